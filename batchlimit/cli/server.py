@@ -1,0 +1,62 @@
+"""What the server itself counted: the commands that clients sent it, and the processor time that they cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+# INFO commandstats counts the commands that a script issues (hmget, time, pexpire, ...) like those of a client. These are
+# what clients of batchlimit send and what none of its scripts issues: each one counted is a request through a socket.
+_FROM_CLIENTS = frozenset(
+    "auth client cluster command eval evalsha evalsha_ro eval_ro exec fcall fcall_ro function hello multi ping readonly"
+    " script select".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a server has done since it began: requests that clients sent, and seconds of processor time."""
+
+    calls: int
+    cpu: float
+
+    def since(self, before: "Work") -> "Work":
+        """The work done after `before`."""
+        return Work(self.calls - before.calls, self.cpu - before.cpu)
+
+
+class Server:
+    """A connection to one server, to read its counters; other clients of it are counted too."""
+
+    __slots__ = ("_client", "name")
+
+    def __init__(self, url: str, timeout: float = 2.0) -> None:
+        """Connect; raises redis.RedisError without an answer, ValueError for a URL that names no single server."""
+        scheme, _, rest = url.partition("://")
+        scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
+        self._client = redis.Redis.from_url(f"{scheme}://{rest}", socket_timeout=timeout, socket_connect_timeout=timeout)
+        told = self._info("server")
+        self.name = f"Valkey {told['valkey_version']}" if "valkey_version" in told else f"Redis {told['redis_version']}"
+
+    def work(self) -> Work:
+        """What it has done up to now."""
+        cpu = self._info("cpu")
+        return Work(client_calls(self._info("commandstats")), cpu["used_cpu_user"] + cpu["used_cpu_sys"])
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _info(self, section: str) -> dict[str, Any]:
+        answer: Any = self._client.info(section)  # typed as perhaps awaitable, for the asynchronous client's sake
+        return dict(answer)
+
+
+def client_calls(commandstats: Mapping[str, Mapping[str, int]]) -> int:
+    """The requests among the commands: `cmdstat_evalsha`, `cmdstat_script|load`, ... but not a script's own commands."""
+    return sum(
+        stats["calls"]
+        for name, stats in commandstats.items()
+        if name.removeprefix("cmdstat_").partition("|")[0] in _FROM_CLIENTS
+    )

@@ -1,0 +1,105 @@
+"""How much to lease at a time: what callers of this host ask for, smoothed, and what each policy makes of it."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from batchlimit.core.quota import Quota
+
+_KERNEL = 0.25
+"""Seconds over which demand is smoothed: long enough for a steady batch, short enough to follow a burst."""
+
+
+class Demand:
+    """Tokens per second that callers of this host ask for, smoothed by an exponential kernel of 250 ms."""
+
+    __slots__ = ("_at", "rate")
+
+    def __init__(self, now: float) -> None:
+        self.rate = 0.0
+        self._at = now
+
+    def __repr__(self) -> str:
+        return f"<Demand {self.rate:.1f}/s>"
+
+    def observe(self, tokens: int, now: float) -> None:
+        """Count `tokens` asked for, admitted or refused, since the last observation."""
+        elapsed = now - self._at
+        if elapsed <= 0.0:
+            self.rate += tokens / _KERNEL
+            return
+        keep = math.exp(-elapsed / _KERNEL)
+        self.rate = self.rate * keep + (1.0 - keep) * tokens / elapsed
+        self._at = now
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a sizer may look at: the quota, the demand (tokens/s), the last want, and what was left of it (tokens)."""
+
+    quota: Quota
+    demand: float
+    last: int
+    left: int
+
+
+class BatchSizer(Protocol):
+    """Says how many tokens a host should hold after its next lease; the bucket may grant fewer."""
+
+    def want(self, usage: Usage) -> int:
+        """Return the target in whole tokens; what callers wait for now is added where it is more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBatch:
+    """The default: as many as callers will ask for in `seconds`, or in 0.4 of the bucket's refill time if that is less.
+
+    Tokens for a longer time would expire with their lease; tokens for a shorter one cost more calls.
+    """
+
+    seconds: float = 0.4
+
+    def want(self, usage: Usage) -> int:
+        """Return demand x time."""
+        tau = min(min(self.seconds, 0.4 * each.burst / each.rate) for each in usage.quota.bandwidths)
+        return math.ceil(usage.demand * tau)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedBatch:
+    """Always `tokens`: predictable, and wrong for every key whose demand is another."""
+
+    tokens: int
+
+    def want(self, usage: Usage) -> int:
+        """Return the constant."""
+        return self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class FractionBatch:
+    """A fixed part of the burst, 1/1000 by default: grows with the limit, not with the demand."""
+
+    fraction: float = 0.001
+
+    def want(self, usage: Usage) -> int:
+        """Return fraction x the smallest burst, at least one."""
+        return max(1, math.floor(self.fraction * usage.quota.largest_cost))
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingBatch:
+    """x1.5 after a batch that was used up, x0.5 after one that was not: follows demand without measuring time."""
+
+    first: int = 10
+    grow: float = 1.5
+    shrink: float = 0.5
+
+    def want(self, usage: Usage) -> int:
+        """Return the last want, grown or shrunk, at least one."""
+        if usage.last == 0:
+            return self.first
+        if usage.left:
+            return max(1, math.floor(usage.last * self.shrink))
+        return math.ceil(usage.last * self.grow)

@@ -1,0 +1,75 @@
+"""One caller in line for tokens, and what it may be told: Admit, Refuse, Fail, Wait or Fetch."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from batchlimit.core.lease import Ask
+
+NOW = -math.inf
+"""The deadline of a caller that takes the first answer: it waits for one round trip, never for a refill."""
+
+
+class Wakeable(Protocol):
+    """What a front waits on: threading.Event and asyncio.Event alike."""
+
+    def set(self) -> None:
+        """Wake whoever waits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Go ahead, if the clock reads less than `before`: the tokens are good until then."""
+
+    before: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """No token for this caller; the same cost is expected to fit after `retry_after` seconds."""
+
+    retry_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The store did not answer the ask that spoke for this caller."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Sleep until woken, at most `seconds` (None: until woken), then step again."""
+
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Send `ask` to the store, then report `granted` or `failed`, whatever happens: nobody else fetches meanwhile."""
+
+    ask: Ask
+    sent: float
+    """The instant (host clock) from which a lease counts: just before the ask leaves."""
+    cost: int
+    """What the first in line asks for; 0 for a prefetch."""
+    repeated: bool
+    """Whether this ask repeats one whose answer was lost."""
+
+
+class Claim:
+    """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed."""
+
+    __slots__ = ("asked", "cost", "deadline", "verdict", "waker")
+
+    def __init__(self, cost: int, deadline: float, waker: Wakeable) -> None:
+        self.cost = cost
+        self.deadline = deadline
+        self.waker = waker
+        self.asked = False
+        self.verdict: Admit | Refuse | Fail | None = None
+
+    def __repr__(self) -> str:
+        return f"<Claim of {self.cost} until {self.deadline}: {self.verdict}>"

@@ -1,0 +1,71 @@
+"""What may be a key, a cost and a prefix, and the name of a key's bucket in the store."""
+
+import re
+from hashlib import blake2b
+
+# Redis takes far longer names, but each is repeated in every request and in each of the bucket's fields.
+LONGEST_KEY = 256
+
+_SHOWN = 64
+# How a shortened key looks. A key that looks so from the start is shortened too: no key can pose as another one.
+_SHORTENED = re.compile(rf".{{1,{_SHOWN}}}#[0-9a-f]{{32}}", re.DOTALL)
+
+
+def check_key(key: object) -> str:
+    """The key itself: a non-empty str that UTF-8 can encode. Raises TypeError for another type, else ValueError."""
+    if not isinstance(key, str):
+        hint = "; decode it first" if isinstance(key, bytes | bytearray | memoryview) else ""
+        raise TypeError(f"a key must be a str, not {key!r}{hint}")
+    if not key:
+        raise ValueError("a key must not be empty: ''")
+    _check_text("key", key)
+    return key
+
+
+def check_cost(cost: object, largest: int, key: str) -> int:
+    """The cost itself: whole tokens from 0 (admitted, costs nothing) to `largest`, the key's `Quota.largest_cost`.
+
+    Raises TypeError unless it is an int, ValueError if it is out of range: it would never fit, however long one waits.
+    """
+    if isinstance(cost, bool) or not isinstance(cost, int):
+        raise TypeError(f"cost must be a whole number of tokens, not {cost!r}")
+    if cost < 0:
+        raise ValueError(f"cost must be at least 0 tokens, not {cost}")
+    if cost > largest:
+        raise ValueError(f"{cost} tokens never fit a burst of {largest}: key {key!r}")
+    return cost
+
+
+def check_prefix(prefix: object) -> str:
+    """The prefix itself: a non-empty str without braces or white space. Raises TypeError or ValueError.
+
+    A brace would move the hash tag of `bucket_name`. Limiters that share a store and no quotas need prefixes of their
+    own, and none that continues another after a colon: "a" with key "b:c" is "a:b" with key "c".
+    """
+    if not isinstance(prefix, str):
+        raise TypeError(f"a prefix must be a str, not {prefix!r}")
+    if not prefix or any(letter in "{}" or letter.isspace() for letter in prefix):
+        raise ValueError(f"a prefix must be non-empty, without braces or white space, not {prefix!r}")
+    _check_text("prefix", prefix)
+    return prefix
+
+
+def bucket_name(prefix: str, key: str) -> str:
+    """`{prefix:key}`, of a checked prefix and a checked key; distinct keys have distinct names.
+
+    The braces are Redis Cluster's hash tag: names made by appending to this one live in the same slot as the bucket.
+    (A key with "}" ends the tag early, and ends it at the same place in all of them.) A key of more than LONGEST_KEY
+    bytes of UTF-8 becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so that it can still be recognised.
+    """
+    encoded = key.encode()
+    if len(encoded) > LONGEST_KEY or _SHORTENED.fullmatch(key):
+        key = key[:_SHOWN] + "#" + blake2b(encoded, digest_size=16).hexdigest()
+    # Not an f-string: that would ask an enum member, which is a str too, for its label.
+    return "{" + prefix + ":" + key + "}"
+
+
+def _check_text(what: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a {what} must be encodable as UTF-8, not {text!r}") from error

@@ -1,0 +1,80 @@
+"""What a host and the bucket say to each other: an Ask, a Grant, a GiveBack, a Level."""
+
+from dataclasses import dataclass
+
+from batchlimit.core.quota import Quota
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One host's request for tokens of one bucket. Counts are whole tokens, times are seconds.
+
+    The pair (host, seq) makes it idempotent: an ask that granted tokens answers its repetition with the same tokens.
+    """
+
+    host: str
+    seq: int
+    need: int
+    """The smallest grant that is useful; less is not granted at all. 0: a prefetch or a renewal."""
+    queued: int
+    """What the callers who wait now would spend at once; at least `need`."""
+    want: int
+    """What the host would like to hold for the callers it expects; at least `queued`."""
+    held: int = 0
+    """Tokens of earlier grants that are still here; whatever else was held has been spent."""
+    back: int = 0
+    """Tokens of earlier grants that return unspent with this ask."""
+    max_wait: float = 0.0
+    """How far in the future a grant may begin."""
+    version: int = 0
+    """The version of the bucket's quota that this host last saw; 0: none yet."""
+    epoch: int = 0
+    """The epoch of the bucket that this host last saw; 0: none yet."""
+    fill: float = 1.0
+    """The share of the burst at which a bucket that was lost begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The bucket's answer to an Ask. Counts are whole tokens, times are seconds.
+
+    A host may spend `granted` tokens from `starts_in` after it has this answer, and these and the `kept` ones until
+    `starts_in + lease` after it sent the ask: the bucket counts from a later instant, so the host always stops first.
+    """
+
+    granted: int
+    kept: int
+    """How many of the tokens reported as held the bucket still counts as this host's: all of them, or none."""
+    starts_in: float
+    lease: float
+    retry_after: float
+    """When `need` is expected to fit; 0 unless it was refused."""
+    level: int
+    """Whole tokens left in the bucket; negative while grants that begin later are unpaid."""
+    active_hosts: int
+    epoch: int
+    """The instant of the bucket's birth (us of the server); another one means that the state was lost."""
+    version: int
+    quota: Quota | None = None
+    """The quota that the bucket obeys, where it is newer than the one this host asked with."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Tokens that return to the bucket: `tokens` unspent ones of a lease, `refund` spent ones that a caller took back."""
+
+    host: str
+    seq: int
+    tokens: int
+    held: int = 0
+    """Tokens of the lease that stay with the host."""
+    refund: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a look at a bucket shows: whole tokens in it, tokens leased out, hosts that asked lately."""
+
+    level: int
+    outstanding: int
+    active_hosts: int

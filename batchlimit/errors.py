@@ -1,0 +1,33 @@
+"""What can go wrong, split by who should act.
+
+    BatchLimitError
+    ├── RateLimited        the caller waits: no token now; `retry_after` says when
+    ├── StoreUnavailable   the operator looks: the store did not answer
+    └── LimiterClosed      the programmer looks: the limiter was used after close()
+
+Arguments that can never work (a cost above the burst, a quota with a typo) raise ValueError or TypeError.
+"""
+
+
+class BatchLimitError(Exception):
+    """The base of every error that batchlimit raises for a reason outside the call's arguments."""
+
+
+class RateLimited(BatchLimitError):
+    """The quota has no token for this call now; ask again after `retry_after` seconds (inf: never)."""
+
+    def __init__(self, key: str, retry_after: float) -> None:
+        super().__init__(key, retry_after)
+        self.key = key
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return f"{self.key!r} is over its quota; retry after {self.retry_after:.3f} s"
+
+
+class StoreUnavailable(BatchLimitError):
+    """The store did not answer in time or answered with an error; the message has its address, no password."""
+
+
+class LimiterClosed(BatchLimitError):
+    """The limiter was closed; its tokens went back and it admits nothing any more."""

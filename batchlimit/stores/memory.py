@@ -1,0 +1,74 @@
+"""Buckets in this process alone: the same rules without a server, for one process, for tests, and to begin with."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from batchlimit.core.bucket import Bucket
+from batchlimit.core.lease import Ask, GiveBack, Grant, Level
+from batchlimit.core.quota import Quota
+
+_SECOND = 1_000_000
+_SWEEP = 1024
+"""Takes between two looks for buckets to forget: rare enough to cost nothing, frequent enough to bound the memory."""
+
+
+class MemoryStore:
+    """A Store of Buckets in a dict; `clock` tells seconds. Another process has buckets of its own."""
+
+    address = "memory://"
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets: dict[str, tuple[Bucket, int]] = {}  # with the instant (us) from which each may be forgotten
+        self._takes = 0
+        self._lock = threading.Lock()  # held for every touch of a bucket: that is what makes it atomic
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore of {len(self._buckets)} buckets>"
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        with self._lock:
+            now = self._now()
+            self._forget_old(now)
+            bucket = self._live(key, now) or Bucket(quota, now, ask.fill if ask.epoch else 1.0)
+            grant = bucket.take(quota, ask, now)
+            self._buckets[key] = bucket, now + bucket.expires_in()
+        return grant
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        with self._lock:
+            now = self._now()
+            if (bucket := self._live(key, now)) is None:
+                return 0
+            credited = bucket.give_back(back, now)
+            self._buckets[key] = bucket, now + bucket.expires_in()
+        return credited
+
+    def peek(self, key: str, quota: Quota) -> Level:
+        """See Store.peek."""
+        with self._lock:
+            now = self._now()
+            return (self._live(key, now) or Bucket(quota, now)).peek(now)
+
+    def after_fork(self) -> None:
+        """A lock that another thread of the parent held would stay locked for ever."""
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Nothing is open; the buckets go with the store."""
+
+    def _now(self) -> int:
+        return int(self._clock() * _SECOND)
+
+    def _live(self, key: str, now: int) -> Bucket | None:
+        bucket, expires = self._buckets.get(key, (None, 0))
+        return bucket if now < expires else None
+
+    def _forget_old(self, now: int) -> None:
+        self._takes += 1
+        if self._takes >= max(_SWEEP, len(self._buckets)):
+            self._takes = 0
+            self._buckets = {key: each for key, each in self._buckets.items() if now < each[1]}

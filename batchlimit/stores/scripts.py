@@ -1,0 +1,20 @@
+"""The Lua of the project as text: each script with the part that all of them begin with."""
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+_PACKAGED = files("batchlimit") / "lua"
+_CHECKOUT = Path(__file__).parents[2] / "lua"
+"""An editable install has no copy of the Lua; it reads the one in the checkout."""
+
+
+@cache
+def script(name: str) -> str:
+    """Return the whole text of `take`, `give_back` or `peek`, as the server runs it."""
+    return f"{_read('bucket')}\n{_read(name)}"
+
+
+def _read(name: str) -> str:
+    packaged = _PACKAGED / f"{name}.lua"
+    return (packaged if packaged.is_file() else _CHECKOUT / f"{name}.lua").read_text(encoding="utf-8")

@@ -1,0 +1,173 @@
+-- What every script of a bucket begins with: one bucket's state, read, refilled to now, and written back.
+--
+-- KEYS[1] bucket  (a hash; its whole name is one hash tag, so a bucket never spans slots)
+-- ARGV[1] config  (the caller's quota: "rate:burst" a bandwidth, in tokens/s and tokens, joined by spaces)
+--
+-- The promise rests on one invariant: level + outstanding <= burst, for every bandwidth, at all times.
+-- Outstanding counts every leased token that is not reported spent, given back or expired; refill stops there.
+-- Times are microseconds of the server since the bucket's epoch (its birth), so that sums of them stay exact.
+-- batchlimit/core/bucket.py is the same arithmetic, line for line; tests hold the two against each other.
+
+local key = KEYS[1]
+local LEASE = 1000000  -- the longest lease (us)
+local ACTIVE = 1000000 -- a host that asked within this time has a share (us)
+local PACE = 50000     -- the longest spacing of one host's asks at a dry bucket (us)
+local MARGIN = 1000    -- how much longer than needed an untouched bucket is kept (ms)
+local LONGEST = 315360000000 -- ten years (ms): PEXPIRE refuses what overflows its clock
+
+-- Doubles keep 17 digits; tostring would keep 14 and lose microseconds.
+local function exact(numbers)
+    local words = {}
+    for i, number in ipairs(numbers) do words[i] = string.format('%.17g', number) end
+    return table.concat(words, ' ')
+end
+
+local function numbers(text)
+    local list = {}
+    for word in string.gmatch(text, '%S+') do list[#list + 1] = tonumber(word) end
+    return list
+end
+
+local function bandwidths(config)
+    local bands = {}
+    for rate, burst in string.gmatch(config, '(%S+):(%S+)') do
+        bands[#bands + 1] = {rate = tonumber(rate) / 1000000, burst = tonumber(burst)}
+    end
+    return bands
+end
+
+local function least(bands, figure)
+    local smallest = math.huge
+    for _, band in ipairs(bands) do smallest = math.min(smallest, figure(band)) end
+    return smallest
+end
+
+-- A lease is a small part of what the bucket refills in: tokens that a host lost come back soon.
+local function lease_of(bands)
+    return math.floor(least(bands, function(band) return math.min(LEASE, 0.4 * band.burst / band.rate) end))
+end
+
+local function pace_of(bands)
+    return least(bands, function(band) return math.min(PACE, 0.1 * band.burst / band.rate) end)
+end
+
+local function server_time()
+    local time = redis.call('TIME')
+    return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+local function new_bucket(config, fill)
+    local bucket = {config = config, version = 1, epoch = server_time(), now = 0, outstanding = 0,
+                    active = 0, lasts = 0, swept = 0, bands = bandwidths(config), levels = {}, changed = {}, gone = {}}
+    for i, band in ipairs(bucket.bands) do bucket.levels[i] = math.floor(band.burst * fill) end
+    return bucket
+end
+
+-- Room is what may flow in; a time longer than it takes to fill is as good as that time, and cannot overflow.
+local function refill(bucket, elapsed)
+    for i, band in ipairs(bucket.bands) do
+        local room = band.burst - bucket.outstanding - bucket.levels[i]
+        if elapsed * band.rate >= room then
+            bucket.levels[i] = bucket.levels[i] + math.max(0, room)
+        else
+            bucket.levels[i] = bucket.levels[i] + elapsed * band.rate
+        end
+    end
+end
+
+-- A clock that steps backwards is ignored until it has caught up: no second is refilled twice.
+local function read_bucket()
+    local field = redis.call('HMGET', key, 'config', 'version', 'epoch', 'time', 'levels', 'outstanding', 'active',
+                             'lasts', 'swept')
+    if not field[1] then return nil end
+    local bucket = {config = field[1], version = tonumber(field[2]), epoch = tonumber(field[3]),
+                    levels = numbers(field[5]), outstanding = tonumber(field[6]), active = tonumber(field[7]),
+                    lasts = tonumber(field[8]), swept = tonumber(field[9]), bands = bandwidths(field[1]),
+                    changed = {}, gone = {}}
+    local before = tonumber(field[4])
+    bucket.now = math.max(before, server_time() - bucket.epoch)
+    refill(bucket, bucket.now - before)
+    return bucket
+end
+
+-- Expired tokens leave only after the refill: they held the level down until now, and may have been spent till then.
+local function release(bucket, host)
+    if host.expires > bucket.now then return end
+    bucket.outstanding = bucket.outstanding - host.held
+    host.held, host.granted = 0, 0
+end
+
+local function is_gone(bucket, host)
+    return host.expires <= bucket.now and host.seen + ACTIVE <= bucket.now
+end
+
+local function forget(bucket, host)
+    bucket.active, bucket.lasts = bucket.active - 1, bucket.lasts - host.last
+    bucket.gone[#bucket.gone + 1] = host.name
+end
+
+local function unpack_host(name, text)
+    local n = numbers(text)
+    return {name = name, seq = n[1], held = n[2], expires = n[3], last = n[4], seen = n[5], granted = n[6],
+            starts = n[7]}
+end
+
+local function pack_host(host)
+    return exact({host.seq, host.held, host.expires, host.last, host.seen, host.granted, host.starts})
+end
+
+-- The host's own entry, to be written back, or nil where it has none or it has lapsed.
+local function read_host(bucket, name)
+    local text = redis.call('HGET', key, 'h:' .. name)
+    if not text then return nil end
+    local host = unpack_host(name, text)
+    release(bucket, host)
+    if is_gone(bucket, host) then
+        forget(bucket, host)
+        return nil
+    end
+    bucket.changed[1] = host
+    return host
+end
+
+-- Once per lease time at most, so that a call costs O(1) on average however many hosts there are.
+local function sweep(bucket, own_name)
+    if bucket.now - bucket.swept < lease_of(bucket.bands) then return end
+    bucket.swept = bucket.now
+    local fields = redis.call('HGETALL', key)
+    for i = 1, #fields, 2 do
+        local name = string.match(fields[i], '^h:(.*)$')
+        if name and name ~= own_name then
+            local host = unpack_host(name, fields[i + 1])
+            local held = host.held
+            release(bucket, host)
+            if is_gone(bucket, host) then
+                forget(bucket, host)
+            elseif host.held ~= held then
+                bucket.changed[#bucket.changed + 1] = host
+            end
+        end
+    end
+end
+
+local function write_bucket(bucket)
+    local fields = {'config', bucket.config, 'version', exact({bucket.version}), 'epoch', exact({bucket.epoch}),
+                    'time', exact({bucket.now}), 'levels', exact(bucket.levels),
+                    'outstanding', exact({bucket.outstanding}), 'active', exact({bucket.active}),
+                    'lasts', exact({bucket.lasts}), 'swept', exact({bucket.swept})}
+    redis.call('HSET', key, unpack(fields))
+    for _, name in ipairs(bucket.gone) do redis.call('HDEL', key, 'h:' .. name) end
+    for _, host in ipairs(bucket.changed) do redis.call('HSET', key, 'h:' .. host.name, pack_host(host)) end
+    local to_full = 0
+    for i, band in ipairs(bucket.bands) do
+        to_full = math.max(to_full, (band.burst - bucket.levels[i]) / band.rate)
+    end
+    local ttl = math.ceil((to_full + lease_of(bucket.bands)) / 1000) + MARGIN
+    redis.call('PEXPIRE', key, string.format('%.0f', math.min(ttl, LONGEST)))
+end
+
+local function lowest(bucket)
+    local level = math.huge
+    for _, each in ipairs(bucket.levels) do level = math.min(level, each) end
+    return math.floor(level)
+end

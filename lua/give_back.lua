@@ -1,0 +1,40 @@
+-- Takes back tokens from one host: unspent ones of its lease, and spent ones that a caller refunded.
+--
+-- ARGV[2] host, ARGV[3] seq    (a repetition or a late duplicate credits nothing)
+-- ARGV[4] tokens, ARGV[5] held (tokens of the lease: returned unspent, staying with the host; the rest is spent)
+-- ARGV[6] refund               (tokens, spent and reported before)
+-- returns {credited}           (tokens; what finds no room below the burst is lost)
+
+local name, seq, tokens, held, refund = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]),
+                                        tonumber(ARGV[6])
+
+-- A host that returns all it has stops asking: its entry goes, and the others' shares grow at once.
+local function settle(bucket, host)
+    local kept = math.min(held, host.held)
+    local unspent = math.min(tokens, host.held - kept)
+    bucket.outstanding = bucket.outstanding - (host.held - kept)
+    host.seq, host.held, host.granted = seq, kept, 0
+    if kept == 0 and refund == 0 then
+        bucket.changed = {} -- holds this host alone: nothing was swept here
+        forget(bucket, host)
+    end
+    return unspent
+end
+
+local bucket = read_bucket()
+if not bucket then return {0} end -- a bucket that is gone was full, or begins anew with another epoch
+local host = read_host(bucket, name)
+if host and seq <= host.seq then
+    write_bucket(bucket)
+    return {0}
+end
+local returned = refund
+if host then returned = returned + settle(bucket, host) end
+local credited = returned
+for i, band in ipairs(bucket.bands) do
+    local room = math.max(0, band.burst - bucket.outstanding - bucket.levels[i])
+    credited = math.min(credited, math.floor(room))
+    bucket.levels[i] = bucket.levels[i] + math.min(returned, room)
+end
+write_bucket(bucket)
+return {credited}

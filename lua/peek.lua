@@ -1,0 +1,6 @@
+-- Looks at a bucket without changing it.
+--
+-- returns {level, outstanding, active_hosts}  (whole tokens)
+
+local bucket = read_bucket() or new_bucket(ARGV[1], 1)
+return {lowest(bucket), bucket.outstanding, bucket.active}
