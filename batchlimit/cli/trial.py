@@ -1,7 +1,7 @@
 """One trial: a fleet carries out a plan while the server counts, and a report says what happened."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from dataclasses import replace
 
 from batchlimit.cli.fleet import Fleet, Watcher
 from batchlimit.cli.plan import Plan
@@ -9,24 +9,21 @@ from batchlimit.cli.report import Report, report
 from batchlimit.cli.server import Server
 from batchlimit.stores.embedded import EmbeddedStore
 
-# What one counter cannot see: a store within the process, and a store of several servers.
-_WITHOUT_SERVER = ("memory", "redis+cluster", "redis+sentinel", "rediss+cluster", "rediss+sentinel")
-
-
-@contextmanager
-def shared_url(url: str) -> Iterator[str]:
-    """A URL that every process of this machine can use: where an embedded server listens, which ends with the block."""
-    if not url.startswith("embedded://"):
-        yield url
-        return
-    with closing(EmbeddedStore()) as store:
-        yield store.url
+# What no single server counts: a store within each process, and one of several servers. There the hosts' word counts.
+_UNCOUNTED = ("memory", "redis+cluster", "redis+sentinel", "rediss+cluster", "rediss+sentinel")
 
 
 def trial(plan: Plan, watch: Watcher) -> Report:
-    """Run the plan. Raises FleetError if a host cannot go on, redis.RedisError if the server cannot be counted on."""
+    """Run the plan; embedded:// is one server for all of its hosts, which ends with the trial.
+
+    Raises FleetError if a host cannot go on, redis.RedisError or StoreUnavailable if there is no server, ValueError for
+    a URL that makes no sense, ImportError if embedded:// lacks its package.
+    """
     scheme = plan.url.partition("://")[0]
-    if scheme in _WITHOUT_SERVER:
+    if scheme == "embedded":
+        with closing(EmbeddedStore()) as store:
+            return trial(replace(plan, url=store.url), watch)
+    if scheme in _UNCOUNTED:
         with Fleet(plan) as fleet:
             return report(plan, fleet.run(watch), None, scheme)
     with closing(Server(plan.url)) as server, Fleet(plan) as fleet:

@@ -103,3 +103,6 @@ class GrowingBatch:
         if usage.left:
             return max(1, math.floor(usage.last * self.shrink))
         return math.ceil(usage.last * self.grow)
+
+
+DEFAULT_SIZER: BatchSizer = TimeBatch()

@@ -10,6 +10,7 @@ here are theirs, and tests/lua holds the two copies against each other.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
@@ -37,7 +38,19 @@ class _Host:
 class Bucket:
     """The levels of one quota's bandwidths and what is leased of them; `now` is an instant in us, never a clock."""
 
-    __slots__ = ("_active", "_bands", "_epoch", "_hosts", "_lasts", "_levels", "_now", "_outstanding", "_quota", "_swept", "_version")
+    __slots__ = (
+        "_active",
+        "_bands",
+        "_epoch",
+        "_hosts",
+        "_lasts",
+        "_levels",
+        "_now",
+        "_outstanding",
+        "_quota",
+        "_swept",
+        "_version",
+    )
 
     def __init__(self, quota: Quota, now: int, fill: float = 1.0) -> None:
         self._quota, self._version, self._epoch, self._now = quota, 1, now, 0
@@ -89,7 +102,7 @@ class Bucket:
         to_full = max((band.burst - level) / band.rate for band, level in self._each())
         return math.ceil(to_full + lease_of(self._bands)) + _MARGIN
 
-    def _each(self) -> zip[tuple[Band, float]]:
+    def _each(self) -> Iterator[tuple[Band, float]]:
         return zip(self._bands, self._levels, strict=True)
 
     def _lowest(self) -> int:

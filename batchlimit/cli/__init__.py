@@ -1,0 +1,22 @@
+"""The command line: `batchlimit demo`."""
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command that the arguments name. Exit status 2 if the packages of the 'cli' extra are missing."""
+    try:
+        # Here and not above: the processes of a fleet import this package too, and need neither rich nor typer.
+        from batchlimit.cli.app import app
+
+        app(prog_name="batchlimit")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("rich", "typer"):
+            raise
+        print(f"batchlimit: the command line needs {missing!r}: pip install 'batchlimit[cli]'", file=sys.stderr)
+        sys.exit(2)

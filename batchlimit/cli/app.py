@@ -1,0 +1,13 @@
+"""The commands of `batchlimit`, gathered."""
+
+import typer
+
+from batchlimit.cli.demo import demo
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(demo)
+
+
+@app.callback()
+def batchlimit() -> None:
+    """A rate limiter for many hosts: each leases tokens from one shared bucket in batches."""

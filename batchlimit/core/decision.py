@@ -1,0 +1,52 @@
+"""What a user learns: a Decision about one call, the Statistics of one limiter."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from batchlimit.core.quota import Quota
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a call may go ahead, and what to tell its caller. True in a condition if allowed. Times are seconds."""
+
+    allowed: bool
+    limit: int
+    """The largest cost that can ever pass at once: the burst, the smallest one where the quota has several."""
+    remaining: int
+    """Tokens that this process could still admit: those it holds and those it last saw in the bucket."""
+    retry_after: float
+    """When the same cost is expected to fit; 0 if it was allowed, inf if it never will."""
+    reset_after: float
+    """When the bucket will be full again if nobody spends; inf for a rate of 0."""
+    source: Literal["local", "store", "denied"]
+    """Who decided: tokens in memory, the store, or the memory of what the store refused a moment ago."""
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What one limiter has done since it was made, or since its process was forked."""
+
+    keys: int
+    """Keys in memory now."""
+    admitted: int
+    """Tokens admitted."""
+    refused: int
+    """Tokens refused. Counted without a lock: builds of Python without the GIL may lose a few."""
+    calls: int
+    """Calls of the store: asks for tokens and give-backs."""
+    held: int
+    """Tokens leased and not yet spent."""
+    waiting: int
+    """Callers in line now."""
+
+
+def reset_after(quota: Quota, remaining: int) -> float:
+    """Return when (s) a bucket with `remaining` tokens is full again if nobody spends."""
+    if quota.denies_all:
+        return math.inf
+    return max(0.0, *((each.burst - remaining) / each.rate for each in quota.bandwidths))

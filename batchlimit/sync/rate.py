@@ -1,0 +1,201 @@
+"""RateLimiter: the threaded front of the rate limiter."""
+
+import math
+import time
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import redis
+
+from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
+from batchlimit.core.claim import NOW, Admit, Fail, Refuse
+from batchlimit.core.decision import Decision, Statistics, reset_after
+from batchlimit.core.key import check_cost
+from batchlimit.core.quota import Quota, QuotaSource, quota_rule
+from batchlimit.core.reservoir import Fill
+from batchlimit.errors import RateLimited
+from batchlimit.stores.base import Store
+from batchlimit.stores.redis import RedisStore
+from batchlimit.stores.urls import open_store
+from batchlimit.sync.slot import Settled, Slot
+from batchlimit.sync.supply import Supply
+
+
+class RateLimiter:
+    """Admits calls by key under one exact limit for all processes that share the store; safe in threads and over fork.
+
+    `store`: a redis-py client that you made (it is used, never closed) or a Store. `quota`: a Quota, a string such as
+    "100/s burst 200", a dict from keys and glob patterns to those, or a function of the key. `sizer` says how many
+    tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory. `fill` is how full a bucket
+    begins anew after the store lost it. `clock` must never run backwards.
+
+    A cost is a whole number of tokens; 0 is always admitted, more than the burst raises ValueError, another type
+    TypeError. Every method but `close` and `statistics` may raise StoreUnavailable, and LimiterClosed after close().
+    """
+
+    def __init__(
+        self,
+        store: "redis.Redis | Store",
+        quota: QuotaSource,
+        *,
+        prefix: str = "batchlimit",
+        sizer: BatchSizer = DEFAULT_SIZER,
+        idle_after: float = 10.0,
+        fill: Fill = "share",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        rule = quota_rule(quota)
+        opened = RedisStore(store, prefix=prefix) if isinstance(store, redis.Redis) else store
+        if not isinstance(opened, Store):
+            raise TypeError(f"a limiter needs a redis.Redis client or a Store, not {store!r}")
+        self._supply = Supply(opened, rule, sizer=sizer, idle_after=idle_after, fill=fill, clock=clock)
+        self._slots = self._supply.slots
+        self._clock = clock
+        weakref.finalize(self, self._supply.abandon).atexit = False  # at exit the supplies close by themselves
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        quota: QuotaSource,
+        *,
+        prefix: str = "batchlimit",
+        connect_timeout: float = 1.0,
+        **options: Any,
+    ) -> Self:
+        """Open the store at `url` and close it with the limiter; `options` are those of the class.
+
+        Known are redis://, rediss://, unix://, valkey://, valkeys://, memory:// (this process only) and embedded://
+        (a real Valkey, started here). Nothing is connected to before the first call.
+        """
+        quota_rule(quota)  # a typo must not cost a server started in vain
+        return cls(open_store(url, prefix=prefix, connect_timeout=connect_timeout), quota, **options)
+
+    def __repr__(self) -> str:
+        return f"<RateLimiter on {self._supply.store.address}: {len(self._slots)} keys>"
+
+    def try_acquire(self, key: str, cost: int = 1) -> bool:
+        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""
+        # `Reservoir.take` and `denies` flattened: a method call would cost as much as all the rest of a hit.
+        # tests/sync/test_shortcut.py holds the two against each other.
+        try:
+            slot = self._slots[key]
+        except (KeyError, TypeError):
+            return isinstance(self._settle(key, cost, NOW).verdict, Admit)
+        reservoir = slot.reservoir
+        if cost.__class__ is int and cost > 0:
+            if cost <= reservoir.tokens:
+                with slot.lock:
+                    left = reservoir.tokens - cost
+                    if left >= reservoir.low:
+                        reservoir.tokens = left
+                        before = reservoir.expires
+                    else:
+                        before = NOW
+                if self._clock() < before:
+                    return True
+                if before != NOW:
+                    slot.took_late(cost)
+            elif reservoir.denies(cost, self._clock()):
+                reservoir.refused += cost
+                return False
+        return isinstance(self._settle(key, cost, NOW).verdict, Admit)
+
+    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
+        """Wait until the call is admitted, at most `timeout` seconds; None: as long as it takes.
+
+        Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
+        Callers are served in order of arrival.
+        """
+        verdict = self._settle(key, cost, self._deadline(timeout)).verdict
+        if isinstance(verdict, Refuse):
+            raise RateLimited(key, verdict.retry_after)
+
+    def decide(self, key: str, cost: int = 1) -> Decision:
+        """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
+        settled = self._settle(key, cost, NOW)
+        retry_after = settled.verdict.retry_after if isinstance(settled.verdict, Refuse) else 0.0
+        by_memory: Literal["local", "denied"] = "denied" if retry_after else "local"
+        remaining = settled.slot.reservoir.remaining(self._clock())
+        return self._decision(
+            settled.slot.reservoir.quota, remaining, retry_after, "store" if settled.asked else by_memory
+        )
+
+    def peek(self, key: str) -> Decision:
+        """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
+        slot = self._slot(key)
+        quota, reservoir = slot.reservoir.quota, slot.reservoir
+        if quota.denies_all:
+            return self._decision(quota, 0, math.inf, "local")
+        level = self._supply.store.peek(key, quota).level
+        held = reservoir.tokens if self._clock() < reservoir.expires else 0
+        remaining = max(0, level) + held
+        wait = max((1 - level) / each.rate for each in quota.bandwidths)
+        return self._decision(quota, remaining, 0.0 if remaining else wait, "store")
+
+    def refund(self, key: str, cost: int = 1) -> None:
+        """Take back a call that was admitted and did not happen; refund what was admitted, once, and no more.
+
+        Tokens find room up to the burst; asks again at once where the store had just refused.
+        """
+        slot = self._slot(key)
+        check_cost(cost, slot.reservoir.largest, key)
+        back = slot.locked(lambda: slot.reservoir.refund(cost, self._clock()))
+        if back is not None:
+            slot.give_back(back)
+
+    def statistics(self) -> Statistics:
+        """Return what this limiter has done so far; adds up all keys, so not for every call."""
+        return Statistics(*self._supply.figures())
+
+    def close(self) -> None:
+        """Give all tokens back, wake whoever waits with LimiterClosed, and close the store if the limiter opened it."""
+        self._supply.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _slot(self, key: str) -> Slot:
+        try:
+            return self._slots[key]
+        except (KeyError, TypeError):
+            return self._supply.slot(key)
+
+    def _settle(self, key: str, cost: int, deadline: float) -> Settled:
+        """Admit or refuse one call by all the rules; raises what went wrong."""
+        while True:
+            slot = self._slot(key)
+            check_cost(cost, slot.reservoir.largest, key)
+            settled = slot.settle(cost, deadline)
+            if settled is None:
+                slot = self._supply.slot(key)  # it had just retired: there is a new one now
+            elif isinstance(settled.verdict, Fail):
+                raise type(settled.verdict.error)(*settled.verdict.error.args) from settled.verdict.error
+            else:
+                return settled
+
+    def _deadline(self, timeout: float | None) -> float:
+        if timeout is None:
+            return math.inf
+        if not timeout >= 0.0:
+            raise ValueError(f"timeout must be None or at least 0 seconds, not {timeout!r}")
+        return self._clock() + timeout if timeout > 0.0 else NOW
+
+    def _decision(
+        self, quota: Quota, remaining: int, retry_after: float, source: Literal["local", "store", "denied"]
+    ) -> Decision:
+        return Decision(
+            allowed=retry_after == 0.0,
+            limit=quota.largest_cost,
+            remaining=remaining,
+            retry_after=retry_after,
+            reset_after=reset_after(quota, remaining),
+            source=source,
+        )

@@ -1,0 +1,124 @@
+"""One key's reservoir under its lock, and how a thread waits at it."""
+
+import math
+import threading
+from collections.abc import Callable
+from random import uniform
+from typing import NamedTuple, TypeVar
+
+from batchlimit.core.claim import Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.lease import GiveBack
+from batchlimit.core.reservoir import Reservoir
+from batchlimit.errors import StoreUnavailable
+from batchlimit.stores.base import Store
+
+T = TypeVar("T")
+
+
+class Settled(NamedTuple):
+    """The verdict on one call, whether an ask of the store spoke for it, and the slot that settled it."""
+
+    verdict: Admit | Refuse | Fail
+    asked: bool
+    slot: "Slot"
+
+
+class Slot:
+    """Where the threads that want one key's tokens meet; `due` is when the keeper looks after it next."""
+
+    __slots__ = ("_clock", "_store", "_watch", "due", "key", "lock", "reservoir")
+
+    def __init__(
+        self,
+        key: str,
+        reservoir: Reservoir,
+        store: Store,
+        clock: Callable[[], float],
+        watch: Callable[["Slot"], None],
+    ) -> None:
+        self.key = key
+        self.reservoir = reservoir
+        self.due = math.inf
+        self.lock = threading.Lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
+        self._store = store
+        self._clock = clock
+        self._watch = watch
+
+    def __repr__(self) -> str:
+        return f"<Slot {self.key!r}: {self.reservoir}>"
+
+    def took_late(self, cost: int) -> None:
+        """Uncount tokens that were taken too late to be spent."""
+        with self.lock:
+            self.reservoir.took_late(cost)
+
+    def settle(self, cost: int, deadline: float) -> Settled | None:
+        """Wait in line until there is a verdict; None: the slot has retired, and another one stands for the key."""
+        waker = threading.Event()
+        with self.lock:
+            if self.reservoir.retired:
+                return None
+            claim = self.reservoir.join(cost, deadline, waker)
+        try:
+            return Settled(self._walk(claim, waker), claim.asked, self)
+        except BaseException:
+            self.locked(lambda: self.reservoir.leave(claim, self._clock()))
+            raise
+
+    def _walk(self, claim: Claim, waker: threading.Event) -> Admit | Refuse | Fail:
+        while True:
+            waker.clear()  # before the look, so that whatever happens after it is not missed
+            match self.locked(lambda: self.reservoir.step(claim, self._clock())):
+                case Admit(before) as verdict:
+                    if self._clock() < before:
+                        return verdict
+                case Refuse() | Fail() as verdict:
+                    return verdict
+                case Wait(seconds):
+                    waker.wait(seconds)
+                case Fetch() as fetch:
+                    self.fetch(fetch)
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Ask the store and report back, whatever happens."""
+        try:
+            grant = self._store.take(self.key, fetch.quota, fetch.ask)
+        except StoreUnavailable as error:
+            unavailable = error
+            self.locked(lambda: self.reservoir.failed(fetch, unavailable, self._clock()))
+        except BaseException:
+            self.locked(lambda: self.reservoir.failed(fetch, None, self._clock()))
+            raise
+        else:
+            self.locked(lambda: self.reservoir.granted(fetch, grant, self._clock(), uniform(0.75, 1.25)))
+
+    def tend(self) -> Fetch | GiveBack | None:
+        """Ask the reservoir what there is to do; by then it is planned when to come again."""
+
+        def look() -> Fetch | GiveBack | None:
+            self.due = math.inf
+            return self.reservoir.tend(self._clock())
+
+        return self.locked(look)
+
+    def give_back(self, back: GiveBack) -> None:
+        """Return tokens; if the store does not take them they expire there."""
+        self._store.give_back(self.key, self.reservoir.quota, back)
+
+    def locked(self, change: Callable[[], T]) -> T:
+        """Change the reservoir under the lock; then, without it, wake whom that concerns."""
+        with self.lock:
+            result = change()
+            awake = self.reservoir.to_wake()
+            sooner = self._look_sooner()
+        for claim in awake:
+            claim.waker.set()
+        if sooner:
+            self._watch(self)
+        return result
+
+    def _look_sooner(self) -> bool:
+        """Requires the lock. Whether the keeper must come earlier than it planned."""
+        due = self.reservoir.due()
+        sooner, self.due = due < self.due, min(due, self.due)
+        return sooner

@@ -1,0 +1,109 @@
+"""A fleet of processes on one bucket: excess, use, calls and fairness; then what a hit, a stampede and keys cost.
+
+    python benchmarks/fleet.py [--url embedded://] [--json] [--quick] [--seconds N] [--only NAME]
+
+Exit status 1 if any run broke the promise. A target that was missed says `short` and changes nothing else.
+"""
+
+import argparse
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
+
+from batchlimit import Quota
+from batchlimit.cli.fleet import Row
+from batchlimit.cli.plan import Phase, Plan, burst, steady
+from batchlimit.cli.report import Report
+from batchlimit.cli.trial import trial
+from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks.figures import Figure, as_json, ran_on
+from benchmarks.local import hit, stampede
+from benchmarks.memory import live_keys, passing_keys
+
+_QUOTA = "5000/s burst 1000"  # two cores carry twice that with room for the fleet's own work
+_RICH = "10_000/s burst 10_000"
+_THREADS = 4
+_FLEETS = (1, 4, 8)
+_RESERVE = 0.5  # alpha: the share of the burst that all hosts together may hold
+
+
+def fleets(url: str, seconds: float) -> Iterator[Figure]:
+    """Every demand with every number of hosts."""
+    quota = Quota.parse(_QUOTA)
+    for hosts in _FLEETS:
+        for demand in (0.5, 0.9, 2.0):
+            yield from _run(f"{demand}x", url, _QUOTA, hosts, steady(quota, demand, seconds))
+        yield from _run("quiet, then 40x", url, _QUOTA, hosts, burst(quota, 40, seconds))
+
+
+def rich(url: str, seconds: float) -> Iterator[Figure]:
+    """The row of the design's table that this machine can carry."""
+    yield from _run("0.9x", url, _RICH, 4, steady(Quota.parse(_RICH), 0.9, seconds), calls_at_most=1.0)
+
+
+def _run(
+    demand: str, url: str, quota: str, hosts: int, phases: tuple[Phase, ...], calls_at_most: float | None = None
+) -> Iterator[Figure]:
+    shown = trial(Plan(url, quota, f"bench-{secrets.token_hex(4)}", hosts, _THREADS, phases), _unwatched)
+    name = f"{quota}, {demand}, {hosts} x {_THREADS}"
+    law = hosts / (_RESERVE * Quota.parse(quota).burst)
+    calls = f"{shown.calls:,} for {shown.decisions:,} decisions; the price law says about {law:.2%}"
+    yield Figure(f"{name}: excess", shown.excess, "tokens", at_most=0, note=shown.server)
+    yield from _use(name, shown, overloaded=demand == "2.0x")
+    yield Figure(f"{name}: calls/decision", 100 * shown.calls_per_decision, "%", at_most=calls_at_most, note=calls)
+    if demand == "2.0x" and hosts > 1:
+        yield Figure(f"{name}: Jain", shown.jain, at_least=0.999)
+        yield Figure(f"{name}: poorest/richest host", shown.evenness, at_least=0.95)
+
+
+def _use(name: str, shown: Report, *, overloaded: bool) -> Iterator[Figure]:
+    carried = f"{shown.offered:,} of {shown.planned:,} planned tokens were asked for"
+    used = 100 * shown.used_share
+    yield Figure(f"{name}: used", used, "%", at_least=99.5 if overloaded else None, note=carried)
+    yield Figure(f"{name}: of an unbatched bucket", 100 * shown.ideal_share, "%")
+
+
+def _unwatched(elapsed: float, rows: list[Row]) -> None:
+    pass
+
+
+def benchmarks(url: str, seconds: float, quick: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
+    """All there are, by the name that --only takes."""
+    return {
+        "fleets": lambda: fleets(url, seconds),
+        "rich": lambda: rich(url, seconds),
+        "stampede": lambda: stampede(url, 5 if quick else 20),
+        "hit": lambda: hit(url, 11 if quick else 51),
+        "live-keys": lambda: live_keys(url),
+        "passing-keys": lambda: passing_keys(100_000 if quick else 1_000_000),
+    }
+
+
+def main() -> int:
+    """Run what was asked for; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", default="embedded://")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--only", choices=benchmarks("", 0, True))
+    chosen = parser.parse_args()
+    embedded = EmbeddedStore() if chosen.url.startswith("embedded://") else None
+    with closing(embedded) if embedded else nullcontext():
+        url = embedded.url if embedded else chosen.url
+        every = benchmarks(url, chosen.seconds or (2.0 if chosen.quick else 6.0), chosen.quick)
+        figures = []
+        if not chosen.json:
+            print(ran_on(), flush=True)
+        for figure in (figure for name, run in every.items() if chosen.only in (None, name) for figure in run()):
+            figures.append(figure)
+            if not chosen.json:
+                print(figure, flush=True)
+    if chosen.json:
+        print(as_json(figures))
+    return int(any(figure.name.endswith("excess") and figure.value > 0 for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""What keys cost in memory: bytes while one is live, and what stays of a million that were used once."""
+
+import gc
+import multiprocessing
+import resource
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from os import getpid
+from typing import TypeVar
+
+from batchlimit import RateLimiter
+from benchmarks.figures import Figure
+
+_LIVE = 20_000
+_IDLE_AFTER = 2.0
+_PATIENCE = 60.0
+_MEBI = 2**20
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def live_keys(url: str) -> Iterator[Figure]:
+    """Bytes of Python objects that a leased key keeps, its name included."""
+    note = f"tracemalloc over {_LIVE:,} keys"
+    yield Figure("memory: a live key, limiter alone", round(_apart(_bytes_per_key, url)), "bytes", note=note)
+    yield Figure("memory: a live key, with memory:// as the store", round(_apart(_bytes_per_key, "memory://")), "bytes")
+
+
+def passing_keys(keys: int) -> Iterator[Figure]:
+    """The process before, at its largest, and after a flood of keys that nobody comes back to."""
+    before, peak, after, left, seconds = _apart(_flood, keys)
+    note = f"{keys:,} keys on memory://, each used once, idle_after={_IDLE_AFTER:g}, {seconds:.1f} s"
+    yield Figure("memory: process before", before / _MEBI, "MiB", note=note)
+    yield Figure("memory: process at its peak", peak / _MEBI, "MiB")
+    yield Figure("memory: process when all were idle", after / _MEBI, "MiB")
+    yield Figure("memory: idle keys that the limiter kept", left, "keys", at_most=0)
+
+
+def _apart(measure: Callable[[A], R], argument: A) -> R:
+    """The result of the function in a new process, where nothing else has touched the memory."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measure, (argument,))
+
+
+def _bytes_per_key(url: str) -> float:
+    with RateLimiter.from_url(url, "1000/s burst 1000", idle_after=3600.0) as limiter:
+        limiter.try_acquire("first")
+        gc.collect()
+        tracemalloc.start()
+        for number in range(_LIVE):
+            limiter.try_acquire(f"tenant:{number}")
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] / _LIVE
+
+
+def _flood(keys: int) -> tuple[int, int, int, int, float]:
+    with RateLimiter.from_url("memory://", "1000/s burst 100", idle_after=_IDLE_AFTER) as limiter:
+        limiter.try_acquire("first")
+        before, begun = _resident(), time.monotonic()
+        for number in range(keys):
+            limiter.try_acquire(f"tenant:{number}")
+        took, peak = time.monotonic() - begun, _largest()
+        _until(lambda: limiter.statistics().keys == 0)
+        gc.collect()
+        return before, peak, _resident(), limiter.statistics().keys, took
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory now; by ps, which Linux and macOS both have."""
+    shown = subprocess.run(["ps", "-o", "rss=", "-p", str(getpid())], capture_output=True, text=True, check=True)
+    return int(shown.stdout) * 1024
+
+
+def _largest() -> int:
+    # Linux counts it in KiB, macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

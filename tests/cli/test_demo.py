@@ -1,0 +1,86 @@
+"""`batchlimit demo`: what it prints, and what its exit status says."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+SMALL = ("--hosts", "2", "--threads", "2", "--seconds", "1", "--quota", "500/s burst 100")
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "batchlimit.cli", "demo", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_fleet_on_one_server_keeps_the_promise() -> None:
+    ended = demo(*SMALL, "--json")
+    assert ended.stderr == ""
+    assert ended.returncode == 0
+    shown = json.loads(ended.stdout)
+    assert shown["plan"]["quota"] == "500/s burst 100"
+    assert shown["report"]["excess"] == 0
+    assert shown["report"]["admitted"] == sum(shown["report"]["host_admitted"]) > 0
+    assert shown["report"]["calls"] > 0
+
+
+def test_without_a_terminal_it_prints_lines_and_a_verdict() -> None:
+    ended = demo(*SMALL, "--pattern", "burst", "--cost", "2")
+    assert ended.returncode == 0
+    assert "the promise was kept" in ended.stdout
+    assert "\x1b" not in ended.stdout
+
+
+def test_a_limiter_that_cheats_is_convicted() -> None:
+    ended = demo(*SMALL, "--url", "memory://")
+    assert ended.returncode == 1
+    assert "one bucket per process" in ended.stderr
+    assert "BROKEN" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--quota", "lots"], 2, "quota 'lots': expected an amount"),
+        (["--quota", "0/s"], 2, "admits nothing"),
+        (["--quota", "5/s", "--cost", "6"], 2, "never fits a burst of 5"),
+        (["--url", "nonsense://"], 2, "nonsense://"),
+        (["--url", "redis://:secret@127.0.0.1:1/0"], 3, "redis://127.0.0.1:1/0: "),
+        (["--url", "unix:///nowhere/at/all?password=secret"], 3, "unix:///nowhere/at/all: "),
+    ],
+)
+def test_what_cannot_work_is_told_in_one_line(arguments: list[str], status: int, message: str) -> None:
+    ended = demo(*arguments)
+    assert ended.returncode == status
+    assert ended.stderr.startswith("batchlimit demo: ")
+    assert message in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert "secret" not in ended.stderr + ended.stdout
+
+
+def test_an_unknown_option_is_refused() -> None:
+    ended = demo("--hosts", "0")
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_interrupt_ends_it_cleanly() -> None:
+    command = [sys.executable, "-m", "batchlimit.cli", "demo", *SMALL, "--seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        assert running.stderr.read() == "batchlimit demo: interrupted\n"
+        assert running.wait() == 130
+
+
+@pytest.mark.parametrize("missing", ["rich", "typer"])
+def test_without_its_packages_it_says_what_to_install(missing: str) -> None:
+    script = f"import sys; sys.modules[{missing!r}] = None; from batchlimit.cli import main; main()"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "pip install 'batchlimit[cli]'" in ended.stderr
+    assert ended.stderr.count("\n") == 1

@@ -1,0 +1,113 @@
+"""A fleet does what its plan says, logs all of it, and leaves nothing running."""
+
+import multiprocessing
+from collections.abc import Callable
+
+import pytest
+
+from batchlimit import Quota
+from batchlimit.cli.fleet import Fleet, FleetError, FleetLog, Row
+from batchlimit.cli.plan import Phase, Plan, burst, steady
+from batchlimit.cli.report import Report, report
+from batchlimit.cli.server import client_calls
+from batchlimit.cli.trial import trial
+
+
+def plan_of(url: str, *, hosts: int = 2, quota: str = "500/s burst 100", cost: int = 1) -> Plan:
+    phases = steady(Quota.parse(quota), 2.0, 0.5, cost)
+    return Plan(url, quota, "tested", hosts, 2, phases, cost=cost)
+
+
+def ignore(elapsed: float, rows: list[Row]) -> None:
+    pass
+
+
+def run(plan: Plan, watch: Callable[[float, list[Row]], None] = ignore) -> FleetLog:
+    with Fleet(plan) as fleet:
+        return fleet.run(watch)
+
+
+def test_every_call_is_logged_within_its_interval() -> None:
+    log = run(plan_of("memory://"))
+    assert len(log.hosts) == 2
+    for host in log.hosts:
+        befores, afters = host.admitted[::2], host.admitted[1::2]
+        assert sum(host.offered) == len(afters) + len(host.refused) > 0
+        assert all(before <= after for before, after in zip(befores, afters, strict=True))
+        assert log.start <= min(befores)
+        assert max(afters) <= host.ended
+
+
+def test_hosts_that_share_a_store_keep_the_promise_together() -> None:
+    shown = trial(plan_of("embedded://"), ignore)
+    assert shown.excess == 0
+    assert shown.promise_kept
+    assert sum(shown.host_admitted) == shown.admitted > 0
+
+
+def test_hosts_with_a_store_each_break_it() -> None:
+    """The proof that the audit can fail: memory:// is one bucket a process."""
+    shown = trial(plan_of("memory://"), ignore)
+    assert shown.excess > 0
+    assert not shown.promise_kept
+
+
+def test_one_host_with_a_store_of_its_own_keeps_it() -> None:
+    assert trial(plan_of("memory://", hosts=1, cost=5), ignore).promise_kept
+
+
+def test_a_host_that_cannot_go_on_ends_the_run() -> None:
+    with pytest.raises(FleetError, match="host 0 gave up: ValueError"):
+        run(plan_of("nonsense://", hosts=1))
+    assert not multiprocessing.active_children()
+
+
+def test_no_host_outlives_an_interrupted_run() -> None:
+    def interrupt(elapsed: float, rows: list[Row]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan_of("memory://"), interrupt)
+    assert not multiprocessing.active_children()
+
+
+def test_a_killed_host_is_missed() -> None:
+    def kill(elapsed: float, rows: list[Row]) -> None:
+        multiprocessing.active_children()[0].kill()
+
+    with pytest.raises(FleetError, match="vanished"):
+        run(plan_of("memory://"), kill)
+    assert not multiprocessing.active_children()
+
+
+def test_a_plan_adds_up() -> None:
+    plan = Plan("memory://", "100/s", "key", 1, 1, burst(Quota.parse("100/s"), 40, 4))
+    assert plan.phases == (Phase(2, 10), Phase(2, 4000))
+    assert plan.seconds == 4
+    assert plan.calls == 20 + 8000
+    assert plan.ends == [2, 4]
+
+
+def test_demand_is_counted_in_tokens() -> None:
+    assert steady(Quota.parse("100/s"), 2, 3, cost=10) == (Phase(3, 20),)
+
+
+def test_a_script_s_own_commands_are_not_calls() -> None:
+    counted = {
+        "cmdstat_evalsha": {"calls": 10, "usec": 5},
+        "cmdstat_script|load": {"calls": 2, "usec": 5},
+        "cmdstat_client|setinfo": {"calls": 4, "usec": 5},
+        "cmdstat_hmget": {"calls": 1000, "usec": 5},
+        "cmdstat_time": {"calls": 1000, "usec": 5},
+        "cmdstat_info": {"calls": 7, "usec": 5},
+    }
+    assert client_calls(counted) == 16
+
+
+def test_a_report_is_plain_values() -> None:
+    plan = plan_of("memory://", hosts=1)
+    shown: Report = report(plan, run(plan), None, "memory")
+    plain = shown.as_json()
+    assert plain["cpu_us_per_decision"] is None
+    assert plain["excess"] == 0
+    assert plain["admitted_latency"]["p99_us"] > 0

@@ -1,0 +1,67 @@
+"""A Redis that fits in a test: one hash, the scripts in Lua 5.1 in this process, and a clock that the test sets."""
+
+from typing import Any
+
+from lupa.lua51 import LuaRuntime
+
+from batchlimit.core.lease import Ask, GiveBack, Grant, Level
+from batchlimit.core.quota import Quota
+from batchlimit.stores.scripts import script
+from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
+
+
+class Interpreter:
+    """Runs the scripts on the one bucket `fields`; `now` is the server's TIME in us, `ttl` what PEXPIRE said last (ms)."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.ttl: int | None = None
+        self.fields: dict[str, str] = {}
+        self._lua = LuaRuntime(unpack_returned_tuples=True)
+        self._lua.globals().redis = self._lua.table_from({"call": self._call})
+        run = "function(keys, args) KEYS, ARGV = keys, args\nreturn (function() %s end)() end"
+        self._scripts = {name: self._lua.eval(run % script(name)) for name in ("take", "give_back", "peek")}
+
+    def take(self, quota: Quota, ask: Ask) -> Grant:
+        return read_grant(self._run("take", take_arguments(quota, ask)))
+
+    def give_back(self, quota: Quota, back: GiveBack) -> int:
+        return int(self._run("give_back", give_back_arguments(quota, back))[0])
+
+    def peek(self, quota: Quota) -> Level:
+        return read_level(self._run("peek", [quota.encode()]))
+
+    def _run(self, name: str, arguments: list[Any]) -> list[Any]:
+        reply = self._scripts[name](
+            self._lua.table_from(["bucket"]), self._lua.table_from([str(each) for each in arguments])
+        )
+        # A server truncates numbers to integers; a fraction or a number it cannot hold would be our mistake.
+        values = [reply[i] for i in range(1, len(reply) + 1)]
+        assert all(isinstance(each, str) or each == int(each) for each in values), values
+        return [each if isinstance(each, str) else int(each) for each in values]
+
+    def _call(self, command: str, *arguments: Any) -> Any:
+        assert all(isinstance(each, str) for each in arguments), (command, arguments)
+        return getattr(self, f"_{command.lower()}")(*arguments)
+
+    def _time(self) -> Any:
+        return self._lua.table_from([str(self.now // 1_000_000), str(self.now % 1_000_000)])
+
+    def _hmget(self, _key: str, *names: str) -> Any:
+        return self._lua.table_from([self.fields.get(name, False) for name in names])
+
+    def _hget(self, _key: str, name: str) -> Any:
+        return self.fields.get(name, False)
+
+    def _hgetall(self, _key: str) -> Any:
+        return self._lua.table_from([each for pair in self.fields.items() for each in pair])
+
+    def _hset(self, _key: str, *pairs: str) -> None:
+        self.fields.update(zip(pairs[::2], pairs[1::2], strict=True))
+
+    def _hdel(self, _key: str, name: str) -> None:
+        del self.fields[name]
+
+    def _pexpire(self, _key: str, ttl: str) -> None:
+        self.ttl = int(ttl)
+        assert self.ttl > 0

@@ -1,0 +1,135 @@
+"""Two copies of the bucket's rules stand, in Lua and in Python, because these tests compare them."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchlimit.core.bucket import Bucket
+from batchlimit.core.lease import Ask, GiveBack
+from batchlimit.core.quota import Quota
+from tests.lua.interpreter import Interpreter
+
+_START = 1_700_000_000_000_000
+_HOSTS = ("a", "b", "c")
+
+_counts = st.integers(0, 60)
+_rates = st.one_of(st.floats(0.001, 1e6), st.integers(1, 20_000).map(float))
+_bandwidths = st.builds(Quota, _rates, st.integers(1, 200))
+_quotas = st.builds(lambda first, more: Quota(first.rate, first.burst, more), _bandwidths, st.lists(_bandwidths, max_size=2))
+_elapsed = st.one_of(st.integers(0, 3_000_000), st.integers(-500_000, 0), st.just(0), st.integers(0, 10**13))
+
+_takes = st.tuples(
+    st.just("take"),
+    st.sampled_from(_HOSTS),
+    st.sampled_from(("next", "next", "next", "same", "older")),
+    st.tuples(_counts, _counts, _counts, _counts, st.integers(0, 20)),
+    st.sampled_from((0.0, 0.0, 0.05, 1.0)),
+    st.sampled_from(("known", "known", "known", "new", "stale")),
+)
+_give_backs = st.tuples(
+    st.just("give_back"),
+    st.sampled_from(_HOSTS),
+    st.sampled_from(("next", "next", "same")),
+    st.tuples(_counts, _counts, st.sampled_from((0, 0, 3))),
+)
+_steps = st.lists(st.tuples(_elapsed, st.one_of(_takes, _takes, _give_backs), st.integers(0, 2)), max_size=30)
+
+
+class Pair:
+    """The same bucket twice, asked the same things; every answer of the two is compared."""
+
+    def __init__(self, quotas: list[Quota]) -> None:
+        self.quotas = quotas
+        self.lua = Interpreter()
+        self.lua.now = _START
+        self.twin: Bucket | None = None
+        self.seqs = dict.fromkeys(_HOSTS, 0)
+        self.version = self.epoch = 0
+
+    def take(self, host: str, seq: str, counts: tuple[int, ...], max_wait: float, version: str, quota: Quota) -> None:
+        need, more, most, held, back = counts
+        ask = Ask(
+            host, self._seq(host, seq), need, need + more, need + more + most, held, back, max_wait,
+            version={"known": self.version, "new": 0, "stale": max(0, self.version - 1)}[version], epoch=self.epoch, fill=0.5,
+        )  # fmt: skip
+        if self.twin is None:
+            self.twin = Bucket(quota, self.lua.now, 0.5 if self.epoch else 1.0)
+        grant = self.twin.take(quota, ask, self.lua.now)
+        assert self.lua.take(quota, ask) == grant
+        self.version, self.epoch = grant.version, grant.epoch
+        assert self.lua.ttl is not None
+        assert self.lua.ttl * 1000 >= min(self.twin.expires_in(), 10 * 365 * 86_400_000_000) - 1000
+
+    def give_back(self, host: str, seq: str, counts: tuple[int, ...], quota: Quota) -> None:
+        back = GiveBack(host, self._seq(host, seq), *counts)
+        credited = self.twin.give_back(back, self.lua.now) if self.twin else 0
+        assert self.lua.give_back(quota, back) == credited
+
+    def check(self, quota: Quota) -> None:
+        if self.twin is not None:
+            assert self.lua.peek(quota) == self.twin.peek(self.lua.now)
+            levels = [float(level) for level in self.lua.fields["levels"].split()]
+            assert levels == self.twin._levels
+            assert int(self.lua.fields["outstanding"]) == self.twin._outstanding == sum(
+                host.held for host in self.twin._hosts.values()
+            )
+            assert {name[2:] for name in self.lua.fields if name.startswith("h:")} == set(self.twin._hosts)
+
+    def _seq(self, host: str, seq: str) -> int:
+        self.seqs[host] += seq == "next"
+        return max(0, self.seqs[host] - (seq == "older"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(_quotas, min_size=1, max_size=3), _steps)
+def test_the_scripts_and_their_twin_answer_alike(quotas: list[Quota], steps: list[tuple[int, tuple, int]]) -> None:  # type: ignore[type-arg]
+    pair = Pair(quotas)
+    for elapsed, (call, *arguments), which in steps:
+        pair.lua.now += elapsed
+        quota = quotas[which % len(quotas)]
+        getattr(pair, call)(*arguments, quota)
+        pair.check(quota)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_quotas, _steps)
+def test_level_and_outstanding_never_exceed_the_burst(quota: Quota, steps: list[tuple[int, tuple, int]]) -> None:  # type: ignore[type-arg]
+    pair = Pair([quota])
+    for elapsed, (call, *arguments), _ in steps:
+        pair.lua.now += elapsed
+        getattr(pair, call)(*arguments, quota)
+        if pair.twin is not None:
+            for band, level in zip(quota.bandwidths, pair.twin._levels, strict=True):
+                assert level + pair.twin._outstanding <= band.burst * (1 + 1e-12)
+            assert pair.twin._outstanding >= 0
+
+
+@given(_bandwidths, st.integers(1, 200))
+def test_refused_until_the_named_instant_and_granted_at_it(quota: Quota, cost: int) -> None:
+    """A refusal says when; a caller that comes back then is served, one that comes earlier is refused again."""
+    cost = min(cost, quota.burst)
+    lua = Interpreter()
+    lua.now = _START
+    everything = lua.take(quota, Ask("a", 1, quota.burst, quota.burst, quota.burst))
+    assert everything.granted == quota.burst
+    refusal = lua.take(quota, Ask("a", 2, cost, cost, cost))
+    assert refusal.granted == 0
+    wait = round(refusal.retry_after * 1_000_000)
+    lua.now += max(0, wait - max(2, math.ceil(3e-6 * wait)))
+    early = lua.take(quota, Ask("a", 3, cost, cost, cost))
+    lua.now = _START + wait
+    if early.granted == 0:
+        assert lua.take(quota, Ask("a", 4, cost, cost, cost)).granted == cost
+    else:
+        assert wait <= 2
+
+
+@pytest.mark.parametrize("quota", [Quota(100.0, 40), Quota(1e6, 1), Quota(1e-9, 2**50)])
+def test_an_untouched_bucket_is_kept_until_it_is_full(quota: Quota) -> None:
+    lua = Interpreter()
+    lua.now = _START
+    lua.take(quota, Ask("a", 1, 1, 1, 1))
+    assert lua.ttl is not None
+    assert lua.ttl >= min(1000 / quota.rate, 315_360_000_000)

@@ -1,0 +1,560 @@
+"""The contract of every store, in process or on a real server: what it lends, to whom, and what it takes back.
+
+The quotas refill so slowly that the tests' own duration does not show in any whole token.
+"""
+
+import dataclasses
+import random
+import threading
+
+import pytest
+
+from batchlimit.core.lease import Ask, GiveBack, Grant, Level
+from batchlimit.core.quota import Quota
+from batchlimit.stores.base import Store
+
+KEY = "tenant:42"
+SLOW = 0.001
+HUNDRED = Quota(SLOW, 100)
+
+
+class Host:
+    """One host's side of the talk: it numbers what it sends, and remembers what it holds and what it has seen."""
+
+    def __init__(self, store: Store, quota: Quota = HUNDRED, *, key: str = KEY, name: str = "a") -> None:
+        self.store, self.quota, self.key, self.name = store, quota, key, name
+        self.seq = self.held = self.version = self.epoch = 0
+
+    def ask(self, need: int, *, queued: int | None = None, want: int | None = None, back: int = 0) -> Ask:
+        """The next ask: queued is at least the need and want at least the queued, unless told."""
+        self.seq += 1
+        queued = need if queued is None else queued
+        want = queued if want is None else want
+        held, epoch = self.held - back, self.epoch
+        return Ask(self.name, self.seq, need, queued, want, held, back, version=self.version, epoch=epoch)
+
+    def send(self, ask: Ask) -> Grant:
+        grant = self.store.take(self.key, self.quota, ask)
+        self.held, self.version, self.epoch = grant.kept + grant.granted, grant.version, grant.epoch
+        return grant
+
+    def take(self, need: int, *, queued: int | None = None, want: int | None = None, max_wait: float = 0.0) -> Grant:
+        return self.send(dataclasses.replace(self.ask(need, queued=queued, want=want), max_wait=max_wait))
+
+    def report(self) -> Grant:
+        """Tell what is still held, and ask for nothing."""
+        return self.take(0)
+
+    def spend(self, n: int) -> None:
+        """Take n tokens for n waiting callers, who spend them at once; report it."""
+        assert self.take(n).granted == n
+        self.held -= n
+        self.report()
+
+    def give_back(self, tokens: int, *, held: int | None = None, refund: int = 0) -> int:
+        self.seq += 1
+        self.held = self.held - tokens if held is None else held
+        return self.store.give_back(self.key, self.quota, GiveBack(self.name, self.seq, tokens, self.held, refund))
+
+    def peek(self) -> Level:
+        return self.store.peek(self.key, self.quota)
+
+
+# What is lent
+
+
+def test_a_bucket_that_nobody_used_is_full(store: Store) -> None:
+    assert store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_hosts=0)
+
+
+def test_a_first_ask_with_one_caller_waiting_gets_half_a_full_bucket(store: Store) -> None:
+    grant = Host(store).take(1, want=100)
+    assert (grant.granted, grant.kept, grant.level, grant.active_hosts) == (50, 0, 50, 1)
+    assert (grant.starts_in, grant.retry_after, grant.quota) == (0.0, 0.0, None)
+    assert grant.version > 0
+    assert grant.epoch > 0
+    assert store.peek(KEY, HUNDRED) == Level(level=50, outstanding=50, active_hosts=1)
+
+
+def test_callers_who_wait_get_the_whole_bucket(store: Store) -> None:
+    assert Host(store).take(1, queued=100).granted == 100
+
+
+def test_no_more_is_lent_than_is_wanted(store: Store) -> None:
+    assert Host(store).take(1, queued=1, want=7).granted == 7
+
+
+@pytest.mark.parametrize("rate", [SLOW, 0.5, 3.0, 1000.0, 1e6])
+def test_a_lease_lasts_at_most_a_second_and_two_fifths_of_a_refill(store: Store, rate: float) -> None:
+    grant = Host(store, Quota(rate, 100)).take(1)
+    assert 0.0 < grant.lease <= min(1.0, 0.4 * 100 / rate)
+
+
+def test_fifty_of_a_hundred_wanted_are_fifty(store: Store) -> None:
+    host = Host(store)
+    host.spend(50)
+    assert host.take(1, queued=100).granted == 50
+
+
+def test_less_than_the_need_is_not_lent_and_a_refusal_says_when(store: Store) -> None:
+    host = Host(store)
+    host.spend(90)
+    before = host.peek()
+    grant = host.take(20, queued=100)
+    assert (grant.granted, grant.level) == (0, 10)
+    assert grant.retry_after == pytest.approx(10 / SLOW, rel=0.01)
+    assert host.peek() == before
+
+
+def test_a_smaller_need_fits_after_a_refusal(store: Store) -> None:
+    host = Host(store)
+    host.spend(90)
+    host.take(20)
+    assert host.take(10).granted == 10
+
+
+def test_a_prefetch_is_never_refused(store: Store) -> None:
+    host = Host(store)
+    host.spend(100)
+    grant = host.take(0, want=50)
+    assert (grant.granted, grant.retry_after) == (0, 0.0)
+
+
+def test_one_host_holds_at_most_half_the_burst_in_reserve(store: Store) -> None:
+    host = Host(store)
+    host.take(1, want=100)
+    grant = host.take(0, want=100)
+    assert (grant.granted, grant.kept) == (0, 50)
+
+
+def test_a_second_host_gets_half_of_half_the_rest(store: Store) -> None:
+    Host(store, name="a").take(1, want=100)
+    grant = Host(store, name="b").take(1, want=100)
+    assert (grant.granted, grant.active_hosts) == (12, 2)
+
+
+def test_keys_do_not_share_a_bucket(store: Store) -> None:
+    Host(store, key="a").spend(100)
+    assert Host(store, key="b").take(100).granted == 100
+
+
+# What is told twice, or late
+
+
+def test_a_repeated_ask_gets_the_same_tokens_and_not_more(store: Store) -> None:
+    host = Host(store)
+    host.take(10)
+    ask = host.ask(1, queued=20)
+    first, level = host.send(ask), host.peek()
+    again = host.send(ask)
+    assert (first.granted, first.kept) == (again.granted, again.kept) == (20, 10)
+    assert (first.starts_in, first.retry_after, first.level) == (again.starts_in, again.retry_after, again.level)
+    assert host.peek() == level == Level(level=70, outstanding=30, active_hosts=1)
+
+
+def test_a_refused_ask_may_be_repeated_and_then_fit(store: Store) -> None:
+    host, other = Host(store), Host(store, name="b")
+    other.take(100)
+    ask = host.ask(10)
+    assert host.send(ask).granted == 0
+    other.give_back(100)
+    assert host.send(ask).granted == 10
+
+
+def test_an_ask_that_arrives_after_a_later_one_changes_nothing(store: Store) -> None:
+    host = Host(store)
+    late, latest = host.ask(5), host.ask(5)
+    host.send(latest)
+    before = host.peek()
+    assert store.take(KEY, HUNDRED, late).granted == 0
+    assert host.peek() == before
+
+
+def test_a_give_back_that_arrives_after_a_later_ask_changes_nothing(store: Store) -> None:
+    host = Host(store)
+    host.take(50)
+    late = GiveBack("a", 2, tokens=50)
+    host.seq = 2
+    host.take(1)
+    before = host.peek()
+    assert store.give_back(KEY, HUNDRED, late) == 0
+    assert host.peek() == before
+
+
+@pytest.mark.parametrize("back", [GiveBack("a", 2, tokens=50), GiveBack("a", 2, tokens=20, held=30)])
+def test_tokens_come_back_once(store: Store, back: GiveBack) -> None:
+    host = Host(store)
+    host.take(50)
+    assert store.give_back(KEY, HUNDRED, back) == back.tokens
+    before = host.peek()
+    assert store.give_back(KEY, HUNDRED, back) == 0
+    assert host.peek() == before
+    assert before.level == 50 + back.tokens
+    assert before.outstanding == back.held
+
+
+@pytest.mark.parametrize("held", [0, 10])
+def test_a_refund_is_credited_once(store: Store, held: int) -> None:
+    host = Host(store)
+    host.take(100)
+    back = GiveBack("a", 2, tokens=0, held=held, refund=30)
+    assert store.give_back(KEY, HUNDRED, back) == 30
+    assert store.give_back(KEY, HUNDRED, back) == 0
+    assert host.peek().level == 30
+
+
+# What was spent, and what comes back
+
+
+def test_what_is_not_reported_as_held_was_spent(store: Store) -> None:
+    host = Host(store)
+    host.take(50)
+    host.held = 20
+    grant = host.report()
+    assert (grant.granted, grant.kept) == (0, 20)
+    assert host.peek() == Level(level=50, outstanding=20, active_hosts=1)
+
+
+def test_an_ask_brings_unspent_tokens_back(store: Store) -> None:
+    host = Host(store)
+    host.take(50)
+    grant = host.send(host.ask(0, back=30))
+    assert (grant.kept, grant.level) == (20, 80)
+    assert host.peek() == Level(level=80, outstanding=20, active_hosts=1)
+
+
+def test_a_giver_keeps_what_it_still_holds(store: Store) -> None:
+    host = Host(store)
+    host.take(50)
+    assert host.give_back(20, held=25) == 20
+    assert host.peek() == Level(level=70, outstanding=25, active_hosts=1)
+
+
+def test_a_giver_that_keeps_nothing_leaves(store: Store) -> None:
+    host = Host(store)
+    host.take(50)
+    assert host.give_back(50) == 50
+    assert host.peek() == Level(level=100, outstanding=0, active_hosts=0)
+
+
+def test_no_more_comes_back_than_was_held(store: Store) -> None:
+    spender, host = Host(store, name="b"), Host(store)
+    spender.spend(40)
+    host.take(10)
+    assert host.give_back(1000, held=0) == 10
+    assert host.peek().level == 60
+
+
+def test_no_more_comes_back_with_an_ask_than_was_held(store: Store) -> None:
+    spender, host = Host(store, name="b"), Host(store)
+    spender.spend(40)
+    host.take(10)
+    assert host.send(dataclasses.replace(host.ask(0), held=0, back=1000)).level == 60
+
+
+def test_a_host_keeps_no_more_than_it_was_lent(store: Store) -> None:
+    host = Host(store)
+    host.take(10)
+    assert host.send(dataclasses.replace(host.ask(0), held=1000)).kept == 10
+    assert host.peek() == Level(level=90, outstanding=10, active_hosts=1)
+
+
+def test_nothing_comes_back_from_a_host_that_holds_nothing(store: Store) -> None:
+    Host(store, name="b").spend(40)
+    stranger = Host(store, name="stranger")
+    assert stranger.give_back(10, held=0) == 0
+    assert stranger.peek().level == 60
+
+
+def test_nothing_comes_back_to_a_bucket_that_nobody_used(store: Store) -> None:
+    assert Host(store).give_back(10, held=0) == 0
+    assert store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_hosts=0)
+
+
+def test_a_refund_raises_the_level(store: Store) -> None:
+    host = Host(store)
+    host.spend(80)
+    assert host.give_back(0, refund=30) == 30
+    assert host.peek().level == 50
+
+
+def test_a_refund_leaves_room_for_what_is_leased(store: Store) -> None:
+    host = Host(store)
+    host.take(100)
+    assert host.give_back(0, held=40, refund=1000) == 60
+    assert host.peek() == Level(level=60, outstanding=40, active_hosts=1)
+
+
+def test_a_refund_to_a_full_bucket_is_lost(store: Store) -> None:
+    host = Host(store)
+    host.spend(20)
+    assert host.give_back(0, refund=50) in (19, 20)  # a fraction has flowed in, and only whole tokens count
+    assert host.peek().level == 100
+
+
+# Several bandwidths
+
+BOTH = Quota(SLOW, 100, also=[Quota(SLOW, 60)])
+
+
+def test_the_scarcest_bandwidth_decides(store: Store) -> None:
+    assert Host(store, BOTH).take(1, queued=100).granted == 60
+
+
+@pytest.mark.parametrize("short_one_is", ["first", "last"])
+def test_a_refusal_by_one_bandwidth_takes_nothing_from_another(store: Store, short_one_is: str) -> None:
+    """Of the other, 40 are left; a refund, and a short one so large that it hides nothing any more, show them."""
+
+    def quota(burst: int) -> Quota:
+        short = Quota(SLOW, burst)
+        return short & HUNDRED if short_one_is == "first" else HUNDRED & short
+
+    host = Host(store, quota(60))
+    host.spend(60)
+    for _ in range(3):
+        assert host.take(10).granted == 0
+    host.quota = quota(600)
+    assert host.report().level == 0
+    assert host.give_back(0, refund=50) == 50
+    host.quota = quota(6000)
+    assert host.report().level == 40 + 50
+
+
+def test_tokens_come_back_to_every_bandwidth(store: Store) -> None:
+    host = Host(store, BOTH)
+    host.take(60)
+    assert host.give_back(60) == 60
+    assert host.peek().level == 60
+    host.quota = HUNDRED
+    assert host.report().level == 100
+
+
+# A new quota
+
+
+def test_a_raised_limit_acts_at_once_and_what_was_used_stays_used(store: Store) -> None:
+    host = Host(store)
+    host.spend(50)
+    before = host.take(80)
+    host.quota = Quota(SLOW, 200)
+    after = host.take(80)
+    assert (before.granted, after.granted, after.level) == (0, 80, 20)
+    assert after.version > before.version
+    assert after.quota is None
+
+
+def test_a_lowered_limit_acts_at_once_and_what_was_used_stays_used(store: Store) -> None:
+    host = Host(store)
+    host.spend(50)
+    host.quota = Quota(SLOW, 10)
+    assert host.report().level == 5
+
+
+def test_a_lowered_limit_leaves_room_for_what_is_leased(store: Store) -> None:
+    host = Host(store)
+    host.take(50)
+    host.quota = Quota(SLOW, 60)
+    assert host.report().level == 10
+    assert host.peek() == Level(level=10, outstanding=50, active_hosts=1)
+
+
+def test_an_older_caller_is_told_the_newer_quota(store: Store) -> None:
+    new, old = Host(store, name="new"), Host(store, name="old")
+    new.report()
+    old.report()
+    new.quota = Quota(SLOW, 200)
+    changed = new.report()
+    told = old.take(150)
+    assert (told.quota, told.version, told.granted) == (new.quota, changed.version, 150)
+    assert new.report().quota is None
+
+
+def test_a_caller_who_was_told_may_change_the_quota_again(store: Store) -> None:
+    first, second = Host(store, name="first"), Host(store, name="second")
+    first.report()
+    second.report()
+    first.quota = Quota(SLOW, 200)
+    first.report()
+    second.report()
+    second.quota = Quota(SLOW, 50)
+    changed = second.report()
+    assert (changed.quota, changed.level) == (None, 50)
+    assert first.report().quota == second.quota
+
+
+def test_a_newcomer_brings_its_quota(store: Store) -> None:
+    Host(store, name="old").spend(50)
+    grant = Host(store, Quota(SLOW, 200), name="new").report()
+    assert (grant.quota, grant.level) == (None, 100)
+
+
+def test_quotas_in_turn_mint_nothing(store: Store) -> None:
+    host = Host(store)
+    host.spend(60)
+    for burst in [200, 10, 50, 1000, 100]:
+        host.quota = Quota(SLOW, burst)
+        assert host.report().level == 0.4 * burst
+
+
+# Grants that begin later
+
+
+def test_a_caller_who_can_wait_is_promised_what_will_flow_in(store: Store) -> None:
+    host = Host(store)
+    host.spend(100)
+    grant = host.take(1, max_wait=2 / SLOW)
+    assert (grant.granted, grant.level) == (1, -1)
+    assert grant.starts_in == pytest.approx(1 / SLOW, rel=0.01)
+    assert grant.lease > 0
+    assert grant.retry_after == 0.0
+
+
+def test_a_wait_that_is_too_long_is_a_refusal(store: Store) -> None:
+    host = Host(store)
+    host.spend(100)
+    grant = host.take(2, max_wait=1 / SLOW)
+    assert (grant.granted, grant.starts_in, grant.level) == (0, 0.0, 0)
+    assert grant.retry_after == pytest.approx(2 / SLOW, rel=0.01)
+
+
+def test_promises_queue_up(store: Store) -> None:
+    hosts = [Host(store, name=name) for name in "ab"]
+    hosts[0].spend(100)
+    first, second = (host.take(1, max_wait=100 / SLOW) for host in hosts)
+    assert first.granted == second.granted == 1
+    assert 0 < first.starts_in < second.starts_in
+    assert second.level == -2
+
+
+def test_a_promise_can_be_given_back(store: Store) -> None:
+    host = Host(store)
+    host.spend(100)
+    host.take(1, max_wait=2 / SLOW)
+    assert host.give_back(1) == 1
+    assert host.peek().level == 0
+
+
+def test_waiting_is_not_needed_where_tokens_are(store: Store) -> None:
+    grant = Host(store).take(10, max_wait=60.0)
+    assert (grant.granted, grant.starts_in) == (10, 0.0)
+
+
+# The promise
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("quota", [HUNDRED, BOTH, Quota(20_000.0, 100)], ids=str)
+def test_level_and_outstanding_never_exceed_the_burst(store: Store, quota: Quota, seed: int) -> None:
+    """Whatever two or three hosts send, even what no honest host would."""
+    chance = random.Random(seed)
+    hosts = [Host(store, quota, name=name) for name in "abc"[: chance.choice([2, 3])]]
+    for _ in range(120):
+        host = chance.choice(hosts)
+        if chance.random() < 0.3:
+            host.give_back(chance.randint(0, 60), held=chance.randint(0, 60), refund=chance.choice([0, 0, 1, 50]))
+        else:
+            host.held = chance.randint(0, 60)
+            need = chance.choice([0, 1, 10, 40])
+            queued = need + chance.randint(0, 30)
+            ask = host.ask(need, queued=queued, want=queued + chance.randint(0, 100))
+            max_wait = chance.choice([0.0, 0.0, 1.0, 1e5])
+            grant = host.send(dataclasses.replace(ask, back=chance.randint(0, 30), max_wait=max_wait))
+            assert grant.granted == 0 or need <= grant.granted <= ask.want
+        level = host.peek()
+        assert level.level + level.outstanding <= quota.largest_cost
+        assert level.outstanding >= 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_honest_hosts_spend_at_most_the_burst(store: Store, seed: int) -> None:
+    """And what was refunded; nothing flows in within this test's time."""
+    chance = random.Random(seed)
+    hosts = [Host(store, name=name) for name in "abc"]
+    spent = refunded = 0
+    for _ in range(100):
+        host = chance.choice(hosts)
+        match chance.choice(["take", "take", "spend", "spend", "give", "refund"]):
+            case "take":
+                host.take(chance.choice([0, 1, 10]), want=chance.randint(10, 100))
+            case "spend":
+                used = chance.randint(0, host.held)
+                spent, host.held = spent + used, host.held - used
+            case "give":
+                host.give_back(chance.randint(0, host.held))
+            case _:
+                refunded += host.give_back(0, refund=chance.randint(0, 3))
+    assert spent <= 100 + refunded
+    assert spent > 50, "or this test says little"
+
+
+def test_threads_together_get_exactly_the_burst(store: Store) -> None:
+    start = threading.Barrier(8)
+    spent = [0] * 8
+
+    def work(i: int) -> None:
+        host = Host(store, name=f"host-{i}")
+        start.wait()
+        for _ in range(30):
+            spent[i] += host.take(1).granted
+            host.held = 0
+
+    threads = [threading.Thread(target=work, args=[i]) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    level = store.peek(KEY, HUNDRED)
+    assert sum(spent) + level.level == 100
+    assert sum(spent) > 50
+
+
+# Keys, and the end
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "a",
+        "löwe",
+        "🦁",
+        "{a}",
+        "}{",
+        "{}",
+        "with space",
+        "line\nfeed",
+        "nul\0",
+        "*",
+        "a:b",
+        "%s",
+        "x" * 10_240,
+        "é" * 5000,
+    ],
+    ids=lambda key: ascii(key[:12]),
+)
+def test_any_text_is_a_key(store: Store, key: str) -> None:
+    host = Host(store, key=key)
+    host.spend(60)
+    assert host.peek().level == 40
+    assert store.peek(key + "x", HUNDRED).level == 100
+
+
+def test_long_keys_that_begin_and_end_alike_do_not_share_a_bucket(store: Store) -> None:
+    Host(store, key="x" * 5000 + "1" + "x" * 5000).spend(60)
+    assert store.peek("x" * 5000 + "2" + "x" * 5000, HUNDRED).level == 100
+
+
+def test_any_text_names_a_host(store: Store) -> None:
+    for i, name in enumerate(["a b", "{}", "h:x", "löwe", "%d", "level", "config"], start=1):
+        host = Host(store, name=name)
+        host.take(1)
+        assert host.peek() == Level(level=100 - i, outstanding=i, active_hosts=i)
+
+
+def test_a_store_says_where_it_is(store: Store) -> None:
+    assert store.address
+
+
+def test_a_store_closes_twice(store: Store) -> None:
+    store.take(KEY, HUNDRED, Host(store).ask(1))
+    store.close()
+    store.close()

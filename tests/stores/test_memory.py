@@ -1,0 +1,117 @@
+"""What only the store in this process can show, for its clock is ours: what time does to a bucket."""
+
+import threading
+
+import pytest
+
+from batchlimit.core.lease import Ask, GiveBack, Grant, Level
+from batchlimit.core.quota import Quota
+from batchlimit.stores.memory import MemoryStore
+
+KEY = "tenant:42"
+TEN = Quota(10.0, 10)  # full again in a second, leases of 0.4 s
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+def _take(store: MemoryStore, seq: int, n: int, *, held: int = 0) -> Grant:
+    return store.take(KEY, TEN, Ask("a", seq, need=n, queued=n, want=n, held=held))
+
+
+def _spend(store: MemoryStore, seq: int, n: int) -> Grant:
+    """Take n tokens and spend them; reported by a second ask, for until then they would hold the refill up."""
+    grant = _take(store, 2 * seq, n)
+    _take(store, 2 * seq + 1, 0)
+    return grant
+
+
+def test_a_bucket_refills_with_time(store: MemoryStore, clock: Clock) -> None:
+    timeline = [  # at, need, granted, level
+        (0.0, 10, 10, 0),
+        (0.11, 2, 0, 1),
+        (0.21, 2, 2, 0),
+        (0.26, 1, 0, 0),
+        (0.31, 1, 1, 0),
+        (0.92, 1, 1, 5),
+        (5.0, 1, 1, 9),
+    ]
+    for seq, (at, need, granted, level) in enumerate(timeline):
+        clock.now = 1000.0 + at
+        grant = _spend(store, seq, need)
+        assert (at, grant.granted, grant.level) == (at, granted, level)
+
+
+def test_an_ask_is_refused_until_the_named_instant_and_granted_at_it(store: MemoryStore, clock: Clock) -> None:
+    _spend(store, 0, 10)
+    retry_after = _take(store, 2, 3).retry_after
+    assert retry_after == pytest.approx(0.3, abs=1e-5)
+    clock.now += retry_after - 0.0001
+    assert _take(store, 3, 3).granted == 0
+    clock.now += 0.0001
+    assert _take(store, 4, 3).granted == 3
+
+
+def test_what_is_leased_does_not_refill_until_the_lease_ends(store: MemoryStore, clock: Clock) -> None:
+    lease = _take(store, 1, 10).lease
+    assert lease == pytest.approx(0.4, abs=1e-5)
+    clock.now += lease - 0.001
+    assert store.peek(KEY, TEN) == Level(level=0, outstanding=10, active_hosts=1)
+    clock.now += 0.001 + 0.5
+    assert _take(store, 2, 0, held=10).kept == 0
+    assert store.peek(KEY, TEN) == Level(level=0, outstanding=0, active_hosts=1)
+    clock.now += 0.5
+    assert store.peek(KEY, TEN).level == 5
+
+
+def test_what_comes_back_after_the_lease_is_lost(store: MemoryStore, clock: Clock) -> None:
+    clock.now += _take(store, 1, 10).lease
+    assert store.give_back(KEY, TEN, GiveBack("a", 2, tokens=10)) == 0
+
+
+def test_a_clock_that_steps_back_refills_no_second_twice(store: MemoryStore, clock: Clock) -> None:
+    timeline = [(0.0, 10, 10), (0.21, 2, 2), (0.11, 1, 0), (0.21, 1, 0), (0.31, 1, 1)]  # at, need, granted
+    for seq, (at, need, granted) in enumerate(timeline):
+        clock.now = 1000.0 + at
+        assert (at, _spend(store, seq, need).granted) == (at, granted)
+
+
+def test_a_bucket_that_was_forgotten_is_full_and_has_a_new_epoch(store: MemoryStore, clock: Clock) -> None:
+    before = _take(store, 1, 10)
+    clock.now += 60.0
+    after = _take(store, 2, 5)
+    assert (after.granted, after.kept, after.level) == (5, 0, 5)
+    assert after.epoch != before.epoch
+
+
+def test_buckets_that_are_full_again_do_not_pile_up(store: MemoryStore, clock: Clock) -> None:
+    for i in range(20_000):
+        clock.now += 0.1
+        store.take(f"key-{i}", TEN, Ask("a", 1, need=1, queued=1, want=1))
+    assert len(store._buckets) < 2000
+
+
+def test_a_forked_child_is_not_locked_out_by_a_thread_of_its_parent(store: MemoryStore) -> None:
+    with store._lock:
+        store.after_fork()
+        thread = threading.Thread(target=store.peek, args=[KEY, TEN], daemon=True)
+        thread.start()
+        thread.join(10.0)
+        assert not thread.is_alive()

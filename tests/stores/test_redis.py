@@ -1,0 +1,267 @@
+"""What only a store on a real server can do: expire, lose its state or its scripts, fail, and be unreachable."""
+
+import dataclasses
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from batchlimit.core.key import bucket_name
+from batchlimit.core.lease import Ask, GiveBack, Level
+from batchlimit.core.quota import Quota
+from batchlimit.errors import StoreUnavailable
+from batchlimit.stores.redis import RedisStore
+from tests.servers import SERVERS, Server, Unavailable
+
+KEY = "tenant:42"
+SLOW = 0.001
+HUNDRED = Quota(SLOW, 100)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50)
+NOTHING = Ask("a", 2, need=0, queued=0, want=0)
+
+
+@pytest.fixture
+def private() -> Iterator[Server]:
+    """A server for one test alone, which may spoil it."""
+    try:
+        with SERVERS["valkey"]() as url:
+            yield Server("private", url)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+# How a bucket is kept
+
+
+def test_a_bucket_is_one_key(server: Server, redis_store: RedisStore, prefix: str) -> None:
+    redis_store.take(KEY, HUNDRED, FIFTY)
+    with server.client(decode_responses=True) as client:
+        assert client.keys(f"*{prefix}*") == [bucket_name(prefix, KEY)]
+
+
+def test_a_look_makes_no_key(server: Server, redis_store: RedisStore, prefix: str) -> None:
+    redis_store.peek(KEY, HUNDRED)
+    redis_store.give_back(KEY, HUNDRED, GiveBack("a", 1, tokens=1))
+    with server.client() as client:
+        assert client.exists(bucket_name(prefix, KEY)) == 0
+
+
+def test_prefixes_do_not_share_a_bucket(server: Server, redis_store: RedisStore, prefix: str) -> None:
+    redis_store.take(KEY, HUNDRED, FIFTY)
+    with server.client() as client:
+        assert RedisStore(client, prefix=f"{prefix}-other").peek(KEY, HUNDRED).level == 100
+
+
+@pytest.mark.parametrize(
+    "quota", [HUNDRED, Quota(100.0, 40), Quota(1e6, 2), Quota(1000.0, 3) & Quota(SLOW, 100)], ids=str
+)
+def test_a_bucket_expires_but_not_before_it_is_full(
+    server: Server, redis_store: RedisStore, prefix: str, quota: Quota
+) -> None:
+    name, missing = bucket_name(prefix, KEY), min(50, quota.largest_cost)
+    to_full = max(missing / part.rate for part in quota.bandwidths)
+    ask = Ask("a", 1, need=1, queued=missing, want=missing)
+    with server.client() as client:
+        redis_store.take(KEY, quota, ask)
+        # The store adds a margin above the time that these two calls take.
+        assert to_full < client.pttl(name) / 1000 < to_full + 3.0
+        redis_store.take(KEY, quota, dataclasses.replace(ask, seq=2, need=quota.largest_cost, queued=100, want=100))
+        assert client.pttl(name) > 0
+        redis_store.give_back(KEY, quota, GiveBack("a", 3, tokens=1))
+        assert client.pttl(name) > 0
+
+
+def test_a_bucket_that_takes_centuries_to_fill_is_kept_for_years(
+    server: Server, redis_store: RedisStore, prefix: str
+) -> None:
+    year_ms = 365 * 24 * 3600 * 1000
+    redis_store.take(KEY, Quota(1e-12, 100), FIFTY)
+    with server.client() as client:
+        assert year_ms < client.pttl(bucket_name(prefix, KEY)) < 100 * year_ms
+
+
+# What a server may lose
+
+
+def test_lost_scripts_change_nothing(server: Server, redis_store: RedisStore) -> None:
+    with server.client() as client:
+        client.script_flush()
+        assert redis_store.take(KEY, HUNDRED, FIFTY).granted == 50
+        client.script_flush()
+        assert redis_store.peek(KEY, HUNDRED) == Level(level=50, outstanding=50, active_hosts=1)
+        client.script_flush()
+        assert redis_store.give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=20, held=30)) == 20
+        client.script_flush()
+        held = dataclasses.replace(NOTHING, seq=3, held=30)
+        assert redis_store.take(KEY, HUNDRED, held).kept == 30
+
+
+@pytest.mark.parametrize(("fill", "level"), [(0.0, 0), (0.5, 50), (1.0, 100)])
+def test_a_lost_bucket_begins_anew_as_full_as_the_host_says(
+    server: Server, redis_store: RedisStore, fill: float, level: int
+) -> None:
+    before = redis_store.take(KEY, HUNDRED, FIFTY)
+    with server.client() as client:
+        client.flushall()
+    after = redis_store.take(KEY, HUNDRED, dataclasses.replace(NOTHING, held=50, epoch=before.epoch, fill=fill))
+    assert after.epoch != before.epoch
+    assert (after.kept, after.level) == (0, level)
+    assert redis_store.peek(KEY, HUNDRED).outstanding == 0
+
+
+def test_a_bucket_that_is_new_to_the_host_begins_full(redis_store: RedisStore) -> None:
+    assert redis_store.take(KEY, HUNDRED, dataclasses.replace(FIFTY, fill=0.0)).granted == 50
+
+
+def test_a_lost_bucket_takes_nothing_back(server: Server, redis_store: RedisStore) -> None:
+    redis_store.take(KEY, HUNDRED, FIFTY)
+    with server.client() as client:
+        client.flushall()
+    assert redis_store.give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=50)) == 0
+    assert redis_store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_hosts=0)
+
+
+def test_a_connection_that_was_lost_while_idle_is_replaced(server: Server, prefix: str) -> None:
+    store = RedisStore.from_url(_named(server, prefix), prefix=prefix)
+    store.take(KEY, HUNDRED, FIFTY)
+    with server.client(decode_responses=True) as client:
+        (connection,) = _connections(client, prefix)
+        client.client_kill_filter(_id=connection["id"])
+    assert store.peek(KEY, HUNDRED).level == 50
+    store.close()
+
+
+# Whose client it is
+
+
+def test_a_client_that_the_caller_made_stays_open(server: Server, prefix: str) -> None:
+    with server.client() as client:
+        store = RedisStore(client, prefix=prefix)
+        store.take(KEY, HUNDRED, FIFTY)
+        connection = client.client_id()
+        store.close()
+        assert client.client_id() == connection
+
+
+def test_a_client_that_the_store_made_is_closed(server: Server, prefix: str) -> None:
+    store = RedisStore.from_url(_named(server, prefix), prefix=prefix)
+    store.take(KEY, HUNDRED, FIFTY)
+    with server.client(decode_responses=True) as client:
+        assert len(_connections(client, prefix)) == 1
+        store.close()
+        deadline = time.monotonic() + 10.0
+        while _connections(client, prefix):
+            assert time.monotonic() < deadline
+
+
+def test_a_client_that_decodes_replies_works_too(server: Server, prefix: str) -> None:
+    with server.client(decode_responses=True) as client:
+        store = RedisStore(client, prefix=prefix)
+        first = store.take(KEY, HUNDRED, FIFTY)
+        assert (first.granted, first.level) == (50, 50)
+        store.take(KEY, Quota(SLOW, 200), dataclasses.replace(NOTHING, held=50, version=first.version))
+        told = store.take(KEY, HUNDRED, dataclasses.replace(NOTHING, seq=3, held=50, version=first.version))
+        assert told.quota == Quota(SLOW, 200)
+        assert store.give_back(KEY, HUNDRED, GiveBack("a", 4, tokens=50)) == 50
+
+
+@pytest.mark.parametrize("prefix", ["", "a b", "{a}"])
+def test_a_prefix_that_would_split_a_bucket_is_refused(prefix: str) -> None:
+    with pytest.raises(ValueError, match="prefix"):
+        RedisStore(redis.Redis(), prefix=prefix)
+
+
+# What fails
+
+
+def test_an_unreachable_server_is_named_and_its_password_is_not() -> None:
+    with socket.socket() as bound:  # and not listening: nobody answers there, and nobody else can have the port
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        store = RedisStore.from_url(f"redis://:secret@127.0.0.1:{port}/0", connect_timeout=1.0)
+        with pytest.raises(StoreUnavailable) as caught:
+            store.take(KEY, HUNDRED, FIFTY)
+        store.close()
+    assert f"127.0.0.1:{port}" in str(caught.value)
+    assert caught.value.__cause__ is not None
+    assert all("secret" not in text for text in [str(caught.value), repr(caught.value), store.address, repr(store)])
+
+
+def test_a_wrong_password_is_not_shown(private: Server) -> None:
+    with private.client() as client:
+        client.config_set("requirepass", "correct")
+    store = RedisStore.from_url(f"{private.url}?password=secret")
+    with pytest.raises(StoreUnavailable) as caught:
+        store.take(KEY, HUNDRED, FIFTY)
+    store.close()
+    assert store.address in str(caught.value)
+    assert all("secret" not in text for text in [str(caught.value), repr(caught.value), store.address, repr(store)])
+
+
+def test_a_key_of_another_type_is_an_error_and_stays_what_it_was(
+    server: Server, redis_store: RedisStore, prefix: str
+) -> None:
+    name = bucket_name(prefix, KEY)
+    with server.client() as client:
+        client.set(name, "theirs")
+        for call in (
+            lambda: redis_store.take(KEY, HUNDRED, FIFTY),
+            lambda: redis_store.give_back(KEY, HUNDRED, GiveBack("a", 1, tokens=1)),
+            lambda: redis_store.peek(KEY, HUNDRED),
+        ):
+            with pytest.raises(StoreUnavailable, match="WRONGTYPE"):
+                call()
+        assert client.get(name) == b"theirs"
+    assert redis_store.take("another", HUNDRED, FIFTY).granted == 50
+
+
+def test_a_server_without_memory_grants_nothing(private: Server) -> None:
+    store = RedisStore.from_url(private.url)
+    store.take(KEY, HUNDRED, FIFTY)
+    with private.client() as client:
+        client.config_set("maxmemory", 1)
+        with pytest.raises(StoreUnavailable, match=r"OOM|maxmemory"):
+            store.take(KEY, HUNDRED, dataclasses.replace(FIFTY, seq=2, held=50))
+        client.config_set("maxmemory", 0)
+    assert store.peek(KEY, HUNDRED) == Level(level=50, outstanding=50, active_hosts=1)
+    store.close()
+
+
+def test_a_replica_grants_nothing(private: Server) -> None:
+    store = RedisStore.from_url(private.url)
+    with private.client() as client:
+        client.replicaof("127.0.0.1", 1)
+        with pytest.raises(StoreUnavailable, match=r"(?i)read.?only"):
+            store.take(KEY, HUNDRED, FIFTY)
+    store.close()
+
+
+def test_a_server_that_stands_still_is_left_in_time_and_an_ask_it_got_is_not_charged_twice(private: Server) -> None:
+    with private.client() as client:
+        pid = client.info("server")["process_id"]
+    store = RedisStore.from_url(private.url, connect_timeout=0.1)
+    store.take(KEY, HUNDRED, Ask("b", 1, need=10, queued=10, want=10))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreUnavailable, match=r"(?i)time"):
+            store.take(KEY, HUNDRED, FIFTY)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    patient = RedisStore.from_url(private.url, connect_timeout=10.0)
+    assert patient.take(KEY, HUNDRED, FIFTY).granted == 50
+    assert patient.peek(KEY, HUNDRED) == Level(level=40, outstanding=60, active_hosts=2)
+    store.close()
+    patient.close()
+
+
+def _named(server: Server, name: str) -> str:
+    """The server's url for a connection that `_connections` finds."""
+    return f"{server.url}?client_name={name}"
+
+
+def _connections(client: redis.Redis, name: str) -> list[dict[str, str]]:
+    return [each for each in client.client_list() if each["name"] == name]
