@@ -1,10 +1,13 @@
 """When not to ask the bucket: what this host remembers of a bucket that was short."""
 
+import math
+
 from batchlimit.core.claim import Fetch
 from batchlimit.core.lease import Grant
 from batchlimit.core.quota import Quota
 
-_LONGEST = 0.05
+_LONGEST = 1.0
+_PACE = 0.05
 """Seconds between one host's asks at a dry bucket: one call then carries what many callers would have asked for."""
 
 
@@ -12,13 +15,14 @@ class Pace:
     """Refuses from memory, until `dry_until`, whatever costs `dry_cost` or more. An instant is one of the host's clock.
 
     Only a bucket that was itself short makes a host pause. A grant cut down to the host's share does not: pausing for
-    that left tokens unused (7.5 % of the throughput, in simulation).
+    that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for a second at most:
+    a limit may be raised, or tokens refunded, by another host.
     """
 
-    __slots__ = ("dry_cost", "dry_until")
+    __slots__ = ("_fits_at", "dry_cost", "dry_until")
 
     def __init__(self) -> None:
-        self.dry_until = 0.0
+        self.dry_until = self._fits_at = -math.inf
         self.dry_cost = 0
 
     def __repr__(self) -> str:
@@ -28,20 +32,29 @@ class Pace:
         """Return for how many seconds yet there is no use in asking for `cost`; 0 when one may ask."""
         return max(0.0, self.dry_until - now) if cost >= self.dry_cost else 0.0
 
+    def wait(self, cost: int, now: float) -> float:
+        """Return after how many seconds `cost` is expected to fit, as far as is known; never less than the pause."""
+        return max(0.0, self._fits_at - now) if cost >= self.dry_cost else 0.0
+
     def forget(self) -> None:
-        """Ask again at once: tokens came back, or the quota changed."""
-        self.dry_until = 0.0
+        """Ask again at once: tokens came back."""
+        self.dry_until = self._fits_at = -math.inf
+
+    def never(self) -> None:
+        """Refuse for ever: the rate is 0."""
+        self.dry_until = self._fits_at = math.inf
 
     def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
         """Decide from an answer when to ask next; `jitter` (about 1) keeps hosts from asking in step."""
-        pace = jitter * min(min(_LONGEST, 0.1 * each.burst / each.rate) for each in quota.bandwidths)
+        pace = jitter * min(min(_PACE, 0.1 * each.burst / each.rate) for each in quota.bandwidths)
         scarce = grant.level < max(1.0, pace * min(each.rate for each in quota.bandwidths))
-        pause, self.dry_cost = 0.0, 1
+        wait, self.dry_cost = 0.0, 1
         if grant.starts_in > 0.0:
-            pause = grant.starts_in
+            wait = grant.starts_in
         elif grant.granted < fetch.ask.need:
             # A repeated ask got the answer to an older question: it says nothing about this one.
-            pause, self.dry_cost = 0.0 if fetch.repeated else max(pace, grant.retry_after), fetch.cost
+            wait, self.dry_cost = 0.0 if fetch.repeated else max(pace, grant.retry_after), fetch.cost
         elif scarce and grant.granted < demand * pace:
-            pause = pace
-        self.dry_until = now + pause
+            wait = pace
+        self._fits_at = now + wait
+        self.dry_until = now + min(wait, _LONGEST)

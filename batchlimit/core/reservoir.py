@@ -1,18 +1,17 @@
 """What this process has leased of one bucket, who is in line for it, and what to do when it runs dry."""
 
 import math
-from collections import deque
 from collections.abc import Iterator
-from typing import Literal
 
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait, Wakeable
+from batchlimit.core.grammar import LARGEST_BURST
 from batchlimit.core.lease import Ask, GiveBack, Grant
+from batchlimit.core.line import Line
 from batchlimit.core.pace import Pace
-from batchlimit.core.quota import LARGEST_BURST, Quota
+from batchlimit.core.quota import Quota
+from batchlimit.core.terms import Fill, Terms
 
-Fill = Literal["full", "share", "empty"]
-"""How full a bucket begins anew whose state was lost: the whole burst, one host's share of it, or nothing."""
 _AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin: what bounds the debt of the bucket."""
 _REST = 0.1
@@ -33,10 +32,9 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_asks", "_awake", "_base", "_coming", "_demand", "_epoch", "_fetch", "_fill", "_host", "_idle_after",
-        "_last_want", "_level", "_line", "_lost_seq", "_pace", "_recorded", "_rest_until", "_round_trip", "_saved",
-        "_seqs", "_share", "_sizer", "_starts", "_turned_away", "_untouched", "_used", "_version", "admitted",
-        "calls", "expires", "hungry", "largest", "low", "quota", "refused", "retired", "tokens",
+        "_base", "_coming", "_demand", "_fetch", "_host", "_idle_after", "_last_want", "_line", "_lost_seq", "_pace",
+        "_recorded", "_rest_until", "_saved", "_seqs", "_sizer", "_starts", "_terms", "_turned_away", "_untouched",
+        "_used", "admitted", "calls", "expires", "hungry", "largest", "low", "quota", "refused", "retired", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -56,19 +54,17 @@ class Reservoir:
         self.expires = now
         self.hungry = self.retired = False
         self.admitted = self.refused = self.calls = 0
-        self._host, self._seqs, self._sizer, self._fill, self._idle_after = host, seqs, sizer, fill, idle_after
-        self._demand, self._pace, self._line = Demand(now), Pace(), deque[Claim]()
-        self._saved = self._coming = self._base = self._recorded = self._last_want = self._level = 0
+        self._host, self._seqs, self._sizer, self._idle_after = host, seqs, sizer, idle_after
+        self._demand, self._pace, self._line, self._terms = Demand(now), Pace(), Line(), Terms(fill)
+        self._saved = self._coming = self._base = self._recorded = self._last_want = 0
         self._turned_away = 0
-        self._version = self._epoch = 0
-        self._share, self._round_trip, self._starts, self._used = 1.0, 0.0, now, now
+        self._starts = self._used = now
         if quota.denies_all:
-            self._pace.dry_until = math.inf
+            self._pace.never()
         self._untouched = True
         self._rest_until = -math.inf
         self._fetch: Fetch | None = None
         self._lost_seq: int | None = None
-        self._awake: list[Claim] = []
 
     def __repr__(self) -> str:
         return f"<Reservoir {self.quota}: {self.tokens} tokens, {len(self._line)} in line, {self._pace}>"
@@ -92,15 +88,20 @@ class Reservoir:
         self._base -= cost
 
     def denies(self, cost: int, now: float) -> float:
-        """Return how long (s) to refuse `cost` from memory, 0.0 not at all. Safe without the lock: two reads."""
-        return self._pace.pause(cost, now) if self.tokens < cost <= self.largest else 0.0
+        """Return when (s) `cost` is expected to fit if it is to be refused from memory; 0.0: it is not.
+
+        Safe without the lock: a few reads, and an answer that was right a moment ago.
+        """
+        if not self.tokens < cost <= self.largest or self._pace.pause(cost, now) == 0.0:
+            return 0.0
+        return self._pace.wait(cost, now)
 
     # Waiting in line
 
     def join(self, cost: int, deadline: float, waker: Wakeable) -> Claim:
         """Put a caller in line; with a deadline of NOW it takes the first answer."""
         claim = Claim(cost, deadline, waker)
-        self._line.append(claim)
+        self._line.join(claim)
         self._saved, self.tokens = self._saved + self.tokens, 0
         return claim
 
@@ -112,27 +113,26 @@ class Reservoir:
         if claim.verdict is not None:
             return claim.verdict
         if NOW < claim.deadline <= now:
-            return self._refuse(claim, max(self._pace.pause(claim.cost, now), 0.0))
+            return self._refuse(claim, now)
         if self._fetch is not None:
             return Wait(_within(math.inf, claim.deadline, now))
-        if (pause := self._pace.pause(claim.cost, now)) == 0.0:
+        if (pause := self._pace.pause(self._line.first_cost, now)) == 0.0:
             return self._ask(now)
-        if now + pause > claim.deadline or pause == math.inf:
-            return self._refuse(claim, pause)
-        return Wait(_within(pause, claim.deadline, now))
+        if self._is_hopeless(claim, now):
+            return self._refuse(claim, now)
+        return Wait(_within(pause if claim is self._line.first else math.inf, claim.deadline, now))
 
     def leave(self, claim: Claim, now: float) -> None:
         """Take a caller out of line whatever its verdict; tokens that it was given stay here for others."""
         if claim.verdict is None:
-            self._remove(claim)
+            self._line.withdraw(claim)
         elif isinstance(claim.verdict, Admit) and now < claim.verdict.before:
             self._saved += claim.cost
         self._serve()
 
     def to_wake(self) -> list[Claim]:
         """Return the claims that have something to learn since the last call; wake them without the lock."""
-        awake, self._awake = self._awake, []
-        return awake
+        return self._line.to_wake()
 
     # Talking to the store
 
@@ -140,15 +140,17 @@ class Reservoir:
         """Take in the answer to `fetch`; `jitter` is a random factor of about 1."""
         self._count(now)
         self._fetch = self._lost_seq = None
-        self._learn(fetch, grant, now)
+        self._terms.learn(fetch, grant, now)
+        if grant.quota is not None:
+            self._obey(grant.quota)
         self._pace.learn(fetch, grant, self.quota, self._demand.rate, now, jitter)
         self._credit(fetch, grant, now)
         self._advance(now)
-        if not fetch.repeated:
-            self._refuse_asked(max(grant.retry_after, self._pace.dry_until - now))
-        self._refuse_hopeless(now)
+        for claim in self._line:
+            if self._is_answered(claim, fetch) or self._is_hopeless(claim, now):
+                self._refuse(claim, now)
         self._aim(now)
-        self._wake_first()
+        self._line.wake_first()
 
     def failed(self, fetch: Fetch, error: Exception | None, now: float) -> None:
         """Take note that `fetch` had no answer; None: its thread was interrupted, and another is to ask again.
@@ -157,12 +159,12 @@ class Reservoir:
         """
         self._fetch, self._lost_seq = None, fetch.ask.seq
         self._rest_until = now + _REST
-        for claim in [each for each in self._line if each.asked]:
+        for claim in self._line:
+            if claim.asked and error is not None:
+                self._line.dismiss(claim, Fail(error))
             claim.asked = False
-            if error is not None:
-                self._dismiss(claim, Fail(error))
         self._serve()
-        self._wake_first()
+        self._line.wake_first()
 
     def due(self) -> float:
         """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
@@ -172,7 +174,7 @@ class Reservoir:
             return self._rest_until
         if self.tokens + self._coming == 0:
             return self._used + self._idle_after
-        margin = max(2 * self._round_trip, 0.1 * (self.expires - self._starts))
+        margin = max(2 * self._terms.round_trip, 0.1 * (self.expires - self._starts))
         return max(self.expires - margin, self._rest_until)
 
     def tend(self, now: float) -> Fetch | GiveBack | None:
@@ -193,8 +195,8 @@ class Reservoir:
 
     def close(self, error: Exception) -> GiveBack | None:
         """Fail whoever is in line, retire, and let go of all tokens."""
-        for claim in list(self._line):
-            self._dismiss(claim, Fail(error))
+        for claim in self._line:
+            self._line.dismiss(claim, Fail(error))
         self.retired = True
         return self.drain()
 
@@ -218,13 +220,13 @@ class Reservoir:
         self._base += here
         self._pace.forget()
         self._serve()
-        self._wake_first()
+        self._line.wake_first()
         held = self.tokens + self._saved + self._coming
         return self._return(0, held, cost - here) if cost > here else None
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
-        return max(0, self._level) + (self.tokens if now < self.expires else 0)
+        return max(0, self._terms.level) + (self.tokens if now < self.expires else 0)
 
     def figures(self) -> tuple[int, int, int, int, int]:
         """Return (admitted, refused, calls, held, waiting) up to this moment: tokens, but for `calls` and `waiting`."""
@@ -255,60 +257,39 @@ class Reservoir:
             self._base += self._coming
             self._coming = 0
         if now >= self.expires:
-            self.tokens = self._saved = self._base = self._coming = 0
+            self.tokens = self._saved = self._base = self._coming = self.low = 0
         self._serve()
         if self.tokens < self.low and self._fetch is None:
             self.low, self.hungry = 0, True
 
     def _serve(self) -> None:
-        pool, served = self.tokens + self._saved, False
-        while self._line and self._line[0].cost <= pool:
-            pool, served = pool - self._line[0].cost, True
-            self._dismiss(self._line[0], Admit(self.expires))
+        pool = self._line.serve(self.tokens + self._saved, self.expires)
         self.tokens, self._saved = (0, pool) if self._line else (pool, 0)
-        if served:
-            self._wake_first()
 
-    def _dismiss(self, claim: Claim, verdict: Admit | Refuse | Fail) -> None:
-        self._line.remove(claim)
-        claim.verdict = verdict
-        self._awake.append(claim)
-
-    def _refuse(self, claim: Claim, retry_after: float) -> Refuse:
+    def _refuse(self, claim: Claim, now: float) -> Refuse:
+        """Send a caller away; if nothing better is known, it may come back when its cost has flowed in once more."""
         self.refused += claim.cost
-        verdict = claim.verdict = Refuse(retry_after)
-        self._remove(claim)
+        wait = self._pace.wait(claim.cost, now) or claim.cost / min(each.rate for each in self.quota.bandwidths)
+        verdict = Refuse(wait)
+        self._line.dismiss(claim, verdict)
         self._serve()
+        self._line.wake_first()
         return verdict
 
-    def _remove(self, claim: Claim) -> None:
-        first = self._line[0] is claim
-        self._line.remove(claim)
-        if first:
-            self._wake_first()
+    def _is_answered(self, claim: Claim, fetch: Fetch) -> bool:
+        """Whether an answer is all that this caller waits for; that to a repeated ask is about an older question."""
+        return claim.asked and claim.deadline == NOW and not fetch.repeated
+
+    def _is_hopeless(self, claim: Claim, now: float) -> bool:
+        """Whether the bucket is known to be short until after this caller's deadline, or for ever."""
+        wait = self._pace.wait(self._line.first_cost, now)
+        return wait == math.inf or (wait > 0.0 and now + wait > claim.deadline)
 
     def _rejoin(self, claim: Claim) -> None:
         """Put a caller back first in line whose tokens expired before it woke."""
         claim.verdict, claim.asked = None, False
-        self._line.appendleft(claim)
+        self._line.rejoin(claim)
         self.admitted -= claim.cost
-        self._serve()
-
-    def _wake_first(self) -> None:
-        """Someone must watch the clock for the line, and fetch: whoever is first."""
-        if self._line and self._fetch is None:
-            self._awake.append(self._line[0])
-
-    def _refuse_asked(self, retry_after: float) -> None:
-        for claim in [each for each in self._line if each.asked and each.deadline == NOW]:
-            self.refused += claim.cost
-            self._dismiss(claim, Refuse(retry_after))
-        self._serve()
-
-    def _refuse_hopeless(self, now: float) -> None:
-        for claim in [each for each in self._line if now + self._pace.pause(each.cost, now) > each.deadline > NOW]:
-            self.refused += claim.cost
-            self._dismiss(claim, Refuse(self._pace.pause(claim.cost, now)))
         self._serve()
 
     def _return(self, tokens: int, held: int, refund: int) -> GiveBack:
@@ -316,9 +297,8 @@ class Reservoir:
         return GiveBack(self._host, next(self._seqs), tokens, held, refund)
 
     def _ask(self, now: float, back: int = 0) -> Fetch:
-        first = self._line[0] if self._line else None
-        pool = self.tokens + self._saved
-        queued = max(0, sum(claim.cost for claim in self._line) - pool)
+        first, pool = self._line.first, self.tokens + self._saved
+        queued = max(0, self._line.cost - pool)
         target = self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, pool))
         self._last_want = max(queued, target - pool, 0)
         for claim in self._line:
@@ -332,9 +312,9 @@ class Reservoir:
             held=pool + self._coming,
             back=back,
             max_wait=max(0.0, min(_AHEAD, first.deadline - now)) if first else 0.0,
-            version=self._version,
-            epoch=self._epoch,
-            fill={"full": 1.0, "share": self._share, "empty": 0.0}[self._fill],
+            version=self._terms.version,
+            epoch=self._terms.epoch,
+            fill=self._terms.fill,
         )
         self.hungry, self.low = False, 0
         self.calls += 1
@@ -349,22 +329,15 @@ class Reservoir:
         self._base -= back
         return self._ask(now, back)
 
-    def _learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
-        sample = now - fetch.sent
-        self._round_trip += (sample - self._round_trip) * (0.2 if self._round_trip else 1.0)
-        self._epoch, self._version, self._level = grant.epoch, grant.version, grant.level
-        self._share = 1.0 / max(1, grant.active_hosts)
-        if grant.quota is not None:
-            self._obey(grant.quota)
-
     def _credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
         if grant.kept < fetch.ask.held:
             self.tokens = self._saved = self._coming = 0
+        begins = now + grant.starts_in
+        self._starts = max(self._starts, begins) if self._coming else begins
         if grant.starts_in > 0.0:
             self._coming += grant.granted
         else:
             self._saved += grant.granted
-        self._starts = now + grant.starts_in
         self.expires = fetch.sent + grant.starts_in + grant.lease
         self._recorded = grant.kept + grant.granted
         self._base = self.tokens + self._saved
@@ -372,7 +345,7 @@ class Reservoir:
 
     def _aim(self, now: float) -> None:
         """Set how few tokens are few enough to fetch more in the background."""
-        few = math.ceil(self._demand.rate * self._round_trip * _ROUND_TRIPS)
+        few = math.ceil(self._demand.rate * self._terms.round_trip * _ROUND_TRIPS)
         self.low = 0 if self._pace.pause(1, now) else min(few, self.tokens // 2)
 
 

@@ -13,8 +13,9 @@ from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
 from batchlimit.core.claim import NOW, Admit, Fail, Refuse
 from batchlimit.core.decision import Decision, Statistics, reset_after
 from batchlimit.core.key import check_cost
-from batchlimit.core.quota import Quota, QuotaSource, quota_rule
-from batchlimit.core.reservoir import Fill
+from batchlimit.core.quota import Quota
+from batchlimit.core.rule import QuotaSource, quota_rule
+from batchlimit.core.terms import Fill
 from batchlimit.errors import RateLimited
 from batchlimit.stores.base import Store
 from batchlimit.stores.redis import RedisStore
@@ -115,25 +116,23 @@ class RateLimiter:
 
     def decide(self, key: str, cost: int = 1) -> Decision:
         """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
-        settled = self._settle(key, cost, NOW)
-        retry_after = settled.verdict.retry_after if isinstance(settled.verdict, Refuse) else 0.0
+        verdict, asked, slot = self._settle(key, cost, NOW)
+        retry_after = verdict.retry_after if isinstance(verdict, Refuse) else 0.0
         by_memory: Literal["local", "denied"] = "denied" if retry_after else "local"
-        remaining = settled.slot.reservoir.remaining(self._clock())
-        return self._decision(
-            settled.slot.reservoir.quota, remaining, retry_after, "store" if settled.asked else by_memory
-        )
+        remaining = slot.reservoir.remaining(self._clock())
+        return _decision(slot.reservoir.quota, remaining, retry_after, "store" if asked else by_memory)
 
     def peek(self, key: str) -> Decision:
         """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
         slot = self._slot(key)
         quota, reservoir = slot.reservoir.quota, slot.reservoir
         if quota.denies_all:
-            return self._decision(quota, 0, math.inf, "local")
+            return _decision(quota, 0, math.inf, "local")
         level = self._supply.store.peek(key, quota).level
         held = reservoir.tokens if self._clock() < reservoir.expires else 0
         remaining = max(0, level) + held
         wait = max((1 - level) / each.rate for each in quota.bandwidths)
-        return self._decision(quota, remaining, 0.0 if remaining else wait, "store")
+        return _decision(quota, remaining, 0.0 if remaining else wait, "store")
 
     def refund(self, key: str, cost: int = 1) -> None:
         """Take back a call that was admitted and did not happen; refund what was admitted, once, and no more.
@@ -188,14 +187,15 @@ class RateLimiter:
             raise ValueError(f"timeout must be None or at least 0 seconds, not {timeout!r}")
         return self._clock() + timeout if timeout > 0.0 else NOW
 
-    def _decision(
-        self, quota: Quota, remaining: int, retry_after: float, source: Literal["local", "store", "denied"]
-    ) -> Decision:
-        return Decision(
-            allowed=retry_after == 0.0,
-            limit=quota.largest_cost,
-            remaining=remaining,
-            retry_after=retry_after,
-            reset_after=reset_after(quota, remaining),
-            source=source,
-        )
+
+def _decision(
+    quota: Quota, remaining: int, retry_after: float, source: Literal["local", "store", "denied"]
+) -> Decision:
+    return Decision(
+        allowed=retry_after == 0.0,
+        limit=quota.largest_cost,
+        remaining=remaining,
+        retry_after=retry_after,
+        reset_after=reset_after(quota, remaining),
+        source=source,
+    )

@@ -52,6 +52,11 @@ class Slot:
         with self.lock:
             self.reservoir.took_late(cost)
 
+    def figures(self) -> tuple[int, int, int, int, int]:
+        """Return the reservoir's figures at one moment."""
+        with self.lock:
+            return self.reservoir.figures()
+
     def settle(self, cost: int, deadline: float) -> Settled | None:
         """Wait in line until there is a verdict; None: the slot has retired, and another one stands for the key."""
         waker = threading.Event()

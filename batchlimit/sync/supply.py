@@ -13,7 +13,8 @@ from collections.abc import Callable
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
 from batchlimit.core.key import check_key
 from batchlimit.core.quota import Quota
-from batchlimit.core.reservoir import Fill, Reservoir
+from batchlimit.core.reservoir import Reservoir
+from batchlimit.core.terms import Fill
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.stores.base import Store
 from batchlimit.sync.keeper import Keeper
@@ -83,13 +84,13 @@ class Supply:
             self._remember(slot)
 
     def _remember(self, slot: Slot) -> None:
-        self._past = [past + figure for past, figure in zip(self._past, slot.reservoir.figures(), strict=False)]
+        self._past = [past + figure for past, figure in zip(self._past, slot.figures(), strict=False)]
 
     def figures(self) -> tuple[int, int, int, int, int, int]:
         """Return (keys, admitted, refused, calls, held, waiting)."""
         with self._lock:
             slots, past = list(self.slots.values()), self._past[:]
-        each = [slot.reservoir.figures() for slot in slots if not slot.reservoir.retired]
+        each = [slot.figures() for slot in slots if not slot.reservoir.retired]
         admitted, refused, calls, held, waiting = (sum(column) for column in zip(*each, [0] * 5, strict=True))
         return len(each), past[0] + admitted, past[1] + refused, past[2] + calls, held, waiting
 

@@ -1,0 +1,89 @@
+"""The text that quotas are written in: reading it, with errors that say where, and spelling it.
+
+    quota     = bandwidth { ";" bandwidth }
+    bandwidth = number ( "/" | "per" ) [ number ] unit [ "burst" whole ]
+    number    = whole [ "." whole ]
+    whole     = digit { [ "_" ] digit }
+    unit      = s sec second(s) | m min minute(s) | h hr hour(s) | d day(s) | w week(s)
+
+Case does not matter, nor does white space between the words. What a bandwidth becomes is the caller's business: it
+comes in as a function of the amount, the seconds it is for, and the burst.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import TypeVar
+
+# Beyond 2**53 doubles skip whole numbers; three bits less leave the script's arithmetic room for fractions of a token.
+LARGEST_BURST = 2**50
+
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_BANDWIDTH = re.compile(
+    r"""\s* (?: (?P<amount> NUMBER ) \s*
+        (?: (?P<per> / | per ) \s* (?: (?P<count> NUMBER ) \s* )?
+        (?: (?P<unit> s | sec | seconds? | m | min | minutes? | h | hr | hours? | d | days? | w | weeks? ) (?![a-z]) \s*
+        (?: (?P<word> burst ) \s*
+        (?: (?P<burst> WHOLE ) \s* )? )? )? )? )?
+    """.replace("NUMBER", r"WHOLE (?: \. WHOLE )?").replace("WHOLE", "[0-9]+ (?: _[0-9]+ )*"),
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+# The pattern reads as far as the text makes sense; what should have come next follows from the last group it filled.
+_EXPECTED = {
+    None: "an amount of tokens",
+    "amount": '"/" or "per"',
+    "per": "a unit (s, m, h, d or w)",
+    "count": "a unit (s, m, h, d or w)",
+    "unit": '"burst", ";" or the end',
+    "word": f"a burst from 1 to {LARGEST_BURST}",
+    "burst": '";" or the end',
+}
+
+T = TypeVar("T")
+
+
+def read(text: str, build: Callable[[float, float, int | None], T]) -> Iterator[T]:
+    """Build each bandwidth from (amount, seconds, burst or None); ValueError says where the text is wrong."""
+    end = -1
+    while end < len(text):
+        found = _BANDWIDTH.match(text, end + 1)
+        assert found is not None, "every part of the pattern is optional"
+        end = found.end()
+        complete = found["unit"] is not None and found.lastgroup != "word"
+        if not complete or text[end : end + 1] not in ("", ";"):
+            raise _typo(text, _EXPECTED[found.lastgroup], end)
+        yield _bandwidth(text, found, build)
+
+
+def _bandwidth(text: str, found: re.Match[str], build: Callable[[float, float, int | None], T]) -> T:
+    count = float(found["count"] or 1)
+    if count == 0:
+        raise _typo(text, "a count above 0", found.start("count"))
+    # Through a float, which is exact in this range: int() refuses thousands of digits with a message of its own.
+    burst = None if found["burst"] is None else float(found["burst"])
+    if burst is not None and not 1 <= burst <= LARGEST_BURST:
+        raise _typo(text, _EXPECTED["word"], found.start("burst"))
+    try:
+        seconds = count * SECONDS[found["unit"][0].lower()]
+        return build(float(found["amount"]), seconds, None if burst is None else int(burst))
+    except ValueError as error:
+        raise _typo(text, f"a quota that can be kept ({error})", found.start("amount")) from error
+
+
+def _typo(text: str, expected: str, at: int) -> ValueError:
+    rest = repr(text[at:]) if text[at:] else "the end"
+    return ValueError(f"quota {text!r}: expected {expected} at column {at + 1}: {rest}")
+
+
+def spell(rate: float, burst: int, reads_back: Callable[[str], bool]) -> str:
+    """Return the shortest text that reads back, of the first group of spellings that has one; the last always does."""
+    plain, told = "", f" burst {burst}"
+    for digits, tail in ((12, plain), (12, told), (17, plain), (17, told)):
+        texts = [f"{_fixed(rate * seconds, digits)}/{unit}{tail}" for unit, seconds in SECONDS.items()]
+        if fitting := [text for text in texts if reads_back(text)]:
+            return min(fitting, key=len)
+    raise AssertionError(f"17 digits hold every double, but not {rate!r}")
+
+
+def _fixed(number: float, digits: int) -> str:
+    return format(Decimal(f"{number:.{digits}g}"), "f")  # the grammar has no exponents

@@ -1,0 +1,78 @@
+"""Who waits for tokens, in order of arrival, and whom to wake."""
+
+from collections.abc import Iterator
+
+from batchlimit.core.claim import Admit, Claim, Fail, Refuse
+
+
+class Line:
+    """A queue of claims. Whoever is first watches the clock, and fetches, for all: so there is always a first awake."""
+
+    __slots__ = ("_awake", "_claims")
+
+    def __init__(self) -> None:
+        self._claims: list[Claim] = []  # an empty deque is ten times as large, and few keys have a line
+        self._awake: list[Claim] = []
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __iter__(self) -> Iterator[Claim]:
+        """Go through a copy: a claim may be dismissed on the way."""
+        return iter(list(self._claims))
+
+    @property
+    def first(self) -> Claim | None:
+        """Who came before all others."""
+        return self._claims[0] if self._claims else None
+
+    @property
+    def cost(self) -> int:
+        """What all of them ask for, in tokens."""
+        return sum(claim.cost for claim in self._claims)
+
+    @property
+    def first_cost(self) -> int:
+        """What must fit before anyone can be served: the first one's cost. 0 for an empty line."""
+        return self._claims[0].cost if self._claims else 0
+
+    def join(self, claim: Claim) -> None:
+        """Stand last."""
+        self._claims.append(claim)
+
+    def rejoin(self, claim: Claim) -> None:
+        """Stand first: for who was served, and was too late."""
+        self._claims.insert(0, claim)
+
+    def serve(self, tokens: int, before: float) -> int:
+        """Admit from the front while the tokens last; return how many are left."""
+        served = False
+        while self._claims and self._claims[0].cost <= tokens:
+            tokens, served = tokens - self._claims[0].cost, True
+            self.dismiss(self._claims[0], Admit(before))
+        if served:
+            self.wake_first()
+        return tokens
+
+    def dismiss(self, claim: Claim, verdict: Admit | Refuse | Fail) -> None:
+        """Tell a claim its verdict, and let it go."""
+        self._claims.remove(claim)
+        claim.verdict = verdict
+        self._awake.append(claim)
+
+    def withdraw(self, claim: Claim) -> None:
+        """Let a claim go that knows why; if it was first, another is now."""
+        first = self._claims[0] is claim
+        self._claims.remove(claim)
+        if first:
+            self.wake_first()
+
+    def wake_first(self) -> None:
+        """Have the first look at the clock again."""
+        if self._claims:
+            self._awake.append(self._claims[0])
+
+    def to_wake(self) -> list[Claim]:
+        """Return whom to wake since the last call."""
+        awake, self._awake = self._awake, []
+        return awake
