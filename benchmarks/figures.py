@@ -32,7 +32,7 @@ class Figure:
     def __str__(self) -> str:
         target = "" if self.at_least is None else f">= {_shown(self.at_least, self.unit)}"
         target = target if self.at_most is None else f"<= {_shown(self.at_most, self.unit)}"
-        line = f"{self.name:<52} {_shown(self.value, self.unit):>16}  {target:<12} {self.verdict:<5} {self.note}"
+        line = f"{self.name:<62} {_shown(self.value, self.unit):>14}  {target:<12} {self.verdict:<5} {self.note}"
         return line.rstrip()
 
 

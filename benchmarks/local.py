@@ -1,25 +1,29 @@
 """What a limiter costs within one process: a stampede on a cold key, a hit, and the blocks of memory a hit leaves."""
 
 import gc
+import secrets
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import repeat
 
-from batchlimit import RateLimiter
+from batchlimit import Quota, RateLimiter, RedisStore
+from batchlimit.core.lease import Ask, Grant
 from benchmarks.figures import Figure
 
 _STAMPEDE = 32
+_PATIENCE = 10.0
 _HITS = 20_000
 # So rich that a lease outlasts a round: what is timed are hits.
 _RICH = "50_000_000/s burst 50_000_000"
 
 
 class Bare:
-    """The least that any limiter with an exact count does for a call: a lock and a subtraction."""
+    """The least that any limiter with an exact count does, called in the same way: a lock and a subtraction."""
 
     def __init__(self, tokens: int) -> None:
         self.lock = threading.Lock()
@@ -31,28 +35,46 @@ class Bare:
         return True
 
 
+class Distant(RedisStore):
+    """A server so far away that all callers stand in line before its first answer arrives."""
+
+    all_there: threading.Event
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        grant = super().take(key, quota, ask)
+        self.all_there.wait(_PATIENCE)
+        return grant
+
+
 def stampede(url: str, rounds: int) -> Iterator[Figure]:
-    """Many threads meet on a key that nobody has a token of."""
-    calls, refused = [], 0
-    with RateLimiter.from_url(url, "1000/s burst 1000") as limiter, ThreadPoolExecutor(_STAMPEDE) as pool:
-        limiter.try_acquire("warm")  # connected, and the script is on the server
-        for number in range(rounds):
-            before = limiter.statistics().calls
-            refused += _charge(limiter, pool, f"cold-{number}").count(False)
-            calls.append(limiter.statistics().calls - before)
-    note = f"{_STAMPEDE} threads behind a barrier, the worst of {rounds} cold keys; {_STAMPEDE} tokens of 1,000 wanted"
-    yield Figure("stampede: store calls", max(calls), at_most=2, note=note)
-    yield Figure("stampede: refused while there were tokens", refused, at_most=0)
+    """Many threads meet on a key that nobody has a token of: far from the server, and as near as this one is."""
+    with ThreadPoolExecutor(_STAMPEDE) as pool:
+        far = [_charge(Distant.from_url(url), pool, wait=True) for _ in range(rounds)]
+        near = [_charge(Distant.from_url(url), pool, wait=False) for _ in range(rounds)]
+    note = f"the worst of {rounds} cold keys with 1,000 tokens each, {_STAMPEDE} threads behind a barrier"
+    yield Figure("stampede: store calls, all there by the first answer", max(far)[0], at_most=2, note=note)
+    late = f"median {statistics.median(calls for calls, _ in near):g}; who comes after the second answer asks anew"
+    yield Figure("stampede: store calls, this server", max(near)[0], note=late)
+    yield Figure("stampede: refused while there were tokens", sum(refused for _, refused in far + near), at_most=0)
 
 
-def _charge(limiter: RateLimiter, pool: ThreadPoolExecutor, key: str) -> list[bool]:
-    barrier = threading.Barrier(_STAMPEDE)
+def _charge(store: Distant, pool: ThreadPoolExecutor, *, wait: bool) -> tuple[int, int]:
+    """Store calls and refusals; a limiter for each key, so that no earlier key's lease goes back meanwhile."""
+    barrier, key = threading.Barrier(_STAMPEDE), f"cold-{secrets.token_hex(4)}"
+    store.all_there = threading.Event()
 
-    def call(_: int) -> bool:
+    def call() -> bool:
         barrier.wait()
         return limiter.try_acquire(key)
 
-    return list(pool.map(call, range(_STAMPEDE)))
+    with closing(store), RateLimiter(store, "1000/s burst 1000") as limiter:
+        answers = [pool.submit(call) for _ in range(_STAMPEDE)]
+        deadline = time.monotonic() + _PATIENCE
+        while wait and limiter.statistics().waiting < _STAMPEDE - 1 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        store.all_there.set()
+        refused = sum(not answer.result() for answer in answers)
+        return limiter.statistics().calls, refused
 
 
 def hit(url: str, rounds: int) -> Iterator[Figure]:

@@ -32,12 +32,12 @@ class Pattern(StrEnum):
 def demo(
     hosts: Annotated[int, typer.Option(min=1, max=256, help="Processes, each a host with a limiter of its own.")] = 4,
     threads: Annotated[int, typer.Option(min=1, max=256, help="Threads that call in each host.")] = 8,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long they call.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="How long they call.")] = 10.0,
     url: Annotated[
         str, typer.Option(help="The store, e.g. redis://localhost; embedded:// starts one.")
     ] = "embedded://",
     quota: Annotated[str, typer.Option(help="What all hosts together may spend.")] = "5000/s burst 1000",
-    demand: Annotated[float, typer.Option(min=0.001, help="What they want, as a multiple of the quota's rate.")] = 2.0,
+    demand: Annotated[float, typer.Option(min=0.001, max=1e6, help="What they want, in multiples of its rate.")] = 2.0,
     cost: Annotated[int, typer.Option(min=1, help="Tokens a call.")] = 1,
     pattern: Annotated[
         Pattern, typer.Option(help="Even demand, or a quiet half at 0.1 of the rate and then a half at DEMAND.")

@@ -119,7 +119,7 @@ def _percent(share: float) -> str:
 
 def _cpu(report: Report) -> str:
     cpu = report.cpu_us_per_decision
-    return "" if math.isnan(cpu) else f", {cpu:.2f} us of the server's processor a decision"
+    return "" if math.isnan(cpu) else f", {cpu:.2f} us of server CPU each"
 
 
 def _latency(latency: Latency) -> str:

@@ -60,8 +60,9 @@ def test_what_cannot_work_is_told_in_one_line(arguments: list[str], status: int,
     assert "secret" not in ended.stderr + ended.stdout
 
 
-def test_an_unknown_option_is_refused() -> None:
-    ended = demo("--hosts", "0")
+@pytest.mark.parametrize("arguments", [("--hosts", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--unknown",)])
+def test_options_out_of_range_are_refused(arguments: tuple[str, ...]) -> None:
+    ended = demo(*arguments)
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
 

@@ -1,6 +1,8 @@
 """A fleet does what its plan says, logs all of it, and leaves nothing running."""
 
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -13,8 +15,9 @@ from batchlimit.cli.server import client_calls
 from batchlimit.cli.trial import trial
 
 
-def plan_of(url: str, *, hosts: int = 2, quota: str = "500/s burst 100", cost: int = 1) -> Plan:
-    phases = steady(Quota.parse(quota), 2.0, 0.5, cost)
+def plan_of(url: str, *, hosts: int = 2, seconds: float = 0.5, cost: int = 1) -> Plan:
+    quota = "500/s burst 100"
+    phases = steady(Quota.parse(quota), 2.0, seconds, cost)
     return Plan(url, quota, "tested", hosts, 2, phases, cost=cost)
 
 
@@ -50,6 +53,19 @@ def test_hosts_with_a_store_each_break_it() -> None:
     shown = trial(plan_of("memory://"), ignore)
     assert shown.excess > 0
     assert not shown.promise_kept
+
+
+def test_a_host_that_is_stopped_past_its_lease_spends_nothing_of_it() -> None:
+    plan = plan_of("embedded://", seconds=1.0)
+    orders = iter([signal.SIGSTOP, signal.SIGCONT])  # some 0.2 s apart; a lease of this quota lasts 0.08 s
+
+    def stop_and_go(elapsed: float, rows: list[Row]) -> None:
+        if order := next(orders, None):
+            pid = multiprocessing.active_children()[0].pid
+            assert pid is not None
+            os.kill(pid, order)
+
+    assert trial(plan, stop_and_go).excess == 0
 
 
 def test_one_host_with_a_store_of_its_own_keeps_it() -> None:
