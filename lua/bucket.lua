@@ -10,6 +10,7 @@
 
 local key = KEYS[1]
 local LEASE = 1000000  -- the longest lease (us)
+local SHORTEST = 100000 -- the shortest: an answer that takes longer than its lease brings nothing (us)
 local ACTIVE = 1000000 -- a host that asked within this time has a share (us)
 local PACE = 50000     -- the longest spacing of one host's asks at a dry bucket (us)
 local MARGIN = 1000    -- how much longer than needed an untouched bucket is kept (ms)
@@ -42,9 +43,12 @@ local function least(bands, figure)
     return smallest
 end
 
--- A lease is a small part of what the bucket refills in: tokens that a host lost come back soon.
+-- A lease is a small part of what the bucket refills in: tokens that a host lost come back soon. But no shorter than
+-- a slow answer: a bucket of 50 ms would lease for 20, and admit nobody 20 ms away. Its length is not what the promise
+-- rests on, and a 100 ms floor took nothing measurable from what buckets of 20 and 50 ms admitted at twice their rate.
 local function lease_of(bands)
-    return math.floor(least(bands, function(band) return math.min(LEASE, 0.4 * band.burst / band.rate) end))
+    local lease = least(bands, function(band) return math.min(LEASE, 0.4 * band.burst / band.rate) end)
+    return math.max(SHORTEST, math.floor(lease))
 end
 
 local function pace_of(bands)

@@ -119,7 +119,7 @@ if refused then
     granted, starts_in = 0, 0
 else
     lend(bucket, host, granted, starts_in)
-    if ask.need > 0 or granted >= accrued then serve(bucket, host, bucket.now + starts_in) end
+    if ask.need > 0 or (granted > 0 and granted >= accrued) then serve(bucket, host, bucket.now + starts_in) end
 end
 write_bucket(bucket)
 return reply(bucket, host, granted, kept, starts_in, refused and wait or 0)

@@ -23,13 +23,13 @@ class Demand:
         return f"<Demand {self.rate:.1f}/s>"
 
     def observe(self, tokens: int, now: float) -> None:
-        """Count `tokens` asked for, admitted or refused, since the last observation."""
+        """Count `tokens` asked for since the last observation; fewer than none where callers left the line."""
         elapsed = now - self._at
         if elapsed <= 0.0:
-            self.rate += tokens / _KERNEL
+            self.rate = max(0.0, self.rate + tokens / _KERNEL)
             return
         keep = math.exp(-elapsed / _KERNEL)
-        self.rate = self.rate * keep + (1.0 - keep) * tokens / elapsed
+        self.rate = max(0.0, self.rate * keep + (1.0 - keep) * tokens / elapsed)
         self._at = now
 
 
@@ -61,9 +61,9 @@ class TimeBatch:
     seconds: float = 0.4
 
     def want(self, usage: Usage) -> int:
-        """Return demand x time."""
+        """Return demand x time, rounded down: one call of a key that nobody asked for lately leases nothing more."""
         tau = min(min(self.seconds, 0.4 * each.burst / each.rate) for each in usage.quota.bandwidths)
-        return math.ceil(usage.demand * tau)
+        return math.floor(usage.demand * tau)
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,7 @@ class Bucket:
         if refused:
             return self._grant(quota, host, 0, kept, 0, wait)
         self._lend(host, granted, starts_in)
-        if ask.need > 0 or granted >= accrued:
+        if ask.need > 0 or (granted > 0 and granted >= accrued):
             self._serve(host, self._now + starts_in)
         return self._grant(quota, host, granted, kept, starts_in, 0)
 

@@ -70,7 +70,7 @@ class Claim:
         self.cost = cost
         self.deadline = deadline
         self.waker = waker
-        self.asked = False
+        self.asked = 0  # how many asks have spoken for it
         self.verdict: Admit | Refuse | Fail | None = None
 
     def __repr__(self) -> str:

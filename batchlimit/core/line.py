@@ -8,11 +8,12 @@ from batchlimit.core.claim import Admit, Claim, Fail, Refuse
 class Line:
     """A queue of claims. Whoever is first watches the clock, and fetches, for all: so there is always a first awake."""
 
-    __slots__ = ("_awake", "_claims")
+    __slots__ = ("_awake", "_claims", "cost")
 
     def __init__(self) -> None:
         self._claims: list[Claim] = []  # an empty deque is ten times as large, and few keys have a line
         self._awake: list[Claim] = []
+        self.cost = 0  # what all of them ask for, in tokens
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -27,11 +28,6 @@ class Line:
         return self._claims[0] if self._claims else None
 
     @property
-    def cost(self) -> int:
-        """What all of them ask for, in tokens."""
-        return sum(claim.cost for claim in self._claims)
-
-    @property
     def first_cost(self) -> int:
         """What must fit before anyone can be served: the first one's cost. 0 for an empty line."""
         return self._claims[0].cost if self._claims else 0
@@ -39,10 +35,12 @@ class Line:
     def join(self, claim: Claim) -> None:
         """Stand last."""
         self._claims.append(claim)
+        self.cost += claim.cost
 
     def rejoin(self, claim: Claim) -> None:
         """Stand first: for who was served, and was too late."""
         self._claims.insert(0, claim)
+        self.cost += claim.cost
 
     def serve(self, tokens: int, before: float) -> int:
         """Admit from the front while the tokens last; return how many are left."""
@@ -56,14 +54,14 @@ class Line:
 
     def dismiss(self, claim: Claim, verdict: Admit | Refuse | Fail) -> None:
         """Tell a claim its verdict, and let it go."""
-        self._claims.remove(claim)
+        self._remove(claim)
         claim.verdict = verdict
         self._awake.append(claim)
 
     def withdraw(self, claim: Claim) -> None:
         """Let a claim go that knows why; if it was first, another is now."""
         first = self._claims[0] is claim
-        self._claims.remove(claim)
+        self._remove(claim)
         if first:
             self.wake_first()
 
@@ -76,3 +74,7 @@ class Line:
         """Return whom to wake since the last call."""
         awake, self._awake = self._awake, []
         return awake
+
+    def _remove(self, claim: Claim) -> None:
+        self._claims.remove(claim)
+        self.cost -= claim.cost

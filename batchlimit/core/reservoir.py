@@ -32,9 +32,9 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_base", "_coming", "_demand", "_fetch", "_host", "_idle_after", "_last_want", "_line", "_lost_seq", "_pace",
-        "_recorded", "_rest_until", "_saved", "_seqs", "_sizer", "_starts", "_terms", "_turned_away", "_untouched",
-        "_used", "admitted", "calls", "expires", "hungry", "largest", "low", "quota", "refused", "retired", "tokens",
+        "_asked", "_base", "_coming", "_demand", "_fetch", "_host", "_idle_after", "_last_want", "_line", "_lost_seq",
+        "_pace", "_recorded", "_rest_until", "_saved", "_seqs", "_sizer", "_starts", "_terms", "_untouched", "_used",
+        "admitted", "calls", "expires", "hungry", "largest", "low", "quota", "refused", "retired", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +57,7 @@ class Reservoir:
         self._host, self._seqs, self._sizer, self._idle_after = host, seqs, sizer, idle_after
         self._demand, self._pace, self._line, self._terms = Demand(now), Pace(), Line(), Terms(fill)
         self._saved = self._coming = self._base = self._recorded = self._last_want = 0
-        self._turned_away = 0
+        self._asked = 0
         self._starts = self._used = now
         if quota.denies_all:
             self._pace.never()
@@ -147,7 +147,7 @@ class Reservoir:
         self._credit(fetch, grant, now)
         self._advance(now)
         for claim in self._line:
-            if self._is_answered(claim, fetch) or self._is_hopeless(claim, now):
+            if self._is_answered(claim, fetch, grant) or self._is_hopeless(claim, now):
                 self._refuse(claim, now)
         self._aim(now)
         self._line.wake_first()
@@ -162,7 +162,7 @@ class Reservoir:
         for claim in self._line:
             if claim.asked and error is not None:
                 self._line.dismiss(claim, Fail(error))
-            claim.asked = False
+            claim.asked = 0
         self._serve()
         self._line.wake_first()
 
@@ -240,13 +240,17 @@ class Reservoir:
         self.largest = LARGEST_BURST if quota.denies_all else quota.largest_cost
 
     def _count(self, now: float) -> None:
-        """Find out what was spent and refused since the last count; the hit path itself counts nothing."""
+        """Find out what was spent since the last count, and asked for; the hit path itself counts nothing.
+
+        Whoever is in line counts as asking from the moment of joining: a crowd at a cold key is demand at once.
+        """
         pool = self.tokens + self._saved
         spent, self._base = self._base - pool, pool
-        turned_away, self._turned_away = self.refused - self._turned_away, self.refused
         self.admitted += spent
-        self._demand.observe(spent + turned_away, now)
-        if spent or turned_away:
+        total = self.admitted + self.refused + self._line.cost
+        asked, self._asked = total - self._asked, total
+        self._demand.observe(asked, now)
+        if asked:
             self._used = now
         self._untouched = self._untouched and not spent
 
@@ -276,9 +280,14 @@ class Reservoir:
         self._line.wake_first()
         return verdict
 
-    def _is_answered(self, claim: Claim, fetch: Fetch) -> bool:
-        """Whether an answer is all that this caller waits for; that to a repeated ask is about an older question."""
-        return claim.asked and claim.deadline == NOW and not fetch.repeated
+    def _is_answered(self, claim: Claim, fetch: Fetch, grant: Grant) -> bool:
+        """Whether an answer is all that this caller waits for: the bucket was short.
+
+        The answer to a repeated ask is about an older question; and a grant that came too late to be spent says
+        nothing about the bucket, so the caller may ask once more.
+        """
+        short = grant.granted < fetch.ask.queued
+        return claim.deadline == NOW and not fetch.repeated and claim.asked >= (1 if short else 2)
 
     def _is_hopeless(self, claim: Claim, now: float) -> bool:
         """Whether the bucket is known to be short until after this caller's deadline, or for ever."""
@@ -287,7 +296,7 @@ class Reservoir:
 
     def _rejoin(self, claim: Claim) -> None:
         """Put a caller back first in line whose tokens expired before it woke."""
-        claim.verdict, claim.asked = None, False
+        claim.verdict, claim.asked = None, 0
         self._line.rejoin(claim)
         self.admitted -= claim.cost
         self._serve()
@@ -302,7 +311,7 @@ class Reservoir:
         target = self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, pool))
         self._last_want = max(queued, target - pool, 0)
         for claim in self._line:
-            claim.asked = True
+            claim.asked += 1
         ask = Ask(
             host=self._host,
             seq=next(self._seqs) if self._lost_seq is None else self._lost_seq,

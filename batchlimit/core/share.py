@@ -7,6 +7,7 @@ from batchlimit.core.quota import Quota
 ALPHA = 0.5
 """The share of a bucket that all hosts together may hold in reserve; the rest stays for whoever comes."""
 _LEASE = 1_000_000
+_SHORTEST = 100_000
 _PACE = 50_000
 
 
@@ -23,8 +24,8 @@ def bands_of(quota: Quota) -> list[Band]:
 
 
 def lease_of(bands: list[Band]) -> int:
-    """Return how long a lease lasts (us): a small part of the refill time, so that lost tokens come back soon."""
-    return int(min(min(_LEASE, 0.4 * band.burst / band.rate) for band in bands))
+    """Return how long a lease lasts (us): a small part of the refill time, but no shorter than a slow answer takes."""
+    return max(_SHORTEST, int(min(min(_LEASE, 0.4 * band.burst / band.rate) for band in bands)))
 
 
 def pace_of(bands: list[Band]) -> float:

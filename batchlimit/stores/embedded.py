@@ -7,8 +7,8 @@ server's parent, and its standard input is a pipe whose other end only the owner
                                 └── server: valkey-server on a socket in its own directory
 
 However the owner ends, the kernel closes the pipe; to stop on purpose the owner writes a line into it. So there is one
-way to stop, it is used every time, and only parents send signals, to children they have not waited for: a process that
-happens to have got the server's old number is safe.
+way to stop, and it is used every time. Nobody kills a number that has become somebody else's: the shell ends the reader
+the moment the server has ended, and the owner signals the shell only as long as it has not waited for it.
 """
 
 import contextlib
@@ -89,7 +89,6 @@ class EmbeddedServer:
         """In a forked child: let the server end with the parent."""
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
-        self._stop.detach()
         self._keeper.returncode = 0  # the keeper is no child of this process, so there is nothing to wait or warn for
 
     def close(self) -> None:

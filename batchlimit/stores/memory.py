@@ -10,7 +10,7 @@ from batchlimit.core.quota import Quota
 
 _SECOND = 1_000_000
 _SWEEP = 1024
-"""Takes between two looks for buckets to forget: rare enough to cost nothing, frequent enough to bound the memory."""
+"""The fewest takes between two looks for buckets to forget. More buckets were left, more takes: O(1) on average."""
 
 
 class MemoryStore:
@@ -21,7 +21,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, tuple[Bucket, int]] = {}  # with the instant (us) from which each may be forgotten
-        self._takes = 0
+        self._takes_left = _SWEEP
         self._lock = threading.Lock()  # held for every touch of a bucket: that is what makes it atomic
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class MemoryStore:
         return bucket if now < expires else None
 
     def _forget_old(self, now: int) -> None:
-        self._takes += 1
-        if self._takes >= max(_SWEEP, len(self._buckets)):
-            self._takes = 0
+        self._takes_left -= 1
+        if self._takes_left == 0:
             self._buckets = {key: each for key, each in self._buckets.items() if now < each[1]}
+            self._takes_left = max(_SWEEP, len(self._buckets))

@@ -3,7 +3,9 @@
 import heapq
 import itertools
 import logging
+import math
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
@@ -18,15 +20,19 @@ _logger = logging.getLogger("batchlimit")
 class Keeper:
     """Looks after each slot at its `due`; the thread starts with the first slot and ends with `stop`.
 
-    Slots come in by a SimpleQueue, whose put may be called anywhere, in a destructor too. The heap is the thread's
-    own; an entry whose slot has meanwhile another `due` is stale and skipped.
+    Slots come in by a deque, and a bell rings only if the thread would sleep past what is due: a million new keys are
+    no reason to wake it a million times. Both may be touched anywhere, even in a destructor: neither takes a lock of
+    ours. The heap is the thread's own; an entry whose slot has meanwhile another `due` is stale and skipped.
     """
 
     def __init__(self, clock: Callable[[], float], retire: Callable[[Slot], None], ended: Callable[[], None]) -> None:
         self._clock = clock
         self._retire = retire
         self._ended = ended
-        self._inbox: SimpleQueue[Slot | None] = SimpleQueue()
+        self._inbox: deque[Slot] = deque()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._sleeps_until = -math.inf
+        self._stopping = False
         self._heap: list[tuple[float, int, Slot]] = []
         self._order = itertools.count()  # breaks ties in the heap: slots have no order
         self._thread: threading.Thread | None = None
@@ -34,13 +40,16 @@ class Keeper:
 
     def watch(self, slot: Slot) -> None:
         """Come to this slot at its `due`."""
-        self._inbox.put(slot)
+        self._inbox.append(slot)
         if self._thread is None:
             self._start()
+        if slot.due < self._sleeps_until:
+            self._bell.put(None)
 
     def stop(self) -> bool:
         """Tell the thread to end after what it is doing, and then to call `ended`; False if none ever started."""
-        self._inbox.put(None)
+        self._stopping = True
+        self._bell.put(None)
         return self._thread is not None
 
     def join(self) -> None:
@@ -55,27 +64,35 @@ class Keeper:
                 self._thread.start()
 
     def _run(self) -> None:
-        while self._receive():
-            now = self._clock()
-            while self._heap and self._heap[0][0] <= now:
-                due, _, slot = heapq.heappop(self._heap)
-                if due == slot.due:
-                    self._tend(slot)
+        while not self._stopping:
+            self._tend_due()
+            self._sleep()
         self._ended()
 
-    def _receive(self) -> bool:
-        """Sleep until a slot is due or comes in; False: stop."""
-        seconds = max(0.0, self._heap[0][0] - self._clock()) if self._heap else None
-        try:
-            while (slot := self._inbox.get(timeout=seconds)) is not None:
-                self._plan(slot)
-                seconds = 0.0  # whatever else is there, then to work
-        except Empty:
-            return True
-        return False
+    def _tend_due(self) -> None:
+        self._plan_inbox()
+        now = self._clock()
+        while self._heap and self._heap[0][0] <= now and not self._stopping:
+            due, _, slot = heapq.heappop(self._heap)
+            if due == slot.due:
+                self._tend(slot)
 
-    def _plan(self, slot: Slot) -> None:
-        heapq.heappush(self._heap, (slot.due, next(self._order), slot))
+    def _sleep(self) -> None:
+        """Sleep until something is due, or the bell rings. What came in before the bell could ring is seen here."""
+        self._plan_inbox()
+        self._sleeps_until = self._heap[0][0] if self._heap else math.inf
+        seconds = self._sleeps_until - self._clock()
+        if not self._inbox and seconds > 0.0:
+            try:
+                self._bell.get(timeout=min(seconds, threading.TIMEOUT_MAX))
+            except Empty:
+                pass
+        self._sleeps_until = -math.inf
+
+    def _plan_inbox(self) -> None:
+        while self._inbox:
+            slot = self._inbox.popleft()
+            heapq.heappush(self._heap, (slot.due, next(self._order), slot))
 
     def _tend(self, slot: Slot) -> None:
         """Do what there is to do; a store that is away is no reason to stop looking after the others."""

@@ -5,7 +5,7 @@ import time
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import redis
 
@@ -64,15 +64,19 @@ class RateLimiter:
         *,
         prefix: str = "batchlimit",
         connect_timeout: float = 1.0,
-        **options: Any,
+        sizer: BatchSizer = DEFAULT_SIZER,
+        idle_after: float = 10.0,
+        fill: Fill = "share",
+        clock: Callable[[], float] = time.monotonic,
     ) -> Self:
-        """Open the store at `url` and close it with the limiter; `options` are those of the class.
+        """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
 
         Known are redis://, rediss://, unix://, valkey://, valkeys://, memory:// (this process only) and embedded://
         (a real Valkey, started here). Nothing is connected to before the first call.
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
-        return cls(open_store(url, prefix=prefix, connect_timeout=connect_timeout), quota, **options)
+        store = open_store(url, prefix=prefix, connect_timeout=connect_timeout)
+        return cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, clock=clock)
 
     def __repr__(self) -> str:
         return f"<RateLimiter on {self._supply.store.address}: {len(self._slots)} keys>"

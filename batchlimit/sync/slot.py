@@ -65,7 +65,7 @@ class Slot:
                 return None
             claim = self.reservoir.join(cost, deadline, waker)
         try:
-            return Settled(self._walk(claim, waker), claim.asked, self)
+            return Settled(self._walk(claim, waker), claim.asked > 0, self)
         except BaseException:
             self.locked(lambda: self.reservoir.leave(claim, self._clock()))
             raise
