@@ -134,6 +134,14 @@ local function read_host(bucket, name)
     return host
 end
 
+local function enter(bucket, name)
+    local host = {name = name, seq = -1, held = 0, expires = 0, last = bucket.now, seen = bucket.now, granted = 0,
+                  starts = 0}
+    bucket.changed[#bucket.changed + 1] = host
+    bucket.active, bucket.lasts = bucket.active + 1, bucket.lasts + bucket.now
+    return host
+end
+
 -- Once per lease time at most, so that a call costs O(1) on average however many hosts there are.
 local function sweep(bucket, own_name)
     if bucket.now - bucket.swept < lease_of(bucket.bands) then return end

@@ -93,11 +93,7 @@ end
 local bucket = read_bucket() or new_bucket(config, epoch > 0 and fill or 1)
 local host = read_host(bucket, name)
 sweep(bucket, name)
-if not host then
-    host = {name = name, seq = -1, held = 0, expires = 0, last = bucket.now, seen = 0, granted = 0, starts = 0}
-    bucket.changed[#bucket.changed + 1] = host
-    bucket.active, bucket.lasts = bucket.active + 1, bucket.lasts + bucket.now
-end
+host = host or enter(bucket, name)
 if seq < host.seq or (seq == host.seq and host.granted > 0) then
     write_bucket(bucket)
     if seq < host.seq then return reply(bucket, host, 0, 0, 0, 0) end -- a late duplicate: nobody waits for it

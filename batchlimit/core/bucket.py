@@ -84,6 +84,8 @@ class Bucket:
         host = self._read(back.host)
         if host and back.seq <= host.seq:
             return 0
+        if back.refund > 0:
+            host = host or self._enter(back.host)
         returned = back.refund + (self._settle(host, back) if host else 0)
         rooms = [max(0, band.burst - self._outstanding - level) for band, level in self._each()]
         self._levels = [level + min(returned, room) for level, room in zip(self._levels, rooms, strict=True)]
@@ -138,7 +140,7 @@ class Bucket:
         self._active, self._lasts = self._active - 1, self._lasts - host.last
 
     def _enter(self, name: str) -> _Host:
-        host = self._hosts[name] = _Host(last=self._now)
+        host = self._hosts[name] = _Host(last=self._now, seen=self._now)
         self._active, self._lasts = self._active + 1, self._lasts + self._now
         return host
 

@@ -322,7 +322,7 @@ class Reservoir:
             back=back,
             max_wait=max(0.0, min(_AHEAD, first.deadline - now)) if first else 0.0,
             version=self._terms.version,
-            epoch=self._terms.epoch,
+            epoch=self._terms.epoch(self.quota, now),
             fill=self._terms.fill,
         )
         self.hungry, self.low = False, 0

