@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.core.quota import LARGEST_BURST, Quota
+from batchlimit.core.grammar import LARGEST_BURST
+from batchlimit.core.quota import Quota
 from batchlimit.core.rule import quota_rule
 
 amounts = st.integers(1, 10**9)

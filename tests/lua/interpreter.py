@@ -11,7 +11,7 @@ from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, 
 
 
 class Interpreter:
-    """Runs the scripts on the one bucket `fields`; `now` is the server's TIME in us, `ttl` what PEXPIRE said last (ms)."""
+    """Runs the scripts on the one bucket `fields`; `now` is its TIME (us), `ttl` what PEXPIRE said last (ms)."""
 
     def __init__(self) -> None:
         self.now = 0

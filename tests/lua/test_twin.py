@@ -17,7 +17,7 @@ _HOSTS = ("a", "b", "c")
 _counts = st.integers(0, 60)
 _rates = st.one_of(st.floats(0.001, 1e6), st.integers(1, 20_000).map(float))
 _bandwidths = st.builds(Quota, _rates, st.integers(1, 200))
-_quotas = st.builds(lambda first, more: Quota(first.rate, first.burst, more), _bandwidths, st.lists(_bandwidths, max_size=2))
+_quotas = st.builds(lambda one, more: Quota(one.rate, one.burst, more), _bandwidths, st.lists(_bandwidths, max_size=2))
 _elapsed = st.one_of(st.integers(0, 3_000_000), st.integers(-500_000, 0), st.just(0), st.integers(0, 10**13))
 
 _takes = st.tuples(
@@ -50,10 +50,20 @@ class Pair:
 
     def take(self, host: str, seq: str, counts: tuple[int, ...], max_wait: float, version: str, quota: Quota) -> None:
         need, more, most, held, back = counts
+        seen = {"known": self.version, "new": 0, "stale": max(0, self.version - 1)}[version]
         ask = Ask(
-            host, self._seq(host, seq), need, need + more, need + more + most, held, back, max_wait,
-            version={"known": self.version, "new": 0, "stale": max(0, self.version - 1)}[version], epoch=self.epoch, fill=0.5,
-        )  # fmt: skip
+            host=host,
+            seq=self._seq(host, seq),
+            need=need,
+            queued=need + more,
+            want=need + more + most,
+            held=held,
+            back=back,
+            max_wait=max_wait,
+            version=seen,
+            epoch=self.epoch,
+            fill=0.5,
+        )
         if self.twin is None:
             self.twin = Bucket(quota, self.lua.now, 0.5 if self.epoch else 1.0)
         grant = self.twin.take(quota, ask, self.lua.now)
@@ -72,8 +82,10 @@ class Pair:
             assert self.lua.peek(quota) == self.twin.peek(self.lua.now)
             levels = [float(level) for level in self.lua.fields["levels"].split()]
             assert levels == self.twin._levels
-            assert int(self.lua.fields["outstanding"]) == self.twin._outstanding == sum(
-                host.held for host in self.twin._hosts.values()
+            assert (
+                int(self.lua.fields["outstanding"])
+                == self.twin._outstanding
+                == sum(host.held for host in self.twin._hosts.values())
             )
             assert {name[2:] for name in self.lua.fields if name.startswith("h:")} == set(self.twin._hosts)
 
