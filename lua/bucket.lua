@@ -82,7 +82,7 @@ end
 -- A clock that steps backwards is ignored until it has caught up: no second is refilled twice.
 local function read_bucket()
     local field = redis.call('HMGET', key, 'config', 'version', 'epoch', 'time', 'levels', 'outstanding', 'active',
-                             'lasts', 'swept')
+                             'lasts', 'swept', 'reserved')
     if not field[1] then return nil end
     local bucket = {config = field[1], version = tonumber(field[2]), epoch = tonumber(field[3]),
                     levels = numbers(field[5]), outstanding = tonumber(field[6]), active = tonumber(field[7]),
@@ -91,6 +91,10 @@ local function read_bucket()
     local before = tonumber(field[4])
     bucket.now = math.max(before, server_time() - bucket.epoch)
     refill(bucket, bucket.now - before)
+    local name, tokens, ends = string.match(field[10], '^(%S+) (%S+) (%S+)$')
+    if name and tonumber(ends) > bucket.now then
+        bucket.reserved = {name = name, tokens = tonumber(tokens), ends = tonumber(ends)}
+    end
     return bucket
 end
 
@@ -163,10 +167,12 @@ local function sweep(bucket, own_name)
 end
 
 local function write_bucket(bucket)
+    local reserved = bucket.reserved
     local fields = {'config', bucket.config, 'version', exact({bucket.version}), 'epoch', exact({bucket.epoch}),
                     'time', exact({bucket.now}), 'levels', exact(bucket.levels),
                     'outstanding', exact({bucket.outstanding}), 'active', exact({bucket.active}),
-                    'lasts', exact({bucket.lasts}), 'swept', exact({bucket.swept})}
+                    'lasts', exact({bucket.lasts}), 'swept', exact({bucket.swept}),
+                    'reserved', reserved and reserved.name .. ' ' .. exact({reserved.tokens, reserved.ends}) or ''}
     redis.call('HSET', key, unpack(fields))
     for _, name in ipairs(bucket.gone) do redis.call('HDEL', key, 'h:' .. name) end
     for _, host in ipairs(bucket.changed) do redis.call('HSET', key, 'h:' .. host.name, pack_host(host)) end

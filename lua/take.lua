@@ -34,6 +34,20 @@ local function reconfigure(bucket)
     end
 end
 
+-- What is in the bucket for this host: all, but for what is reserved for another.
+local function level_for(bucket, host, i)
+    local reserved = bucket.reserved
+    return bucket.levels[i] - (reserved and reserved.name ~= host.name and reserved.tokens or 0)
+end
+
+-- A cost near the burst fits only while all others pause. So a host that accrued its need, and was refused all the
+-- same, has it reserved: nobody draws on that until it is served, or has not come back when it could be.
+local function reserve(bucket, host, wait)
+    if not bucket.reserved or bucket.reserved.name == host.name then
+        bucket.reserved = {name = host.name, tokens = ask.need, ends = bucket.now + wait + 2 * PACE}
+    end
+end
+
 local function report(bucket, host)
     local kept = math.min(ask.held, host.held)
     local back = math.min(ask.back, host.held - kept)
@@ -45,7 +59,7 @@ end
 -- One bandwidth's fair division between the n active hosts. Each accrues rate/n from when it was last served; a host
 -- may take what it accrued, or what is left when the others' accruals are set aside, whichever is more.
 local function division(bucket, host, i)
-    local n, now, band, level = bucket.active, bucket.now, bucket.bands[i], bucket.levels[i]
+    local n, now, band, level = bucket.active, bucket.now, bucket.bands[i], level_for(bucket, host, i)
     local share = band.rate / n
     local mine = math.min(share * (now - host.last), math.max(band.burst / n, ask.need))
     local others = math.min(share * ((n - 1) * now - (bucket.lasts - host.last)), band.burst * (n - 1) / n)
@@ -56,7 +70,7 @@ end
 local function offer(bucket, host)
     local granted, wait, accrued = ask.want, 0, math.huge
     for i, band in ipairs(bucket.bands) do
-        local level = bucket.levels[i]
+        local level = level_for(bucket, host, i)
         local share, mine, fair = division(bucket, host, i)
         local soft = math.max(ALPHA * level / bucket.active, mine)
         local cap = math.max(ask.queued, ALPHA * band.burst / bucket.active - host.held)
@@ -70,6 +84,7 @@ end
 -- What will have flowed in `ahead` us from now. Together with all that is leased it must fit the burst: then nothing
 -- stops the refill before the grant begins, and it begins when the level, now negative, is back at 0.
 local function later(bucket, host, ahead)
+    if bucket.reserved and bucket.reserved.name ~= host.name then return 0 end
     local granted = ask.queued
     for i, band in ipairs(bucket.bands) do
         local share, _, fair = division(bucket, host, i)
@@ -113,7 +128,9 @@ local kept = host.held
 host.seq, host.seen, host.granted = seq, bucket.now, 0
 if refused then
     granted, starts_in = 0, 0
+    if accrued >= ask.need then reserve(bucket, host, wait) end
 else
+    if ask.need > 0 and bucket.reserved and bucket.reserved.name == name then bucket.reserved = nil end
     lend(bucket, host, granted, starts_in)
     if ask.need > 0 or (granted > 0 and granted >= accrued) then serve(bucket, host, bucket.now + starts_in) end
 end

@@ -100,7 +100,7 @@ def verdict(report: Report) -> Iterator[Text]:
 
 
 def _kept(report: Report) -> Text:
-    words = "the promise was kept: no window of time admitted more than burst + rate x time"
+    words = "the promise was kept: no window admitted more than burst + rate x time"
     return _finding("excess", "0 tokens", words, "bold green")
 
 

@@ -12,10 +12,11 @@ here are theirs, and tests/lua holds the two copies against each other.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from batchlimit.core.share import ALPHA, Band, bands_of, division, lease_of, pace_of
+from batchlimit.core.share import ALPHA, PACE, Band, bands_of, division, lease_of, pace_of
 
 _ACTIVE = 1_000_000
 _MARGIN = 1_000_000
@@ -35,6 +36,14 @@ class _Host:
     starts: int = 0
 
 
+class _Reserved(NamedTuple):
+    """Tokens that only one host may draw on, until it is served or `ends`."""
+
+    name: str
+    tokens: int
+    ends: int
+
+
 class Bucket:
     """The levels of one quota's bandwidths and what is leased of them; `now` is an instant in us, never a clock."""
 
@@ -48,6 +57,7 @@ class Bucket:
         "_now",
         "_outstanding",
         "_quota",
+        "_reserved",
         "_swept",
         "_version",
     )
@@ -58,6 +68,7 @@ class Bucket:
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
         self._hosts: dict[str, _Host] = {}
         self._outstanding = self._active = self._lasts = self._swept = 0
+        self._reserved: _Reserved | None = None
 
     def __repr__(self) -> str:
         return f"<Bucket {self._quota}: levels {self._levels}, outstanding {self._outstanding}, hosts {self._active}>"
@@ -93,10 +104,10 @@ class Bucket:
 
     def peek(self, now: int) -> Level:
         """Say what is in the bucket at `now`."""
-        levels, before = self._levels[:], self._now
+        before = self._levels[:], self._now, self._reserved
         self._refill(now)
         level = self._lowest()
-        self._levels, self._now = levels, before
+        self._levels, self._now, self._reserved = before
         return Level(level, self._outstanding, self._active)
 
     def expires_in(self) -> int:
@@ -113,6 +124,8 @@ class Bucket:
     def _refill(self, now: int) -> None:
         before, self._now = self._now, max(self._now, now - self._epoch)
         elapsed = self._now - before
+        if self._reserved and self._reserved.ends <= self._now:
+            self._reserved = None
         for i, (band, level) in enumerate(self._each()):
             room = band.burst - self._outstanding - level
             self._levels[i] = level + (max(0, room) if elapsed * band.rate >= room else elapsed * band.rate)
@@ -187,16 +200,28 @@ class Bucket:
             refused = granted < ask.need
         kept, host.seq, host.seen, host.granted = host.held, ask.seq, self._now, 0
         if refused:
+            if accrued >= ask.need:
+                self._reserve(ask, wait)
             return self._grant(quota, host, 0, kept, 0, wait)
+        if ask.need > 0 and self._reserved and self._reserved.name == ask.host:
+            self._reserved = None
         self._lend(host, granted, starts_in)
         if ask.need > 0 or (granted > 0 and granted >= accrued):
             self._serve(host, self._now + starts_in)
         return self._grant(quota, host, granted, kept, starts_in, 0)
 
+    def _level_for(self, ask: Ask, level: float) -> float:
+        return level - (self._reserved.tokens if self._reserved and self._reserved.name != ask.host else 0)
+
+    def _reserve(self, ask: Ask, wait: int) -> None:
+        if self._reserved is None or self._reserved.name == ask.host:
+            self._reserved = _Reserved(ask.host, ask.need, self._now + wait + 2 * PACE)
+
     def _offer(self, host: _Host, ask: Ask) -> tuple[int, int, float]:
         granted: float = ask.want
         wait, accrued = 0.0, math.inf
-        for band, level in self._each():
+        for band, whole in self._each():
+            level = self._level_for(ask, whole)
             share, mine, fair = division(band, level, self._active, self._now, host.last, self._lasts, ask.need)
             soft = max(ALPHA * level / self._active, mine)
             cap = max(ask.queued, ALPHA * band.burst / self._active - host.held)
@@ -206,6 +231,8 @@ class Bucket:
         return max(0, math.floor(granted)), math.ceil(wait) + 1, accrued
 
     def _later(self, host: _Host, ask: Ask, ahead: int) -> int:
+        if self._reserved and self._reserved.name != ask.host:
+            return 0
         granted: float = ask.queued
         for band, level in self._each():
             share, _, fair = division(band, level, self._active, self._now, host.last, self._lasts, ask.need)

@@ -64,12 +64,13 @@ class Fetch:
 class Claim:
     """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed."""
 
-    __slots__ = ("asked", "cost", "deadline", "verdict", "waker")
+    __slots__ = ("asked", "cost", "deadline", "number", "verdict", "waker")
 
     def __init__(self, cost: int, deadline: float, waker: Wakeable) -> None:
         self.cost = cost
         self.deadline = deadline
         self.waker = waker
+        self.number = 0  # its place in the order of arrival
         self.asked = 0  # how many asks have spoken for it
         self.verdict: Admit | Refuse | Fail | None = None
 

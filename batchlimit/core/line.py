@@ -8,11 +8,12 @@ from batchlimit.core.claim import Admit, Claim, Fail, Refuse
 class Line:
     """A queue of claims. Whoever is first watches the clock, and fetches, for all: so there is always a first awake."""
 
-    __slots__ = ("_awake", "_claims", "cost")
+    __slots__ = ("_awake", "_claims", "_last", "cost")
 
     def __init__(self) -> None:
         self._claims: list[Claim] = []  # an empty deque is ten times as large, and few keys have a line
         self._awake: list[Claim] = []
+        self._last = 0
         self.cost = 0  # what all of them ask for, in tokens
 
     def __len__(self) -> int:
@@ -34,12 +35,15 @@ class Line:
 
     def join(self, claim: Claim) -> None:
         """Stand last."""
+        self._last += 1
+        claim.number = self._last
         self._claims.append(claim)
         self.cost += claim.cost
 
     def rejoin(self, claim: Claim) -> None:
-        """Stand first: for who was served, and was too late."""
-        self._claims.insert(0, claim)
+        """Stand where one stood before, ahead of all who came later: for who was served, and was too late."""
+        place = sum(each.number < claim.number for each in self._claims)
+        self._claims.insert(place, claim)
         self.cost += claim.cost
 
     def serve(self, tokens: int, before: float) -> int:

@@ -32,9 +32,9 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_asked", "_base", "_coming", "_demand", "_fetch", "_host", "_idle_after", "_last_want", "_line", "_lost_seq",
-        "_pace", "_recorded", "_rest_until", "_saved", "_seqs", "_sizer", "_starts", "_terms", "_untouched", "_used",
-        "admitted", "calls", "expires", "hungry", "largest", "low", "quota", "refused", "retired", "tokens",
+        "_asked", "_base", "_busy", "_coming", "_demand", "_host", "_idle_after", "_last_want", "_line", "_lost_seq",
+        "_owed", "_pace", "_recorded", "_rest_until", "_saved", "_seqs", "_sizer", "_starts", "_terms", "_untouched",
+        "_used", "admitted", "calls", "expires", "hungry", "largest", "low", "quota", "refused", "retired", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -48,7 +48,6 @@ class Reservoir:
         fill: Fill = "share",
         idle_after: float = 10.0,
     ) -> None:
-        self._obey(quota)
         self.tokens = 0
         self.low = 0
         self.expires = now
@@ -56,14 +55,15 @@ class Reservoir:
         self.admitted = self.refused = self.calls = 0
         self._host, self._seqs, self._sizer, self._idle_after = host, seqs, sizer, idle_after
         self._demand, self._pace, self._line, self._terms = Demand(now), Pace(), Line(), Terms(fill)
-        self._saved = self._coming = self._base = self._recorded = self._last_want = 0
+        self._saved = self._coming = self._base = self._recorded = self._owed = self._last_want = 0
         self._asked = 0
         self._starts = self._used = now
+        self._obey(quota)
         if quota.denies_all:
             self._pace.never()
         self._untouched = True
         self._rest_until = -math.inf
-        self._fetch: Fetch | None = None
+        self._busy: Fetch | GiveBack | None = None  # one thing at a time is under way to the store
         self._lost_seq: int | None = None
 
     def __repr__(self) -> str:
@@ -101,6 +101,9 @@ class Reservoir:
     def join(self, cost: int, deadline: float, waker: Wakeable) -> Claim:
         """Put a caller in line; with a deadline of NOW it takes the first answer."""
         claim = Claim(cost, deadline, waker)
+        if cost == 0:
+            claim.verdict = Admit(math.inf)
+            return claim
         self._line.join(claim)
         self._saved, self.tokens = self._saved + self.tokens, 0
         return claim
@@ -114,7 +117,7 @@ class Reservoir:
             return claim.verdict
         if NOW < claim.deadline <= now:
             return self._refuse(claim, now)
-        if self._fetch is not None:
+        if self._busy is not None:
             return Wait(_within(math.inf, claim.deadline, now))
         if (pause := self._pace.pause(self._line.first_cost, now)) == 0.0:
             return self._ask(now)
@@ -123,11 +126,16 @@ class Reservoir:
         return Wait(_within(pause if claim is self._line.first else math.inf, claim.deadline, now))
 
     def leave(self, claim: Claim, now: float) -> None:
-        """Take a caller out of line whatever its verdict; tokens that it was given stay here for others."""
+        """Take a caller out of line whatever its verdict; tokens that it was given stay here for others.
+
+        Unless they have expired, or the bucket was told meanwhile that they are spent: it no longer counts them ours.
+        """
         if claim.verdict is None:
             self._line.withdraw(claim)
-        elif isinstance(claim.verdict, Admit) and now < claim.verdict.before:
-            self._saved += claim.cost
+        elif isinstance(claim.verdict, Admit) and claim.cost:
+            here = min(claim.cost, self._room(now)) if now < claim.verdict.before else 0
+            self._saved += here
+            self._base -= claim.cost - here
         self._serve()
 
     def to_wake(self) -> list[Claim]:
@@ -139,15 +147,15 @@ class Reservoir:
     def granted(self, fetch: Fetch, grant: Grant, now: float, jitter: float) -> None:
         """Take in the answer to `fetch`; `jitter` is a random factor of about 1."""
         self._count(now)
-        self._fetch = self._lost_seq = None
+        self._busy = self._lost_seq = None
         self._terms.learn(fetch, grant, now)
         if grant.quota is not None:
             self._obey(grant.quota)
         self._pace.learn(fetch, grant, self.quota, self._demand.rate, now, jitter)
         self._credit(fetch, grant, now)
         self._advance(now)
-        for claim in self._line:
-            if self._is_answered(claim, fetch, grant) or self._is_hopeless(claim, now):
+        for claim in self._line:  # each refusal may let others be served
+            if claim.verdict is None and (self._is_answered(claim, fetch, grant) or self._is_hopeless(claim, now)):
                 self._refuse(claim, now)
         self._aim(now)
         self._line.wake_first()
@@ -157,7 +165,7 @@ class Reservoir:
 
         The ask may have been carried out all the same, so the next one repeats its number and gets the same tokens.
         """
-        self._fetch, self._lost_seq = None, fetch.ask.seq
+        self._busy, self._lost_seq = None, fetch.ask.seq
         self._rest_until = now + _REST
         for claim in self._line:
             if claim.asked and error is not None:
@@ -166,13 +174,23 @@ class Reservoir:
         self._serve()
         self._line.wake_first()
 
+    def gave_back(self, now: float) -> None:
+        """Take note that a give-back is over, whether it arrived or not; it is never repeated."""
+        self._busy = None
+        self._advance(now)
+        self._line.wake_first()
+
     def due(self) -> float:
         """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
-        if self.retired or self._line or self._fetch is not None:
-            return math.inf  # whoever is in line, or fetches, looks after it
+        if self.retired or self._busy is not None:
+            return math.inf
+        if self._owed:
+            return self._rest_until
+        if self._line:
+            return math.inf  # whoever is first looks after it
         if self.hungry:
             return self._rest_until
-        if self.tokens + self._coming == 0:
+        if self._held == 0:
             return self._used + self._idle_after
         margin = max(2 * self._terms.round_trip, 0.1 * (self.expires - self._starts))
         return max(self.expires - margin, self._rest_until)
@@ -184,45 +202,48 @@ class Reservoir:
         unused for `idle_after` retires, and a front must not use it any more.
         """
         self._advance(now)
+        self._count(now)  # whom the advance has served
         if self.due() > now:
             return None
+        if self._owed:
+            return self._repay()
         if self.hungry:
             return self._ask(now)
-        if self.tokens + self._coming == 0:
+        if self._held == 0:
             self.retired = True
             return None
         return self.drain() if self._untouched else self._renew(now)
 
-    def close(self, error: Exception) -> GiveBack | None:
-        """Fail whoever is in line, retire, and let go of all tokens."""
+    def close(self, error: Exception) -> None:
+        """Fail whoever is in line, and retire; to be followed by `drain`, now and after what is under way."""
         for claim in self._line:
             self._line.dismiss(claim, Fail(error))
         self.retired = True
-        return self.drain()
 
     def drain(self) -> GiveBack | None:
-        """Let go of all free tokens; None when there are none."""
-        tokens, self._base = self.tokens + self._saved + self._coming, self._base - self.tokens - self._saved
-        self.tokens = self.low = self._saved = self._coming = self._recorded = 0
-        return self._return(tokens, 0, 0) if tokens else None
+        """Let go of all free tokens; None when there are none, or while something else is under way."""
+        if self._busy is not None:
+            return None
+        tokens, self._base = self._held, self._base - self.tokens - self._saved
+        self.tokens = self.low = self._saved = self._coming = 0
+        return self._return(tokens) if tokens or self._owed else None
 
     def refund(self, cost: int, now: float) -> GiveBack | None:
-        """Take back `cost` spent tokens; what exceeds the lease they came from is returned, to go to the store.
+        """Take back `cost` spent tokens. What exceeds the lease they came from goes to the store, now or when it can.
 
         The store still counts all of this lease as ours until we report it spent, so within it a refund is free.
         """
         self._advance(now)
         if self.quota.denies_all:
             return None  # nothing was ever admitted
-        room = self._recorded - self.tokens - self._saved - self._coming if now < self.expires else 0
-        here = max(0, min(cost, room))
+        here = min(cost, self._room(now))
         self.tokens += here
         self._base += here
+        self._owed += cost - here
         self._pace.forget()
         self._serve()
         self._line.wake_first()
-        held = self.tokens + self._saved + self._coming
-        return self._return(0, held, cost - here) if cost > here else None
+        return self._repay()
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
@@ -231,13 +252,16 @@ class Reservoir:
     def figures(self) -> tuple[int, int, int, int, int]:
         """Return (admitted, refused, calls, held, waiting) up to this moment: tokens, but for `calls` and `waiting`."""
         pool = self.tokens + self._saved
-        return self.admitted + self._base - pool, self.refused, self.calls, pool + self._coming, len(self._line)
+        return self.admitted + self._base - pool, self.refused, self.calls, self._held, len(self._line)
 
     # The rules within
 
     def _obey(self, quota: Quota) -> None:
         self.quota = quota
         self.largest = LARGEST_BURST if quota.denies_all else quota.largest_cost
+        for claim in self._line:
+            if claim.cost > self.largest:
+                self._line.dismiss(claim, Fail(ValueError(f"{claim.cost} tokens never fit a burst of {self.largest}")))
 
     def _count(self, now: float) -> None:
         """Find out what was spent since the last count, and asked for; the hit path itself counts nothing.
@@ -250,7 +274,7 @@ class Reservoir:
         total = self.admitted + self.refused + self._line.cost
         asked, self._asked = total - self._asked, total
         self._demand.observe(asked, now)
-        if asked:
+        if asked or spent:
             self._used = now
         self._untouched = self._untouched and not spent
 
@@ -263,7 +287,7 @@ class Reservoir:
         if now >= self.expires:
             self.tokens = self._saved = self._base = self._coming = self.low = 0
         self._serve()
-        if self.tokens < self.low and self._fetch is None:
+        if self.tokens < self.low and self._busy is None:
             self.low, self.hungry = 0, True
 
     def _serve(self) -> None:
@@ -295,15 +319,30 @@ class Reservoir:
         return wait == math.inf or (wait > 0.0 and now + wait > claim.deadline)
 
     def _rejoin(self, claim: Claim) -> None:
-        """Put a caller back first in line whose tokens expired before it woke."""
+        """Put a caller back in its place whose tokens expired before it woke."""
         claim.verdict, claim.asked = None, 0
         self._line.rejoin(claim)
-        self.admitted -= claim.cost
+        self._base -= claim.cost
+        self._saved, self.tokens = self._saved + self.tokens, 0
         self._serve()
 
-    def _return(self, tokens: int, held: int, refund: int) -> GiveBack:
+    @property
+    def _held(self) -> int:
+        return self.tokens + self._saved + self._coming
+
+    def _room(self, now: float) -> int:
+        """Return how many spent tokens the bucket still counts as leased to us, so that they may be unspent here."""
+        return max(0, self._recorded - self._held) if now < self.expires else 0
+
+    def _repay(self) -> GiveBack | None:
+        return self._return(0) if self._owed and self._busy is None else None
+
+    def _return(self, tokens: int) -> GiveBack:
+        """Send tokens back, and refunds with them. A lost ask is not repeated after this: its number is too old."""
+        back = GiveBack(self._host, next(self._seqs), tokens, self._held, self._owed)
         self.calls += 1
-        return GiveBack(self._host, next(self._seqs), tokens, held, refund)
+        self._owed, self._recorded, self._lost_seq, self._busy = 0, self._held, None, back
+        return back
 
     def _ask(self, now: float, back: int = 0) -> Fetch:
         first, pool = self._line.first, self.tokens + self._saved
@@ -318,7 +357,7 @@ class Reservoir:
             need=first.cost - pool if first else 0,
             queued=queued,
             want=self._last_want,
-            held=pool + self._coming,
+            held=self._held,
             back=back,
             max_wait=max(0.0, min(_AHEAD, first.deadline - now)) if first else 0.0,
             version=self._terms.version,
@@ -327,8 +366,9 @@ class Reservoir:
         )
         self.hungry, self.low = False, 0
         self.calls += 1
-        self._fetch = Fetch(ask, self.quota, now, first.cost if first else 0, self._lost_seq is not None)
-        return self._fetch
+        self._recorded = ask.held  # once this arrives, the rest is spent
+        self._busy = fetch = Fetch(ask, self.quota, now, first.cost if first else 0, self._lost_seq is not None)
+        return fetch
 
     def _renew(self, now: float) -> Fetch:
         """Ask again before the lease ends, and return what the present demand will not use up."""

@@ -6,9 +6,10 @@ from batchlimit.core.quota import Quota
 
 ALPHA = 0.5
 """The share of a bucket that all hosts together may hold in reserve; the rest stays for whoever comes."""
+PACE = 50_000
+"""The longest spacing of one host's asks at a dry bucket (us)."""
 _LEASE = 1_000_000
 _SHORTEST = 100_000
-_PACE = 50_000
 
 
 class Band(NamedTuple):
@@ -30,7 +31,7 @@ def lease_of(bands: list[Band]) -> int:
 
 def pace_of(bands: list[Band]) -> float:
     """Return how far apart one host's asks are at a dry bucket (us)."""
-    return min(min(_PACE, 0.1 * band.burst / band.rate) for band in bands)
+    return min(min(PACE, 0.1 * band.burst / band.rate) for band in bands)
 
 
 def division(

@@ -106,5 +106,7 @@ class Keeper:
                     pass
         except StoreUnavailable as error:
             _logger.debug("tokens of %r were not given back: %s", slot.key, error)
+        except Exception:
+            _logger.exception("looking after %r failed; the other keys are looked after", slot.key)
         if slot.reservoir.retired:
             self._retire(slot)

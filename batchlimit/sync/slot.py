@@ -1,5 +1,6 @@
 """One key's reservoir under its lock, and how a thread waits at it."""
 
+import logging
 import math
 import threading
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.base import Store
 
 T = TypeVar("T")
+_logger = logging.getLogger("batchlimit")
 
 
 class Settled(NamedTuple):
@@ -80,12 +82,19 @@ class Slot:
                 case Refuse() | Fail() as verdict:
                     return verdict
                 case Wait(seconds):
-                    waker.wait(seconds)
+                    waker.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
                 case Fetch() as fetch:
                     self.fetch(fetch)
 
     def fetch(self, fetch: Fetch) -> None:
         """Ask the store and report back, whatever happens."""
+        try:
+            self._ask(fetch)
+        finally:
+            if self.reservoir.retired:
+                self.empty()  # closed meanwhile
+
+    def _ask(self, fetch: Fetch) -> None:
         try:
             grant = self._store.take(self.key, fetch.quota, fetch.ask)
         except StoreUnavailable as error:
@@ -107,8 +116,26 @@ class Slot:
         return self.locked(look)
 
     def give_back(self, back: GiveBack) -> None:
-        """Return tokens; if the store does not take them they expire there."""
-        self._store.give_back(self.key, self.reservoir.quota, back)
+        """Return tokens, once; if the store does not take them they expire there."""
+        try:
+            self._store.give_back(self.key, self.reservoir.quota, back)
+        finally:
+            self.locked(lambda: self.reservoir.gave_back(self._clock()))
+
+    def close(self, error: Exception) -> None:
+        """Fail whoever waits here; to be followed by `empty`."""
+        self.locked(lambda: self.reservoir.close(error))
+
+    def empty(self) -> bool:
+        """Return all tokens of a closed slot, now or when what is under way has ended; False: the store is away."""
+        if (back := self.locked(self.reservoir.drain)) is None:
+            return True
+        try:
+            self.give_back(back)
+        except StoreUnavailable as error:
+            _logger.debug("tokens of %r were not given back; they will expire: %s", self.key, error)
+            return False
+        return True
 
     def locked(self, change: Callable[[], T]) -> T:
         """Change the reservoir under the lock; then, without it, wake whom that concerns."""

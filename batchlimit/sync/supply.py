@@ -2,7 +2,6 @@
 
 import atexit
 import itertools
-import logging
 import os
 import secrets
 import threading
@@ -15,12 +14,11 @@ from batchlimit.core.key import check_key
 from batchlimit.core.quota import Quota
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.terms import Fill
-from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.errors import LimiterClosed
 from batchlimit.stores.base import Store
 from batchlimit.sync.keeper import Keeper
 from batchlimit.sync.slot import Slot
 
-_logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
 
 
@@ -122,18 +120,11 @@ class Supply:
         """Return all tokens; runs where the keeper ends, and again, with nothing to do, in close()."""
         slots = list(self.slots.values())
         self.slots.clear()
-        try:
-            for slot in slots:
-                self._empty(slot)
-        except StoreUnavailable as error:
-            _logger.debug("tokens were not given back at close; they will expire: %s", error)
+        for slot in slots:
+            slot.close(LimiterClosed(_CLOSED))
+            self._remember(slot)
+        all(slot.empty() for slot in slots)  # up to the first that finds the store away: it is away for all
         self.store.close()
-
-    def _empty(self, slot: Slot) -> None:
-        back = slot.locked(lambda: slot.reservoir.close(LimiterClosed(_CLOSED)))
-        self._remember(slot)
-        if back is not None:
-            slot.give_back(back)
 
 
 _supplies: weakref.WeakSet[Supply] = weakref.WeakSet()
