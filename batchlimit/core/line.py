@@ -63,16 +63,19 @@ class Line:
         self._awake.append(claim)
 
     def withdraw(self, claim: Claim) -> None:
-        """Let a claim go that knows why; if it was first, another is now."""
-        first = self._claims[0] is claim
-        self._remove(claim)
-        if first:
+        """Let a claim go that knows why, if it ever joined; if it was first, another is now."""
+        if claim in self._claims:
+            self._remove(claim)
             self.wake_first()
 
     def wake_first(self) -> None:
         """Have the first look at the clock again."""
         if self._claims:
-            self._awake.append(self._claims[0])
+            self.wake(self._claims[0])
+
+    def wake(self, claim: Claim) -> None:
+        """Have somebody look again, who need not be in line."""
+        self._awake.append(claim)
 
     def to_wake(self) -> list[Claim]:
         """Return whom to wake since the last call."""

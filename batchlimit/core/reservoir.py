@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait, Wakeable
+from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.grammar import LARGEST_BURST
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.line import Line
@@ -32,9 +32,10 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_asked", "_base", "_busy", "_coming", "_demand", "_host", "_idle_after", "_last_want", "_line", "_lost_seq",
-        "_owed", "_pace", "_recorded", "_rest_until", "_saved", "_seqs", "_sizer", "_starts", "_terms", "_untouched",
-        "_used", "admitted", "calls", "expires", "hungry", "largest", "low", "quota", "refused", "retired", "tokens",
+        "_asked", "_base", "_busy", "_closer", "_coming", "_demand", "_ended", "_host", "_idle_after", "_last_want",
+        "_line", "_lost_seq", "_owed", "_pace", "_recorded", "_rest_until", "_saved", "_seqs", "_sizer", "_starts",
+        "_terms", "_untouched", "_used", "admitted", "calls", "expires", "hungry", "largest", "low", "quota",
+        "refused", "retired", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,8 @@ class Reservoir:
         self._rest_until = -math.inf
         self._busy: Fetch | GiveBack | None = None  # one thing at a time is under way to the store
         self._lost_seq: int | None = None
+        self._ended: Exception | None = None
+        self._closer: Claim | None = None
 
     def __repr__(self) -> str:
         return f"<Reservoir {self.quota}: {self.tokens} tokens, {len(self._line)} in line, {self._pace}>"
@@ -98,21 +101,21 @@ class Reservoir:
 
     # Waiting in line
 
-    def join(self, cost: int, deadline: float, waker: Wakeable) -> Claim:
+    def join(self, claim: Claim) -> None:
         """Put a caller in line; with a deadline of NOW it takes the first answer."""
-        claim = Claim(cost, deadline, waker)
-        if cost == 0:
+        if claim.cost == 0:
             claim.verdict = Admit(math.inf)
-            return claim
+            return
         self._line.join(claim)
         self._saved, self.tokens = self._saved + self.tokens, 0
-        return claim
 
     def step(self, claim: Claim, now: float) -> Admit | Refuse | Fail | Wait | Fetch:
         """Say what the caller with this claim does next."""
         self._advance(now)
         if isinstance(claim.verdict, Admit) and now >= claim.verdict.before:
             self._rejoin(claim)
+        if self._ended is not None and claim.verdict is None:
+            self._line.dismiss(claim, Fail(self._ended))
         if claim.verdict is not None:
             return claim.verdict
         if NOW < claim.deadline <= now:
@@ -120,16 +123,20 @@ class Reservoir:
         if self._busy is not None:
             return Wait(_within(math.inf, claim.deadline, now))
         if (pause := self._pace.pause(self._line.first_cost, now)) == 0.0:
-            return self._ask(now)
+            claim.fetch = self._ask(now)
+            return claim.fetch
         if self._is_hopeless(claim, now):
             return self._refuse(claim, now)
         return Wait(_within(pause if claim is self._line.first else math.inf, claim.deadline, now))
 
     def leave(self, claim: Claim, now: float) -> None:
-        """Take a caller out of line whatever its verdict; tokens that it was given stay here for others.
+        """Take a caller out of line whatever its verdict, and wherever it was interrupted.
 
-        Unless they have expired, or the bucket was told meanwhile that they are spent: it no longer counts them ours.
+        Tokens that it was given stay here for others, unless they have expired, or the bucket was told meanwhile that
+        they are spent: then it no longer counts them ours. A fetch that it has not reported on has failed.
         """
+        if claim.fetch is not None and claim.fetch is self._busy:
+            self.failed(claim.fetch, None, now)
         if claim.verdict is None:
             self._line.withdraw(claim)
         elif isinstance(claim.verdict, Admit) and claim.cost:
@@ -158,13 +165,15 @@ class Reservoir:
             if claim.verdict is None and (self._is_answered(claim, fetch, grant) or self._is_hopeless(claim, now)):
                 self._refuse(claim, now)
         self._aim(now)
-        self._line.wake_first()
+        self._wake_next()
 
     def failed(self, fetch: Fetch, error: Exception | None, now: float) -> None:
         """Take note that `fetch` had no answer; None: its thread was interrupted, and another is to ask again.
 
         The ask may have been carried out all the same, so the next one repeats its number and gets the same tokens.
         """
+        if self._busy is not fetch:
+            return  # it was reported before
         self._busy, self._lost_seq = None, fetch.ask.seq
         self._rest_until = now + _REST
         for claim in self._line:
@@ -172,13 +181,13 @@ class Reservoir:
                 self._line.dismiss(claim, Fail(error))
             claim.asked = 0
         self._serve()
-        self._line.wake_first()
+        self._wake_next()
 
     def gave_back(self, now: float) -> None:
         """Take note that a give-back is over, whether it arrived or not; it is never repeated."""
         self._busy = None
         self._advance(now)
-        self._line.wake_first()
+        self._wake_next()
 
     def due(self) -> float:
         """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
@@ -214,11 +223,16 @@ class Reservoir:
             return None
         return self.drain() if self._untouched else self._renew(now)
 
-    def close(self, error: Exception) -> None:
-        """Fail whoever is in line, and retire; to be followed by `drain`, now and after what is under way."""
+    def close(self, error: Exception, closer: Claim) -> bool:
+        """Fail whoever is in line, and retire; to be followed by `drain`.
+
+        True: something is under way, and the closer is woken when that has ended, so that it can drain the rest too.
+        """
+        self.retired, self._ended = True, error
         for claim in self._line:
             self._line.dismiss(claim, Fail(error))
-        self.retired = True
+        self._closer = closer
+        return self._busy is not None
 
     def drain(self) -> GiveBack | None:
         """Let go of all free tokens; None when there are none, or while something else is under way."""
@@ -293,6 +307,12 @@ class Reservoir:
     def _serve(self) -> None:
         pool = self._line.serve(self.tokens + self._saved, self.expires)
         self.tokens, self._saved = (0, pool) if self._line else (pool, 0)
+
+    def _wake_next(self) -> None:
+        """Whoever is first may send something to the store now, or whoever closes."""
+        self._line.wake_first()
+        if self._closer is not None:
+            self._line.wake(self._closer)
 
     def _refuse(self, claim: Claim, now: float) -> Refuse:
         """Send a caller away; if nothing better is known, it may come back when its cost has flowed in once more."""

@@ -1,7 +1,7 @@
 """Buckets in Redis or Valkey: each call is one EVALSHA of a script that does it all atomically."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import redis
@@ -19,10 +19,14 @@ from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, 
 class RedisStore:
     """A Store on a redis-py client that the caller made, and keeps: it is used, never closed."""
 
-    def __init__(self, client: "redis.Redis", *, prefix: str = "batchlimit", owns_client: bool = False) -> None:
-        self._client = client
+    def __init__(self, client: "redis.Redis", *, prefix: str = "batchlimit") -> None:
         self._prefix = check_prefix(prefix)
-        self._owns_client = owns_client
+        self._connect: Callable[[], redis.Redis] | None = None
+        self._inherited: redis.Redis | None = None
+        self._use(client)
+
+    def _use(self, client: "redis.Redis") -> None:
+        self._client = client
         # A registered script runs by its SHA; on NOSCRIPT, and only then, redis-py loads it and asks once more.
         self._take = client.register_script(script("take"))
         self._give_back = client.register_script(script("give_back"))
@@ -34,13 +38,18 @@ class RedisStore:
 
         Nothing is retried below us: a take that timed out may have been carried out, and only we know its number.
         """
-        client = redis.Redis.from_url(
-            url,
-            socket_connect_timeout=connect_timeout,
-            socket_timeout=connect_timeout,
-            retry=Retry(NoBackoff(), 0),
-        )
-        return cls(client, prefix=prefix, owns_client=True)
+
+        def connect() -> redis.Redis:
+            return redis.Redis.from_url(
+                url,
+                socket_connect_timeout=connect_timeout,
+                socket_timeout=connect_timeout,
+                retry=Retry(NoBackoff(), 0),
+            )
+
+        store = cls(connect(), prefix=prefix)
+        store._connect = connect
+        return store
 
     def __repr__(self) -> str:
         return f"<RedisStore {self.address} prefix {self._prefix!r}>"
@@ -66,11 +75,17 @@ class RedisStore:
         return read_level(self._run(self._peek, key, [quota.encode()]))
 
     def after_fork(self) -> None:
-        """redis-py itself drops the parent's connections in the child."""
+        """Take a client of the child's own: a lock of the old one may be held by a thread that is the parent's.
+
+        A client that the caller made stays; redis-py itself drops the parent's connections in the child.
+        """
+        if self._connect is not None:
+            self._inherited = self._client  # never let go of: its destructor wants those locks too
+            self._use(self._connect())
 
     def close(self) -> None:
         """Close the client if this store made it."""
-        if self._owns_client:
+        if self._connect is not None:
             self._client.close()
 
     # The one place where redis-py's untyped replies come in.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import uniform
 from typing import NamedTuple, TypeVar
 
-from batchlimit.core.claim import Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.lease import GiveBack
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.errors import StoreUnavailable
@@ -15,6 +15,10 @@ from batchlimit.stores.base import Store
 
 T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
+_HEARTBEAT = 1.0
+"""A waiter looks again after so many seconds though nobody woke it: whoever should have may have been interrupted."""
+_PATIENCE = 2.0
+"""How long (s) a closing limiter waits for an answer that is under way."""
 
 
 class Settled(NamedTuple):
@@ -62,13 +66,14 @@ class Slot:
     def settle(self, cost: int, deadline: float) -> Settled | None:
         """Wait in line until there is a verdict; None: the slot has retired, and another one stands for the key."""
         waker = threading.Event()
-        with self.lock:
-            if self.reservoir.retired:
-                return None
-            claim = self.reservoir.join(cost, deadline, waker)
+        claim = Claim(cost, deadline, waker)
         try:
+            with self.lock:
+                if self.reservoir.retired:
+                    return None
+                self.reservoir.join(claim)
             return Settled(self._walk(claim, waker), claim.asked > 0, self)
-        except BaseException:
+        except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
             self.locked(lambda: self.reservoir.leave(claim, self._clock()))
             raise
 
@@ -82,19 +87,12 @@ class Slot:
                 case Refuse() | Fail() as verdict:
                     return verdict
                 case Wait(seconds):
-                    waker.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+                    waker.wait(_HEARTBEAT if seconds is None else min(seconds, _HEARTBEAT))
                 case Fetch() as fetch:
                     self.fetch(fetch)
 
     def fetch(self, fetch: Fetch) -> None:
         """Ask the store and report back, whatever happens."""
-        try:
-            self._ask(fetch)
-        finally:
-            if self.reservoir.retired:
-                self.empty()  # closed meanwhile
-
-    def _ask(self, fetch: Fetch) -> None:
         try:
             grant = self._store.take(self.key, fetch.quota, fetch.ask)
         except StoreUnavailable as error:
@@ -122,12 +120,16 @@ class Slot:
         finally:
             self.locked(lambda: self.reservoir.gave_back(self._clock()))
 
-    def close(self, error: Exception) -> None:
-        """Fail whoever waits here; to be followed by `empty`."""
-        self.locked(lambda: self.reservoir.close(error))
+    def close(self, error: Exception) -> threading.Event | None:
+        """Fail whoever waits; to be followed by `empty`, with the event that says when what is under way has ended."""
+        ended = threading.Event()
+        closer = Claim(0, NOW, ended)
+        return ended if self.locked(lambda: self.reservoir.close(error, closer)) else None
 
-    def empty(self) -> bool:
-        """Return all tokens of a closed slot, now or when what is under way has ended; False: the store is away."""
+    def empty(self, ended: threading.Event | None) -> bool:
+        """Return all tokens of a closed slot, after what is under way has ended; False: the store is away."""
+        if ended is not None:
+            ended.wait(_PATIENCE)
         if (back := self.locked(self.reservoir.drain)) is None:
             return True
         try:

@@ -93,10 +93,8 @@ class Supply:
         return len(each), past[0] + admitted, past[1] + refused, past[2] + calls, held, waiting
 
     def close(self) -> None:
-        """Fail whoever waits, give all tokens back, close the store. A second call does nothing."""
+        """Fail whoever waits, give all tokens back, close the store. A second call has nothing to do."""
         with self._lock:
-            if self.closed:
-                return
             self.closed = True
         self._keeper.stop()
         self._keeper.join()
@@ -120,10 +118,11 @@ class Supply:
         """Return all tokens; runs where the keeper ends, and again, with nothing to do, in close()."""
         slots = list(self.slots.values())
         self.slots.clear()
+        ends = [slot.close(LimiterClosed(_CLOSED)) for slot in slots]
+        # Up to the first that finds the store away: it is away for all.
+        all(slot.empty(ended) for slot, ended in zip(slots, ends, strict=True))
         for slot in slots:
-            slot.close(LimiterClosed(_CLOSED))
             self._remember(slot)
-        all(slot.empty() for slot in slots)  # up to the first that finds the store away: it is away for all
         self.store.close()
 
 

@@ -1,0 +1,232 @@
+"""What the tests of the threaded front share: a clock, a store that does as told, threads and processes."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
+
+from batchlimit import MemoryStore, Quota, Store
+from batchlimit.core.lease import Ask, GiveBack, Grant, Level
+
+T = TypeVar("T")
+
+DEADLINE = 60.0
+"""How long to wait for a fact. Generous: a slow machine is no failure of what is tested."""
+
+KEY = "tenant:42"
+
+
+class Clock:
+    """Seconds that pass when the test says so; it fails a caller that reads it without end."""
+
+    def __init__(self, *, reads: float = float("inf")) -> None:
+        self.now = 1000.0
+        self._reads = reads
+
+    def __call__(self) -> float:
+        self._reads -= 1
+        assert self._reads > 0, "somebody spins on the clock"
+        return self.now
+
+
+class Gate:
+    """Holds up whoever passes until it is opened."""
+
+    def __init__(self) -> None:
+        self._reached = threading.Event()
+        self._open = threading.Event()
+
+    def __call__(self) -> None:
+        self._reached.set()
+        assert self._open.wait(DEADLINE), "a gate that nobody opened"
+
+    @property
+    def reached(self) -> bool:
+        return self._reached.is_set()
+
+    def await_someone(self) -> None:
+        assert self._reached.wait(DEADLINE), "nobody came to the gate"
+
+    def open(self) -> None:
+        self._open.set()
+
+
+def nothing() -> None:
+    """What a stage does unless told."""
+
+
+class Stage:
+    """A store that notes what it is asked and, around it, does what the test says.
+
+    `before` runs on the way to the store: what it raises, the store has never heard of. `after` runs on the way back:
+    what it raises loses the answer to an ask that was carried out.
+    """
+
+    address = "stage://"
+
+    def __init__(self, inner: Store | None = None) -> None:
+        self.inner = MemoryStore() if inner is None else inner
+        self.asks: list[Ask] = []
+        self.backs: list[GiveBack] = []
+        self.before: Callable[[], None] = nothing
+        self.after: Callable[[], None] = nothing
+        self.before_back: Callable[[], None] = nothing
+        self.closed = 0
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        self.asks.append(ask)
+        self.before()
+        grant = self.inner.take(key, quota, ask)
+        self.after()
+        return grant
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        self.backs.append(back)
+        self.before_back()
+        return self.inner.give_back(key, quota, back)
+
+    def peek(self, key: str, quota: Quota) -> Level:
+        return self.inner.peek(key, quota)
+
+    def after_fork(self) -> None:
+        self.inner.after_fork()
+
+    def close(self) -> None:
+        self.closed += 1
+        self.inner.close()
+
+
+def until(fact: Callable[[], bool]) -> None:
+    """Return as soon as the fact holds."""
+    deadline = time.monotonic() + DEADLINE
+    while not fact():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.001)
+
+
+def start(job: Callable[[], T]) -> "Future[T]":
+    """Run the job in a thread of its own, which a failing test may leave behind."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(job())
+        except BaseException as error:  # noqa: BLE001  it is raised again where the result is asked for
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def together(n: int, job: Callable[[], T]) -> list[T]:
+    """Run the job in n threads, which all begin at once; return what each returned."""
+    barrier = threading.Barrier(n)
+
+    def begin() -> T:
+        barrier.wait(DEADLINE)
+        return job()
+
+    return [each.result(DEADLINE) for each in [start(begin) for _ in range(n)]]
+
+
+def lapsed(store: Store, key: str, quota: Quota) -> bool:
+    """Whether no lease is left. The bucket looks for lapsed ones when it is asked, so ask it, for nothing."""
+    store.take(key, quota, Ask("onlooker", next(_seqs), need=0, queued=0, want=0))
+    return store.peek(key, quota).outstanding == 0
+
+
+_seqs = iter(range(1, sys.maxsize))
+
+
+class Process:
+    """Another Python, in which a program runs that talks to the test by lines."""
+
+    def __init__(self, popen: "subprocess.Popen[str]") -> None:
+        self._popen = popen
+        self.pid = popen.pid
+
+    def hear(self) -> str:
+        assert self._popen.stdout is not None
+        line = self._popen.stdout.readline()
+        assert line, f"it ended instead of saying anything: {self._errors()}"
+        return line.strip()
+
+    def rest(self) -> str:
+        """Everything it says until its end."""
+        assert self._popen.stdout is not None
+        return self._popen.stdout.read()
+
+    def tell(self) -> None:
+        assert self._popen.stdin is not None
+        self._popen.stdin.write("\n")
+        self._popen.stdin.flush()
+
+    def end(self) -> int:
+        """Wait for its end; return how it ended."""
+        return self._popen.wait(DEADLINE)
+
+    def _errors(self) -> str:
+        assert self._popen.stderr is not None
+        self._popen.kill()
+        return self._popen.stderr.read()
+
+
+PRELUDE = """
+import gc, multiprocessing, os, signal, sys, threading
+from batchlimit import *
+
+URL, PREFIX, KEY = sys.argv[1:4]
+
+def say(*words):
+    print(*words, flush=True)
+
+def listen():
+    sys.stdin.readline()
+
+def spend(limiter, key=KEY):
+    "Try until refused; how often it was not."
+    spent = 0
+    while limiter.try_acquire(key):
+        spent += 1
+    return spent
+
+def limiter_of(quota, **options):
+    return RateLimiter.from_url(URL, quota, prefix=PREFIX, connect_timeout=30.0, **options)
+
+def fork(job):
+    "Run the job in a forked child, which says what it returns; wait for it."
+    if (child := os.fork()) == 0:
+        signal.alarm(20)  # a deadlock ends, and is seen
+        try:
+            say(job())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    if status:
+        print("the child ended with", status, file=sys.stderr, flush=True)
+        os._exit(1)
+"""
+
+
+@contextlib.contextmanager
+def process(program: str, url: str, prefix: str) -> Iterator[Process]:
+    """Run a program, indented as the caller likes by four, after PRELUDE; it is killed if it does not end by itself."""
+    lines = [line.removeprefix("    ") for line in program.splitlines()]
+    with subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + "\n".join(lines), url, prefix, KEY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as popen:
+        try:
+            yield Process(popen)
+        finally:
+            popen.kill()

@@ -1,0 +1,608 @@
+"""The end of a limiter, a key and a process: tokens go back, threads end, and nothing is spent twice after a fork."""
+
+import contextlib
+import gc
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from batchlimit import (
+    FixedBatch,
+    LimiterClosed,
+    MemoryStore,
+    Quota,
+    RateLimiter,
+    RedisStore,
+    Statistics,
+    Store,
+    StoreUnavailable,
+)
+from batchlimit.core.lease import Level
+from tests.servers import Server
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, lapsed, process, start, together, until
+
+HUNDRED = Quota(0.001, 100)
+
+
+def spend(limiter: RateLimiter, key: str = KEY) -> int:
+    """Try until refused; return how often it was not."""
+    spent = 0
+    while limiter.try_acquire(key):
+        spent += 1
+    return spent
+
+
+@pytest.fixture
+def keepers() -> Callable[[], int]:
+    """How many threads of limiters run that were not there before the test."""
+    before = set(threading.enumerate())
+
+    def count() -> int:
+        return len([each for each in set(threading.enumerate()) - before if each.name == "batchlimit-keeper"])
+
+    return count
+
+
+@pytest.fixture(params=["memory", "valkey"])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Buckets in this process, and on a real server."""
+    if request.param == "memory":
+        return MemoryStore()
+    found: RedisStore = request.getfixturevalue("valkey_store")
+    return found
+
+
+# By close
+
+
+def test_close_gives_all_tokens_back(store: Store) -> None:
+    with RateLimiter(store, HUNDRED, sizer=FixedBatch(50)) as limiter:
+        for i in range(10):
+            limiter.acquire(f"key-{i}", i + 1)
+    for i in range(10):
+        assert store.peek(f"key-{i}", HUNDRED) == Level(level=99 - i, outstanding=0, active_hosts=0)
+
+
+def test_what_was_spent_stays_spent(store: Store) -> None:
+    with RateLimiter(store, HUNDRED, sizer=FixedBatch(50)) as limiter:
+        assert sum(limiter.try_acquire(KEY) for _ in range(70)) == 70
+    with RateLimiter(store, HUNDRED) as limiter:
+        assert spend(limiter) == 30
+
+
+def test_close_may_be_called_again() -> None:
+    stage = Stage()
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50)) as limiter:
+        limiter.acquire(KEY)
+        limiter.close()
+        limiter.close()
+    assert len(stage.backs) == 1
+    assert stage.peek(KEY, HUNDRED).level == 99
+
+
+def test_a_limiter_that_was_never_used_closes() -> None:
+    stage = Stage()
+    RateLimiter(stage, HUNDRED).close()
+    assert stage.closed
+
+
+def test_close_from_many_threads_at_once() -> None:
+    stage = Stage()
+    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50))
+    limiter.acquire(KEY)
+    together(8, limiter.close)
+    until(lambda: stage.peek(KEY, HUNDRED).level == 99)
+    assert len(stage.backs) == 1
+
+
+@pytest.mark.parametrize("key", ["used", "new"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda limiter, key: limiter.try_acquire(key),
+        lambda limiter, key: limiter.try_acquire(key, 5),
+        lambda limiter, key: limiter.acquire(key),
+        lambda limiter, key: limiter.acquire(key, timeout=0),
+        lambda limiter, key: limiter.decide(key),
+        lambda limiter, key: limiter.peek(key),
+        lambda limiter, key: limiter.refund(key),
+    ],
+)
+def test_nothing_works_after_close(call: Callable[[RateLimiter, str], object], key: str) -> None:
+    limiter = RateLimiter(MemoryStore(), HUNDRED)
+    limiter.acquire("used")
+    limiter.close()
+    with pytest.raises(LimiterClosed, match="closed"):
+        call(limiter, key)
+
+
+def test_the_figures_outlive_the_limiter() -> None:
+    limiter = RateLimiter(MemoryStore(), HUNDRED)
+    limiter.acquire("a", 30)
+    limiter.acquire("b", 20)
+    assert not limiter.try_acquire("a", 80)
+    limiter.close()
+    after = limiter.statistics()
+    assert after == Statistics(keys=0, admitted=50, refused=80, calls=after.calls, held=0, waiting=0)
+    assert repr(limiter) == "<RateLimiter on memory://: 0 keys>"
+
+
+def test_close_ends_though_the_store_is_away_and_the_figures_are_whole() -> None:
+    stage = Stage()
+    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50))
+    for i in range(5):
+        limiter.acquire(f"key-{i}")
+
+    def fail() -> None:
+        raise StoreUnavailable("away")
+
+    stage.before_back = fail
+    limiter.close()
+    assert stage.closed
+    assert (limiter.statistics().admitted, limiter.statistics().held) == (5, 0)
+
+
+def test_close_while_a_caller_waits_for_an_answer_gives_its_tokens_back_too() -> None:
+    stage = Stage()
+    gate = stage.before = Gate()
+    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50))
+    caller = start(lambda: limiter.try_acquire(KEY))
+    gate.await_someone()
+    closing = start(limiter.close)
+    until(lambda: limiter.statistics().waiting == 0)
+    gate.open()
+    with pytest.raises(LimiterClosed):
+        caller.result(DEADLINE)
+    closing.result(DEADLINE)
+    assert stage.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_hosts=0)
+
+
+def test_callers_in_full_swing_end_with_limiter_closed_and_nothing_else() -> None:
+    """Time stands still: a lease that ends on a slow machine would be another story."""
+    clock = Clock()
+    limiter = RateLimiter(MemoryStore(clock), Quota(0.001, 2**40), sizer=FixedBatch(100), clock=clock)
+
+    def swing() -> int:
+        calls = 0
+        with contextlib.suppress(LimiterClosed):
+            while limiter.try_acquire(KEY):
+                calls += 1
+        return calls
+
+    threads = [start(swing) for _ in range(8)]
+    until(lambda: limiter.statistics().admitted > 1000)
+    limiter.close()
+    assert sum(each.result(DEADLINE) for each in threads) == limiter.statistics().admitted
+
+
+# By itself
+
+
+def test_a_limiter_that_is_garbage_gives_back(store: Store, keepers: Callable[[], int]) -> None:
+    limiter = RateLimiter(store, HUNDRED, sizer=FixedBatch(50))
+    limiter.acquire(KEY)
+    assert keepers() == 1
+    del limiter
+    gc.collect()
+    until(lambda: store.peek(KEY, HUNDRED) == Level(level=99, outstanding=0, active_hosts=0))
+    until(lambda: keepers() == 0)
+
+
+def test_a_limiter_that_is_garbage_closes_its_store() -> None:
+    for used in (True, False):
+        stage = Stage()
+        limiter = RateLimiter(stage, HUNDRED)
+        if used:
+            limiter.acquire(KEY)
+        del limiter
+        gc.collect()
+        until(lambda stage=stage: stage.closed > 0)  # type: ignore[misc]
+
+
+def test_fifty_limiters_leave_no_thread_behind(keepers: Callable[[], int]) -> None:
+    store = MemoryStore()
+    for _ in range(50):
+        with RateLimiter(store, HUNDRED) as limiter:
+            limiter.try_acquire(KEY)
+            assert keepers() == 1
+        assert keepers() == 0
+
+
+def test_one_thread_serves_all_keys(keepers: Callable[[], int]) -> None:
+    with RateLimiter(MemoryStore(), HUNDRED) as limiter:
+        together(8, lambda: [limiter.try_acquire(f"key-{i}") for i in range(50)])
+        assert keepers() == 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "pass",
+        "sys.exit(3)",
+        "raise RuntimeError",
+        "threading.Thread(target=lambda: limiter.try_acquire(KEY, 0)).start()",
+        "del limiter",
+        "wait_in_line()",
+    ],
+)
+def test_the_end_of_the_interpreter_gives_back(valkey: Server, valkey_store: RedisStore, prefix: str, end: str) -> None:
+    program = f"""
+    limiter = limiter_of("0.001/s burst 100", sizer=FixedBatch(50))
+    limiter.acquire(KEY)
+    say(limiter.statistics().held)
+
+    def wait_in_line():
+        threading.Thread(target=limiter.acquire, args=[KEY, 100], daemon=True).start()
+        while not limiter.statistics().waiting:
+            pass
+        limiter.try_acquire(KEY)  # waits for the answer to the other's ask, and is refused
+
+    {end}
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear() == "49"
+        other.end()
+    level = valkey_store.peek(KEY, HUNDRED)
+    assert (level.level, level.outstanding) == (99, 0)
+
+
+def test_tokens_that_arrive_as_the_interpreter_ends_go_back(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    """A daemon thread has asked, and its answer is under way."""
+    program = """
+    import atexit, redis
+    asked, ending = threading.Event(), threading.Event()
+
+    class Late(RedisStore):
+        def take(self, *arguments):
+            grant = super().take(*arguments)
+            asked.set()
+            ending.wait()
+            return grant
+
+    client = redis.Redis.from_url(URL)
+    limiter = RateLimiter(Late(client, prefix=PREFIX), "0.001/s burst 100", sizer=FixedBatch(50))
+    atexit.register(ending.set)  # the last to register is the first to run
+    threading.Thread(target=limiter.acquire, args=[KEY], daemon=True).start()
+    asked.wait()
+    say("ends")
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear() == "ends"
+        assert other.end() == 0
+    level = valkey_store.peek(KEY, HUNDRED)
+    assert level.outstanding == 0
+    assert level.level >= 99
+
+
+def test_a_store_that_is_away_does_not_keep_the_interpreter_from_ending(valkey: Server, prefix: str) -> None:
+    program = """
+    class Lost(MemoryStore):
+        def give_back(self, key, quota, back):
+            raise StoreUnavailable("away")
+
+    limiter = RateLimiter(Lost(), "0.001/s burst 100", sizer=FixedBatch(50))
+    limiter.acquire(KEY)
+    say("done")
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear() == "done"
+        assert other.end() == 0
+
+
+# The keeper
+
+
+def test_unused_tokens_go_back_before_they_expire(store: Store) -> None:
+    """Had they expired, they would be lost."""
+    with RateLimiter(store, HUNDRED, sizer=FixedBatch(50)) as limiter:
+        limiter.acquire(KEY)
+        until(lambda: store.peek(KEY, HUNDRED).outstanding == 0)
+        assert store.peek(KEY, HUNDRED).level == 99
+        assert limiter.statistics().held == 0
+        assert spend(limiter) == 99
+
+
+def test_tokens_in_use_are_renewed_before_they_expire(clock: Clock, without_keeper: None) -> None:
+    stage = Stage(MemoryStore(clock))
+    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
+    limiter.acquire(KEY)
+    slot = limiter._slot(KEY)
+    slot.locked(lambda: None)
+    assert clock.now + 0.85 < slot.due < clock.now + 0.95
+    clock.now = slot.due
+    renewal = slot.tend()
+    assert renewal is not None
+    assert renewal.ask.held == 49  # type: ignore[union-attr]
+
+
+def test_the_keepers_clock_is_the_limiters(clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
+        limiter.acquire(KEY)
+        clock.now += 0.95  # somebody used it: renewed
+        until(lambda: len(stage.asks) == 2)
+        clock.now += 0.95  # nobody did: returned
+        until(lambda: len(stage.backs) == 1)
+        assert stage.peek(KEY, HUNDRED).level == 99
+
+
+def test_the_keeper_outlives_a_store_that_is_away() -> None:
+    stage = Stage()
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50)) as limiter:
+        limiter.acquire(KEY)
+
+        def fail() -> None:
+            raise StoreUnavailable("away")
+
+        stage.before = stage.before_back = fail
+        until(lambda: len(stage.asks) > 1)
+        stage.before = stage.before_back = lambda: None
+        limiter.acquire("another")
+        until(lambda: stage.peek("another", HUNDRED).outstanding == 0)
+        assert stage.peek("another", HUNDRED).level == 99
+
+
+@pytest.mark.parametrize("idle_after", [1e10, 1e300, float("inf")])
+def test_the_keeper_outlives_a_key_that_is_kept_for_ever(idle_after: float) -> None:
+    stage = Stage()
+    quotas = {"single": Quota(0.001, 1), "*": Quota(1000.0, 100)}
+    with RateLimiter(stage, quotas, idle_after=idle_after, sizer=FixedBatch(50)) as limiter:
+        limiter.acquire("single")
+        for _ in range(2):
+            limiter.acquire(KEY)
+            before = len(stage.backs)
+            until(lambda before=before: len(stage.backs) > before)  # type: ignore[misc]
+        assert limiter.statistics().keys == 2
+
+
+# Idle keys
+
+
+def test_idle_keys_leave_the_memory_and_their_figures_stay() -> None:
+    with RateLimiter.from_url("memory://", HUNDRED, idle_after=0.05) as limiter:
+        for i in range(10_000):
+            assert limiter.try_acquire(f"key-{i}")
+        until(lambda: limiter.statistics().keys == 0)
+        assert repr(limiter) == "<RateLimiter on memory://: 0 keys>"
+        figures = limiter.statistics()
+        assert (figures.admitted, figures.refused, figures.held) == (10_000, 0, 0)
+        assert figures.calls >= 10_000
+
+
+def test_a_key_that_was_dropped_can_be_used_again() -> None:
+    stage = Stage()
+    with RateLimiter(stage, HUNDRED, idle_after=0.0, sizer=FixedBatch(1)) as limiter:
+        for spent in range(1, 6):
+            limiter.acquire(KEY)
+            until(lambda: limiter.statistics().keys == 0)
+            assert limiter.statistics().admitted == spent
+        assert limiter.peek(KEY).remaining == 95
+        seqs = [ask.seq for ask in stage.asks]
+        assert seqs == sorted(set(seqs))
+
+
+def test_a_key_is_dropped_under_the_feet_of_its_callers() -> None:
+    """With no idle time a key retires whenever it is empty; whoever holds the old one begins again with a new one."""
+    clock = Clock()
+    with RateLimiter(MemoryStore(clock), Quota(0.001, 4000), idle_after=0.0, clock=clock) as limiter:
+        assert sum(together(8, lambda: sum(limiter.try_acquire(KEY) for _ in range(500)))) == 4000
+        assert limiter.statistics().admitted == 4000
+        assert not limiter.try_acquire(KEY)
+
+
+def test_a_key_that_is_in_use_stays(clock: Clock, without_keeper: None) -> None:
+    limiter = RateLimiter(MemoryStore(clock), HUNDRED, idle_after=5.0, sizer=FixedBatch(1), clock=clock)
+    limiter.acquire(KEY)
+    slot = limiter._slot(KEY)
+    clock.now += 4.9
+    assert slot.tend() is None
+    assert not slot.reservoir.retired
+    limiter.acquire(KEY)
+    clock.now += 4.9
+    slot.tend()
+    assert not slot.reservoir.retired
+    clock.now += 5.0
+    slot.tend()
+    assert slot.reservoir.retired
+
+
+# Fork
+
+
+def test_a_forked_child_begins_with_nothing_and_is_another_host(valkey: Server, prefix: str) -> None:
+    program = """
+    limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(50))
+    limiter.acquire(KEY)
+    host = limiter._supply._host
+    figures = lambda: (limiter.statistics().held, limiter.statistics().admitted, limiter._supply._host == host)
+    say(*figures())
+    fork(lambda: figures())
+    say(*figures())
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear() == "49 1 True"
+        assert other.hear() == "(0, 0, False)"
+        assert other.hear() == "49 1 True"
+        assert other.end() == 0
+
+
+def test_parent_and_child_together_spend_exactly_the_burst(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    program = """
+    limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(50))
+    spent = sum(limiter.try_acquire(KEY) for _ in range(10))
+
+    def work():
+        spent = spend(limiter)
+        limiter.close()
+        return spent
+
+    if (child := os.fork()) == 0:
+        signal.alarm(20)
+        say(work())
+        os._exit(0)
+    spent += work()
+    os.waitpid(child, 0)
+    say(spent)
+    """
+    with process(program, valkey.url, prefix) as other:
+        spent = int(other.hear()) + int(other.hear())
+        assert other.end() == 0
+    with RateLimiter(valkey_store, Quota(0.001, 1000)) as last:
+        assert spent + spend(last) == 1000
+
+
+def test_a_child_that_ends_gives_nothing_of_its_parents_back(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    program = """
+    limiter = limiter_of("0.001/s burst 100", sizer=FixedBatch(50))
+    limiter.acquire(KEY)
+    if (child := os.fork()) == 0:
+        sys.exit(0)  # with all that is done at exit
+    os.waitpid(child, 0)
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.end() == -9
+    until(lambda: lapsed(valkey_store, KEY, HUNDRED))
+    assert valkey_store.peek(KEY, HUNDRED).level == 50
+
+
+def test_a_fork_while_every_lock_is_held_by_another_does_not_lock_the_child_out(valkey: Server, prefix: str) -> None:
+    program = """
+    quota = "0.001/s burst 1000"
+    limiters = [limiter_of(quota), RateLimiter(MemoryStore(), quota), RateLimiter.from_url("memory://", quota)]
+    for limiter in limiters:
+        limiter.acquire(KEY)
+    held, done = threading.Event(), threading.Event()
+
+    def hold(locks):
+        if locks:
+            with locks[0]:
+                hold(locks[1:])
+        else:
+            held.set()
+            done.wait()
+
+    locks = [lock for each in limiters for lock in (each._supply._lock, each._slots[KEY].lock)]
+    locks += [each._supply._keeper._starting for each in limiters]
+    locks += [each._supply.store._lock for each in limiters[1:]]
+    locks += [limiters[0]._supply.store._client.connection_pool._lock]  # redis-py would wait for it for ever
+    threading.Thread(target=hold, args=[locks], daemon=True).start()
+    held.wait()
+
+    def work():
+        for limiter in limiters:
+            limiter.acquire(KEY)
+            limiter.acquire("another")
+            limiter.refund(KEY)
+            limiter.close()
+        return [each.statistics().admitted for each in limiters]
+
+    fork(work)
+    done.set()
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear() == "[2, 2, 2]"
+        assert other.end() == 0
+
+
+def test_forks_amid_busy_threads(valkey: Server, prefix: str) -> None:
+    program = """
+    limiter = limiter_of("1_000_000/s burst 100_000", sizer=FixedBatch(3))
+
+    def work():
+        while True:
+            for i in range(20):
+                limiter.try_acquire(f"{KEY}-{i}")
+
+    for _ in range(4):
+        threading.Thread(target=work, daemon=True).start()
+    for _ in range(10):
+        fork(lambda: all(limiter.try_acquire(f"{KEY}-{i}") for i in range(20)) and limiter.close() is None)
+    """
+    with process(program, valkey.url, prefix) as other:
+        for _ in range(10):
+            assert other.hear() == "True"
+        assert other.end() == 0
+
+
+def test_a_childs_keeper_gives_back(valkey: Server, valkey_store: RedisStore, prefix: str) -> None:
+    program = """
+    limiter = limiter_of("0.001/s burst 100", sizer=FixedBatch(50))
+    limiter.acquire("another")
+    def work():
+        limiter.acquire(KEY)
+        say("leased")
+        listen()
+        return threading.active_count()
+    fork(work)
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear() == "leased"
+        until(lambda: valkey_store.peek(KEY, HUNDRED).outstanding == 0)
+        assert valkey_store.peek(KEY, HUNDRED).level == 99
+        other.tell()
+        assert other.hear() == "2"
+        assert other.end() == 0
+
+
+def test_a_closed_limiter_stays_closed_in_the_child(valkey: Server, prefix: str) -> None:
+    program = """
+    limiter = limiter_of("0.001/s burst 100")
+    limiter.close()
+    def work():
+        try:
+            limiter.try_acquire(KEY)
+        except LimiterClosed:
+            return "closed"
+    fork(work)
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear() == "closed"
+        assert other.end() == 0
+
+
+def test_processes_of_multiprocessing_share_the_burst(valkey: Server, valkey_store: RedisStore, prefix: str) -> None:
+    program = """
+    limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(50))
+    limiter.acquire(KEY)
+
+    def work(queue):
+        spent = spend(limiter)
+        limiter.close()
+        queue.put(spent)
+
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    processes = [context.Process(target=work, args=[queue]) for _ in range(3)]
+    for each in processes:
+        each.start()
+    spent = 1 + spend(limiter) + sum(queue.get() for _ in processes)
+    limiter.close()
+    for each in processes:
+        each.join()
+    say(spent, *[each.exitcode for each in processes])
+    """
+    with process(program, valkey.url, prefix) as other:
+        spent, *codes = other.hear().split()
+        assert codes == ["0", "0", "0"]
+        assert other.end() == 0
+    with RateLimiter(valkey_store, Quota(0.001, 1000)) as last:
+        assert int(spent) + spend(last) == 1000
+
+
+def test_a_child_goes_on_with_the_buckets_in_memory(valkey: Server, prefix: str) -> None:
+    program = """
+    limiter = RateLimiter.from_url("memory://", "0.001/s burst 10")
+    assert spend(limiter) == 10
+    fork(lambda: (limiter.try_acquire(KEY), limiter.try_acquire("another")))
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear() == "(False, True)"
+        assert other.end() == 0

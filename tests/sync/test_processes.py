@@ -1,0 +1,135 @@
+"""Many processes at one server: stopped, killed or at full speed, together they spend what one could."""
+
+import os
+import signal
+from contextlib import ExitStack
+
+from batchlimit import FixedBatch, Quota, RateLimiter, RedisStore
+from tests.servers import Server
+from tests.sync.stage import KEY, Process, lapsed, process, until
+
+HUNDRED = Quota(0.001, 100)
+
+
+def await_stop(other: Process) -> None:
+    """Return as soon as the process stands still."""
+    _, status = os.waitpid(other.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+
+
+def test_a_process_that_was_stopped_past_its_lease_spends_nothing_of_it(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    program = """
+    limiter = limiter_of("0.001/s burst 100", sizer=FixedBatch(50))
+    limiter.acquire(KEY)
+    assert limiter.statistics().held == 49
+    os.kill(os.getpid(), signal.SIGSTOP)
+    first = limiter.decide(KEY)
+    say(first.source, 1 + first.allowed + spend(limiter))
+    """
+    with process(program, valkey.url, prefix) as other:
+        await_stop(other)
+        until(lambda: lapsed(valkey_store, KEY, HUNDRED))
+        assert valkey_store.peek(KEY, HUNDRED).level == 50
+        os.kill(other.pid, signal.SIGCONT)
+        source, spent = other.hear().split()
+        assert source == "store"
+        # One of the old lease, and what was left in the bucket; its last token may be kept for the onlooker.
+        assert 50 <= int(spent) <= 51
+        other.end()
+
+
+def test_the_tokens_of_a_killed_process_are_lost_and_not_doubled(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    program = """
+    limiter = limiter_of("0.001/s burst 100", sizer=FixedBatch(50))
+    limiter.acquire(KEY)
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.end() == -signal.SIGKILL
+    with RateLimiter(valkey_store, HUNDRED, sizer=FixedBatch(50)) as here:
+        spent = 0
+        while here.try_acquire(KEY):
+            spent += 1
+    until(lambda: lapsed(valkey_store, KEY, HUNDRED))
+    assert spent + valkey_store.peek(KEY, HUNDRED).level == 50
+    assert spent >= 49  # the last one may be kept for the other until it is known to be gone
+
+
+def test_a_process_that_is_killed_amid_its_calls_spends_no_more_than_the_burst(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    """It tells each admission before the next call, so that all but the last is known."""
+    program = """
+    limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(7))
+    while limiter.try_acquire(KEY):
+        say("spent")
+    """
+    quota = Quota(0.001, 1000)
+    with process(program, valkey.url, prefix) as other:
+        for _ in range(200):
+            assert other.hear() == "spent"
+        os.kill(other.pid, signal.SIGKILL)
+        spent = 200 + other.rest().count("spent\n")
+        other.end()
+    until(lambda: lapsed(valkey_store, KEY, quota))
+    with RateLimiter(valkey_store, quota) as here:
+        while here.try_acquire(KEY):
+            spent += 1
+    assert 1000 - 3 * 7 <= spent <= 1000
+
+
+def test_hosts_at_full_speed_together_spend_exactly_the_burst(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    program = """
+    limiter = limiter_of("0.001/s burst 5000")
+    say("ready")
+    listen()
+    spent = [0] * 4
+
+    def work(i):
+        spent[i] = spend(limiter)
+
+    threads = [threading.Thread(target=work, args=[i]) for i in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    limiter.close()
+    say(sum(spent))
+    """
+    with ExitStack() as stack:
+        hosts = [stack.enter_context(process(program, valkey.url, prefix)) for _ in range(4)]
+        for each in hosts:
+            assert each.hear() == "ready"
+        for each in hosts:
+            each.tell()
+        spent = sum(int(each.hear()) for each in hosts)
+        assert [each.end() for each in hosts] == [0] * 4
+    with RateLimiter(valkey_store, Quota(0.001, 5000)) as last:
+        while last.try_acquire(KEY):
+            spent += 1
+    assert spent == 5000
+
+
+def test_hosts_that_wait_for_tokens_all_get_theirs(valkey: Server, prefix: str) -> None:
+    program = """
+    limiter = limiter_of("500/s burst 20")
+    say("ready")
+    listen()
+    for _ in range(50):
+        limiter.acquire(KEY)
+    say(limiter.statistics().admitted)
+    """
+    with ExitStack() as stack:
+        hosts = [stack.enter_context(process(program, valkey.url, prefix)) for _ in range(3)]
+        for each in hosts:
+            assert each.hear() == "ready"
+        for each in hosts:
+            each.tell()
+        assert [each.hear() for each in hosts] == ["50"] * 3
+        assert [each.end() for each in hosts] == [0] * 3

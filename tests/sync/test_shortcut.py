@@ -1,0 +1,272 @@
+"""The hit path of try_acquire is Reservoir.take and denies by hand: the two are held against each other here."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batchlimit import (
+    BatchSizer,
+    FixedBatch,
+    GrowingBatch,
+    MemoryStore,
+    Quota,
+    RateLimiter,
+    StoreUnavailable,
+    TimeBatch,
+)
+from batchlimit.core.claim import NOW, Admit, Fetch
+from batchlimit.core.lease import Ask, GiveBack
+from batchlimit.core.reservoir import Reservoir
+from tests.sync.stage import KEY, Clock, Stage, nothing
+
+QUOTA = Quota(20.0, 40)
+"""Leases last 0.8 s."""
+
+
+class World:
+    """A limiter with a store and a clock of its own, whose store takes `round_trip` seconds to answer."""
+
+    def __init__(self, sizer: BatchSizer, *, quota: Quota = QUOTA) -> None:
+        self.clock = Clock()
+        self.stage = Stage(MemoryStore(self.clock))
+        self.stage.before = self._travel
+        self.round_trip = 0.0
+        self.reachable = True
+        self.limiter = RateLimiter(self.stage, quota, sizer=sizer, clock=self.clock)
+        self._thefts = 0
+
+    def _travel(self) -> None:
+        self.clock.now += self.round_trip
+        if not self.reachable:
+            raise StoreUnavailable("away")
+
+    def try_acquire(self, cost: int) -> bool:
+        return self.limiter.try_acquire(KEY, cost)
+
+    @property
+    def reservoir(self) -> Reservoir:
+        return self.limiter._slot(KEY).reservoir
+
+    def tend(self) -> None:
+        """Do what the keeper would do now."""
+        slot = self.limiter._slot(KEY)
+        try:
+            match slot.tend():
+                case Fetch() as fetch:
+                    slot.fetch(fetch)
+                case GiveBack() as back:
+                    slot.give_back(back)
+                case None:
+                    pass
+        except StoreUnavailable:
+            pass
+
+    def steal(self, tokens: int) -> None:
+        """Another host spends at the same bucket."""
+        self._thefts += 1
+        self.stage.inner.take(KEY, QUOTA, Ask("thief", self._thefts, need=0, queued=tokens, want=tokens))
+
+    def state(self) -> dict[str, Any]:
+        """Everything that may differ: the figures, and each field of the reservoir that is not the host's name."""
+        ignored = {"_host", "_seqs", "_sizer", "_awake"}
+        fields = {name: getattr(self.reservoir, name) for name in Reservoir.__slots__ if name not in ignored}
+        shown = {name: _plain(value) for name, value in fields.items()}
+        return shown | {"statistics": self.limiter.statistics(), "calls": len(self.stage.asks), "now": self.clock.now}
+
+
+def _plain(value: Any) -> Any:
+    """An object of the core by its fields, anything else as it is."""
+    slots = getattr(type(value), "__slots__", None)
+    if not slots or not type(value).__module__.startswith("batchlimit.") or isinstance(value, Quota):
+        return value
+    return {name: _plain(getattr(value, name)) for name in slots}
+
+
+class SpelledOut(World):
+    """The same by the reservoir's own methods, one at a time."""
+
+    def try_acquire(self, cost: int) -> bool:
+        slot = self.limiter._slot(KEY)
+        reservoir = slot.reservoir
+        if 0 < cost <= reservoir.tokens:
+            with slot.lock:
+                before = reservoir.take(cost)
+            if self.clock() < before:
+                return True
+            if before != NOW:
+                slot.took_late(cost)
+        elif cost > 0 and reservoir.denies(cost, self.clock()):
+            reservoir.refused += cost
+            return False
+        return isinstance(self.limiter._settle(KEY, cost, NOW).verdict, Admit)
+
+
+def _calls(cost: int, times: int) -> Callable[[World], object]:
+    def run(world: World) -> list[bool | str]:
+        return [_verdict(world, cost) for _ in range(times)]
+
+    return run
+
+
+def _verdict(world: World, cost: int) -> bool | str:
+    try:
+        return world.try_acquire(cost)
+    except StoreUnavailable as error:
+        return str(error)
+
+
+def _pass_time(seconds: float) -> Callable[[World], object]:
+    def run(world: World) -> None:
+        world.clock.now += seconds
+
+    return run
+
+
+def _travel_for(seconds: float) -> Callable[[World], object]:
+    def run(world: World) -> None:
+        world.round_trip = seconds
+
+    return run
+
+
+def _reach(reachable: bool) -> Callable[[World], object]:
+    def run(world: World) -> None:
+        world.reachable = reachable
+
+    return run
+
+
+def _refund(tokens: int) -> Callable[[World], object]:
+    """Of what was admitted, and only within the lease: then it is the reservoir's own affair."""
+
+    def run(world: World) -> None:
+        reservoir = world.reservoir
+        room = reservoir._recorded - reservoir.tokens
+        if world.clock() < reservoir.expires and room >= tokens:
+            world.limiter.refund(KEY, tokens)
+
+    return run
+
+
+STEPS = st.one_of(
+    st.builds(_calls, st.integers(1, 40), st.integers(1, 3)),
+    st.builds(_calls, st.integers(1, 3), st.integers(1, 30)),
+    st.builds(_pass_time, st.sampled_from([0.001, 0.01, 0.05, 0.1, 0.4, 0.79, 0.8, 0.81, 1.0, 3.0, 60.0])),
+    st.builds(_travel_for, st.sampled_from([0.0, 0.001, 0.01, 0.3, 0.9])),
+    st.builds(_refund, st.integers(1, 10)),
+    st.builds(lambda n: lambda world: world.steal(n), st.integers(1, 40)),
+    st.builds(_reach, st.booleans()),
+    st.just(World.tend),
+)
+SIZERS = st.sampled_from([TimeBatch(), FixedBatch(1), FixedBatch(7), FixedBatch(40), GrowingBatch(first=3)])
+
+
+@pytest.mark.usefixtures("without_keeper")
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(SIZERS, st.lists(STEPS, max_size=40))
+def test_the_shortcut_does_what_the_methods_do(sizer: BatchSizer, steps: list[Callable[[World], object]]) -> None:
+    by_hand, spelled_out = World(sizer), SpelledOut(sizer)
+    for step in steps:
+        assert step(by_hand) == step(spelled_out)
+        assert by_hand.state() == spelled_out.state()
+
+
+# Each way through it, once, so that the property cannot pass by never coming there
+
+
+@pytest.fixture
+def world(without_keeper: None) -> World:
+    """A lease of twenty tokens, one of them spent."""
+    world = World(FixedBatch(20))
+    assert world.try_acquire(1)
+    assert world.reservoir.tokens == 19
+    return world
+
+
+def test_a_hit_spends_and_asks_nobody(world: World) -> None:
+    assert world.try_acquire(19)
+    assert world.reservoir.tokens == 0
+    assert (len(world.stage.asks), world.limiter.statistics().admitted) == (1, 20)
+
+
+def test_a_hit_leaves_what_is_set_aside_for_a_prefetch(world: World) -> None:
+    world.reservoir.low = 5
+    assert world.try_acquire(14)
+    assert len(world.stage.asks) == 1
+    assert world.try_acquire(1)
+    assert world.reservoir.hungry
+    world.tend()
+    assert len(world.stage.asks) == 2
+
+
+@pytest.mark.parametrize("late", [0.0, 0.001, 1e6])
+def test_a_lease_is_over_at_the_very_instant(world: World, late: float) -> None:
+    world.clock.now = world.reservoir.expires + late
+    assert world.try_acquire(1)
+    assert len(world.stage.asks) == 2
+    assert world.limiter.statistics().admitted == 2
+
+
+def test_who_was_stopped_between_spending_and_the_look_at_the_clock_spends_nothing_of_it(world: World) -> None:
+    """The clock is read after the tokens are taken; before, a stop at the wrong moment would spend a dead lease."""
+    taken = []
+
+    class Stopped(Clock):
+        def __call__(self) -> float:
+            taken.append(world.reservoir.tokens)
+            world.clock.now += 1.0
+            world.limiter._clock = world.clock
+            return world.clock.now
+
+    world.limiter._clock = Stopped()
+    assert world.try_acquire(1)
+    assert taken == [18]
+    assert len(world.stage.asks) == 2
+    assert world.limiter.statistics().admitted == 2
+
+
+def test_a_lease_that_is_over_admits_nobody_at_a_dry_bucket(world: World) -> None:
+    world.steal(20)
+    world.clock.now = world.reservoir.expires
+    world.stage.inner = MemoryStore(world.clock)
+    world.steal(40)
+    assert not world.try_acquire(1)
+    assert world.limiter.statistics().admitted == 1
+
+
+def test_a_remembered_refusal_asks_nobody_and_is_counted(world: World) -> None:
+    world.steal(20)
+    assert world.try_acquire(19)
+    assert not world.try_acquire(3)
+    assert [world.try_acquire(3) for _ in range(5)] == [False] * 5
+    assert (len(world.stage.asks), world.limiter.statistics().refused) == (2, 18)
+
+
+def test_a_remembered_refusal_ends(world: World) -> None:
+    world.steal(20)
+    assert world.try_acquire(19)
+    retry_after = world.limiter.decide(KEY, 3).retry_after
+    world.clock.now += retry_after * 0.999
+    assert not world.try_acquire(3)
+    world.clock.now += retry_after * 0.002
+    assert world.try_acquire(3)
+
+
+def test_a_remembered_refusal_is_of_that_cost_or_more(world: World) -> None:
+    world.steal(18)
+    assert world.try_acquire(19)
+    assert not world.try_acquire(3)
+    assert not world.try_acquire(4)
+    assert world.try_acquire(2)
+
+
+def test_a_failure_is_not_a_refusal(world: World) -> None:
+    world.reachable = False
+    with pytest.raises(StoreUnavailable):
+        world.try_acquire(20)
+    assert world.try_acquire(19)
+    world.stage.before = nothing
+    assert world.try_acquire(20)

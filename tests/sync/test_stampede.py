@@ -1,0 +1,177 @@
+"""Many threads at once: few calls of the store, nobody refused while there are tokens, and never a token too many."""
+
+from collections.abc import Callable
+
+import pytest
+
+from batchlimit import (
+    BatchSizer,
+    FixedBatch,
+    FractionBatch,
+    GrowingBatch,
+    MemoryStore,
+    Quota,
+    RateLimiter,
+    RedisStore,
+    Store,
+    TimeBatch,
+)
+from tests.servers import Server
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, start, together, until
+
+SLOW = 0.001
+
+
+@pytest.fixture(params=["memory", "valkey"])
+def stage(request: pytest.FixtureRequest) -> Stage:
+    """A stage before buckets in this process, and before those on a real server."""
+    if request.param == "memory":
+        return Stage()
+    return Stage(request.getfixturevalue("valkey_store"))
+
+
+def spend(limiter: RateLimiter, key: str = KEY) -> int:
+    """Try until refused; return how often it was not."""
+    spent = 0
+    while limiter.try_acquire(key):
+        spent += 1
+    return spent
+
+
+def stampede(limiter: RateLimiter, stage: Stage, threads: int, call: Callable[[], bool]) -> list[bool]:
+    """Let all threads be in line at a cold key before the first of them has its answer."""
+    gate = Gate()
+    stage.before = gate
+    futures = [start(call) for _ in range(threads)]
+    until(lambda: limiter.statistics().waiting == threads)
+    gate.open()
+    return [each.result(DEADLINE) for each in futures]
+
+
+# At a cold key
+
+
+@pytest.mark.parametrize("burst", [32, 33, 1000])
+def test_a_stampede_makes_two_calls_and_nobody_is_refused(stage: Stage, burst: int) -> None:
+    with RateLimiter(stage, Quota(SLOW, burst)) as limiter:
+        assert stampede(limiter, stage, 32, lambda: limiter.try_acquire(KEY)) == [True] * 32
+        assert len(stage.asks) == 2
+        assert limiter.statistics().admitted == 32
+
+
+def test_of_one_too_many_one_is_refused(stage: Stage) -> None:
+    with RateLimiter(stage, Quota(SLOW, 32)) as limiter:
+        admitted = stampede(limiter, stage, 33, lambda: limiter.try_acquire(KEY))
+        assert (admitted.count(True), admitted.count(False)) == (32, 1)
+        assert len(stage.asks) <= 3
+
+
+def test_decisions_count_like_calls(stage: Stage) -> None:
+    """A refusal without a known wait was once a decision that said allowed."""
+    with RateLimiter(stage, Quota(SLOW, 32)) as limiter:
+        assert stampede(limiter, stage, 33, lambda: limiter.decide(KEY).allowed).count(True) == 32
+        assert (limiter.statistics().admitted, limiter.statistics().refused) == (32, 1)
+
+
+def test_costs_add_up(stage: Stage) -> None:
+    with RateLimiter(stage, Quota(SLOW, 32 * 5)) as limiter:
+        assert all(stampede(limiter, stage, 32, lambda: limiter.try_acquire(KEY, 5)))
+        assert len(stage.asks) == 2
+        assert not limiter.try_acquire(KEY)
+
+
+@pytest.mark.parametrize("threads", [32, 33])
+def test_an_unruly_stampede_admits_the_burst(stage: Stage, threads: int) -> None:
+    with RateLimiter(stage, Quota(SLOW, 32)) as limiter:
+        assert sum(together(threads, lambda: limiter.try_acquire(KEY))) == 32
+
+
+def test_a_stampede_at_many_keys(stage: Stage) -> None:
+    with RateLimiter(stage, Quota(SLOW, 8)) as limiter:
+        admitted = together(16, lambda: sum(limiter.try_acquire(f"key-{i}") for i in range(20)))
+        assert sum(admitted) == 8 * 20
+        assert limiter.statistics().keys == 20
+
+
+# Later
+
+
+@pytest.fixture(params=["memory", "valkey"])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Buckets in this process, and on a real server."""
+    if request.param == "memory":
+        return MemoryStore()
+    found: RedisStore = request.getfixturevalue("valkey_store")
+    return found
+
+
+def test_nobody_is_refused_while_there_are_tokens(store: Store) -> None:
+    with RateLimiter(store, "1_000_000/s burst 1_000_000") as limiter:
+        calls = 20_000
+        assert together(8, lambda: sum(limiter.try_acquire(KEY) for _ in range(calls))) == [calls] * 8
+        assert (limiter.statistics().admitted, limiter.statistics().refused) == (8 * calls, 0)
+
+
+SIZERS: list[BatchSizer] = [TimeBatch(), FixedBatch(1), FixedBatch(37), FractionBatch(0.05), GrowingBatch()]
+
+
+@pytest.mark.parametrize("sizer", SIZERS, ids=str)
+def test_sixteen_threads_together_spend_exactly_the_burst(sizer: BatchSizer) -> None:
+    """Time stands still: no lease is lost on a slow machine, and nothing flows in on a slower one."""
+    clock = Clock()
+    with RateLimiter(MemoryStore(clock), Quota(SLOW, 1000), sizer=sizer, clock=clock) as limiter:
+        spent = sum(together(16, lambda: spend(limiter)))
+        assert spent + spend(limiter) == 1000
+        assert (limiter.statistics().admitted, limiter.statistics().held) == (1000, 0)
+
+
+@pytest.mark.parametrize("cost", [2, 7, 10])
+def test_costs_of_several_spend_exactly_the_burst(cost: int) -> None:
+    clock = Clock()
+    with RateLimiter(MemoryStore(clock), Quota(SLOW, 700), sizer=FixedBatch(30), clock=clock) as limiter:
+
+        def spend_cost() -> int:
+            spent = 0
+            while limiter.try_acquire(KEY, cost):
+                spent += cost
+            return spent
+
+        together(16, spend_cost)
+        while limiter.try_acquire(KEY, cost):
+            pass
+        assert limiter.statistics().admitted == 700
+
+
+def test_two_hosts_on_one_server_together_spend_exactly_the_burst(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    quota = Quota(SLOW, 2000)
+    hosts = [RateLimiter.from_url(valkey.url, quota, prefix=prefix, connect_timeout=30.0) for _ in range(2)]
+    turns = iter(hosts * 8)
+    spent = sum(together(16, lambda: spend(next(turns))))
+    for host in hosts:
+        host.close()  # what one had in hand when the other was refused goes back
+    with RateLimiter(valkey_store, quota) as last:
+        assert spent + spend(last) == 2000
+
+
+def test_refunds_and_calls_at_once_lose_and_mint_nothing() -> None:
+    clock = Clock()
+    stage = Stage(MemoryStore(clock))
+    quota = Quota(SLOW, 500)
+    with RateLimiter(stage, quota, sizer=FixedBatch(20), clock=clock) as limiter:
+
+        def borrow() -> int:
+            kept = 0
+            for i in range(300):
+                if limiter.try_acquire(KEY):
+                    if i % 3:
+                        limiter.refund(KEY)
+                    else:
+                        kept += 1
+            return kept
+
+        kept = sum(together(8, borrow))
+        level = stage.peek(KEY, quota)
+        assert kept + limiter.statistics().held + level.level <= 500
+        assert kept + spend(limiter) <= 500

@@ -1,0 +1,473 @@
+"""Waiting for tokens: in order of arrival, until a deadline, and never for ever, whatever happens to the others."""
+
+import contextlib
+import itertools
+import math
+import sys
+import threading
+from concurrent.futures import Future
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.sync import slot as front
+from tests.servers import Server
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, together, until
+
+SLOW = 0.001
+TEN = Quota(SLOW, 10)
+
+
+@pytest.fixture
+def stage(clock: Clock) -> Stage:
+    """Buckets in memory; time stands still, so tokens come only by a refund."""
+    return Stage(MemoryStore(clock))
+
+
+@pytest.fixture
+def limiter(stage: Stage, clock: Clock, without_keeper: None) -> RateLimiter:
+    """A limiter that leases no more than its callers ask for."""
+    return RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
+
+
+def stand_in_line(limiter: RateLimiter, cost: int = 1, *, timeout: float | None = None) -> "Future[None]":
+    """Begin to acquire in another thread; return once it is in line."""
+    ahead = limiter.statistics().waiting
+    future = start(lambda: limiter.acquire(KEY, cost, timeout=timeout))
+    until(lambda: limiter.statistics().waiting == ahead + 1)
+    return future
+
+
+def acquired(limiter: RateLimiter) -> bool:
+    """Acquire, and say so: for a line of callers of both kinds."""
+    limiter.acquire(KEY)
+    return True
+
+
+def is_dry(limiter: RateLimiter) -> bool:
+    return not limiter.try_acquire(KEY)
+
+
+# In order
+
+
+def test_whoever_came_first_is_served_first(limiter: RateLimiter) -> None:
+    limiter.acquire(KEY, 10)
+    line = [stand_in_line(limiter) for _ in range(6)]
+    for i, each in enumerate(line):
+        limiter.refund(KEY)
+        each.result(DEADLINE)
+        assert [other.done() for other in line] == [True] * (i + 1) + [False] * (5 - i)
+
+
+def test_small_costs_do_not_starve_a_large_one(limiter: RateLimiter) -> None:
+    limiter.acquire(KEY, 10)
+    large = stand_in_line(limiter, 5)
+    small = stand_in_line(limiter, 1)
+    for _ in range(4):
+        limiter.refund(KEY)
+        assert is_dry(limiter)  # what came is set aside for the first in line
+    assert not large.done()
+    assert not small.done()
+    limiter.refund(KEY)
+    large.result(DEADLINE)
+    assert not small.done()
+    limiter.refund(KEY)
+    small.result(DEADLINE)
+
+
+def test_a_cost_above_the_batch_asks_for_itself(limiter: RateLimiter, stage: Stage) -> None:
+    limiter.acquire(KEY, 10)
+    assert (stage.asks[0].need, stage.asks[0].want) == (10, 10)
+
+
+def test_many_who_wait_are_all_served_by_one_refund(limiter: RateLimiter) -> None:
+    limiter.acquire(KEY, 10)
+    line = [stand_in_line(limiter) for _ in range(10)]
+    limiter.refund(KEY, 10)
+    for each in line:
+        each.result(DEADLINE)
+    assert limiter.statistics().admitted == 20
+
+
+def test_everybody_gets_through_at_a_real_server(valkey: Server, prefix: str) -> None:
+    with RateLimiter.from_url(valkey.url, "100/s burst 10", prefix=prefix, connect_timeout=30.0) as limiter:
+
+        def work() -> None:
+            for _ in range(25):
+                limiter.acquire(KEY)
+
+        together(4, work)
+        assert limiter.statistics().admitted == 100
+        assert limiter.statistics().waiting == 0
+
+
+def test_everybody_gets_through_whatever_the_cost() -> None:
+    with RateLimiter.from_url("memory://", "2000/s burst 20") as limiter:
+        costs = iter([1, 1, 20, 1, 7, 13, 2, 1] * 40)
+
+        def work() -> None:
+            for _ in range(40):
+                limiter.acquire(KEY, next(costs))
+
+        together(8, work)
+        assert limiter.statistics().admitted == 46 * 40
+
+
+# Until a deadline
+
+
+def test_a_deadline_that_cannot_be_met_is_refused_at_once(limiter: RateLimiter) -> None:
+    """Time stands still: had it waited, it would wait for ever."""
+    limiter.acquire(KEY, 10)
+    for timeout in (0, 0.0, 1e-9, 1.0, 999):
+        with pytest.raises(RateLimited) as caught:
+            limiter.acquire(KEY, timeout=timeout)
+        assert caught.value.retry_after == pytest.approx(1 / SLOW)
+    assert limiter.statistics().waiting == 0
+
+
+def test_a_hopeless_deadline_is_refused_with_those_who_can_wait_in_line(limiter: RateLimiter) -> None:
+    limiter.acquire(KEY, 10)
+    patient = stand_in_line(limiter, 3)
+    with pytest.raises(RateLimited):
+        limiter.acquire(KEY, timeout=5.0)
+    limiter.refund(KEY, 3)
+    patient.result(DEADLINE)
+
+
+def test_a_deadline_that_can_be_met_is_waited_for(valkey: Server, prefix: str) -> None:
+    with RateLimiter.from_url(valkey.url, "10/s burst 5", prefix=prefix, connect_timeout=30.0) as limiter:
+        limiter.acquire(KEY, 5)
+        limiter.acquire(KEY, timeout=DEADLINE)
+        assert limiter.statistics().admitted == 6
+
+
+def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others(stage: Stage) -> None:
+    """The first in line asks the store, which stands still; the second gives up meanwhile."""
+    gate = stage.before = Gate()
+    limiter = RateLimiter(stage, TEN, sizer=FixedBatch(1))
+    first = start(lambda: limiter.try_acquire(KEY))
+    gate.await_someone()
+    with pytest.raises(RateLimited) as caught:
+        limiter.acquire(KEY, timeout=0.01)
+    assert caught.value.retry_after > 0.0
+    gate.open()
+    assert first.result(DEADLINE)
+    limiter.acquire(KEY, 9, timeout=0)
+
+
+def test_tokens_that_come_for_someone_who_left_stay_here(stage: Stage) -> None:
+    first_ask, second_ask = Gate(), Gate()
+    stage.before = first_ask
+    limiter = RateLimiter(stage, TEN, sizer=FixedBatch(1))
+    first = start(lambda: limiter.try_acquire(KEY))
+    first_ask.await_someone()
+    second = start(lambda: limiter.try_acquire(KEY))
+    third = start(lambda: limiter.acquire(KEY, 4, timeout=0.05))
+    until(lambda: limiter.statistics().waiting == 3)
+    stage.before = second_ask
+    first_ask.open()
+    assert first.result(DEADLINE)
+    second_ask.await_someone()  # it speaks for the second and, if that has not given up yet, for the third
+    with contextlib.suppress(RateLimited):
+        third.result(DEADLINE)
+    second_ask.open()
+    assert second.result(DEADLINE)
+    limiter.acquire(KEY, 10 - limiter.statistics().admitted, timeout=0)
+
+
+@pytest.mark.parametrize("timeout", [1e10, 1e300, math.inf, None])
+def test_a_timeout_may_be_longer_than_the_system_can_wait(stage: Stage, timeout: float | None) -> None:
+    assert threading.TIMEOUT_MAX < 1e10
+    gate = stage.before = Gate()
+    limiter = RateLimiter(stage, TEN)
+    first = start(lambda: limiter.try_acquire(KEY))
+    gate.await_someone()
+    second = start(lambda: limiter.acquire(KEY, timeout=timeout))
+    until(lambda: limiter.statistics().waiting == 2 or second.done())
+    gate.open()
+    assert first.result(DEADLINE)
+    second.result(DEADLINE)
+
+
+@pytest.mark.parametrize("rate", [1e-12, 1e-300])
+def test_a_wait_may_be_longer_than_the_system_can_wait(rate: float, clock: Clock, without_keeper: None) -> None:
+    limiter = RateLimiter(MemoryStore(clock), Quota(rate, 1), clock=clock)
+    limiter.acquire(KEY)
+    waiter = stand_in_line(limiter)
+    limiter.refund(KEY)
+    waiter.result(DEADLINE)
+
+
+# When the store fails
+
+
+def test_a_failure_reaches_all_who_were_asked_for(stage: Stage, limiter: RateLimiter) -> None:
+    first_ask, second_ask = Gate(), Gate()
+    stage.before = first_ask
+    first = start(lambda: limiter.try_acquire(KEY))
+    first_ask.await_someone()
+    others = [start(lambda: limiter.try_acquire(KEY)) for _ in range(4)]
+    others += [start(lambda: acquired(limiter)) for _ in range(4)]
+    until(lambda: limiter.statistics().waiting == 9)
+
+    def fail() -> None:
+        second_ask()
+        raise StoreUnavailable("the server is away")
+
+    stage.before = fail
+    first_ask.open()
+    assert first.result(DEADLINE)
+    second_ask.await_someone()
+    latecomer = start(lambda: limiter.try_acquire(KEY))
+    until(lambda: limiter.statistics().waiting == 9)
+    stage.before = nothing
+    second_ask.open()
+    for each in others:
+        with pytest.raises(StoreUnavailable, match=r"^the server is away$"):
+            each.result(DEADLINE)
+    assert latecomer.result(DEADLINE)
+    assert limiter.try_acquire(KEY)
+    assert (limiter.statistics().admitted, limiter.statistics().waiting) == (3, 0)
+
+
+def test_a_failure_is_an_error_of_each_caller_its_own(stage: Stage, limiter: RateLimiter) -> None:
+    """One exception raised in many threads would mix up their tracebacks."""
+    raised = StoreUnavailable("away")
+
+    def fail() -> None:
+        raise raised
+
+    stage.before = fail
+    errors = []
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable) as caught:
+            limiter.try_acquire(KEY)
+        errors.append(caught.value)
+    assert raised not in errors
+    assert errors[0] is not errors[1]
+    assert all(each.__cause__ is raised for each in errors)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("timed out"), KeyboardInterrupt(), SystemExit(3), RuntimeError()])
+def test_a_lost_answer_is_asked_for_again_and_not_paid_twice(
+    stage: Stage, limiter: RateLimiter, error: BaseException
+) -> None:
+    def lose() -> None:
+        stage.after = nothing
+        raise error
+
+    stage.after = lose
+    with pytest.raises(type(error)):
+        limiter.acquire(KEY, 4)
+    limiter.acquire(KEY, 4)
+    assert stage.asks[0].seq == stage.asks[1].seq
+    assert stage.peek(KEY, TEN).level == 6
+    limiter.acquire(KEY, 6, timeout=0)
+    assert is_dry(limiter)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("refused"), KeyboardInterrupt(), RuntimeError()])
+def test_an_ask_that_never_arrived_costs_nothing(stage: Stage, limiter: RateLimiter, error: BaseException) -> None:
+    def fail() -> None:
+        stage.before = nothing
+        raise error
+
+    stage.before = fail
+    with pytest.raises(type(error)):
+        limiter.acquire(KEY, 4)
+    limiter.acquire(KEY, 10, timeout=0)
+    assert is_dry(limiter)
+
+
+# When a caller is interrupted
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_another_takes_over_from_an_interrupted_fetcher(stage: Stage, limiter: RateLimiter, where: str) -> None:
+    gate = Gate()
+
+    def interrupt() -> None:
+        setattr(stage, where, nothing)
+        gate()
+        raise KeyboardInterrupt
+
+    setattr(stage, where, interrupt)
+    first = start(lambda: limiter.try_acquire(KEY))
+    gate.await_someone()
+    others = [start(lambda: limiter.try_acquire(KEY)), start(lambda: acquired(limiter))]
+    until(lambda: limiter.statistics().waiting == 3)
+    gate.open()
+    with pytest.raises(KeyboardInterrupt):
+        first.result(DEADLINE)
+    assert all(each.result(DEADLINE) for each in others)
+    limiter.acquire(KEY, 8, timeout=0)
+    assert is_dry(limiter)
+
+
+def stand_in_line_to_be_interrupted(
+    limiter: RateLimiter, cost: int, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> "Future[None]":
+    """Stand in line, and be interrupted in one's sleep as soon as the gate opens."""
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            gate()
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(front, "threading", SimpleNamespace(**{**vars(threading), "Event": Interrupted}))
+        waiter = stand_in_line(limiter, cost)
+        gate.await_someone()
+    return waiter
+
+
+def test_an_interrupted_waiter_leaves_the_line_to_the_others(
+    limiter: RateLimiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter.acquire(KEY, 10)
+    gate = Gate()
+    first = stand_in_line_to_be_interrupted(limiter, 8, gate, monkeypatch)
+    second = stand_in_line(limiter, 3)
+    limiter.refund(KEY, 3)
+    assert not second.done()
+    gate.open()
+    with pytest.raises(KeyboardInterrupt):
+        first.result(DEADLINE)
+    second.result(DEADLINE)
+    assert limiter.statistics().waiting == 0
+
+
+def test_tokens_given_to_a_waiter_who_was_interrupted_are_anothers(
+    limiter: RateLimiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter.acquire(KEY, 10)
+    gate = Gate()
+    waiter = stand_in_line_to_be_interrupted(limiter, 4, gate, monkeypatch)
+    limiter.refund(KEY, 5)
+    limiter.acquire(KEY, timeout=0)  # asks for both
+    assert limiter.statistics().waiting == 0  # the waiter was admitted, and only has to wake up
+    gate.open()
+    with pytest.raises(KeyboardInterrupt):
+        waiter.result(DEADLINE)
+    limiter.acquire(KEY, 4, timeout=0)
+    assert is_dry(limiter)
+    assert limiter.statistics().admitted == 15
+
+
+def test_tokens_of_an_interrupted_waiter_that_were_told_spent_are_spent(
+    limiter: RateLimiter, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store no longer counts them as leased: whoever spent them now would spend what flows in twice."""
+    limiter.acquire(KEY, 10)
+    gate = Gate()
+    waiter = stand_in_line_to_be_interrupted(limiter, 4, gate, monkeypatch)
+    limiter.refund(KEY, 5)
+    limiter.acquire(KEY, timeout=0)
+    assert is_dry(limiter)  # by an ask, which told that all is spent
+    gate.open()
+    with pytest.raises(KeyboardInterrupt):
+        waiter.result(DEADLINE)
+    assert limiter.statistics().held <= stage.peek(KEY, TEN).outstanding
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt in its thread at the nth line of the front's own file that it comes to."""
+
+    def __init__(self, n: int) -> None:
+        self._left = n
+        self.line = "no line"
+
+    def __call__(self, frame: FrameType, event: str, _argument: Any) -> "Interrupter | None":
+        if frame.f_code.co_filename != front.__file__ or frame.f_code.co_name == "__init__":
+            return None
+        if event == "line" and not frame.f_locals["self"].lock.locked():  # under the lock nobody is safe from that
+            self._left -= 1
+            if self._left == 0:
+                self.line = f"{frame.f_code.co_name}, line {frame.f_lineno}"
+                raise KeyboardInterrupt
+        return self
+
+    def run(self, limiter: RateLimiter) -> bool:
+        """Call once; return whether it was interrupted."""
+        sys.settrace(self)
+        try:
+            limiter.try_acquire(KEY, 4)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(None)
+        return False
+
+
+def two_callers_of_whom_the_first_is_interrupted(n: int) -> bool:
+    """Let the first be interrupted at its nth line; return whether it has so many. The second wants all tokens."""
+    clock = Clock()
+    stage = Stage(MemoryStore(clock))
+    gate = stage.before = Gate()
+    limiter = RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
+    interrupter = Interrupter(n)
+    first = start(lambda: interrupter.run(limiter))
+    until(lambda: first.done() or gate.reached)
+    second = start(lambda: limiter.acquire(KEY, 10))
+    until(lambda: second.done() or limiter.statistics().waiting >= (1 if first.done() else 2))
+    gate.open()
+    if not (interrupted := first.result(DEADLINE)):
+        limiter.refund(KEY, 4)
+    try:
+        second.result(10.0)
+    except TimeoutError:
+        pytest.fail(f"a caller was interrupted in {interrupter.line}, and the next one waits for ever")
+    assert limiter.statistics().waiting == 0, f"a ghost stands in line since {interrupter.line}"
+    return interrupted
+
+
+def test_a_caller_may_be_interrupted_at_any_line(without_keeper: None) -> None:
+    """Ctrl-C, or a signal handler that raises, falls where it will. Those behind it must not wait for ever."""
+    lines = next(n for n in itertools.count() if not two_callers_of_whom_the_first_is_interrupted(n + 1))
+    assert lines > 20
+
+
+# When the limiter is closed
+
+
+def test_close_wakes_whoever_waits(limiter: RateLimiter) -> None:
+    limiter.acquire(KEY, 10)
+    line = [stand_in_line(limiter, cost) for cost in (1, 5, 10)]
+    limiter.close()
+    for each in line:
+        with pytest.raises(LimiterClosed):
+            each.result(DEADLINE)
+
+
+def test_close_wakes_whoever_waits_for_an_answer(stage: Stage, limiter: RateLimiter) -> None:
+    gate = stage.before = Gate()
+    first = start(lambda: limiter.try_acquire(KEY))
+    gate.await_someone()
+    second = stand_in_line(limiter)
+    limiter.close()
+    with pytest.raises(LimiterClosed):
+        second.result(DEADLINE)
+    gate.open()
+    with pytest.raises(LimiterClosed):
+        first.result(DEADLINE)
+
+
+def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limiter: RateLimiter) -> None:
+    """The give-back of one key fails; those who wait at the next must hear of the end all the same."""
+
+    def fail() -> None:
+        raise StoreUnavailable("away")
+
+    limiter.acquire("another", 5)
+    limiter.refund("another", 2)
+    limiter.acquire(KEY, 10)
+    waiter = stand_in_line(limiter)
+    stage.before_back = fail
+    limiter.close()
+    with pytest.raises(LimiterClosed):
+        waiter.result(10.0)
+    assert limiter.statistics().admitted == 15
