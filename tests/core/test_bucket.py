@@ -521,7 +521,7 @@ def test_hosts_that_spend_in_the_last_moment_spend_burst_and_flow(
         assert grant.granted == 0 or need <= grant.granted <= need + more + most
         assert grant.kept == held
         for band, level in zip(quota.bandwidths, desk.bucket._levels, strict=True):
-            assert level + desk.bucket._outstanding <= band.burst * (1 + 1e-12)
+            assert level + desk.bucket._roster.outstanding <= band.burst * (1 + 1e-12)
         begins = now + round(grant.starts_in * SECOND)
         until = begins + round(grant.lease * SECOND)
         waiting = [(tokens, since, until) for tokens, since, _ in pools[host] if since > now]

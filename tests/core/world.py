@@ -114,8 +114,8 @@ class World:
         """What must be true at every instant."""
         bucket = self._bucket
         for band, level in zip(self.quota.bandwidths, bucket._levels, strict=True):
-            assert level + bucket._outstanding <= band.burst * (1 + 1e-12)
-        assert bucket._outstanding == sum(host.held for host in bucket._hosts.values())
+            assert level + bucket._roster.outstanding <= band.burst * (1 + 1e-12)
+        assert bucket._roster.outstanding == sum(host.held for host in bucket._roster.hosts.values())
         for host in self.hosts:
             counted, begun = self._counted(host.name)
             assert host.held <= counted, f"{host} could spend what counts as spent"
@@ -123,7 +123,7 @@ class World:
 
     def _counted(self, name: str) -> tuple[int, int]:
         """What the bucket counts as this host's now, and how much of it may be spent now."""
-        entry, now = self._bucket._hosts.get(name), self._start + self.now - self._bucket._epoch
+        entry, now = self._bucket._roster.hosts.get(name), self._start + self.now - self._bucket._epoch
         if entry is None or entry.expires <= now:
             return 0, 0
         return entry.held, entry.held - (entry.granted if entry.starts > now else 0)

@@ -84,10 +84,10 @@ class Pair:
             assert levels == self.twin._levels
             assert (
                 int(self.lua.fields["outstanding"])
-                == self.twin._outstanding
-                == sum(host.held for host in self.twin._hosts.values())
+                == self.twin._roster.outstanding
+                == sum(host.held for host in self.twin._roster.hosts.values())
             )
-            assert {name[2:] for name in self.lua.fields if name.startswith("h:")} == set(self.twin._hosts)
+            assert {name[2:] for name in self.lua.fields if name.startswith("h:")} == set(self.twin._roster.hosts)
 
     def _seq(self, host: str, seq: str) -> int:
         self.seqs[host] += seq == "next"
@@ -114,8 +114,8 @@ def test_level_and_outstanding_never_exceed_the_burst(quota: Quota, steps: list[
         getattr(pair, call)(*arguments, quota)
         if pair.twin is not None:
             for band, level in zip(quota.bandwidths, pair.twin._levels, strict=True):
-                assert level + pair.twin._outstanding <= band.burst * (1 + 1e-12)
-            assert pair.twin._outstanding >= 0
+                assert level + pair.twin._roster.outstanding <= band.burst * (1 + 1e-12)
+            assert pair.twin._roster.outstanding >= 0
 
 
 @given(_bandwidths, st.integers(1, 200))
