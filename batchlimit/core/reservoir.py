@@ -10,6 +10,7 @@ from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.line import Line
 from batchlimit.core.pace import Pace
 from batchlimit.core.quota import Quota
+from batchlimit.core.stock import Stock
 from batchlimit.core.terms import Fill, Terms
 
 _AHEAD = 1.0
@@ -24,18 +25,17 @@ class Reservoir:
     """One key's leased tokens, its waiters, and the rules between them.
 
     No method blocks, reads a clock or talks to a store, and all but `denies` want the front's lock held. A front
-    spends with `take`; when that fails it puts a Claim in line and calls `step` until it has a verdict, doing what it
-    is told: Wait, or Fetch and report. After every call it wakes whom `to_wake` names.
+    spends with `stock.take`; when that fails it puts a Claim in line and calls `step` until it has a verdict, doing
+    what it is told: Wait, or Fetch and report. After every call it wakes whom `to_wake` names.
 
     Callers are served in order of arrival. While anyone is in line the free tokens are set aside for the first of
-    them (`_saved`), so small costs cannot starve a large one.
+    them, so small costs cannot starve a large one.
     """
 
     __slots__ = (
-        "_asked", "_base", "_busy", "_closer", "_coming", "_demand", "_ended", "_host", "_idle_after", "_last_want",
-        "_line", "_lost_seq", "_owed", "_pace", "_recorded", "_rest_until", "_saved", "_seqs", "_sizer", "_starts",
-        "_terms", "_untouched", "_used", "admitted", "calls", "expires", "hungry", "largest", "low", "quota",
-        "refused", "retired", "tokens",
+        "_asked", "_busy", "_closer", "_demand", "_ended", "_host", "_idle_after", "_last_want", "_line", "_lost_seq",
+        "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms", "_untouched", "_used", "calls", "hungry",
+        "largest", "quota", "refused", "retired", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -49,16 +49,14 @@ class Reservoir:
         fill: Fill = "share",
         idle_after: float = 10.0,
     ) -> None:
-        self.tokens = 0
-        self.low = 0
-        self.expires = now
+        self.stock = Stock(now)
         self.hungry = self.retired = False
-        self.admitted = self.refused = self.calls = 0
+        self.refused = self.calls = 0
         self._host, self._seqs, self._sizer, self._idle_after = host, seqs, sizer, idle_after
         self._demand, self._pace, self._line, self._terms = Demand(now), Pace(), Line(), Terms(fill)
-        self._saved = self._coming = self._base = self._recorded = self._owed = self._last_want = 0
+        self._owed = self._last_want = 0
         self._asked = 0
-        self._starts = self._used = now
+        self._used = now
         self._obey(quota)
         if quota.denies_all:
             self._pace.never()
@@ -70,32 +68,14 @@ class Reservoir:
         self._closer: Claim | None = None
 
     def __repr__(self) -> str:
-        return f"<Reservoir {self.quota}: {self.tokens} tokens, {len(self._line)} in line, {self._pace}>"
-
-    # Spending
-
-    def take(self, cost: int) -> float:
-        """Spend `cost` tokens and return the instant before which that counts; -inf if there are too few.
-
-        The caller reads its clock after this and is admitted if it reads less: a process that was stopped past its
-        lease finds out at the moment of spending.
-        """
-        left = self.tokens - cost
-        if left < self.low:
-            return -math.inf
-        self.tokens = left
-        return self.expires
-
-    def took_late(self, cost: int) -> None:
-        """Uncount tokens that `take` gave too late to be spent."""
-        self._base -= cost
+        return f"<Reservoir {self.quota}: {self.stock}, {len(self._line)} in line, {self._pace}>"
 
     def denies(self, cost: int, now: float) -> float:
         """Return when (s) `cost` is expected to fit if it is to be refused from memory; 0.0: it is not.
 
         Safe without the lock: a few reads, and an answer that was right a moment ago.
         """
-        if not self.tokens < cost <= self.largest or self._pace.pause(cost, now) == 0.0:
+        if not self.stock.tokens < cost <= self.largest or self._pace.pause(cost, now) == 0.0:
             return 0.0
         return self._pace.wait(cost, now)
 
@@ -107,7 +87,7 @@ class Reservoir:
             claim.verdict = Admit(math.inf)
             return
         self._line.join(claim)
-        self._saved, self.tokens = self._saved + self.tokens, 0
+        self.stock.set_aside()
 
     def step(self, claim: Claim, now: float) -> Admit | Refuse | Fail | Wait | Fetch:
         """Say what the caller with this claim does next."""
@@ -140,10 +120,9 @@ class Reservoir:
         if claim.verdict is None:
             self._line.withdraw(claim)
         elif isinstance(claim.verdict, Admit) and claim.cost:
-            here = min(claim.cost, self._room(now)) if now < claim.verdict.before else 0
-            self._saved += here
-            self._base -= claim.cost - here
-        self._serve()
+            back = self.stock.unspend(claim.cost, now) if now < claim.verdict.before else 0
+            self.stock.took_late(claim.cost - back)
+        self.stock.serve(self._line)
 
     def to_wake(self) -> list[Claim]:
         """Return the claims that have something to learn since the last call; wake them without the lock."""
@@ -159,7 +138,8 @@ class Reservoir:
         if grant.quota is not None:
             self._obey(grant.quota)
         self._pace.learn(fetch, grant, self.quota, self._demand.rate, now, jitter)
-        self._credit(fetch, grant, now)
+        self.stock.credit(fetch, grant, now)
+        self._untouched = True
         self._advance(now)
         for claim in self._line:  # each refusal may let others be served
             if claim.verdict is None and (self._is_answered(claim, fetch, grant) or self._is_hopeless(claim, now)):
@@ -180,7 +160,7 @@ class Reservoir:
             if claim.asked and error is not None:
                 self._line.dismiss(claim, Fail(error))
             claim.asked = 0
-        self._serve()
+        self.stock.serve(self._line)
         self._wake_next()
 
     def gave_back(self, now: float) -> None:
@@ -199,10 +179,10 @@ class Reservoir:
             return math.inf  # whoever is first looks after it
         if self.hungry:
             return self._rest_until
-        if self._held == 0:
+        if self.stock.held == 0:
             return self._used + self._idle_after
-        margin = max(2 * self._terms.round_trip, 0.1 * (self.expires - self._starts))
-        return max(self.expires - margin, self._rest_until)
+        margin = max(2 * self._terms.round_trip, 0.1 * self.stock.lease)
+        return max(self.stock.expires - margin, self._rest_until)
 
     def tend(self, now: float) -> Fetch | GiveBack | None:
         """Say what there is to do when no caller is here, if anything.
@@ -218,7 +198,7 @@ class Reservoir:
             return self._repay()
         if self.hungry:
             return self._ask(now)
-        if self._held == 0:
+        if self.stock.held == 0:
             self.retired = True
             return None
         return self.drain() if self._untouched else self._renew(now)
@@ -238,8 +218,7 @@ class Reservoir:
         """Let go of all free tokens; None when there are none, or while something else is under way."""
         if self._busy is not None:
             return None
-        tokens, self._base = self._held, self._base - self.tokens - self._saved
-        self.tokens = self.low = self._saved = self._coming = 0
+        tokens = self.stock.empty()
         return self._return(tokens) if tokens or self._owed else None
 
     def refund(self, cost: int, now: float) -> GiveBack | None:
@@ -250,23 +229,19 @@ class Reservoir:
         self._advance(now)
         if self.quota.denies_all:
             return None  # nothing was ever admitted
-        here = min(cost, self._room(now))
-        self.tokens += here
-        self._base += here
-        self._owed += cost - here
+        self._owed += cost - self.stock.refund(cost, now)
         self._pace.forget()
-        self._serve()
+        self.stock.serve(self._line)
         self._line.wake_first()
         return self._repay()
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
-        return max(0, self._terms.level) + (self.tokens if now < self.expires else 0)
+        return max(0, self._terms.level) + (self.stock.tokens if now < self.stock.expires else 0)
 
     def figures(self) -> tuple[int, int, int, int, int]:
         """Return (admitted, refused, calls, held, waiting) up to this moment: tokens, but for `calls` and `waiting`."""
-        pool = self.tokens + self._saved
-        return self.admitted + self._base - pool, self.refused, self.calls, self._held, len(self._line)
+        return self.stock.spent, self.refused, self.calls, self.stock.held, len(self._line)
 
     # The rules within
 
@@ -282,10 +257,8 @@ class Reservoir:
 
         Whoever is in line counts as asking from the moment of joining: a crowd at a cold key is demand at once.
         """
-        pool = self.tokens + self._saved
-        spent, self._base = self._base - pool, pool
-        self.admitted += spent
-        total = self.admitted + self.refused + self._line.cost
+        spent = self.stock.count()
+        total = self.stock.admitted + self.refused + self._line.cost
         asked, self._asked = total - self._asked, total
         self._demand.observe(asked, now)
         if asked or spent:
@@ -294,19 +267,10 @@ class Reservoir:
 
     def _advance(self, now: float) -> None:
         self._count(now)
-        if self._coming and now >= self._starts:
-            self._saved += self._coming
-            self._base += self._coming
-            self._coming = 0
-        if now >= self.expires:
-            self.tokens = self._saved = self._base = self._coming = self.low = 0
-        self._serve()
-        if self.tokens < self.low and self._busy is None:
-            self.low, self.hungry = 0, True
-
-    def _serve(self) -> None:
-        pool = self._line.serve(self.tokens + self._saved, self.expires)
-        self.tokens, self._saved = (0, pool) if self._line else (pool, 0)
+        self.stock.advance(now)
+        self.stock.serve(self._line)
+        if self.stock.tokens < self.stock.low and self._busy is None:
+            self.stock.low, self.hungry = 0, True
 
     def _wake_next(self) -> None:
         """Whoever is first may send something to the store now, or whoever closes."""
@@ -320,7 +284,7 @@ class Reservoir:
         wait = self._pace.wait(claim.cost, now) or claim.cost / min(each.rate for each in self.quota.bandwidths)
         verdict = Refuse(wait)
         self._line.dismiss(claim, verdict)
-        self._serve()
+        self.stock.serve(self._line)
         self._line.wake_first()
         return verdict
 
@@ -342,30 +306,22 @@ class Reservoir:
         """Put a caller back in its place whose tokens expired before it woke."""
         claim.verdict, claim.asked = None, 0
         self._line.rejoin(claim)
-        self._base -= claim.cost
-        self._saved, self.tokens = self._saved + self.tokens, 0
-        self._serve()
-
-    @property
-    def _held(self) -> int:
-        return self.tokens + self._saved + self._coming
-
-    def _room(self, now: float) -> int:
-        """Return how many spent tokens the bucket still counts as leased to us, so that they may be unspent here."""
-        return max(0, self._recorded - self._held) if now < self.expires else 0
+        self.stock.took_late(claim.cost)
+        self.stock.set_aside()
+        self.stock.serve(self._line)
 
     def _repay(self) -> GiveBack | None:
         return self._return(0) if self._owed and self._busy is None else None
 
     def _return(self, tokens: int) -> GiveBack:
         """Send tokens back, and refunds with them. A lost ask is not repeated after this: its number is too old."""
-        back = GiveBack(self._host, next(self._seqs), tokens, self._held, self._owed)
         self.calls += 1
-        self._owed, self._recorded, self._lost_seq, self._busy = 0, self._held, None, back
+        back = GiveBack(self._host, next(self._seqs), tokens, self.stock.report(), self._owed)
+        self._owed, self._lost_seq, self._busy = 0, None, back
         return back
 
     def _ask(self, now: float, back: int = 0) -> Fetch:
-        first, pool = self._line.first, self.tokens + self._saved
+        first, pool = self._line.first, self.stock.here
         queued = max(0, self._line.cost - pool)
         target = self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, pool))
         self._last_want = max(queued, target - pool, 0)
@@ -377,45 +333,29 @@ class Reservoir:
             need=first.cost - pool if first else 0,
             queued=queued,
             want=self._last_want,
-            held=self._held,
+            held=self.stock.report(),
             back=back,
             max_wait=max(0.0, min(_AHEAD, first.deadline - now)) if first else 0.0,
             version=self._terms.version,
             epoch=self._terms.epoch(self.quota, now),
             fill=self._terms.fill,
         )
-        self.hungry, self.low = False, 0
+        self.hungry, self.stock.low = False, 0
         self.calls += 1
-        self._recorded = ask.held  # once this arrives, the rest is spent
         self._busy = fetch = Fetch(ask, self.quota, now, first.cost if first else 0, self._lost_seq is not None)
         return fetch
 
     def _renew(self, now: float) -> Fetch:
         """Ask again before the lease ends, and return what the present demand will not use up."""
-        target = self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, self.tokens))
-        back = max(0, self.tokens - target)
-        self.tokens -= back
-        self._base -= back
+        target = self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, self.stock.tokens))
+        back = max(0, self.stock.tokens - target)
+        self.stock.remove(back)
         return self._ask(now, back)
-
-    def _credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
-        if grant.kept < fetch.ask.held:
-            self.tokens = self._saved = self._coming = 0
-        begins = now + grant.starts_in
-        self._starts = max(self._starts, begins) if self._coming else begins
-        if grant.starts_in > 0.0:
-            self._coming += grant.granted
-        else:
-            self._saved += grant.granted
-        self.expires = fetch.sent + grant.starts_in + grant.lease
-        self._recorded = grant.kept + grant.granted
-        self._base = self.tokens + self._saved
-        self._untouched = True
 
     def _aim(self, now: float) -> None:
         """Set how few tokens are few enough to fetch more in the background."""
         few = math.ceil(self._demand.rate * self._terms.round_trip * _ROUND_TRIPS)
-        self.low = 0 if self._pace.pause(1, now) else min(few, self.tokens // 2)
+        self.stock.low = 0 if self._pace.pause(1, now) else min(few, self.stock.tokens // 2)
 
 
 def _within(seconds: float, deadline: float, now: float) -> float | None:

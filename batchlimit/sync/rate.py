@@ -83,28 +83,28 @@ class RateLimiter:
 
     def try_acquire(self, key: str, cost: int = 1) -> bool:
         """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""
-        # `Reservoir.take` and `denies` flattened: a method call would cost as much as all the rest of a hit.
+        # `Stock.take` and `Reservoir.denies` flattened: a method call would cost as much as all the rest of a hit.
         # tests/sync/test_shortcut.py holds the two against each other.
         try:
             slot = self._slots[key]
         except (KeyError, TypeError):
             return isinstance(self._settle(key, cost, NOW).verdict, Admit)
-        reservoir = slot.reservoir
+        stock = slot.stock
         if cost.__class__ is int and cost > 0:
-            if cost <= reservoir.tokens:
+            if cost <= stock.tokens:
                 with slot.lock:
-                    left = reservoir.tokens - cost
-                    if left >= reservoir.low:
-                        reservoir.tokens = left
-                        before = reservoir.expires
+                    left = stock.tokens - cost
+                    if left >= stock.low:
+                        stock.tokens = left
+                        before = stock.expires
                     else:
                         before = NOW
                 if self._clock() < before:
                     return True
                 if before != NOW:
                     slot.took_late(cost)
-            elif reservoir.denies(cost, self._clock()):
-                reservoir.refused += cost
+            elif slot.reservoir.denies(cost, self._clock()):
+                slot.reservoir.refused += cost
                 return False
         return isinstance(self._settle(key, cost, NOW).verdict, Admit)
 
@@ -133,7 +133,7 @@ class RateLimiter:
         if quota.denies_all:
             return _decision(quota, 0, math.inf, "local")
         level = self._supply.store.peek(key, quota).level
-        held = reservoir.tokens if self._clock() < reservoir.expires else 0
+        held = reservoir.stock.tokens if self._clock() < reservoir.stock.expires else 0
         remaining = max(0, level) + held
         wait = max((1 - level) / each.rate for each in quota.bandwidths)
         return _decision(quota, remaining, 0.0 if remaining else wait, "store")

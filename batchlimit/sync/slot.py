@@ -32,7 +32,7 @@ class Settled(NamedTuple):
 class Slot:
     """Where the threads that want one key's tokens meet; `due` is when the keeper looks after it next."""
 
-    __slots__ = ("_clock", "_store", "_watch", "due", "key", "lock", "reservoir")
+    __slots__ = ("_clock", "_store", "_watch", "due", "key", "lock", "reservoir", "stock")
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Slot:
     ) -> None:
         self.key = key
         self.reservoir = reservoir
+        self.stock = reservoir.stock  # one look less for every hit
         self.due = math.inf
         self.lock = threading.Lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
         self._store = store
@@ -56,7 +57,7 @@ class Slot:
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
         with self.lock:
-            self.reservoir.took_late(cost)
+            self.stock.took_late(cost)
 
     def figures(self) -> tuple[int, int, int, int, int]:
         """Return the reservoir's figures at one moment."""

@@ -164,7 +164,7 @@ def test_a_big_one_is_not_overtaken_by_small_ones() -> None:
     fetch = front.fetch(big)
     assert fetch.ask.need == 6
     assert front.step(small) == Wait(None)
-    assert front.reservoir.take(1) == -math.inf
+    assert front.reservoir.stock.take(1) == -math.inf
     for at, tokens, big_is_served, small_is_served in [
         (0.1, 5, False, False),
         (0.2, 1, True, False),
@@ -202,9 +202,9 @@ def test_when_the_first_goes_the_next_is_woken_and_fetches(way: str) -> None:
 def test_tokens_are_set_aside_while_someone_waits_and_free_again_when_nobody_does() -> None:
     front = Front(tokens=4)
     claim = front.join(10)
-    assert front.reservoir.take(1) == -math.inf
+    assert front.reservoir.stock.take(1) == -math.inf
     front.reservoir.leave(claim, 0.0)
-    assert front.reservoir.take(4) == 1.0
+    assert front.reservoir.stock.take(4) == 1.0
     assert front.held == 0
 
 
@@ -216,8 +216,8 @@ def test_a_lease_counts_from_before_the_ask_was_sent() -> None:
     claim = front.join(1)
     front.grant(front.fetch(claim, 5.0), 5.3, 4, lease=1.0)
     assert claim.verdict == Admit(6.0)
-    assert front.reservoir.take(1) == 6.0
-    assert front.reservoir.take(3) == -math.inf
+    assert front.reservoir.stock.take(1) == 6.0
+    assert front.reservoir.stock.take(3) == -math.inf
 
 
 def test_expired_tokens_are_gone() -> None:
@@ -288,7 +288,7 @@ def test_who_leaves_after_being_served_leaves_the_tokens_to_others() -> None:
     assert (gone.verdict, other.verdict) == (Admit(1.0), None)
     front.reservoir.leave(gone, 0.2)
     assert other.verdict == Admit(1.0)
-    assert front.reservoir.take(2) == 1.0
+    assert front.reservoir.stock.take(2) == 1.0
     assert front.counted == (5, 0)
 
 
@@ -542,7 +542,7 @@ def test_what_was_spent_while_the_ask_was_out_stays_spent() -> None:
     due = front.reservoir.due()
     fetch = front.tend(due)
     assert fetch.ask.held == 20
-    assert front.reservoir.take(15) == 1.0
+    assert front.reservoir.stock.take(15) == 1.0
     front.grant(fetch, due, 3)
     assert front.held == 8
 
@@ -554,17 +554,17 @@ def _in_use(level: int) -> Front:
     """60 tokens at hand, renewed a moment ago, of which callers would use some in a round trip."""
     front = Front(sizer=FixedBatch(100))
     front.grant(front.fetch(front.join(1, NOW)), 0.1, 101)
-    assert front.reservoir.take(20) == 1.0
+    assert front.reservoir.stock.take(20) == 1.0
     fetch = front.tend(front.reservoir.due())
-    front.reservoir.take(20)
-    front.grant(fetch, front.reservoir.expires - 0.05, level=level)
+    front.reservoir.stock.take(20)
+    front.grant(fetch, front.reservoir.stock.expires - 0.05, level=level)
     assert front.held == 60
     return front
 
 
 def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     front = _in_use(level=90)
-    while front.reservoir.take(1) != -math.inf:
+    while front.reservoir.stock.take(1) != -math.inf:
         assert front.reservoir.due() > front.reservoir._used
     left, now = front.held, front.reservoir._used + 0.01
     assert 0 < left <= 30
@@ -573,12 +573,12 @@ def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     assert front.reservoir.due() <= now
     fetch = front.tend(now)
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.held, fetch.cost) == (0, 0, left - 1, 0)
-    assert front.reservoir.take(1) != -math.inf
+    assert front.reservoir.stock.take(1) != -math.inf
 
 
 def test_nothing_is_fetched_ahead_from_a_bucket_that_is_dry() -> None:
     front = _in_use(level=0)
-    assert front.reservoir.take(60) != -math.inf
+    assert front.reservoir.stock.take(60) != -math.inf
     assert front.held == 0
     assert not front.reservoir.hungry
 
@@ -588,11 +588,11 @@ def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
     due = front.reservoir.due()
     assert front.reservoir.tend(due - 0.01) is None
     fetch = front.tend(due)
-    assert due < front.reservoir.expires
+    assert due < front.reservoir.stock.expires
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want) == (0, 0, 0)
     assert (fetch.ask.held, fetch.ask.back) == (2, 3)
     front.grant(fetch, due)
-    assert front.reservoir.take(2) == about(due + 1.0)
+    assert front.reservoir.stock.take(2) == about(due + 1.0)
     assert front.counted == (3, 0)
 
 
@@ -600,7 +600,7 @@ def test_tokens_that_nobody_used_go_back_and_an_idle_reservoir_retires() -> None
     front = Front(tokens=5, sizer=FixedBatch(5), idle_after=10.0)
     front.grant(front.tend(front.reservoir.due()), 0.9)
     due = front.reservoir.due()
-    assert 0.9 < due < front.reservoir.expires
+    assert 0.9 < due < front.reservoir.stock.expires
     assert front.reservoir.tend(due) == GiveBack("a", 3, tokens=5)
     assert front.held == 0
     assert front.reservoir.due() == math.inf
@@ -689,16 +689,16 @@ def test_a_new_quota_is_obeyed_at_once() -> None:
 
 def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
     front = Front(tokens=9)
-    assert front.reservoir.take(9) == 1.0
+    assert front.reservoir.stock.take(9) == 1.0
     assert front.reservoir.refund(4, 0.5) is None
     assert front.held == 4
-    assert front.reservoir.take(4) == 1.0
+    assert front.reservoir.stock.take(4) == 1.0
     assert front.reservoir.calls == 1
 
 
 def test_a_refund_wakes_who_waits() -> None:
     front = Front(tokens=9)
-    front.reservoir.take(9)
+    front.reservoir.stock.take(9)
     claim = front.join(4)
     front.refuse(front.fetch(claim))  # which reported the nine as spent
     assert front.refund(4, 0.1) == GiveBack("a", 3, tokens=0, refund=4)
@@ -709,7 +709,7 @@ def test_a_refund_wakes_who_waits() -> None:
 @pytest.mark.parametrize(("at", "here"), [(0.5, 6), (1.0, 0)])
 def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: int) -> None:
     front = Front(tokens=9)
-    front.reservoir.take(5)
+    front.reservoir.stock.take(5)
     back = front.reservoir.refund(50, at)
     assert back == GiveBack("a", 2, tokens=0, held=10 if here else 0, refund=50 - here)
     assert front.held == (10 if here else 0)
@@ -809,7 +809,7 @@ def test_the_figures_are_exact() -> None:
     front = Front(tokens=20, sizer=FixedBatch(20))
     reservoir = front.reservoir
     assert reservoir.figures() == (1, 0, 1, 20, 0)
-    reservoir.take(5)
+    reservoir.stock.take(5)
     assert reservoir.figures() == (6, 0, 1, 15, 0)
     reservoir.refund(2, 0.1)
     assert reservoir.figures() == (6, 0, 1, 17, 0)
@@ -820,7 +820,7 @@ def test_the_figures_are_exact() -> None:
     front.refuse(fetch, 0.2)
     assert reservoir.figures() == (6, 30, 2, 17, 0)
     reservoir.refused += 40  # from memory, by a front
-    reservoir.take(17)
+    reservoir.stock.take(17)
     assert reservoir.figures() == (23, 70, 2, 0, 0)
     front.grant(front.fetch(front.join(1), 0.7), 0.7, 9)
     assert reservoir.figures() == (24, 70, 3, 8, 0)
@@ -837,22 +837,22 @@ def test_the_figures_are_exact() -> None:
 def test_tokens_taken_too_late_are_not_counted(meanwhile: str) -> None:
     """Between the late taker and its report, whoever else came may have counted them already."""
     front = Front(tokens=50)
-    assert front.reservoir.take(50) == 1.0
+    assert front.reservoir.stock.take(50) == 1.0
     if meanwhile == "a look":
         front.reservoir.tend(1.0)
     if meanwhile == "an ask":
         front.grant(front.fetch(front.join(2, NOW), 1.0), 1.0, 2)
-    front.reservoir.took_late(50)
+    front.reservoir.stock.took_late(50)
     assert front.counted == ((3, 0) if meanwhile == "an ask" else (1, 0))
 
 
 def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
     """Or a reservoir would hand out, or give back, tokens that it does not have."""
     front = Front(tokens=50)
-    front.reservoir.take(50)
+    front.reservoir.stock.take(50)
     front.reservoir.tend(1.0)
-    front.reservoir.took_late(50)
+    front.reservoir.stock.took_late(50)
     front.grant(front.fetch(front.join(1, NOW), 1.001), 1.002, 10)
-    assert front.reservoir.low >= 0
-    assert front.reservoir.take(10) == -math.inf
+    assert front.reservoir.stock.low >= 0
+    assert front.reservoir.stock.take(10) == -math.inf
     assert front.held == 9

@@ -199,11 +199,11 @@ class Host:
     @property
     def spendable(self) -> int:
         """Those that they could be admitted for now."""
-        return self._reservoir.tokens + self._reservoir._saved if self._lives else 0
+        return self._reservoir.stock.tokens + self._reservoir.stock.saved if self._lives else 0
 
     @property
     def _lives(self) -> bool:
-        return not self._gone and self._clock() < self._reservoir.expires
+        return not self._gone and self._clock() < self._reservoir.stock.expires
 
     @property
     def waiting(self) -> int:
@@ -218,7 +218,7 @@ class Host:
         """Stop the process just after a thread took `cost` tokens; it looks at the clock when it goes on."""
         if self._frozen is not None or self._gone:
             return
-        before = self._reservoir.take(cost)
+        before = self._reservoir.stock.take(cost)
         self._frozen = []
         self._world.after(seconds, lambda: self._thaw(cost, before))
 
@@ -261,7 +261,7 @@ class Host:
         if self._clock() < before:
             self._spend(cost)
         elif before != -math.inf:
-            self._reservoir.took_late(cost)
+            self._reservoir.stock.took_late(cost)
         for happening in [*happenings, lambda: None]:
             self._do(happening)
 
@@ -270,11 +270,11 @@ class Host:
         self._world.admissions.append((self._world.now, cost))
 
     def _call(self, cost: int, patience: float) -> None:
-        if self._clock() < (before := self._reservoir.take(cost)):
+        if self._clock() < (before := self._reservoir.stock.take(cost)):
             self._spend(cost)
             return
         if before != -math.inf:
-            self._reservoir.took_late(cost)
+            self._reservoir.stock.took_late(cost)
         if self._reservoir.denies(cost, self._clock()):
             self._reservoir.refused += cost
             self.refused += cost

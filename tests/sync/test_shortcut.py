@@ -91,9 +91,9 @@ class SpelledOut(World):
     def try_acquire(self, cost: int) -> bool:
         slot = self.limiter._slot(KEY)
         reservoir = slot.reservoir
-        if 0 < cost <= reservoir.tokens:
+        if 0 < cost <= reservoir.stock.tokens:
             with slot.lock:
-                before = reservoir.take(cost)
+                before = reservoir.stock.take(cost)
             if self.clock() < before:
                 return True
             if before != NOW:
@@ -144,8 +144,8 @@ def _refund(tokens: int) -> Callable[[World], object]:
 
     def run(world: World) -> None:
         reservoir = world.reservoir
-        room = reservoir._recorded - reservoir.tokens
-        if world.clock() < reservoir.expires and room >= tokens:
+        room = reservoir.stock._recorded - reservoir.stock.tokens
+        if world.clock() < reservoir.stock.expires and room >= tokens:
             world.limiter.refund(KEY, tokens)
 
     return run
@@ -182,18 +182,18 @@ def world(without_keeper: None) -> World:
     """A lease of twenty tokens, one of them spent."""
     world = World(FixedBatch(20))
     assert world.try_acquire(1)
-    assert world.reservoir.tokens == 19
+    assert world.reservoir.stock.tokens == 19
     return world
 
 
 def test_a_hit_spends_and_asks_nobody(world: World) -> None:
     assert world.try_acquire(19)
-    assert world.reservoir.tokens == 0
+    assert world.reservoir.stock.tokens == 0
     assert (len(world.stage.asks), world.limiter.statistics().admitted) == (1, 20)
 
 
 def test_a_hit_leaves_what_is_set_aside_for_a_prefetch(world: World) -> None:
-    world.reservoir.low = 5
+    world.reservoir.stock.low = 5
     assert world.try_acquire(14)
     assert len(world.stage.asks) == 1
     assert world.try_acquire(1)
@@ -204,7 +204,7 @@ def test_a_hit_leaves_what_is_set_aside_for_a_prefetch(world: World) -> None:
 
 @pytest.mark.parametrize("late", [0.0, 0.001, 1e6])
 def test_a_lease_is_over_at_the_very_instant(world: World, late: float) -> None:
-    world.clock.now = world.reservoir.expires + late
+    world.clock.now = world.reservoir.stock.expires + late
     assert world.try_acquire(1)
     assert len(world.stage.asks) == 2
     assert world.limiter.statistics().admitted == 2
@@ -216,7 +216,7 @@ def test_who_was_stopped_between_spending_and_the_look_at_the_clock_spends_nothi
 
     class Stopped(Clock):
         def __call__(self) -> float:
-            taken.append(world.reservoir.tokens)
+            taken.append(world.reservoir.stock.tokens)
             world.clock.now += 1.0
             world.limiter._clock = world.clock
             return world.clock.now
@@ -230,7 +230,7 @@ def test_who_was_stopped_between_spending_and_the_look_at_the_clock_spends_nothi
 
 def test_a_lease_that_is_over_admits_nobody_at_a_dry_bucket(world: World) -> None:
     world.steal(20)
-    world.clock.now = world.reservoir.expires
+    world.clock.now = world.reservoir.stock.expires
     world.stage.inner = MemoryStore(world.clock)
     world.steal(40)
     assert not world.try_acquire(1)

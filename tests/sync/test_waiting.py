@@ -448,12 +448,13 @@ def test_close_wakes_whoever_waits_for_an_answer(stage: Stage, limiter: RateLimi
     first = start(lambda: limiter.try_acquire(KEY))
     gate.await_someone()
     second = stand_in_line(limiter)
-    limiter.close()
+    closing = start(limiter.close)
     with pytest.raises(LimiterClosed):
         second.result(DEADLINE)
     gate.open()
     with pytest.raises(LimiterClosed):
         first.result(DEADLINE)
+    closing.result(DEADLINE)
 
 
 def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limiter: RateLimiter) -> None:

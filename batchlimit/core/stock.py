@@ -1,0 +1,135 @@
+"""The tokens that this process has leased of one bucket: how many, until when, and what became of them."""
+
+import math
+
+from batchlimit.core.claim import Fetch
+from batchlimit.core.lease import Grant
+from batchlimit.core.line import Line
+
+
+class Stock:
+    """Tokens to spend (`tokens`), set aside for who is in line (`saved`), and granted for later (`coming`).
+
+    Nothing counts a hit: what was spent is what is missing since the last `count`. `recorded` is how many tokens the
+    bucket counts as leased to us at the least, whatever is under way: only so many may ever be held or taken back.
+    """
+
+    __slots__ = ("_base", "_recorded", "_starts", "admitted", "coming", "expires", "low", "saved", "tokens")
+
+    def __init__(self, now: float) -> None:
+        self.tokens = self.saved = self.coming = 0
+        self.low = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
+        self.expires = now
+        self.admitted = 0
+        self._starts = now
+        self._base = self._recorded = 0
+
+    def __repr__(self) -> str:
+        return f"<Stock of {self.tokens} until {self.expires:.3f}, {self.saved} saved, {self.coming} to come>"
+
+    def take(self, cost: int) -> float:
+        """Spend `cost` tokens and return the instant before which that counts; -inf if there are too few.
+
+        The caller reads its clock after this and is admitted if it reads less: a process that was stopped past its
+        lease finds out at the moment of spending.
+        """
+        left = self.tokens - cost
+        if left < self.low:
+            return -math.inf
+        self.tokens = left
+        return self.expires
+
+    def took_late(self, cost: int) -> None:
+        """Uncount tokens that were taken too late to be spent."""
+        self._base -= cost
+
+    @property
+    def here(self) -> int:
+        """What may be spent now, by whoever comes or by whoever is in line."""
+        return self.tokens + self.saved
+
+    @property
+    def held(self) -> int:
+        """What the bucket is told that we hold."""
+        return self.here + self.coming
+
+    @property
+    def lease(self) -> float:
+        """How long (s) the present lease lasts from its beginning."""
+        return self.expires - self._starts
+
+    @property
+    def spent(self) -> int:
+        """What was admitted up to this moment."""
+        return self.admitted + self._base - self.here
+
+    def count(self) -> int:
+        """Return what was spent since the last count."""
+        spent, self._base = self._base - self.here, self.here
+        self.admitted += spent
+        return spent
+
+    def advance(self, now: float) -> None:
+        """Take in what has begun, and let go of what has expired."""
+        if self.coming and now >= self._starts:
+            self._add(self.coming)
+            self.coming = 0
+        if now >= self.expires:
+            self.tokens = self.saved = self.coming = self.low = self._base = 0
+
+    def set_aside(self) -> None:
+        """Keep everything for whoever is in line."""
+        self.saved, self.tokens = self.here, 0
+
+    def serve(self, line: Line) -> None:
+        """Spend on the line, and set the rest free if nobody is left in it."""
+        self.saved, self.tokens = line.serve(self.here, self.expires), 0
+        if not line:
+            self.tokens, self.saved = self.saved, 0
+
+    def report(self) -> int:
+        """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
+        self._recorded = self.held
+        return self._recorded
+
+    def credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
+        """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""
+        if grant.kept < fetch.ask.held:
+            self.tokens = self.saved = self.coming = 0
+        begins = now + grant.starts_in
+        self._starts = max(self._starts, begins) if self.coming else begins
+        if grant.starts_in > 0.0:
+            self.coming += grant.granted
+        else:
+            self.saved += grant.granted
+        self.expires = fetch.sent + grant.starts_in + grant.lease
+        self._recorded = grant.kept + grant.granted
+        self._base = self.here
+
+    def unspend(self, cost: int, now: float) -> int:
+        """Put back spent tokens as far as the bucket still counts them as leased to us; return how many."""
+        room = max(0, self._recorded - self.held) if now < self.expires else 0
+        back = min(cost, room)
+        self.saved += back
+        return back
+
+    def refund(self, cost: int, now: float) -> int:
+        """Put back tokens whose admission stays counted; return how many."""
+        back = self.unspend(cost, now)
+        self._base += back
+        return back
+
+    def remove(self, tokens: int) -> None:
+        """Let go of tokens that may be spent now, unspent."""
+        self.tokens -= tokens
+        self._base -= tokens
+
+    def empty(self) -> int:
+        """Let go of everything, unspent; return how much that was."""
+        tokens, self._base = self.held, self._base - self.here
+        self.tokens = self.saved = self.coming = self.low = 0
+        return tokens
+
+    def _add(self, tokens: int) -> None:
+        self.saved += tokens
+        self._base += tokens
