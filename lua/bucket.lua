@@ -3,7 +3,8 @@
 -- KEYS[1] bucket  (a hash; its whole name is one hash tag, so a bucket never spans slots)
 -- ARGV[1] config  (the caller's quota: "rate:burst" a bandwidth, in tokens/s and tokens, joined by spaces)
 --
--- The promise rests on one invariant: level + outstanding <= burst, for every bandwidth, at all times.
+-- The promise rests on one invariant: level + outstanding <= burst, for every bandwidth, at all times but while more
+-- is leased than a burst that was just lowered.
 -- Outstanding counts every leased token that is not reported spent, given back or expired; refill stops there.
 -- Times are microseconds of the server since the bucket's epoch (its birth), so that sums of them stay exact.
 -- batchlimit/core/bucket.py is the same arithmetic, line for line; tests hold the two against each other.
@@ -13,8 +14,8 @@ local LEASE = 1000000  -- the longest lease (us)
 local SHORTEST = 100000 -- the shortest: an answer that takes longer than its lease brings nothing (us)
 local ACTIVE = 1000000 -- a host that asked within this time has a share (us)
 local PACE = 50000     -- the longest spacing of one host's asks at a dry bucket (us)
-local MARGIN = 1000    -- how much longer than needed an untouched bucket is kept (ms)
-local LONGEST = 315360000000 -- ten years (ms): PEXPIRE refuses what overflows its clock
+local MARGIN = 5000    -- how much longer than needed an untouched bucket is kept: longer than any lease (ms)
+local LONGEST = 315360000000 -- ten years (ms): what is longer might overflow a clock or an integer
 
 -- Doubles keep 17 digits; tostring would keep 14 and lose microseconds.
 local function exact(numbers)
@@ -61,7 +62,7 @@ local function server_time()
 end
 
 local function new_bucket(config, fill)
-    local bucket = {config = config, version = 1, epoch = server_time(), now = 0, outstanding = 0,
+    local bucket = {config = config, version = 1, since = 0, epoch = server_time(), now = 0, outstanding = 0,
                     active = 0, lasts = 0, swept = 0, bands = bandwidths(config), levels = {}, changed = {}, gone = {}}
     for i, band in ipairs(bucket.bands) do bucket.levels[i] = math.floor(band.burst * fill) end
     return bucket
@@ -82,9 +83,9 @@ end
 -- A clock that steps backwards is ignored until it has caught up: no second is refilled twice.
 local function read_bucket()
     local field = redis.call('HMGET', key, 'config', 'version', 'epoch', 'time', 'levels', 'outstanding', 'active',
-                             'lasts', 'swept', 'reserved')
+                             'lasts', 'swept', 'reserved', 'since')
     if not field[1] then return nil end
-    local bucket = {config = field[1], version = tonumber(field[2]), epoch = tonumber(field[3]),
+    local bucket = {config = field[1], version = tonumber(field[2]), since = tonumber(field[11]), epoch = tonumber(field[3]),
                     levels = numbers(field[5]), outstanding = tonumber(field[6]), active = tonumber(field[7]),
                     lasts = tonumber(field[8]), swept = tonumber(field[9]), bands = bandwidths(field[1]),
                     changed = {}, gone = {}}
@@ -168,7 +169,7 @@ end
 
 local function write_bucket(bucket)
     local reserved = bucket.reserved
-    local fields = {'config', bucket.config, 'version', exact({bucket.version}), 'epoch', exact({bucket.epoch}),
+    local fields = {'config', bucket.config, 'version', exact({bucket.version}), 'since', exact({bucket.since}), 'epoch', exact({bucket.epoch}),
                     'time', exact({bucket.now}), 'levels', exact(bucket.levels),
                     'outstanding', exact({bucket.outstanding}), 'active', exact({bucket.active}),
                     'lasts', exact({bucket.lasts}), 'swept', exact({bucket.swept}),

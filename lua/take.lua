@@ -1,19 +1,22 @@
 -- Leases whole tokens to one host, from every bandwidth or from none, within the host's fair share.
 --
 -- ARGV[2] host, ARGV[3] seq    (an ask that granted answers its repetition with the same tokens)
--- ARGV[4] version, ARGV[5] epoch  (what the host last saw of this bucket; 0: nothing yet)
+-- ARGV[4] age                  (us since the host's quota was set: of two that differ the younger one counts)
+-- ARGV[5] epoch                (us: of the bucket that the host knows; 0: none)
 -- ARGV[6] fill                 (share of the burst at which a lost bucket begins)
 -- ARGV[7] need, ARGV[8] queued, ARGV[9] want  (tokens: the smallest useful grant, what callers wait for, the target)
 -- ARGV[10] held, ARGV[11] back (tokens of earlier grants: still here, returned unspent; the rest is spent)
--- ARGV[12] max_wait            (us: how far in the future a grant may begin)
+-- ARGV[12] max_wait, ARGV[13] round_trip  (us: how far in the future a grant may begin, how long answers take)
 -- returns {granted, kept, starts_in (us), lease (us), retry_after (us), level, active_hosts, epoch (us), version,
 --          config ('' unless the bucket obeys a newer one than the host asked with)}
 
-local config, name, seq, version, epoch, fill = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]),
-                                                tonumber(ARGV[5]), tonumber(ARGV[6])
+local config, name, seq, age, epoch, fill = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]),
+                                            tonumber(ARGV[5]), tonumber(ARGV[6])
 local ask = {need = tonumber(ARGV[7]), queued = tonumber(ARGV[8]), want = tonumber(ARGV[9]),
-             held = tonumber(ARGV[10]), back = tonumber(ARGV[11]), max_wait = tonumber(ARGV[12])}
+             held = tonumber(ARGV[10]), back = tonumber(ARGV[11]), max_wait = tonumber(ARGV[12]),
+             round_trip = tonumber(ARGV[13])}
 local ALPHA = 0.5 -- the share of a bucket that all hosts together may hold in reserve
+local SLOWEST = 2000000 -- the longest round trip that a lease makes up for (us)
 
 local function reply(bucket, host, granted, kept, starts_in, retry_after)
     local told = bucket.config == config and '' or bucket.config
@@ -41,11 +44,20 @@ local function level_for(bucket, host, i)
 end
 
 -- A cost near the burst fits only while all others pause. So a host that accrued its need, and was refused all the
--- same, has it reserved: nobody draws on that until it is served, or has not come back when it could be.
+-- same, has it reserved: nobody draws on that until it is served, or has not come back when it could be; two paces
+-- at the most if its caller does not wait.
 local function reserve(bucket, host, wait)
     if not bucket.reserved or bucket.reserved.name == host.name then
-        bucket.reserved = {name = host.name, tokens = ask.need, ends = bucket.now + wait + 2 * PACE}
+        local patience = 2 * PACE + (ask.max_wait > 0 and wait or 0)
+        bucket.reserved = {name = host.name, tokens = ask.need, ends = bucket.now + patience}
     end
+end
+
+-- The younger quota wins, whoever asks first: an old process that meets a key anew does not bring its own back.
+local function agree(bucket)
+    local since = bucket.now - age
+    if config ~= bucket.config and since >= bucket.since then reconfigure(bucket) end
+    if config == bucket.config then bucket.since = math.max(bucket.since, since) end
 end
 
 local function report(bucket, host)
@@ -53,7 +65,10 @@ local function report(bucket, host)
     local back = math.min(ask.back, host.held - kept)
     bucket.outstanding = bucket.outstanding - (host.held - kept)
     host.held = kept
-    for i in ipairs(bucket.levels) do bucket.levels[i] = bucket.levels[i] + back end
+    for i, band in ipairs(bucket.bands) do
+        local room = math.max(0, band.burst - bucket.outstanding - bucket.levels[i]) -- less, if the burst was lowered
+        bucket.levels[i] = bucket.levels[i] + math.min(back, room)
+    end
 end
 
 -- One bandwidth's fair division between the n active hosts. Each accrues rate/n from when it was last served; a host
@@ -78,7 +93,8 @@ local function offer(bucket, host)
         wait = math.max(wait, (ask.need - level) / band.rate, (ask.need - fair) / share)
         accrued = math.min(accrued, mine)
     end
-    return math.max(0, math.floor(granted)), math.ceil(wait) + 1, accrued -- + 1 us: never a rounding error too early
+    wait = math.ceil(math.min(wait, LONGEST * 1000)) + 1 -- + 1 us: never a rounding error too early
+    return math.max(0, math.floor(granted)), wait, accrued
 end
 
 -- What will have flowed in `ahead` us from now. Together with all that is leased it must fit the burst: then nothing
@@ -98,14 +114,19 @@ local function lend(bucket, host, granted, starts_in)
     for i in ipairs(bucket.levels) do bucket.levels[i] = bucket.levels[i] - granted end
     bucket.outstanding = bucket.outstanding + granted
     host.held, host.granted, host.starts = host.held + granted, granted, bucket.now + starts_in
-    host.expires = math.max(host.expires, host.starts + lease_of(bucket.bands))
+    local lease = math.max(lease_of(bucket.bands), 2 * math.min(ask.round_trip, SLOWEST))
+    host.expires = math.max(host.expires, host.starts + lease)
 end
 
 local function serve(bucket, host, at)
     bucket.lasts, host.last = bucket.lasts - host.last + at, at
 end
 
-local bucket = read_bucket() or new_bucket(config, epoch > 0 and fill or 1)
+local bucket = read_bucket()
+if not bucket then
+    bucket = new_bucket(config, epoch > 0 and fill or 1)
+    bucket.since = -age
+end
 local host = read_host(bucket, name)
 sweep(bucket, name)
 host = host or enter(bucket, name)
@@ -115,7 +136,7 @@ if seq < host.seq or (seq == host.seq and host.granted > 0) then
     return reply(bucket, host, host.granted, host.held - host.granted, math.max(0, host.starts - bucket.now), 0)
 end
 
-if config ~= bucket.config and (version == 0 or version == bucket.version) then reconfigure(bucket) end
+agree(bucket)
 report(bucket, host)
 local granted, wait, accrued = offer(bucket, host)
 local starts_in, refused = 0, granted < ask.need

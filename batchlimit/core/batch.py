@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from batchlimit.core.quota import Quota
 
@@ -43,6 +43,7 @@ class Usage:
     left: int
 
 
+@runtime_checkable
 class BatchSizer(Protocol):
     """Says how many tokens a host should hold after its next lease; the bucket may grant fewer."""
 
@@ -71,6 +72,11 @@ class FixedBatch:
     """Always `tokens`: predictable, and wrong for every key whose demand is another."""
 
     tokens: int
+
+    def __post_init__(self) -> None:
+        """Check the size; 0 leases only what callers wait for."""
+        if type(self.tokens) is not int or self.tokens < 0:
+            raise ValueError(f"a batch must be a whole number of tokens, not {self.tokens!r}")
 
     def want(self, usage: Usage) -> int:
         """Return the constant."""

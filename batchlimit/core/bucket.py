@@ -16,9 +16,8 @@ from typing import NamedTuple
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.core.roster import Host, Roster
-from batchlimit.core.share import ALPHA, PACE, Band, bands_of, division, lease_of, pace_of
+from batchlimit.core.share import ALPHA, LONGEST, MARGIN, PACE, SLOWEST, Band, bands_of, division, lease_of, pace_of
 
-_MARGIN = 1_000_000
 _SECOND = 1_000_000
 
 
@@ -33,10 +32,11 @@ class _Reserved(NamedTuple):
 class Bucket:
     """The levels of one quota's bandwidths and what is leased of them; `now` is an instant in us, never a clock."""
 
-    __slots__ = ("_bands", "_epoch", "_levels", "_now", "_quota", "_reserved", "_roster", "_version")
+    __slots__ = ("_bands", "_epoch", "_levels", "_now", "_quota", "_reserved", "_roster", "_since", "_version")
 
     def __init__(self, quota: Quota, now: int, fill: float = 1.0) -> None:
         self._quota, self._version, self._epoch, self._now = quota, 1, now, 0
+        self._since: int | None = None  # when the quota was set that the bucket obeys; None: not yet asked
         self._bands = bands_of(quota)
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
         self._roster = Roster()
@@ -56,8 +56,7 @@ class Bucket:
         if ask.seq == host.seq and host.granted > 0:
             starts_in = max(0, host.starts - self._now)
             return self._grant(quota, host, host.granted, host.held - host.granted, starts_in, 0)
-        if quota != self._quota and ask.version in (0, self._version):
-            self._reconfigure(quota)
+        self._agree(quota, ask)
         self._report(host, ask)
         return self._answer(quota, host, ask)
 
@@ -85,7 +84,7 @@ class Bucket:
     def expires_in(self) -> int:
         """Return after how many us without a call the bucket is as good as a new one."""
         to_full = max((band.burst - level) / band.rate for band, level in self._each())
-        return math.ceil(to_full + lease_of(self._bands)) + _MARGIN
+        return math.ceil(to_full + lease_of(self._bands)) + MARGIN
 
     def _each(self) -> Iterator[tuple[Band, float]]:
         return zip(self._bands, self._levels, strict=True)
@@ -102,6 +101,15 @@ class Bucket:
             room = band.burst - self._roster.outstanding - level
             self._levels[i] = level + (max(0, room) if elapsed * band.rate >= room else elapsed * band.rate)
 
+    def _agree(self, quota: Quota, ask: Ask) -> None:
+        since = self._now - round(ask.age * _SECOND)
+        if self._since is None:
+            self._since = since
+        if quota != self._quota and since >= self._since:
+            self._reconfigure(quota)
+        if quota == self._quota:
+            self._since = max(self._since, since)
+
     def _reconfigure(self, quota: Quota) -> None:
         shares = [level / band.burst for band, level in self._each()]
         self._quota, self._version, self._bands = quota, self._version + 1, bands_of(quota)
@@ -115,7 +123,8 @@ class Bucket:
         kept = min(ask.held, host.held)
         back = min(ask.back, host.held - kept)
         self._roster.settle(host, kept)
-        self._levels = [level + back for level in self._levels]
+        rooms = [max(0, band.burst - self._roster.outstanding - level) for band, level in self._each()]
+        self._levels = [level + min(back, room) for level, room in zip(self._levels, rooms, strict=True)]
 
     def _settle(self, host: Host, back: GiveBack) -> int:
         kept = min(back.held, host.held)
@@ -140,7 +149,7 @@ class Bucket:
             return self._grant(quota, host, 0, kept, 0, wait)
         if ask.need > 0 and self._reserved and self._reserved.name == ask.host:
             self._reserved = None
-        self._lend(host, granted, self._now + starts_in)
+        self._lend(host, ask, granted, self._now + starts_in)
         if ask.need > 0 or (granted > 0 and granted >= accrued):
             self._roster.serve(host, self._now + starts_in)
         return self._grant(quota, host, granted, kept, starts_in, 0)
@@ -150,7 +159,8 @@ class Bucket:
 
     def _reserve(self, ask: Ask, wait: int) -> None:
         if self._reserved is None or self._reserved.name == ask.host:
-            self._reserved = _Reserved(ask.host, ask.need, self._now + wait + 2 * PACE)
+            patience = 2 * PACE + (wait if ask.max_wait > 0 else 0)
+            self._reserved = _Reserved(ask.host, ask.need, self._now + patience)
 
     def _offer(self, host: Host, ask: Ask) -> tuple[int, int, float]:
         granted: float = ask.want
@@ -165,7 +175,7 @@ class Bucket:
             granted = min(granted, level, fair, cap, max(ask.queued, soft))
             wait = max(wait, (ask.need - level) / band.rate, (ask.need - fair) / share)
             accrued = min(accrued, mine)
-        return max(0, math.floor(granted)), math.ceil(wait) + 1, accrued
+        return max(0, math.floor(granted)), math.ceil(min(wait, LONGEST)) + 1, accrued
 
     def _later(self, host: Host, ask: Ask, ahead: int) -> int:
         if self._reserved and self._reserved.name != ask.host:
@@ -180,9 +190,10 @@ class Bucket:
             )
         return math.floor(granted)
 
-    def _lend(self, host: Host, granted: int, starts: int) -> None:
+    def _lend(self, host: Host, ask: Ask, granted: int, starts: int) -> None:
         self._levels = [level - granted for level in self._levels]
-        self._roster.lend(host, granted, starts, starts + lease_of(self._bands))
+        lease = max(lease_of(self._bands), 2 * min(round(ask.round_trip * _SECOND), SLOWEST))
+        self._roster.lend(host, granted, starts, starts + lease)
 
     def _grant(self, quota: Quota, host: Host, granted: int, kept: int, starts_in: int, retry_after: int) -> Grant:
         return Grant(

@@ -26,12 +26,14 @@ class Ask:
     """Tokens of earlier grants that return unspent with this ask."""
     max_wait: float = 0.0
     """How far in the future a grant may begin."""
-    version: int = 0
-    """The version of the bucket's quota that this host last saw; 0: none yet."""
+    age: float = 0.0
+    """How long ago this host's quota was set: of two that differ the bucket obeys the younger one."""
     epoch: int = 0
     """The epoch of the bucket that this host last saw; 0: none yet."""
     fill: float = 1.0
     """The share of the burst at which a bucket that was lost begins anew."""
+    round_trip: float = 0.0
+    """How long an answer takes: the lease lasts at least twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,9 @@ class Grant:
     epoch: int
     """The instant of the bucket's birth (us of the server); another one means that the state was lost."""
     version: int
+    """How often the bucket's quota was set."""
     quota: Quota | None = None
-    """The quota that the bucket obeys, where it is newer than the one this host asked with."""
+    """The quota that the bucket obeys, where it is younger than the one this host asked with."""
 
 
 @dataclass(frozen=True, slots=True)

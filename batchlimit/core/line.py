@@ -42,25 +42,17 @@ class Line:
 
     def rejoin(self, claim: Claim) -> None:
         """Stand where one stood before, ahead of all who came later: for who was served, and was too late."""
+        if claim in self._claims:
+            return
         place = sum(each.number < claim.number for each in self._claims)
         self._claims.insert(place, claim)
         self.cost += claim.cost
 
-    def serve(self, tokens: int, before: float) -> int:
-        """Admit from the front while the tokens last; return how many are left."""
-        served = False
-        while self._claims and self._claims[0].cost <= tokens:
-            tokens, served = tokens - self._claims[0].cost, True
-            self.dismiss(self._claims[0], Admit(before))
-        if served:
-            self.wake_first()
-        return tokens
-
     def dismiss(self, claim: Claim, verdict: Admit | Refuse | Fail) -> None:
-        """Tell a claim its verdict, and let it go."""
-        self._remove(claim)
+        """Tell a claim its verdict, and let it go: in this order, so that no claim is ever lost without one."""
         claim.verdict = verdict
         self._awake.append(claim)
+        self._remove(claim)
 
     def withdraw(self, claim: Claim) -> None:
         """Let a claim go that knows why, if it ever joined; if it was first, another is now."""

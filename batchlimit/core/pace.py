@@ -5,17 +5,20 @@ import math
 from batchlimit.core.claim import Fetch
 from batchlimit.core.lease import Grant
 from batchlimit.core.quota import Quota
+from batchlimit.core.share import ACTIVE, PACE
 
-_LONGEST = 1.0
-_PACE = 0.05
+_PACE = PACE / 1e6
 """Seconds between one host's asks at a dry bucket: one call then carries what many callers would have asked for."""
+_LONGEST = 0.5 * ACTIVE / 1e6
+"""Seconds after which a waiting host asks again in any case: in time for the bucket not to take it for gone, for it
+would lose its turn; and soon enough to hear of a raised limit."""
 
 
 class Pace:
     """Refuses from memory, until `dry_until`, whatever costs `dry_cost` or more. An instant is one of the host's clock.
 
     Only a bucket that was itself short makes a host pause. A grant cut down to the host's share does not: pausing for
-    that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for a second at most:
+    that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for half a second:
     a limit may be raised, or tokens refunded, by another host.
     """
 

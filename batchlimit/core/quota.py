@@ -8,6 +8,9 @@ from typing import Self
 
 from batchlimit.core.grammar import LARGEST_BURST, SECONDS, read, spell
 
+SLOWEST_RATE = 1e-9
+"""Tokens per second; one in thirty years. What is slower counts in times that no clock of the store can hold."""
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Quota:
@@ -115,6 +118,8 @@ def _checked_rate(rate: object) -> float:
     # Compared, not converted: an int may be larger than any double, and nan is within no bounds.
     if not 0 <= rate <= sys.float_info.max:
         raise ValueError(f"a rate must be a finite number of at least 0, not {rate!r}")
+    if 0 < rate < SLOWEST_RATE:
+        raise ValueError(f"a rate must be 0 or at least {SLOWEST_RATE} tokens per second, not {rate!r}")
     return float(rate) or 0.0  # -0.0 is 0.0 here: they are equal, so they must encode alike
 
 

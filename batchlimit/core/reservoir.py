@@ -33,9 +33,9 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_asked", "_busy", "_closer", "_demand", "_ended", "_host", "_idle_after", "_last_want", "_line", "_lost_seq",
-        "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms", "_untouched", "_used", "calls", "hungry",
-        "largest", "quota", "refused", "retired", "stock",
+        "_asked", "_born", "_busy", "_closer", "_demand", "_ended", "_host", "_idle_after", "_last_want", "_line",
+        "_lost_seq", "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms", "_untouched", "_used", "calls",
+        "hungry", "largest", "quota", "refused", "retired", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -48,7 +48,9 @@ class Reservoir:
         sizer: BatchSizer = DEFAULT_SIZER,
         fill: Fill = "share",
         idle_after: float = 10.0,
+        born: float | None = None,
     ) -> None:
+        """`born` is when the quota was set, by the host's clock: now, unless told."""
         self.stock = Stock(now)
         self.hungry = self.retired = False
         self.refused = self.calls = 0
@@ -57,6 +59,7 @@ class Reservoir:
         self._owed = self._last_want = 0
         self._asked = 0
         self._used = now
+        self._born = now if born is None else born
         self._obey(quota)
         if quota.denies_all:
             self._pace.never()
@@ -97,6 +100,7 @@ class Reservoir:
         if self._ended is not None and claim.verdict is None:
             self._line.dismiss(claim, Fail(self._ended))
         if claim.verdict is not None:
+            self._line.withdraw(claim)
             return claim.verdict
         if NOW < claim.deadline <= now:
             return self._refuse(claim, now)
@@ -117,9 +121,8 @@ class Reservoir:
         """
         if claim.fetch is not None and claim.fetch is self._busy:
             self.failed(claim.fetch, None, now)
-        if claim.verdict is None:
-            self._line.withdraw(claim)
-        elif isinstance(claim.verdict, Admit) and claim.cost:
+        self._line.withdraw(claim)
+        if isinstance(claim.verdict, Admit) and claim.cost:
             back = self.stock.unspend(claim.cost, now) if now < claim.verdict.before else 0
             self.stock.took_late(claim.cost - back)
         self.stock.serve(self._line)
@@ -304,8 +307,8 @@ class Reservoir:
 
     def _rejoin(self, claim: Claim) -> None:
         """Put a caller back in its place whose tokens expired before it woke."""
-        claim.verdict, claim.asked = None, 0
         self._line.rejoin(claim)
+        claim.verdict, claim.asked = None, 0
         self.stock.took_late(claim.cost)
         self.stock.set_aside()
         self.stock.serve(self._line)
@@ -336,9 +339,10 @@ class Reservoir:
             held=self.stock.report(),
             back=back,
             max_wait=max(0.0, min(_AHEAD, first.deadline - now)) if first else 0.0,
-            version=self._terms.version,
+            age=max(0.0, now - self._born),
             epoch=self._terms.epoch(self.quota, now),
             fill=self._terms.fill,
+            round_trip=self._terms.round_trip,
         )
         self.hungry, self.stock.low = False, 0
         self.calls += 1

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-_ACTIVE = 1_000_000
-"""A host that asked within this time (us) has a share."""
+from batchlimit.core.share import ACTIVE
 
 
 @dataclass(slots=True)
@@ -83,7 +82,7 @@ class Roster:
             return True
         self.settle(host, 0)
         host.granted = 0
-        if host.seen + _ACTIVE > now:
+        if host.seen + ACTIVE > now:
             return True
         self.forget(name, host)
         return False

@@ -4,12 +4,23 @@ from typing import NamedTuple
 
 from batchlimit.core.quota import Quota
 
+# What the scripts call by the same names; tests/lua holds them equal. Microseconds.
 ALPHA = 0.5
 """The share of a bucket that all hosts together may hold in reserve; the rest stays for whoever comes."""
+LEASE = 1_000_000
+"""The longest lease, but for a host whose answers take long."""
+SHORTEST = 100_000
+"""The shortest lease."""
+SLOWEST = 2_000_000
+"""The longest round trip that a lease makes up for."""
+ACTIVE = 1_000_000
+"""A host that asked within this time has a share."""
 PACE = 50_000
-"""The longest spacing of one host's asks at a dry bucket (us)."""
-_LEASE = 1_000_000
-_SHORTEST = 100_000
+"""The longest spacing of one host's asks at a dry bucket."""
+MARGIN = 5_000_000
+"""How much longer than needed an untouched bucket is kept: longer than any lease."""
+LONGEST = 315_360_000_000_000
+"""Ten years: what is longer might overflow a clock or an integer."""
 
 
 class Band(NamedTuple):
@@ -26,7 +37,7 @@ def bands_of(quota: Quota) -> list[Band]:
 
 def lease_of(bands: list[Band]) -> int:
     """Return how long a lease lasts (us): a small part of the refill time, but no shorter than a slow answer takes."""
-    return max(_SHORTEST, int(min(min(_LEASE, 0.4 * band.burst / band.rate) for band in bands)))
+    return max(SHORTEST, int(min(min(LEASE, 0.4 * band.burst / band.rate) for band in bands)))
 
 
 def pace_of(bands: list[Band]) -> float:

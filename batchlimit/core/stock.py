@@ -2,7 +2,7 @@
 
 import math
 
-from batchlimit.core.claim import Fetch
+from batchlimit.core.claim import Admit, Fetch
 from batchlimit.core.lease import Grant
 from batchlimit.core.line import Line
 
@@ -77,15 +77,29 @@ class Stock:
         if now >= self.expires:
             self.tokens = self.saved = self.coming = self.low = self._base = 0
 
+    # A signal handler may raise between any two lines here. So tokens leave one place before they enter another, and
+    # before anyone hears of them: an interrupt loses some, and mints none.
+
     def set_aside(self) -> None:
         """Keep everything for whoever is in line."""
-        self.saved, self.tokens = self.here, 0
+        everything = self.here
+        self.tokens = 0
+        self.saved = everything
 
     def serve(self, line: Line) -> None:
-        """Spend on the line, and set the rest free if nobody is left in it."""
-        self.saved, self.tokens = line.serve(self.here, self.expires), 0
+        """Spend on the line, from its front while the tokens last; set the rest free if nobody is left in it."""
+        self.set_aside()
+        served = False
+        while (first := line.first) is not None and first.cost <= self.saved:
+            self.saved -= first.cost
+            line.dismiss(first, Admit(self.expires))
+            served = True
+        if served:
+            line.wake_first()
         if not line:
-            self.tokens, self.saved = self.saved, 0
+            everything = self.saved
+            self.saved = 0
+            self.tokens = everything
 
     def report(self) -> int:
         """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""

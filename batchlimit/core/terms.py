@@ -6,27 +6,28 @@ from typing import Literal
 from batchlimit.core.claim import Fetch
 from batchlimit.core.lease import Grant
 from batchlimit.core.quota import Quota
+from batchlimit.core.share import MARGIN
 
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one host's share of it, or nothing."""
-_KEPT = 1.0
-"""How long (s) a bucket is kept at least; what the scripts call MARGIN."""
+_KEPT = MARGIN / 1e6
+"""How long (s) a bucket is kept at least."""
 
 
 class Terms:
-    """The bucket's version and epoch, its level and how many hosts share it, and how long an answer takes (s)."""
+    """The bucket's epoch and level, how many hosts share it, and how long an answer takes (s)."""
 
-    __slots__ = ("_epoch", "_fill", "_heard", "active_hosts", "level", "round_trip", "version")
+    __slots__ = ("_epoch", "_fill", "_heard", "active_hosts", "level", "round_trip")
 
     def __init__(self, fill: Fill) -> None:
-        self.version = self.level = self._epoch = 0
+        self.level = self._epoch = 0
         self._heard = -math.inf
         self.active_hosts = 1
         self.round_trip = 0.0
         self._fill = fill
 
     def __repr__(self) -> str:
-        return f"<Terms: epoch {self._epoch}, version {self.version}, level {self.level}, hosts {self.active_hosts}>"
+        return f"<Terms: epoch {self._epoch}, level {self.level}, hosts {self.active_hosts}>"
 
     @property
     def fill(self) -> float:
@@ -42,14 +43,14 @@ class Terms:
     def epoch(self, quota: Quota, now: float) -> int:
         """Return the epoch of the bucket that must be there still; 0 when it may have filled up and been forgotten.
 
-        By that the bucket tells its loss from its end. It is kept until it would be full, and a second more.
+        By that the bucket tells its loss from its end. It is kept until it would be full, and a while longer.
         """
         to_full = min((each.burst - self.level) / each.rate for each in quota.bandwidths)
         return self._epoch if now - self._heard < to_full + _KEPT else 0
 
     def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in an answer that arrived at `now`; round trips are smoothed over about five."""
-        self.version, self._epoch, self.level, self._heard = grant.version, grant.epoch, grant.level, now
+        self._epoch, self.level, self._heard = grant.epoch, grant.level, now
         self.active_hosts = max(1, grant.active_hosts)
         sample = now - fetch.sent
         self.round_trip += (sample - self.round_trip) * (0.2 if self.round_trip else 1.0)

@@ -93,5 +93,5 @@ class RedisStore:
         try:
             reply: Sequence[Any] = registered(keys=[bucket_name(self._prefix, key)], args=arguments)
         except (redis.RedisError, OSError) as error:
-            raise StoreUnavailable(f"{self.address} did not answer: {type(error).__name__}: {error}") from error
+            raise StoreUnavailable(f"{self.address} failed: {type(error).__name__}: {error}") from error
         return reply

@@ -11,8 +11,9 @@ _SECOND = 1_000_000
 
 def take_arguments(quota: Quota, ask: Ask) -> list[str | int | float]:
     """Return ARGV of take.lua."""
-    known = (quota.encode(), ask.host, ask.seq, ask.version, ask.epoch, repr(ask.fill))
-    return [*known, ask.need, ask.queued, ask.want, ask.held, ask.back, round(ask.max_wait * _SECOND)]
+    who = (quota.encode(), ask.host, ask.seq, round(ask.age * _SECOND), ask.epoch, repr(ask.fill))
+    what = (ask.need, ask.queued, ask.want, ask.held, ask.back)
+    return [*who, *what, round(ask.max_wait * _SECOND), round(ask.round_trip * _SECOND)]
 
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | int]:

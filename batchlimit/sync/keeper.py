@@ -52,16 +52,21 @@ class Keeper:
         self._bell.put(None)
         return self._thread is not None
 
-    def join(self) -> None:
+    def join(self, seconds: float) -> None:
         """Wait for the thread to end, unless this is it."""
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(seconds)
 
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="batchlimit-keeper", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="batchlimit-keeper", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the next slot tries again; until then callers fetch for themselves
+                    _logger.warning("tokens are not renewed or given back in time: %s", error)
+                    return
+                self._thread = thread
 
     def _run(self) -> None:
         while not self._stopping:

@@ -51,6 +51,7 @@ class RateLimiter:
         opened = RedisStore(store, prefix=prefix) if isinstance(store, redis.Redis) else store
         if not isinstance(opened, Store):
             raise TypeError(f"a limiter needs a redis.Redis client or a Store, not {store!r}")
+        _check_options(sizer, idle_after, fill)
         self._supply = Supply(opened, rule, sizer=sizer, idle_after=idle_after, fill=fill, clock=clock)
         self._slots = self._supply.slots
         self._clock = clock
@@ -178,7 +179,7 @@ class RateLimiter:
             check_cost(cost, slot.reservoir.largest, key)
             settled = slot.settle(cost, deadline)
             if settled is None:
-                slot = self._supply.slot(key)  # it had just retired: there is a new one now
+                self._supply.slot(key)  # it had just retired: this makes a new one
             elif isinstance(settled.verdict, Fail):
                 raise type(settled.verdict.error)(*settled.verdict.error.args) from settled.verdict.error
             else:
@@ -187,9 +188,22 @@ class RateLimiter:
     def _deadline(self, timeout: float | None) -> float:
         if timeout is None:
             return math.inf
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+            raise TypeError(f"timeout must be None or a number of seconds, not {timeout!r}")
         if not timeout >= 0.0:
             raise ValueError(f"timeout must be None or at least 0 seconds, not {timeout!r}")
         return self._clock() + timeout if timeout > 0.0 else NOW
+
+
+def _check_options(sizer: object, idle_after: object, fill: object) -> None:
+    if not isinstance(sizer, BatchSizer):
+        raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {sizer!r}")
+    if isinstance(idle_after, bool) or not isinstance(idle_after, int | float):
+        raise TypeError(f"idle_after must be a number of seconds, not {idle_after!r}")
+    if not idle_after >= 0.0:
+        raise ValueError(f"idle_after must be at least 0 seconds, not {idle_after!r}")
+    if fill not in ("full", "share", "empty"):
+        raise ValueError(f"fill must be 'full', 'share' or 'empty', not {fill!r}")
 
 
 def _decision(

@@ -3,6 +3,7 @@
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable
 from random import uniform
 from typing import NamedTuple, TypeVar
@@ -17,8 +18,8 @@ T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
 _HEARTBEAT = 1.0
 """A waiter looks again after so many seconds though nobody woke it: whoever should have may have been interrupted."""
-_PATIENCE = 2.0
-"""How long (s) a closing limiter waits for an answer that is under way."""
+_LOOK = 60.0
+"""The keeper looks at a slot after so many seconds at the latest, so that its plans do not pile up."""
 
 
 class Settled(NamedTuple):
@@ -127,10 +128,10 @@ class Slot:
         closer = Claim(0, NOW, ended)
         return ended if self.locked(lambda: self.reservoir.close(error, closer)) else None
 
-    def empty(self, ended: threading.Event | None) -> bool:
+    def empty(self, ended: threading.Event | None, deadline: float) -> bool:
         """Return all tokens of a closed slot, after what is under way has ended; False: the store is away."""
         if ended is not None:
-            ended.wait(_PATIENCE)
+            ended.wait(max(0.0, deadline - time.monotonic()))
         if (back := self.locked(self.reservoir.drain)) is None:
             return True
         try:
@@ -155,5 +156,7 @@ class Slot:
     def _look_sooner(self) -> bool:
         """Requires the lock. Whether the keeper must come earlier than it planned."""
         due = self.reservoir.due()
+        if due < math.inf:
+            due = min(due, self._clock() + _LOOK)
         sooner, self.due = due < self.due, min(due, self.due)
         return sooner

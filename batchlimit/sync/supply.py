@@ -20,6 +20,8 @@ from batchlimit.sync.keeper import Keeper
 from batchlimit.sync.slot import Slot
 
 _CLOSED = "this limiter was closed"
+_PATIENCE = 2.0
+"""How long (s) a closing limiter waits for its keeper, and for the answers that are under way."""
 
 
 class Supply:
@@ -39,6 +41,7 @@ class Supply:
         self.clock = clock
         self.slots: dict[str, Slot] = {}
         self._rule, self._sizer, self._idle_after, self._fill = rule, sizer, idle_after, fill
+        self._born = clock()  # a fork changes the host, but not when its quotas were set
         self._begin()
         _supplies.add(self)
 
@@ -72,6 +75,7 @@ class Supply:
             sizer=self._sizer,
             fill=self._fill,
             idle_after=self._idle_after,
+            born=self._born,
         )
         return Slot(key, reservoir, self.store, self.clock, self._keeper.watch)
 
@@ -97,7 +101,7 @@ class Supply:
         with self._lock:
             self.closed = True
         self._keeper.stop()
-        self._keeper.join()
+        self._keeper.join(_PATIENCE)
         self._drain()
 
     def abandon(self) -> None:
@@ -116,11 +120,13 @@ class Supply:
 
     def _drain(self) -> None:
         """Return all tokens; runs where the keeper ends, and again, with nothing to do, in close()."""
-        slots = list(self.slots.values())
-        self.slots.clear()
+        with self._lock:
+            slots = list(self.slots.values())
+            self.slots.clear()
+        deadline = time.monotonic() + _PATIENCE
         ends = [slot.close(LimiterClosed(_CLOSED)) for slot in slots]
         # Up to the first that finds the store away: it is away for all.
-        all(slot.empty(ended) for slot, ended in zip(slots, ends, strict=True))
+        all(slot.empty(ended, deadline) for slot, ended in zip(slots, ends, strict=True))
         for slot in slots:
             self._remember(slot)
         self.store.close()

@@ -362,12 +362,12 @@ def test_a_bandwidth_that_is_added_begins_as_poor_as_the_poorest() -> None:
 
 def test_an_older_caller_is_told_the_quota_that_holds_and_does_not_change_it() -> None:
     desk, new = Desk(), Quota(100.0, 200)
-    version = desk.ask(0.0, 1, "old").version
-    changed = desk.ask(0.0, 0, "new", quota=new, version=version)
-    told = desk.ask(0.0, 150, "old", version=version)
+    desk.ask(0.0, 1, "old", age=10.0)
+    changed = desk.ask(0.0, 0, "new", quota=new, age=1.0)
+    told = desk.ask(0.0, 150, "old", age=10.0)
     assert (changed.quota, told.quota, told.version) == (None, new, changed.version)
     assert told.granted == 150
-    assert desk.ask(0.0, 0, "old", quota=new, version=told.version).quota is None
+    assert desk.ask(0.0, 0, "old", quota=new, age=10.0).quota is None
 
 
 def test_two_quotas_in_turn_mint_nothing() -> None:
@@ -530,3 +530,12 @@ def test_hosts_that_spend_in_the_last_moment_spend_burst_and_flow(
     spendings.sort()
     for band in quota.bandwidths:
         assert excess(spendings, band.rate, band.burst) <= 1e-3 + 2 * band.rate / SECOND
+
+
+@pytest.mark.parametrize(("max_wait", "free_at"), [(0.0, 0.1), (1.0, 10.1)])
+def test_what_is_reserved_for_one_who_went_away_is_free_again(max_wait: float, free_at: float) -> None:
+    """After two paces if he did not wait anyway; else two paces after he could have been served."""
+    desk = Desk()
+    desk.ask(0.0, 0)
+    desk.bucket._reserve(Ask("away", 1, 80, 80, 80, max_wait=max_wait), 10 * SECOND)
+    assert [desk.ask(at, 50, queued=50).granted for at in (0.0, free_at - 0.01, free_at)] == [0, 0, 50]

@@ -95,10 +95,10 @@ def test_when_the_bucket_is_dry_it_is_dry_for_every_cost_but_none() -> None:
     assert [pace.pause(cost, 0.0) > 0.0 for cost in (0, 1, 50)] == [False, True, True]
 
 
-def test_a_long_wait_is_told_in_full_but_kept_for_a_second() -> None:
+def test_a_long_wait_is_told_in_full_but_kept_for_half_a_second() -> None:
     """A limit may be raised meanwhile, or tokens refunded, by another host."""
     pace = learned(fetch(10), answer(0, retry_after=3600.0, level=0))
-    assert (pace.pause(10, 0.0), pace.wait(10, 0.0)) == (1.0, 3600.0)
+    assert (pace.pause(10, 0.0), pace.wait(10, 0.0)) == (0.5, 3600.0)
     assert (pace.pause(10, 1.0), pace.wait(10, 1.0)) == (0.0, 3599.0)
 
 

@@ -18,9 +18,10 @@ units = st.sampled_from(
     ["s", "sec", "second", "seconds", "m", "MIN", "Minute", "h", "hr", "hours", "d", "day", "W", "weeks"]
 )
 tails = st.one_of(st.just(""), st.integers(1, LARGEST_BURST).map(" burst {}".format))
-numbers = st.one_of(st.integers(1, 10**6).map(str), st.decimals("0.001", 9999, places=3).map(str))
-texts = st.builds("{}/{}{}{}".format, numbers, st.one_of(st.just(""), numbers), units, tails)
-rates = st.one_of(st.just(0.0), st.floats(5e-324, 1e308), st.floats(1e-6, 1e6))
+numbers = st.one_of(st.integers(1, 10**6).map(str), st.decimals("0.1", 9999, places=3).map(str))
+counts = st.one_of(st.just(""), st.integers(1, 52).map(str), st.decimals("0.1", 52, places=3).map(str))
+texts = st.builds("{}/{}{}{}".format, numbers, counts, units, tails)
+rates = st.one_of(st.just(0.0), st.floats(1e-9, 1e308), st.floats(1e-6, 1e6))
 
 
 @st.composite

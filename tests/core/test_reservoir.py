@@ -123,11 +123,11 @@ def test_a_fetch_asks_for_what_the_sizer_wants_beyond_what_is_here() -> None:
 def test_asks_are_numbered_in_order_and_carry_what_the_bucket_said_last() -> None:
     front = Front()
     first = front.fetch(front.join(1)).ask
-    assert (first.host, first.seq, first.version, first.epoch) == ("a", 1, 0, 0)
+    assert (first.host, first.seq, first.age, first.epoch) == ("a", 1, 0.0, 0)
     front = Front()
     front.grant(front.fetch(front.join(1)), tokens=1, version=5, epoch=9)
     second = front.fetch(front.join(1)).ask
-    assert (second.host, second.seq, second.version, second.epoch) == ("a", 2, 5, 9)
+    assert (second.host, second.seq, second.epoch) == ("a", 2, 9)
 
 
 @pytest.mark.parametrize(("fill", "share"), [("full", 1.0), ("share", 0.25), ("empty", 0.0)])
@@ -330,9 +330,9 @@ def test_a_deadline_that_cannot_be_met_is_refused_at_once_and_told_when() -> Non
     front.refuse(front.fetch(claim), 0.1, retry_after=2.0)
     assert claim.verdict == Refuse(about(2.0))
     assert patient.verdict is None
-    assert front.step(patient, 0.1) == Wait(about(1.0))  # a long wait is looked at every second
+    assert front.step(patient, 0.1) == Wait(about(0.5))  # a long wait is looked at every half second
     hasty = front.join(5, 1.5)
-    assert front.step(hasty, 0.6) == Refuse(about(1.5))
+    assert front.step(hasty, 0.5) == Refuse(about(1.6))
     assert front.reservoir.calls == 1
 
 
@@ -681,7 +681,14 @@ def test_a_new_quota_is_obeyed_at_once() -> None:
     front.grant(front.fetch(front.join(1)), tokens=1, quota=Quota(5.0, 20), version=3)
     assert (front.reservoir.quota, front.reservoir.largest) == (Quota(5.0, 20), 20)
     fetch = front.fetch(front.join(1))
-    assert (fetch.quota, fetch.ask.version) == (Quota(5.0, 20), 3)
+    assert fetch.quota == Quota(5.0, 20)
+
+
+def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take() -> None:
+    front = Front(born=-5.0)
+    front.grant(front.fetch(front.join(1), 1.0), 1.25, tokens=1)
+    ask = front.fetch(front.join(1), 2.0).ask
+    assert (ask.age, ask.round_trip) == (7.0, 0.25)
 
 
 # Refunds

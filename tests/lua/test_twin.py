@@ -1,16 +1,20 @@
 """Two copies of the bucket's rules stand, in Lua and in Python, because these tests compare them."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchlimit.core import pace, share
 from batchlimit.core.bucket import Bucket
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.quota import Quota
 from tests.lua.interpreter import Interpreter
 
+_LUA = Path(__file__).parents[2] / "lua"
 _START = 1_700_000_000_000_000
 _HOSTS = ("a", "b", "c")
 
@@ -26,7 +30,7 @@ _takes = st.tuples(
     st.sampled_from(("next", "next", "next", "same", "older")),
     st.tuples(_counts, _counts, _counts, _counts, st.integers(0, 20)),
     st.sampled_from((0.0, 0.0, 0.05, 1.0)),
-    st.sampled_from(("known", "known", "known", "new", "stale")),
+    st.sampled_from((0.0, 0.0, 0.5, 1.0, 3600.0)),
 )
 _give_backs = st.tuples(
     st.just("give_back"),
@@ -46,11 +50,10 @@ class Pair:
         self.lua.now = _START
         self.twin: Bucket | None = None
         self.seqs = dict.fromkeys(_HOSTS, 0)
-        self.version = self.epoch = 0
+        self.epoch = 0
 
-    def take(self, host: str, seq: str, counts: tuple[int, ...], max_wait: float, version: str, quota: Quota) -> None:
+    def take(self, host: str, seq: str, counts: tuple[int, ...], max_wait: float, age: float, quota: Quota) -> None:
         need, more, most, held, back = counts
-        seen = {"known": self.version, "new": 0, "stale": max(0, self.version - 1)}[version]
         ask = Ask(
             host=host,
             seq=self._seq(host, seq),
@@ -60,7 +63,8 @@ class Pair:
             held=held,
             back=back,
             max_wait=max_wait,
-            version=seen,
+            age=age,
+            round_trip=age / 10,
             epoch=self.epoch,
             fill=0.5,
         )
@@ -68,7 +72,7 @@ class Pair:
             self.twin = Bucket(quota, self.lua.now, 0.5 if self.epoch else 1.0)
         grant = self.twin.take(quota, ask, self.lua.now)
         assert self.lua.take(quota, ask) == grant
-        self.version, self.epoch = grant.version, grant.epoch
+        self.epoch = grant.epoch
         assert self.lua.ttl is not None
         assert self.lua.ttl * 1000 >= min(self.twin.expires_in(), 10 * 365 * 86_400_000_000) - 1000
 
@@ -145,3 +149,18 @@ def test_an_untouched_bucket_is_kept_until_it_is_full(quota: Quota) -> None:
     lua.take(quota, Ask("a", 1, 1, 1, 1))
     assert lua.ttl is not None
     assert lua.ttl >= min(1000 / quota.rate, 315_360_000_000)
+
+
+_MILLISECONDS = ("MARGIN", "LONGEST")
+
+
+@pytest.mark.parametrize("name", ["ALPHA", "LEASE", "SHORTEST", "SLOWEST", "ACTIVE", "PACE", "MARGIN", "LONGEST"])
+def test_the_scripts_and_their_twin_have_the_same_constants(name: str) -> None:
+    lua = "".join(path.read_text(encoding="utf-8") for path in sorted(_LUA.glob("*.lua")))
+    (value,) = re.findall(rf"^local {name} = ([0-9.]+)", lua, re.MULTILINE)
+    assert float(value) * (1000 if name in _MILLISECONDS else 1) == getattr(share, name)
+
+
+def test_a_waiting_host_asks_again_before_the_bucket_takes_it_for_gone() -> None:
+    """Half the time: an answer may take as long as the rest. It would lose what it has accrued, and wait for ever."""
+    assert pace._LONGEST * 1e6 <= share.ACTIVE / 2

@@ -68,7 +68,7 @@ def test_a_bucket_expires_but_not_before_it_is_full(
     with server.client() as client:
         redis_store.take(KEY, quota, ask)
         # The store adds a margin above the time that these two calls take.
-        assert to_full < client.pttl(name) / 1000 < to_full + 3.0
+        assert to_full < client.pttl(name) / 1000 < to_full + 7.0
         redis_store.take(KEY, quota, dataclasses.replace(ask, seq=2, need=quota.largest_cost, queued=100, want=100))
         assert client.pttl(name) > 0
         redis_store.give_back(KEY, quota, GiveBack("a", 3, tokens=1))
@@ -79,7 +79,7 @@ def test_a_bucket_that_takes_centuries_to_fill_is_kept_for_years(
     server: Server, redis_store: RedisStore, prefix: str
 ) -> None:
     year_ms = 365 * 24 * 3600 * 1000
-    redis_store.take(KEY, Quota(1e-12, 100), FIFTY)
+    redis_store.take(KEY, Quota(1e-9, 100), FIFTY)
     with server.client() as client:
         assert year_ms < client.pttl(bucket_name(prefix, KEY)) < 100 * year_ms
 
@@ -163,8 +163,8 @@ def test_a_client_that_decodes_replies_works_too(server: Server, prefix: str) ->
         store = RedisStore(client, prefix=prefix)
         first = store.take(KEY, HUNDRED, FIFTY)
         assert (first.granted, first.level) == (50, 50)
-        store.take(KEY, Quota(SLOW, 200), dataclasses.replace(NOTHING, held=50, version=first.version))
-        told = store.take(KEY, HUNDRED, dataclasses.replace(NOTHING, seq=3, held=50, version=first.version))
+        store.take(KEY, Quota(SLOW, 200), dataclasses.replace(NOTHING, held=50))
+        told = store.take(KEY, HUNDRED, dataclasses.replace(NOTHING, seq=3, held=50, age=3600.0))
         assert told.quota == Quota(SLOW, 200)
         assert store.give_back(KEY, HUNDRED, GiveBack("a", 4, tokens=50)) == 50
 

@@ -353,3 +353,30 @@ def test_a_server_that_is_no_redis_is_unavailable(tmp_path_factory: pytest.TempP
         pytest.raises(StoreUnavailable, match=str(path)),
     ):
         limiter.try_acquire(KEY)
+
+
+# What the limiter is made with
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "said"),
+    [
+        ({"fill": "foo"}, ValueError, "'foo'"),
+        ({"idle_after": -1}, ValueError, "-1"),
+        ({"idle_after": float("nan")}, ValueError, "nan"),
+        ({"idle_after": "x"}, TypeError, "'x'"),
+        ({"idle_after": True}, TypeError, "True"),
+        ({"sizer": None}, TypeError, "None"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_named_at_once(
+    option: dict[str, Any], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        RateLimiter(MemoryStore(), "1/s", **option)
+
+
+@pytest.mark.parametrize("tokens", [-5, 2.5, True])
+def test_a_batch_that_makes_no_sense_is_named_at_once(tokens: Any) -> None:
+    with pytest.raises(ValueError, match=str(tokens)):
+        FixedBatch(tokens)

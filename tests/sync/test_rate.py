@@ -403,7 +403,7 @@ def test_an_unreachable_server_is_named_and_its_password_is_not(
 ) -> None:
     with RateLimiter.from_url(f"redis://me:secret@127.0.0.1:{deaf_port}/3", "1/s") as limiter:
         for _ in range(2):
-            with pytest.raises(StoreUnavailable, match=f"^redis://127.0.0.1:{deaf_port}/3 did not answer: ") as caught:
+            with pytest.raises(StoreUnavailable, match=f"^redis://127.0.0.1:{deaf_port}/3 failed: ") as caught:
                 call(limiter)
             assert "secret" not in str(caught.value)
         assert "secret" not in repr(limiter)
@@ -421,3 +421,17 @@ def test_a_rate_of_zero_needs_no_server(deaf_port: int) -> None:
     with RateLimiter.from_url(f"redis://127.0.0.1:{deaf_port}/3", "0/s") as limiter:
         assert not limiter.try_acquire(KEY)
         assert limiter.peek(KEY).retry_after == math.inf
+
+
+def test_answers_that_take_longer_than_the_shortest_lease_bring_tokens_all_the_same() -> None:
+    """The first lease is over when its answer arrives; the second ask says how long answers take."""
+    clock = Clock()
+    stage = Stage(MemoryStore(clock))
+
+    def travel() -> None:
+        clock.now += 0.12
+
+    stage.after = travel
+    with RateLimiter(stage, "100/s burst 20", clock=clock) as limiter:
+        assert [limiter.try_acquire(KEY) for _ in range(5)] == [True] * 5
+        assert limiter.statistics().refused == 0

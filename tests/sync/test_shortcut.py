@@ -20,6 +20,7 @@ from batchlimit import (
 from batchlimit.core.claim import NOW, Admit, Fetch
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.reservoir import Reservoir
+from batchlimit.core.stock import Stock
 from tests.sync.stage import KEY, Clock, Stage, nothing
 
 QUOTA = Quota(20.0, 40)
@@ -235,6 +236,37 @@ def test_a_lease_that_is_over_admits_nobody_at_a_dry_bucket(world: World) -> Non
     world.steal(40)
     assert not world.try_acquire(1)
     assert world.limiter.statistics().admitted == 1
+
+
+def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
+    """CPython happens not to switch threads between those lines; nothing says that it never will."""
+    slot = world.limiter._slot(KEY)
+    plain = Stock.__dict__["tokens"]
+    changes = []
+
+    class Watched(Stock):
+        __slots__ = ()
+
+        @property
+        def tokens(self) -> int:
+            found: int = plain.__get__(self)
+            return found
+
+        @tokens.setter
+        def tokens(self, tokens: int) -> None:
+            changes.append(slot.lock.locked())
+            plain.__set__(self, tokens)
+
+    slot.stock.__class__ = Watched
+    assert world.try_acquire(1)
+    world.clock.now += 1.0
+    assert world.try_acquire(1)
+    world.limiter.refund(KEY)
+    world.limiter.acquire(KEY, 2)
+    world.tend()
+    world.limiter.close()
+    assert len(changes) > 5
+    assert all(changes)
 
 
 def test_a_remembered_refusal_asks_nobody_and_is_counted(world: World) -> None:

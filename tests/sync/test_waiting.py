@@ -193,7 +193,7 @@ def test_a_timeout_may_be_longer_than_the_system_can_wait(stage: Stage, timeout:
     second.result(DEADLINE)
 
 
-@pytest.mark.parametrize("rate", [1e-12, 1e-300])
+@pytest.mark.parametrize("rate", [1e-6, 1e-9])
 def test_a_wait_may_be_longer_than_the_system_can_wait(rate: float, clock: Clock, without_keeper: None) -> None:
     limiter = RateLimiter(MemoryStore(clock), Quota(rate, 1), clock=clock)
     limiter.acquire(KEY)
