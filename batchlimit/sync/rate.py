@@ -1,7 +1,6 @@
 """RateLimiter: the threaded front of the rate limiter."""
 
 import math
-import time
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -20,6 +19,7 @@ from batchlimit.errors import RateLimited
 from batchlimit.stores.base import Store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.stores.urls import open_store
+from batchlimit.sync.clock import steady
 from batchlimit.sync.slot import Settled, Slot
 from batchlimit.sync.supply import Supply
 
@@ -45,7 +45,7 @@ class RateLimiter:
         sizer: BatchSizer = DEFAULT_SIZER,
         idle_after: float = 10.0,
         fill: Fill = "share",
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = steady,
     ) -> None:
         rule = quota_rule(quota)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, redis.Redis) else store
@@ -68,7 +68,7 @@ class RateLimiter:
         sizer: BatchSizer = DEFAULT_SIZER,
         idle_after: float = 10.0,
         fill: Fill = "share",
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = steady,
     ) -> Self:
         """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
 

@@ -16,6 +16,7 @@ from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.terms import Fill
 from batchlimit.errors import LimiterClosed
 from batchlimit.stores.base import Store
+from batchlimit.sync.clock import steady
 from batchlimit.sync.keeper import Keeper
 from batchlimit.sync.slot import Slot
 
@@ -35,7 +36,7 @@ class Supply:
         sizer: BatchSizer = DEFAULT_SIZER,
         idle_after: float = 10.0,
         fill: Fill = "share",
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = steady,
     ) -> None:
         self.store = store
         self.clock = clock
