@@ -7,10 +7,12 @@ from collections.abc import Callable
 from batchlimit.core.bucket import Bucket
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.core.share import MARGIN
 
 _SECOND = 1_000_000
 _SWEEP = 1024
-"""The fewest takes between two looks for buckets to forget. More buckets were left, more takes: O(1) on average."""
+"""The fewest takes between two looks for buckets to forget. More buckets were left, more takes: O(1) on average.
+After a flood nobody may come for long; so there is a look at the first take after a bucket's shortest life, too."""
 
 
 class MemoryStore:
@@ -21,7 +23,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, tuple[Bucket, int]] = {}  # with the instant (us) from which each may be forgotten
-        self._takes_left = _SWEEP
+        self._takes_left, self._sweeps_at = _SWEEP, 0
         self._lock = threading.Lock()  # held for every touch of a bucket: that is what makes it atomic
 
     def __repr__(self) -> str:
@@ -69,6 +71,7 @@ class MemoryStore:
 
     def _forget_old(self, now: int) -> None:
         self._takes_left -= 1
-        if self._takes_left == 0:
-            self._buckets = {key: each for key, each in self._buckets.items() if now < each[1]}
-            self._takes_left = max(_SWEEP, len(self._buckets))
+        if self._takes_left > 0 and now < self._sweeps_at:
+            return
+        self._buckets = {key: each for key, each in self._buckets.items() if now < each[1]}
+        self._takes_left, self._sweeps_at = max(_SWEEP, len(self._buckets)), now + MARGIN

@@ -2,9 +2,11 @@
 
 import contextlib
 import itertools
+import linecache
 import math
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.core import batch, line, pace, reservoir, stock, terms
+from batchlimit.sync import rate
 from batchlimit.sync import slot as front
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, together, until
@@ -375,27 +379,38 @@ def test_tokens_of_an_interrupted_waiter_that_were_told_spent_are_spent(
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt in its thread at the nth line of the front's own file that it comes to."""
+    """Raises KeyboardInterrupt in its thread at the nth line that it comes to: of these files, outside `with` lines.
 
-    def __init__(self, n: int) -> None:
+    (At the end of a `with` its line is traced once more, before the lock is let go; no signal is handled there.)
+    """
+
+    def __init__(self, n: int, *files: str, under_lock: bool) -> None:
         self._left = n
+        self._files = files
+        self._under_lock = under_lock
         self.line = "no line"
 
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> "Interrupter | None":
-        if frame.f_code.co_filename != front.__file__ or frame.f_code.co_name == "__init__":
+        if frame.f_code.co_filename not in self._files or frame.f_code.co_name == "__init__":
             return None
-        if event == "line" and not frame.f_locals["self"].lock.locked():  # under the lock nobody is safe from that
+        if event == "line" and self._may_raise(frame):
             self._left -= 1
             if self._left == 0:
-                self.line = f"{frame.f_code.co_name}, line {frame.f_lineno}"
+                self.line = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
                 raise KeyboardInterrupt
         return self
 
-    def run(self, limiter: RateLimiter) -> bool:
+    def _may_raise(self, frame: FrameType) -> bool:
+        if self._under_lock:
+            return not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+        slot: front.Slot = frame.f_locals["self"]
+        return not slot.lock.locked()
+
+    def run(self, call: Callable[[], object]) -> bool:
         """Call once; return whether it was interrupted."""
         sys.settrace(self)
         try:
-            limiter.try_acquire(KEY, 4)
+            call()
         except KeyboardInterrupt:
             return True
         finally:
@@ -409,8 +424,8 @@ def two_callers_of_whom_the_first_is_interrupted(n: int) -> bool:
     stage = Stage(MemoryStore(clock))
     gate = stage.before = Gate()
     limiter = RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
-    interrupter = Interrupter(n)
-    first = start(lambda: interrupter.run(limiter))
+    interrupter = Interrupter(n, front.__file__, under_lock=False)
+    first = start(lambda: interrupter.run(lambda: limiter.try_acquire(KEY, 4)))
     until(lambda: first.done() or gate.reached)
     second = start(lambda: limiter.acquire(KEY, 10))
     until(lambda: second.done() or limiter.statistics().waiting >= (1 if first.done() else 2))
@@ -429,6 +444,52 @@ def test_a_caller_may_be_interrupted_at_any_line(without_keeper: None) -> None:
     """Ctrl-C, or a signal handler that raises, falls where it will. Those behind it must not wait for ever."""
     lines = next(n for n in itertools.count() if not two_callers_of_whom_the_first_is_interrupted(n + 1))
     assert lines > 20
+
+
+RULES = [
+    rate.__file__,
+    front.__file__,
+    batch.__file__,
+    line.__file__,
+    pace.__file__,
+    reservoir.__file__,
+    stock.__file__,
+    terms.__file__,
+]
+
+
+def then_nobody_hangs_and_nothing_is_minted(n: int, spent: int, call: Callable[[RateLimiter], object]) -> bool:
+    """Let a call be interrupted at its nth line, anywhere in the rules; return whether it has so many."""
+    clock = Clock()
+    limiter = RateLimiter(MemoryStore(clock), TEN, sizer=FixedBatch(1), clock=clock)
+    limiter.acquire(KEY, spent)
+    clock.now += 2.0
+    interrupter = Interrupter(n, *RULES, under_lock=True)
+    if not start(lambda: interrupter.run(lambda: call(limiter))).result(DEADLINE):
+        return False
+    others = start(lambda: sum(itertools.takewhile(bool, (limiter.try_acquire(KEY) for _ in range(20)))))
+    try:
+        assert others.result(10.0) <= 10, f"tokens were minted in {interrupter.line}"
+    except TimeoutError:
+        pytest.fail(f"a caller was interrupted in {interrupter.line}, and the next one waits for ever")
+    assert limiter.statistics().waiting == 0, f"a ghost stands in line since {interrupter.line}"
+    return True
+
+
+@pytest.mark.parametrize(
+    ("spent", "call"),
+    [
+        (0, lambda limiter: limiter.try_acquire(KEY, 4)),
+        (3, lambda limiter: limiter.try_acquire(KEY, 4)),
+        (4, lambda limiter: limiter.refund(KEY, 4)),
+    ],
+    ids=["first call", "later call", "refund"],
+)
+def test_an_interrupt_anywhere_loses_tokens_at_most(
+    without_keeper: None, spent: int, call: Callable[[RateLimiter], object]
+) -> None:
+    lines = next(n for n in itertools.count() if not then_nobody_hangs_and_nothing_is_minted(n + 1, spent, call))
+    assert lines > 100
 
 
 # When the limiter is closed
