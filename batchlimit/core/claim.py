@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from batchlimit.core.lease import Ask
+from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.quota import Quota
 
 NOW = -math.inf
@@ -64,7 +64,7 @@ class Fetch:
 class Claim:
     """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed."""
 
-    __slots__ = ("asked", "cost", "deadline", "fetch", "number", "verdict", "waker")
+    __slots__ = ("asked", "cost", "deadline", "errand", "number", "verdict", "waker")
 
     def __init__(self, cost: int, deadline: float, waker: Wakeable) -> None:
         self.cost = cost
@@ -72,7 +72,7 @@ class Claim:
         self.waker = waker
         self.number = 0  # its place in the order of arrival
         self.asked = 0  # how many asks have spoken for it
-        self.fetch: Fetch | None = None  # the last one that this caller was told to make
+        self.errand: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
         self.verdict: Admit | Refuse | Fail | None = None
 
     def __repr__(self) -> str:

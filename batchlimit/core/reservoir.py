@@ -107,8 +107,7 @@ class Reservoir:
         if self._busy is not None:
             return Wait(_within(math.inf, claim.deadline, now))
         if (pause := self._pace.pause(self._line.first_cost, now)) == 0.0:
-            claim.fetch = self._ask(now)
-            return claim.fetch
+            return self._ask(now, claim)
         if self._is_hopeless(claim, now):
             return self._refuse(claim, now)
         return Wait(_within(pause if claim is self._line.first else math.inf, claim.deadline, now))
@@ -117,10 +116,10 @@ class Reservoir:
         """Take a caller out of line whatever its verdict, and wherever it was interrupted.
 
         Tokens that it was given stay here for others, unless they have expired, or the bucket was told meanwhile that
-        they are spent: then it no longer counts them ours. A fetch that it has not reported on has failed.
+        they are spent: then it no longer counts them ours. An errand that it has not reported on has failed.
         """
-        if claim.fetch is not None and claim.fetch is self._busy:
-            self.failed(claim.fetch, None, now)
+        if self._busy is not None and claim.errand is self._busy:
+            self._give_up(claim.errand, now)
         self._line.withdraw(claim)
         if isinstance(claim.verdict, Admit) and claim.cost:
             back = self.stock.unspend(claim.cost, now) if now < claim.verdict.before else 0
@@ -165,6 +164,12 @@ class Reservoir:
             claim.asked = 0
         self.stock.serve(self._line)
         self._wake_next()
+
+    def _give_up(self, errand: Fetch | GiveBack, now: float) -> None:
+        if isinstance(errand, Fetch):
+            self.failed(errand, None, now)
+        else:
+            self.gave_back(now)
 
     def gave_back(self, now: float) -> None:
         """Take note that a give-back is over, whether it arrived or not; it is never repeated."""
@@ -224,19 +229,21 @@ class Reservoir:
         tokens = self.stock.empty()
         return self._return(tokens) if tokens or self._owed else None
 
-    def refund(self, cost: int, now: float) -> GiveBack | None:
-        """Take back `cost` spent tokens. What exceeds the lease they came from goes to the store, now or when it can.
+    def refund(self, claim: Claim, now: float) -> GiveBack | None:
+        """Take back the spent tokens of a claim that was admitted.
+
+        What exceeds the lease they came from goes to the store, now or when it can.
 
         The store still counts all of this lease as ours until we report it spent, so within it a refund is free.
         """
         self._advance(now)
         if self.quota.denies_all:
             return None  # nothing was ever admitted
-        self._owed += cost - self.stock.refund(cost, now)
+        self._owed += claim.cost - self.stock.refund(claim.cost, now)
         self._pace.forget()
         self.stock.serve(self._line)
         self._line.wake_first()
-        return self._repay()
+        return self._repay(claim)
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
@@ -313,23 +320,30 @@ class Reservoir:
         self.stock.set_aside()
         self.stock.serve(self._line)
 
-    def _repay(self) -> GiveBack | None:
-        return self._return(0) if self._owed and self._busy is None else None
+    def _repay(self, claim: Claim | None = None) -> GiveBack | None:
+        return self._return(0, claim) if self._owed and self._busy is None else None
 
-    def _return(self, tokens: int) -> GiveBack:
+    def _return(self, tokens: int, claim: Claim | None = None) -> GiveBack:
         """Send tokens back, and refunds with them. A lost ask is not repeated after this: its number is too old."""
         self.calls += 1
         back = GiveBack(self._host, next(self._seqs), tokens, self.stock.report(), self._owed)
-        self._owed, self._lost_seq, self._busy = 0, None, back
+        self._owed, self._lost_seq = 0, None
+        self._begin(back, claim)
         return back
 
-    def _ask(self, now: float, back: int = 0) -> Fetch:
+    def _begin(self, errand: Fetch | GiveBack, claim: Claim | None) -> None:
+        """Let an errand be under way; first its caller is to know of it, who gives it up when interrupted."""
+        if claim is not None:
+            claim.errand = errand
+        self._busy = errand
+
+    def _ask(self, now: float, claim: Claim | None = None, back: int = 0) -> Fetch:
         first, pool = self._line.first, self.stock.here
         queued = max(0, self._line.cost - pool)
         target = self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, pool))
         self._last_want = max(queued, target - pool, 0)
-        for claim in self._line:
-            claim.asked += 1
+        for each in self._line:
+            each.asked += 1
         ask = Ask(
             host=self._host,
             seq=next(self._seqs) if self._lost_seq is None else self._lost_seq,
@@ -346,7 +360,8 @@ class Reservoir:
         )
         self.hungry, self.stock.low = False, 0
         self.calls += 1
-        self._busy = fetch = Fetch(ask, self.quota, now, first.cost if first else 0, self._lost_seq is not None)
+        fetch = Fetch(ask, self.quota, now, first.cost if first else 0, self._lost_seq is not None)
+        self._begin(fetch, claim)
         return fetch
 
     def _renew(self, now: float) -> Fetch:
@@ -354,7 +369,7 @@ class Reservoir:
         target = self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, self.stock.tokens))
         back = max(0, self.stock.tokens - target)
         self.stock.remove(back)
-        return self._ask(now, back)
+        return self._ask(now, back=back)
 
     def _aim(self, now: float) -> None:
         """Set how few tokens are few enough to fetch more in the background."""

@@ -146,9 +146,7 @@ class RateLimiter:
         """
         slot = self._slot(key)
         check_cost(cost, slot.reservoir.largest, key)
-        back = slot.locked(lambda: slot.reservoir.refund(cost, self._clock()))
-        if back is not None:
-            slot.give_back(back)
+        slot.refund(cost)
 
     def statistics(self) -> Statistics:
         """Return what this limiter has done so far; adds up all keys, so not for every call."""

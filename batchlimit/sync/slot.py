@@ -115,6 +115,16 @@ class Slot:
 
         return self.locked(look)
 
+    def refund(self, cost: int) -> None:
+        """Take back tokens that were admitted and not used; at most one round trip."""
+        claim = Claim(cost, NOW, threading.Event())
+        try:
+            if (back := self.locked(lambda: self.reservoir.refund(claim, self._clock()))) is not None:
+                self.give_back(back)
+        except BaseException:
+            self.locked(lambda: self.reservoir.leave(claim, self._clock()))
+            raise
+
     def give_back(self, back: GiveBack) -> None:
         """Return tokens, once; if the store does not take them they expire there."""
         try:

@@ -61,7 +61,7 @@ class Front:
 
     def refund(self, cost: int, at: float = 0.0) -> GiveBack | None:
         """A refund; what of it goes to the store is there at once."""
-        back = self.reservoir.refund(cost, at)
+        back = self.reservoir.refund(Claim(cost, NOW, Bell()), at)
         if back is not None:
             self.reservoir.gave_back(at)
         return back
@@ -436,7 +436,7 @@ def test_what_comes_back_drops_the_memory_of_a_refusal(comes: str) -> None:
     front.refuse(front.fetch(front.join(10, NOW)))
     assert front.reservoir.denies(10, 0.1) > 0.0
     if comes == "refund":
-        front.reservoir.refund(1, 0.1)
+        front.reservoir.refund(Claim(1, NOW, Bell()), 0.1)
     else:
         front.grant(front.fetch(front.join(1, NOW), 0.1), 0.1, 1)
     assert front.reservoir.denies(10, 0.1) == 0.0
@@ -640,7 +640,7 @@ def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
         assert [front.step(front.join(cost, deadline), 1.0) for deadline in (NOW, 5.0, PATIENT)] == [
             Refuse(math.inf)
         ] * 3
-    assert front.reservoir.refund(1, 1.0) is None
+    assert front.reservoir.refund(Claim(1, NOW, Bell()), 1.0) is None
     assert front.reservoir.denies(1, 1e9) == math.inf
     assert front.reservoir.calls == 0
 
@@ -697,7 +697,7 @@ def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take() -> None:
 def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
     front = Front(tokens=9)
     assert front.reservoir.stock.take(9) == 1.0
-    assert front.reservoir.refund(4, 0.5) is None
+    assert front.reservoir.refund(Claim(4, NOW, Bell()), 0.5) is None
     assert front.held == 4
     assert front.reservoir.stock.take(4) == 1.0
     assert front.reservoir.calls == 1
@@ -717,7 +717,7 @@ def test_a_refund_wakes_who_waits() -> None:
 def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: int) -> None:
     front = Front(tokens=9)
     front.reservoir.stock.take(5)
-    back = front.reservoir.refund(50, at)
+    back = front.reservoir.refund(Claim(50, NOW, Bell()), at)
     assert back == GiveBack("a", 2, tokens=0, held=10 if here else 0, refund=50 - here)
     assert front.held == (10 if here else 0)
 
@@ -725,7 +725,7 @@ def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: i
 def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
     front = Front()
     fetch = front.fetch(front.join(1, NOW))
-    assert front.reservoir.refund(3, 0.0) is None
+    assert front.reservoir.refund(Claim(3, NOW, Bell()), 0.0) is None
     front.grant(fetch, 0.1, 1)
     assert front.reservoir.due() <= 0.1
     assert front.reservoir.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
@@ -768,7 +768,7 @@ def test_a_refund_while_an_ask_is_out_makes_no_tokens() -> None:
     pair.spend(60)
     fetch = pair.front.fetch(pair.front.join(1, 9.0), 0.1)
     grant = pair.take(fetch, 0.1)
-    pair.front.reservoir.refund(50, 0.1)
+    pair.front.reservoir.refund(Claim(50, NOW, Bell()), 0.1)
     pair.front.reservoir.granted(fetch, grant, 0.1, 1.0)
     pair.check(0.1)
 
@@ -779,7 +779,7 @@ def test_a_refund_after_a_lost_answer_makes_no_tokens() -> None:
     fetch = pair.front.fetch(pair.front.join(1, 9.0), 0.1)
     pair.take(fetch, 0.1)
     pair.front.reservoir.failed(fetch, DEAD, 0.1)
-    pair.front.reservoir.refund(50, 0.1)
+    pair.front.reservoir.refund(Claim(50, NOW, Bell()), 0.1)
     pair.check(0.1)
 
 
@@ -789,7 +789,7 @@ def test_a_refund_sent_while_an_ask_is_out_does_not_report_its_grant_as_spent() 
     claim = pair.front.join(10, 9.0)
     fetch = pair.front.fetch(claim, 0.1)
     grant = pair.take(fetch, 0.1)
-    back = pair.front.reservoir.refund(60, 0.1)
+    back = pair.front.reservoir.refund(Claim(60, NOW, Bell()), 0.1)
     if back is not None:
         pair.bucket.give_back(back, round(0.1 * SECOND))
     pair.front.reservoir.granted(fetch, grant, 0.1, 1.0)
@@ -802,7 +802,7 @@ def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
     pair.spend(10)
     claim = pair.front.join(10, NOW)
     fetch = pair.front.fetch(claim, 0.3)
-    back = pair.front.reservoir.refund(1, 0.4)
+    back = pair.front.reservoir.refund(Claim(1, NOW, Bell()), 0.4)
     if back is not None:
         pair.bucket.give_back(back, round(0.4 * SECOND))
     pair.front.reservoir.granted(fetch, pair.take(fetch, 0.4), 0.4, 1.0)
@@ -818,7 +818,7 @@ def test_the_figures_are_exact() -> None:
     assert reservoir.figures() == (1, 0, 1, 20, 0)
     reservoir.stock.take(5)
     assert reservoir.figures() == (6, 0, 1, 15, 0)
-    reservoir.refund(2, 0.1)
+    reservoir.refund(Claim(2, NOW, Bell()), 0.1)
     assert reservoir.figures() == (6, 0, 1, 17, 0)
     claim = front.join(30, NOW)
     assert reservoir.figures() == (6, 0, 1, 17, 1)
