@@ -517,9 +517,12 @@ def test_forks_amid_busy_threads(valkey: Server, prefix: str) -> None:
     limiter = limiter_of("1_000_000/s burst 100_000", sizer=FixedBatch(3))
 
     def work():
-        while True:
-            for i in range(20):
-                limiter.try_acquire(f"{KEY}-{i}")
+        try:
+            while True:
+                for i in range(20):
+                    limiter.try_acquire(f"{KEY}-{i}")
+        except LimiterClosed:
+            pass  # a daemon thread that prints a traceback as the interpreter ends may take it down
 
     for _ in range(4):
         threading.Thread(target=work, daemon=True).start()
