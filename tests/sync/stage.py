@@ -72,6 +72,7 @@ class Stage:
     def __init__(self, inner: Store | None = None) -> None:
         self.inner = MemoryStore() if inner is None else inner
         self.asks: list[Ask] = []
+        self.grants: list[Grant] = []
         self.backs: list[GiveBack] = []
         self.before: Callable[[], None] = nothing
         self.after: Callable[[], None] = nothing
@@ -82,6 +83,7 @@ class Stage:
         self.asks.append(ask)
         self.before()
         grant = self.inner.take(key, quota, ask)
+        self.grants.append(grant)
         self.after()
         return grant
 

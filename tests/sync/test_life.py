@@ -18,6 +18,7 @@ from batchlimit import (
     Store,
     StoreUnavailable,
 )
+from batchlimit.core.key import bucket_name
 from batchlimit.core.lease import Level
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, lapsed, process, start, together, until
@@ -290,6 +291,18 @@ def test_a_store_that_is_away_does_not_keep_the_interpreter_from_ending(valkey: 
     with process(program, valkey.url, prefix) as other:
         assert other.hear() == "done"
         assert other.end() == 0
+
+
+def test_tokens_of_a_bucket_that_was_lost_are_dropped_at_the_next_ask(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    stage = Stage(valkey_store)
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50)) as limiter, valkey.client() as client:
+        limiter.acquire(KEY)
+        assert client.delete(bucket_name(prefix, KEY)) == 1
+        limiter.acquire(KEY, 60)
+        assert stage.asks[1].held == 49
+        assert limiter.statistics().held + 60 <= valkey_store.peek(KEY, HUNDRED).outstanding
 
 
 # The keeper

@@ -211,6 +211,25 @@ def test_a_lease_is_over_at_the_very_instant(world: World, late: float) -> None:
     assert world.limiter.statistics().admitted == 2
 
 
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_lease_counts_from_before_the_ask_left(without_keeper: None, where: str) -> None:
+    """The store counts from later: so the host always stops first, however slowly the answer travels."""
+    world = World(FixedBatch(20))
+
+    def travel() -> None:
+        world.clock.now += 0.3
+
+    setattr(world.stage, where, travel)
+    sent = world.clock.now
+    assert world.try_acquire(1)
+    world.clock.now = sent + world.stage.grants[0].lease - 0.001
+    assert world.try_acquire(1)
+    assert len(world.stage.asks) == 1
+    world.clock.now = sent + world.stage.grants[0].lease
+    assert world.try_acquire(1)
+    assert len(world.stage.asks) == 2
+
+
 def test_who_was_stopped_between_spending_and_the_look_at_the_clock_spends_nothing_of_it(world: World) -> None:
     """The clock is read after the tokens are taken; before, a stop at the wrong moment would spend a dead lease."""
     taken = []
