@@ -1,12 +1,14 @@
 """Real servers for tests: each is started when a test first asks for it, and stopped with the session."""
 
 import contextlib
+import gc
 import importlib.util
 import os
 import shutil
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -141,6 +143,7 @@ def _container() -> Iterator[str]:
         from testcontainers.core.container import DockerContainer
     except ImportError as error:
         raise Unavailable(f"no container: {error}") from error
+    _reach_docker()
     with ExitStack() as stack:
         try:
             container = DockerContainer(image)
@@ -154,6 +157,29 @@ def _container() -> Iterator[str]:
             raise Unavailable(f"no container of {image}: {error}") from error
         await_ping(url, lambda: True)
         yield url
+
+
+def _reach_docker() -> None:
+    """Unavailable where no Docker engine answers."""
+    # The docker package leaves a socket open that could not connect, in the frames of the error: it is collected here,
+    # where its warning is nobody's fault, and not at the end of the tests, where it would fail them.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        reason = _docker_error()
+        gc.collect()
+    if reason is not None:
+        raise Unavailable(f"no container: {reason}")
+
+
+def _docker_error() -> str | None:
+    from docker.errors import DockerException
+    from testcontainers.core.docker_client import DockerClient
+
+    try:
+        DockerClient().client.close()
+    except (DockerException, OSError) as error:
+        return str(error)
+    return None
 
 
 # The oldest Redis that batchlimit supports, the usual ones, and what most installations will move to.
