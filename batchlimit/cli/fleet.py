@@ -2,7 +2,6 @@
 
 import multiprocessing
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,7 +61,7 @@ class Fleet:
 
     def __enter__(self) -> Self:
         try:
-            with _deaf_to_interrupts():
+            with _interrupts_later():
                 for host in range(self._plan.hosts):
                     self._start(host)
         except BaseException:
@@ -144,13 +143,10 @@ def _end_process(process: multiprocessing.process.BaseProcess) -> None:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """A child inherits it, so that a Ctrl-C during its first imports ends it through the link, not in a traceback."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _interrupts_later() -> Iterator[None]:
+    """A Ctrl-C meanwhile is heard afterwards; a child inherits this, so that its first imports end in no traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -78,6 +78,19 @@ def test_a_host_that_cannot_go_on_ends_the_run() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_an_interrupt_while_hosts_start_is_heard_and_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Fleet._start
+
+    def start_under_fire(fleet: Fleet, host: int) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        start(fleet, host)
+
+    monkeypatch.setattr(Fleet, "_start", start_under_fire)
+    with pytest.raises(KeyboardInterrupt):
+        run(plan_of("memory://"))
+    assert multiprocessing.active_children() == []
+
+
 def test_no_host_outlives_an_interrupted_run() -> None:
     def interrupt(elapsed: float, rows: list[Row]) -> None:
         raise KeyboardInterrupt
