@@ -28,7 +28,7 @@ if host and seq <= host.seq then
     write_bucket(bucket)
     return {0}
 end
-if refund > 0 then host = host or enter(bucket, name) end -- remembers seq, so that the refund counts once
+if refund > 0 then host = host or enter(bucket, name, 1) end -- remembers seq, so that the refund counts once
 local returned = refund
 if host then returned = returned + settle(bucket, host) end
 local credited = returned

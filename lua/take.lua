@@ -7,6 +7,7 @@
 -- ARGV[7] need, ARGV[8] queued, ARGV[9] want  (tokens: the smallest useful grant, what callers wait for, the target)
 -- ARGV[10] held, ARGV[11] back (tokens of earlier grants: still here, returned unspent; the rest is spent)
 -- ARGV[12] max_wait, ARGV[13] round_trip  (us: how far in the future a grant may begin, how long answers take)
+-- ARGV[14] weight              (a whole number: a host of weight 2 has twice the share of a host of weight 1)
 -- returns {granted, kept, starts_in (us), lease (us), retry_after (us), level, active_hosts, epoch (us), version,
 --          config ('' unless the bucket obeys a newer one than the host asked with)}
 
@@ -14,8 +15,10 @@ local config, name, seq, age, epoch, fill = ARGV[1], ARGV[2], tonumber(ARGV[3]),
                                             tonumber(ARGV[5]), tonumber(ARGV[6])
 local ask = {need = tonumber(ARGV[7]), queued = tonumber(ARGV[8]), want = tonumber(ARGV[9]),
              held = tonumber(ARGV[10]), back = tonumber(ARGV[11]), max_wait = tonumber(ARGV[12]),
-             round_trip = tonumber(ARGV[13])}
+             round_trip = tonumber(ARGV[13]), weight = tonumber(ARGV[14])}
 local ALPHA = 0.5 -- the share of a bucket that all hosts together may hold in reserve
+local RICH = 2000000    -- the longest lease while the bucket is rich (us)
+local UNKNOWN = 100000  -- the shortest lease of a host that does not know yet how long an answer takes (us)
 local SLOWEST = 2000000 -- the longest round trip that a lease makes up for (us)
 
 local function reply(bucket, host, granted, kept, starts_in, retry_after)
@@ -48,7 +51,7 @@ end
 -- at the most if its caller does not wait.
 local function reserve(bucket, host, wait)
     if not bucket.reserved or bucket.reserved.name == host.name then
-        local patience = 2 * PACE + (ask.max_wait > 0 and wait or 0)
+        local patience = 2 * pace_of(bucket) + (ask.max_wait > 0 and wait or 0)
         bucket.reserved = {name = host.name, tokens = ask.need, ends = bucket.now + patience}
     end
 end
@@ -71,14 +74,17 @@ local function report(bucket, host)
     end
 end
 
--- One bandwidth's fair division between the n active hosts. Each accrues rate/n from when it was last served; a host
--- may take what it accrued, or what is left when the others' accruals are set aside, whichever is more.
+-- One bandwidth's fair division between the active hosts. Each accrues its share of the rate, by its weight, from when
+-- it was last served; a host may take what it accrued, or what is left when the others' accruals are set aside,
+-- whichever is more. But half of what is there is for whoever asks: set aside in full for 20 hosts, a bucket of 10 was
+-- full and yet refused every third caller at twice its rate (simulated).
 local function division(bucket, host, i)
-    local n, now, band, level = bucket.active, bucket.now, bucket.bands[i], level_for(bucket, host, i)
-    local share = band.rate / n
-    local mine = math.min(share * (now - host.last), math.max(band.burst / n, ask.need))
-    local others = math.min(share * ((n - 1) * now - (bucket.lasts - host.last)), band.burst * (n - 1) / n)
-    return share, mine, math.max(mine, level - math.max(0, others))
+    local now, band, level = bucket.now, bucket.bands[i], level_for(bucket, host, i)
+    local part = host.weight / bucket.weights
+    local mine = math.min(band.rate * part * (now - host.last), math.max(band.burst * part, ask.need))
+    local waited = (bucket.weights - host.weight) * now - (bucket.lasts - host.weight * host.last)
+    local others = math.min(band.rate / bucket.weights * waited, ALPHA * level)
+    return part, mine, math.max(mine, level - math.max(0, others))
 end
 
 -- How many tokens the host may have now, when `need` is expected to fit (us), and what it had accrued.
@@ -86,11 +92,11 @@ local function offer(bucket, host)
     local granted, wait, accrued = ask.want, 0, math.huge
     for i, band in ipairs(bucket.bands) do
         local level = level_for(bucket, host, i)
-        local share, mine, fair = division(bucket, host, i)
-        local soft = math.max(ALPHA * level / bucket.active, mine)
-        local cap = math.max(ask.queued, ALPHA * band.burst / bucket.active - host.held)
-        granted = math.min(granted, level, fair, cap, math.max(ask.queued, soft))
-        wait = math.max(wait, (ask.need - level) / band.rate, (ask.need - fair) / share)
+        local part, mine, fair = division(bucket, host, i)
+        local soft = math.max(ALPHA * level * part, mine)
+        local cap = math.min(ALPHA * band.burst * part - host.held, ALPHA * band.burst - bucket.outstanding)
+        granted = math.min(granted, level, fair, math.max(ask.queued, math.min(cap, soft)))
+        wait = math.max(wait, (ask.need - level) / band.rate, (ask.need - fair) / (band.rate * part))
         accrued = math.min(accrued, mine)
     end
     wait = math.ceil(math.min(wait, LONGEST * 1000)) + 1 -- + 1 us: never a rounding error too early
@@ -103,23 +109,46 @@ local function later(bucket, host, ahead)
     if bucket.reserved and bucket.reserved.name ~= host.name then return 0 end
     local granted = ask.queued
     for i, band in ipairs(bucket.bands) do
-        local share, _, fair = division(bucket, host, i)
-        granted = math.min(granted, bucket.levels[i] + band.rate * ahead, fair + share * ahead,
-                           band.burst - bucket.outstanding)
+        local part, _, fair = division(bucket, host, i)
+        local flow = band.rate * ahead
+        granted = math.min(granted, bucket.levels[i] + flow, fair + flow * part, band.burst - bucket.outstanding)
     end
     return math.floor(granted)
 end
 
+local function is_rich(bucket)
+    for i, band in ipairs(bucket.bands) do
+        if bucket.levels[i] < ALPHA * band.burst then return false end
+    end
+    return true
+end
+
+-- Tokens for callers who wait already need no longer than to reach them. A reserve lasts longer where tokens abound:
+-- what would flow in meanwhile would be wasted anyway, and half of the renewals are saved. And no lease is shorter
+-- than answers take: a host would find it over on arrival.
+local function lease_for(bucket, granted)
+    local lease = lease_of(bucket.bands)
+    if granted > 0 and granted == ask.queued then
+        lease = SHORTEST
+    elseif is_rich(bucket) then
+        lease = math.max(lease, math.floor(least(bucket.bands, function(band)
+            return math.min(RICH, band.burst / band.rate)
+        end)))
+    end
+    local trip = math.min(ask.round_trip, SLOWEST)
+    return math.max(lease, trip == 0 and UNKNOWN or math.max(2 * trip, math.min(4 * trip, UNKNOWN)))
+end
+
 local function lend(bucket, host, granted, starts_in)
+    local lease = lease_for(bucket, granted)
     for i in ipairs(bucket.levels) do bucket.levels[i] = bucket.levels[i] - granted end
     bucket.outstanding = bucket.outstanding + granted
     host.held, host.granted, host.starts = host.held + granted, granted, bucket.now + starts_in
-    local lease = math.max(lease_of(bucket.bands), 2 * math.min(ask.round_trip, SLOWEST))
     host.expires = math.max(host.expires, host.starts + lease)
 end
 
 local function serve(bucket, host, at)
-    bucket.lasts, host.last = bucket.lasts - host.last + at, at
+    bucket.lasts, host.last = bucket.lasts + host.weight * (at - host.last), at
 end
 
 local bucket = read_bucket()
@@ -129,7 +158,7 @@ if not bucket then
 end
 local host = read_host(bucket, name)
 sweep(bucket, name)
-host = host or enter(bucket, name)
+host = host or enter(bucket, name, ask.weight)
 if seq < host.seq or (seq == host.seq and host.granted > 0) then
     write_bucket(bucket)
     if seq < host.seq then return reply(bucket, host, 0, 0, 0, 0) end -- a late duplicate: nobody waits for it
@@ -141,7 +170,7 @@ report(bucket, host)
 local granted, wait, accrued = offer(bucket, host)
 local starts_in, refused = 0, granted < ask.need
 if refused then
-    starts_in = math.max(wait, math.ceil(math.min(pace_of(bucket.bands), ask.max_wait)))
+    starts_in = math.max(wait, math.ceil(math.min(pace_of(bucket), ask.max_wait)))
     granted = wait <= ask.max_wait and later(bucket, host, starts_in) or 0
     refused = granted < ask.need
 end

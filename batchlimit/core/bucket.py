@@ -16,7 +16,20 @@ from typing import NamedTuple
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.core.roster import Host, Roster
-from batchlimit.core.share import ALPHA, LONGEST, MARGIN, PACE, SLOWEST, Band, bands_of, division, lease_of, pace_of
+from batchlimit.core.share import (
+    ALPHA,
+    LONGEST,
+    MARGIN,
+    SHORTEST,
+    SLOWEST,
+    Band,
+    bands_of,
+    division,
+    lease_for_trip,
+    lease_of,
+    pace_of,
+    rich_lease_of,
+)
 
 _SECOND = 1_000_000
 
@@ -26,7 +39,7 @@ class _Reserved(NamedTuple):
 
     name: str
     tokens: int
-    ends: int
+    ends: float
 
 
 class Bucket:
@@ -50,7 +63,7 @@ class Bucket:
         self._refill(now)
         host = self._roster.read(ask.host, self._now)
         self._roster.sweep(self._now, ask.host, lease_of(self._bands))
-        host = host or self._roster.enter(ask.host, self._now)
+        host = host or self._roster.enter(ask.host, self._now, ask.weight)
         if ask.seq < host.seq:
             return self._grant(quota, host, 0, 0, 0, 0)
         if ask.seq == host.seq and host.granted > 0:
@@ -67,7 +80,7 @@ class Bucket:
         if host and back.seq <= host.seq:
             return 0
         if back.refund > 0:
-            host = host or self._roster.enter(back.host, self._now)
+            host = host or self._roster.enter(back.host, self._now, 1)
         returned = back.refund + (self._settle(host, back) if host else 0)
         rooms = [max(0, band.burst - self._roster.outstanding - level) for band, level in self._each()]
         self._levels = [level + min(returned, room) for level, room in zip(self._levels, rooms, strict=True)]
@@ -85,6 +98,10 @@ class Bucket:
         """Return after how many us without a call the bucket is as good as a new one."""
         to_full = max((band.burst - level) / band.rate for band, level in self._each())
         return math.ceil(to_full + lease_of(self._bands)) + MARGIN
+
+    @property
+    def _pace(self) -> float:
+        return pace_of(self._bands, self._roster.active)
 
     def _each(self) -> Iterator[tuple[Band, float]]:
         return zip(self._bands, self._levels, strict=True)
@@ -139,7 +156,7 @@ class Bucket:
         granted, wait, accrued = self._offer(host, ask)
         starts_in, max_wait = 0, round(ask.max_wait * _SECOND)
         if refused := granted < ask.need:
-            starts_in = max(wait, math.ceil(min(pace_of(self._bands), max_wait)))
+            starts_in = max(wait, math.ceil(min(self._pace, max_wait)))
             granted = self._later(host, ask, starts_in) if wait <= max_wait else 0
             refused = granted < ask.need
         kept, host.seq, host.seen, host.granted = host.held, ask.seq, self._now, 0
@@ -159,7 +176,7 @@ class Bucket:
 
     def _reserve(self, ask: Ask, wait: int) -> None:
         if self._reserved is None or self._reserved.name == ask.host:
-            patience = 2 * PACE + (wait if ask.max_wait > 0 else 0)
+            patience = 2 * self._pace + (wait if ask.max_wait > 0 else 0)
             self._reserved = _Reserved(ask.host, ask.need, self._now + patience)
 
     def _offer(self, host: Host, ask: Ask) -> tuple[int, int, float]:
@@ -167,13 +184,11 @@ class Bucket:
         wait, accrued = 0.0, math.inf
         for band, whole in self._each():
             level = self._level_for(ask, whole)
-            share, mine, fair = division(
-                band, level, self._roster.active, self._now, host.last, self._roster.lasts, ask.need
-            )
-            soft = max(ALPHA * level / self._roster.active, mine)
-            cap = max(ask.queued, ALPHA * band.burst / self._roster.active - host.held)
-            granted = min(granted, level, fair, cap, max(ask.queued, soft))
-            wait = max(wait, (ask.need - level) / band.rate, (ask.need - fair) / share)
+            part, mine, fair = division(band, level, self._roster.claims(host), self._now, ask.need)
+            soft = max(ALPHA * level * part, mine)
+            cap = min(ALPHA * band.burst * part - host.held, ALPHA * band.burst - self._roster.outstanding)
+            granted = min(granted, level, fair, max(ask.queued, min(cap, soft)))
+            wait = max(wait, (ask.need - level) / band.rate, (ask.need - fair) / (band.rate * part))
             accrued = min(accrued, mine)
         return max(0, math.floor(granted)), math.ceil(min(wait, LONGEST)) + 1, accrued
 
@@ -182,18 +197,22 @@ class Bucket:
             return 0
         granted: float = ask.queued
         for band, level in self._each():
-            share, _, fair = division(
-                band, level, self._roster.active, self._now, host.last, self._roster.lasts, ask.need
-            )
-            granted = min(
-                granted, level + band.rate * ahead, fair + share * ahead, band.burst - self._roster.outstanding
-            )
+            part, _, fair = division(band, level, self._roster.claims(host), self._now, ask.need)
+            flow = band.rate * ahead
+            granted = min(granted, level + flow, fair + flow * part, band.burst - self._roster.outstanding)
         return math.floor(granted)
 
     def _lend(self, host: Host, ask: Ask, granted: int, starts: int) -> None:
+        lease = self._lease(ask, granted)
         self._levels = [level - granted for level in self._levels]
-        lease = max(lease_of(self._bands), 2 * min(round(ask.round_trip * _SECOND), SLOWEST))
         self._roster.lend(host, granted, starts, starts + lease)
+
+    def _lease(self, ask: Ask, granted: int) -> int:
+        trip = min(round(ask.round_trip * _SECOND), SLOWEST)
+        if 0 < granted == ask.queued:
+            return lease_for_trip(SHORTEST, trip)
+        rich = all(level >= ALPHA * band.burst for band, level in self._each())
+        return lease_for_trip(rich_lease_of(self._bands) if rich else lease_of(self._bands), trip)
 
     def _grant(self, quota: Quota, host: Host, granted: int, kept: int, starts_in: int, retry_after: int) -> Grant:
         return Grant(

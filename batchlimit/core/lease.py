@@ -33,7 +33,9 @@ class Ask:
     fill: float = 1.0
     """The share of the burst at which a bucket that was lost begins anew."""
     round_trip: float = 0.0
-    """How long an answer takes: the lease lasts at least twice as long."""
+    """How long an answer takes: the lease lasts at least twice as long. 0: not known yet."""
+    weight: int = 1
+    """A host of weight 2 has twice the share of a host of weight 1."""
 
 
 @dataclass(frozen=True, slots=True)

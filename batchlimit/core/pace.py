@@ -5,10 +5,8 @@ import math
 from batchlimit.core.claim import Fetch
 from batchlimit.core.lease import Grant
 from batchlimit.core.quota import Quota
-from batchlimit.core.share import ACTIVE, PACE
+from batchlimit.core.share import ACTIVE, bands_of, pace_of
 
-_PACE = PACE / 1e6
-"""Seconds between one host's asks at a dry bucket: one call then carries what many callers would have asked for."""
 _LONGEST = 0.5 * ACTIVE / 1e6
 """Seconds after which a waiting host asks again in any case: in time for the bucket not to take it for gone, for it
 would lose its turn; and soon enough to hear of a raised limit."""
@@ -49,14 +47,16 @@ class Pace:
 
     def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
         """Decide from an answer when to ask next; `jitter` (about 1) keeps hosts from asking in step."""
-        pace = jitter * min(min(_PACE, 0.1 * each.burst / each.rate) for each in quota.bandwidths)
+        bands = bands_of(quota)
+        pace = jitter * pace_of(bands, grant.active_hosts) / 1e6
         scarce = grant.level < max(1.0, pace * min(each.rate for each in quota.bandwidths))
         wait, self.dry_cost = 0.0, 1
         if grant.starts_in > 0.0:
             wait = grant.starts_in
         elif grant.granted < fetch.ask.need:
             # A repeated ask got the answer to an older question: it says nothing about this one.
-            wait, self.dry_cost = 0.0 if fetch.repeated else max(pace, grant.retry_after), fetch.cost
+            shortest = jitter * pace_of(bands, 0) / 1e6
+            wait, self.dry_cost = 0.0 if fetch.repeated else max(shortest, grant.retry_after), fetch.cost
         elif scarce and grant.granted < demand * pace:
             wait = pace
         self._fits_at = now + wait

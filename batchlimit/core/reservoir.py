@@ -34,7 +34,8 @@ class Reservoir:
 
     __slots__ = (
         "_asked", "_born", "_busy", "_closer", "_demand", "_ended", "_host", "_idle_after", "_last_want", "_line",
-        "_lost_seq", "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms", "_untouched", "_used", "calls",
+        "_lost_seq", "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms", "_untouched", "_used", "_weight",
+        "calls",
         "hungry", "largest", "quota", "refused", "retired", "stock",
     )  # fmt: skip
 
@@ -49,12 +50,14 @@ class Reservoir:
         fill: Fill = "share",
         idle_after: float = 10.0,
         born: float | None = None,
+        weight: int = 1,
     ) -> None:
         """`born` is when the quota was set, by the host's clock: now, unless told."""
         self.stock = Stock(now)
         self.hungry = self.retired = False
         self.refused = self.calls = 0
         self._host, self._seqs, self._sizer, self._idle_after = host, seqs, sizer, idle_after
+        self._weight = weight
         self._demand, self._pace, self._line, self._terms = Demand(now), Pace(), Line(), Terms(fill)
         self._owed = self._last_want = 0
         self._asked = 0
@@ -340,7 +343,7 @@ class Reservoir:
     def _ask(self, now: float, claim: Claim | None = None, back: int = 0) -> Fetch:
         first, pool = self._line.first, self.stock.here
         queued = max(0, self._line.cost - pool)
-        target = self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, pool))
+        target = self._target(pool)
         self._last_want = max(queued, target - pool, 0)
         for each in self._line:
             each.asked += 1
@@ -357,6 +360,7 @@ class Reservoir:
             epoch=self._terms.epoch(self.quota, now),
             fill=self._terms.fill,
             round_trip=self._terms.round_trip,
+            weight=self._weight,
         )
         self.hungry, self.stock.low = False, 0
         self.calls += 1
@@ -366,14 +370,18 @@ class Reservoir:
 
     def _renew(self, now: float) -> Fetch:
         """Ask again before the lease ends, and return what the present demand will not use up."""
-        target = self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, self.stock.tokens))
-        back = max(0, self.stock.tokens - target)
+        back = max(0, self.stock.tokens - self._target(self.stock.tokens))
         self.stock.remove(back)
         return self._ask(now, back=back)
 
+    def _target(self, left: int) -> int:
+        rich = self._terms.is_rich(self.quota)
+        return self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, left, rich))
+
     def _aim(self, now: float) -> None:
-        """Set how few tokens are few enough to fetch more in the background."""
-        few = math.ceil(self._demand.rate * self._terms.round_trip * _ROUND_TRIPS)
+        """Set how few tokens are few enough to fetch more in the background; one more, for whoever comes just then."""
+        few = self._demand.rate * self._terms.round_trip * _ROUND_TRIPS
+        few = math.ceil(few) + 1 if few else 0
         self.stock.low = 0 if self._pace.pause(1, now) else min(few, self.stock.tokens // 2)
 
 

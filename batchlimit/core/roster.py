@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from batchlimit.core.share import ACTIVE
+from batchlimit.core.share import ACTIVE, Claims
 
 
 @dataclass(slots=True)
@@ -17,17 +17,19 @@ class Host:
     seen: int = 0
     granted: int = 0
     starts: int = 0
+    weight: int = 1
 
 
 class Roster:
     """The hosts by name, and the sums over them that the bucket needs at every call: so none of them is a loop."""
 
-    __slots__ = ("_swept", "hosts", "lasts", "outstanding")
+    __slots__ = ("_swept", "hosts", "lasts", "outstanding", "weights")
 
     def __init__(self) -> None:
         self.hosts: dict[str, Host] = {}
         self.outstanding = 0  # of all `held`
-        self.lasts = 0  # of all `last`
+        self.weights = 0  # of all `weight`
+        self.lasts = 0  # of all `last`, each times its weight
         self._swept = 0
 
     @property
@@ -42,16 +44,18 @@ class Roster:
             return None
         return host
 
-    def enter(self, name: str, now: int) -> Host:
+    def enter(self, name: str, now: int, weight: int) -> Host:
         """Make an entry for a host that has none."""
-        host = self.hosts[name] = Host(last=now, seen=now)
-        self.lasts += now
+        host = self.hosts[name] = Host(last=now, seen=now, weight=weight)
+        self.weights += weight
+        self.lasts += weight * now
         return host
 
     def forget(self, name: str, host: Host) -> None:
         """Strike a host that holds nothing."""
         del self.hosts[name]
-        self.lasts -= host.last
+        self.weights -= host.weight
+        self.lasts -= host.weight * host.last
 
     def sweep(self, now: int, own: str, every: int) -> None:
         """Release what other hosts hold no longer, `every` so many us at most: O(1) a call, on average."""
@@ -72,9 +76,13 @@ class Roster:
         host.held, host.granted, host.starts = host.held + tokens, tokens, starts
         host.expires = max(host.expires, expires)
 
+    def claims(self, host: Host) -> Claims:
+        """Return what the host's fair share depends on."""
+        return Claims(host.weight, self.weights, host.last, self.lasts)
+
     def serve(self, host: Host, at: int) -> None:
         """Begin the host's share anew."""
-        self.lasts, host.last = self.lasts - host.last + at, at
+        self.lasts, host.last = self.lasts + host.weight * (at - host.last), at
 
     def _check(self, name: str, host: Host, now: int) -> bool:
         """Release a lease that is over; return whether the host is one still."""

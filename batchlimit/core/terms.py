@@ -6,7 +6,7 @@ from typing import Literal
 from batchlimit.core.claim import Fetch
 from batchlimit.core.lease import Grant
 from batchlimit.core.quota import Quota
-from batchlimit.core.share import MARGIN
+from batchlimit.core.share import ALPHA, MARGIN
 
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one host's share of it, or nothing."""
@@ -39,6 +39,10 @@ class Terms:
                 return 1.0 / self.active_hosts
             case "empty":
                 return 0.0
+
+    def is_rich(self, quota: Quota) -> bool:
+        """Whether more was left of the bucket than all hosts together may hold in reserve."""
+        return self.level >= ALPHA * quota.largest_cost
 
     def epoch(self, quota: Quota, now: float) -> int:
         """Return the epoch of the bucket that must be there still; 0 when it may have filled up and been forgotten.

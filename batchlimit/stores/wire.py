@@ -13,7 +13,7 @@ def take_arguments(quota: Quota, ask: Ask) -> list[str | int | float]:
     """Return ARGV of take.lua."""
     who = (quota.encode(), ask.host, ask.seq, round(ask.age * _SECOND), ask.epoch, repr(ask.fill))
     what = (ask.need, ask.queued, ask.want, ask.held, ask.back)
-    return [*who, *what, round(ask.max_wait * _SECOND), round(ask.round_trip * _SECOND)]
+    return [*who, *what, round(ask.max_wait * _SECOND), round(ask.round_trip * _SECOND), ask.weight]
 
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | int]:

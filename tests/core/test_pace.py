@@ -11,18 +11,18 @@ from batchlimit.core.pace import Pace
 from batchlimit.core.quota import Quota
 from tests.core.world import about, answer
 
-HUNDRED = Quota(100.0, 100)  # its pace is 50 ms, in which 5 tokens flow in
-SMALL = Quota(100.0, 10)  # its pace is a tenth of the time to fill: 10 ms
+THOUSAND = Quota(1000.0, 1000)  # its pace is 50 ms, in which 50 tokens flow in
+SMALL = Quota(100.0, 10)  # its pace is a fifth of the time to fill: 20 ms
 
 
 def fetch(need: int, *, queued: int | None = None, cost: int | None = None, repeated: bool = False) -> Fetch:
     queued = need if queued is None else queued
     ask = Ask("a", 1, need, queued, queued)
-    return Fetch(ask, HUNDRED, 0.0, need if cost is None else cost, repeated)
+    return Fetch(ask, THOUSAND, 0.0, need if cost is None else cost, repeated)
 
 
 def learned(
-    asked: Fetch, grant: Grant, *, quota: Quota = HUNDRED, demand: float = 0.0, now: float = 0.0, jitter: float = 1.0
+    asked: Fetch, grant: Grant, *, quota: Quota = THOUSAND, demand: float = 0.0, now: float = 0.0, jitter: float = 1.0
 ) -> Pace:
     pace = Pace()
     pace.learn(asked, grant, quota, demand, now, jitter)
@@ -43,8 +43,8 @@ def learned(
         (fetch(10), answer(0, retry_after=0.2), 0.0, 0.2),  # short of this host's share, with much in the bucket
         # the last drops of a bucket: until more have flowed in than a few callers ask for
         (fetch(1, queued=9), answer(3, level=0), 1000.0, 0.05),
-        (fetch(1, queued=9), answer(3, level=4), 1000.0, 0.05),
-        (fetch(1, queued=9), answer(3, level=5), 1000.0, 0.0),
+        (fetch(1, queued=9), answer(3, level=49), 1000.0, 0.05),
+        (fetch(1, queued=9), answer(3, level=50), 1000.0, 0.0),
         (fetch(0), answer(0, level=0), 1000.0, 0.05),
         # though dry, it gave as much as comes to be wanted in a pace
         (fetch(1, queued=9), answer(3, level=0), 50.0, 0.0),
@@ -62,17 +62,24 @@ def test_a_host_pauses_where_the_bucket_was_short(asked: Fetch, grant: Grant, de
 @pytest.mark.parametrize(
     ("quota", "jitter", "pause"),
     [
-        (HUNDRED, 1.0, 0.05),
-        (HUNDRED, 0.75, 0.0375),
-        (HUNDRED, 1.25, 0.0625),
-        (SMALL, 1.0, 0.01),
-        (SMALL, 1.25, 0.0125),
-        (Quota(100.0, 100, [SMALL]), 1.0, 0.01),
+        (THOUSAND, 1.0, 0.05),
+        (THOUSAND, 0.75, 0.0375),
+        (THOUSAND, 1.25, 0.0625),
+        (SMALL, 1.0, 0.02),
+        (SMALL, 1.25, 0.025),
+        (Quota(1000.0, 1000, [SMALL]), 1.0, 0.02),
     ],
     ids=str,
 )
-def test_a_pace_is_a_tenth_of_the_time_to_fill_jittered(quota: Quota, jitter: float, pause: float) -> None:
+def test_a_pace_is_a_fifth_of_the_time_to_fill_or_50_ms_jittered(quota: Quota, jitter: float, pause: float) -> None:
     pace = learned(fetch(5), answer(0, retry_after=0.001, level=0), quota=quota, jitter=jitter)
+    assert pace.pause(5, 0.0) == about(pause)
+
+
+@pytest.mark.parametrize(("hosts", "pause"), [(0, 0.05), (2, 0.05), (4, 0.1), (8, 0.2), (200, 0.2)])
+def test_the_more_hosts_the_longer_the_pace(hosts: int, pause: float) -> None:
+    """As long as a host accrues 25 tokens, but no longer than 200 ms."""
+    pace = learned(fetch(1, queued=9), answer(3, level=0, active_hosts=hosts), demand=1000.0)
     assert pace.pause(5, 0.0) == about(pause)
 
 
@@ -109,7 +116,7 @@ def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
 
 def test_a_new_answer_replaces_the_old() -> None:
     pace = learned(fetch(10), answer(0, retry_after=0.9, level=0))
-    pace.learn(fetch(2), answer(2), HUNDRED, 0.0, 0.1, 1.0)
+    pace.learn(fetch(2), answer(2), THOUSAND, 0.0, 0.1, 1.0)
     assert pace.pause(10, 0.1) == 0.0
 
 

@@ -167,13 +167,13 @@ def test_a_big_one_is_not_overtaken_by_small_ones() -> None:
     assert front.reservoir.stock.take(1) == -math.inf
     for at, tokens, big_is_served, small_is_served in [
         (0.1, 5, False, False),
-        (0.2, 1, True, False),
-        (0.3, 1, True, True),
+        (0.4, 1, True, False),
+        (0.7, 1, True, True),
     ]:
         front.grant(fetch, at, tokens, lease=5.0)
         assert (at, big.verdict is not None, small.verdict is not None) == (at, big_is_served, small_is_served)
         if not small_is_served:
-            fetch = front.fetch(big if not big_is_served else small, at + 0.05)
+            fetch = front.fetch(big if not big_is_served else small, at + 0.25)
 
 
 def test_part_of_a_grant_serves_who_came_first() -> None:
@@ -307,11 +307,11 @@ def test_who_leaves_after_the_bucket_was_told_that_his_tokens_were_spent_leaves_
     gone = front.join(100)
     fetch = front.fetch(gone)
     front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 0), 0.0, 1.0)
-    assert gone.verdict == Admit(0.4)
-    fetch = front.fetch(front.join(1, NOW), 0.1)
-    front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 100_000), 0.1, 1.0)
-    front.reservoir.leave(gone, 0.3)
-    assert front.held <= bucket.peek(300_000).outstanding
+    assert gone.verdict == Admit(0.1)
+    fetch = front.fetch(front.join(1, NOW), 0.05)
+    front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 50_000), 0.05, 1.0)
+    front.reservoir.leave(gone, 0.08)
+    assert front.held <= bucket.peek(80_000).outstanding
 
 
 def test_who_leaves_the_line_unserved_is_not_asked_for() -> None:

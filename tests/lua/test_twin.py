@@ -17,6 +17,7 @@ from tests.lua.interpreter import Interpreter
 _LUA = Path(__file__).parents[2] / "lua"
 _START = 1_700_000_000_000_000
 _HOSTS = ("a", "b", "c")
+_WEIGHTS = {"a": 1, "b": 1, "c": 3}
 
 _counts = st.integers(0, 60)
 _rates = st.one_of(st.floats(0.001, 1e6), st.integers(1, 20_000).map(float))
@@ -65,6 +66,7 @@ class Pair:
             max_wait=max_wait,
             age=age,
             round_trip=age / 10,
+            weight=_WEIGHTS[host],
             epoch=self.epoch,
             fill=0.5,
         )
@@ -154,7 +156,23 @@ def test_an_untouched_bucket_is_kept_until_it_is_full(quota: Quota) -> None:
 _MILLISECONDS = ("MARGIN", "LONGEST")
 
 
-@pytest.mark.parametrize("name", ["ALPHA", "LEASE", "SHORTEST", "SLOWEST", "ACTIVE", "PACE", "MARGIN", "LONGEST"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ALPHA",
+        "LEASE",
+        "RICH",
+        "SHORTEST",
+        "UNKNOWN",
+        "SLOWEST",
+        "ACTIVE",
+        "PACE",
+        "LONG_PACE",
+        "BATCH",
+        "MARGIN",
+        "LONGEST",
+    ],
+)
 def test_the_scripts_and_their_twin_have_the_same_constants(name: str) -> None:
     lua = "".join(path.read_text(encoding="utf-8") for path in sorted(_LUA.glob("*.lua")))
     (value,) = re.findall(rf"^local {name} = ([0-9.]+)", lua, re.MULTILINE)

@@ -87,11 +87,20 @@ def test_no_more_is_lent_than_is_wanted(store: Store) -> None:
 
 
 @pytest.mark.parametrize("rate", [SLOW, 0.5, 3.0, 1000.0, 1e6])
-def test_a_lease_lasts_two_fifths_of_a_refill_between_a_tenth_of_a_second_and_a_second(
-    store: Store, rate: float
-) -> None:
-    grant = Host(store, Quota(rate, 100)).take(1)
-    assert grant.lease == pytest.approx(max(0.1, min(1.0, 0.4 * 100 / rate)))
+def test_a_lease_lasts_a_refill_of_a_rich_bucket_and_two_fifths_of_a_poor_one(store: Store, rate: float) -> None:
+    """No longer than two seconds, or one; and no shorter than a tenth: the host does not say how far away it is."""
+    host = Host(store, Quota(rate, 100))
+    assert host.take(1, want=2).lease == pytest.approx(max(0.1, min(2.0, 100 / rate)))
+    poor = Host(store, Quota(rate, 100), key="poor")
+    poor.spend(60)
+    assert poor.take(1, want=2).lease == pytest.approx(max(0.1, min(1.0, 0.4 * 100 / rate)), rel=1e-3)
+
+
+def test_a_lease_for_who_waits_already_is_short(store: Store) -> None:
+    host = Host(store)
+    assert host.take(1).lease == pytest.approx(0.1)
+    near = dataclasses.replace(host.ask(1), round_trip=0.001)
+    assert Host(store, key="near").send(near).lease == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize("quota", [HUNDRED & Quota(1000.0, 100), Quota(1000.0, 100) & HUNDRED], ids=str)
@@ -136,10 +145,23 @@ def test_one_host_holds_at_most_half_the_burst_in_reserve(store: Store) -> None:
     assert (grant.granted, grant.kept) == (0, 50)
 
 
-def test_a_second_host_gets_half_of_half_the_rest(store: Store) -> None:
-    Host(store, name="a").take(1, want=100)
+def test_a_second_host_gets_its_part_of_half_the_rest(store: Store) -> None:
+    Host(store, name="a").take(1, want=10)
     grant = Host(store, name="b").take(1, want=100)
-    assert (grant.granted, grant.active_hosts) == (12, 2)
+    assert (grant.granted, grant.active_hosts) == (22, 2)  # (100 - 10) / 2 / 2
+
+
+def test_all_hosts_together_hold_at_most_half_the_burst_in_reserve(store: Store) -> None:
+    Host(store, name="a").take(1, want=50)
+    grants = [Host(store, name=name).take(1, want=100).granted for name in "bc"]
+    assert grants == [1, 1]  # for those who wait, there is enough
+
+
+def test_a_host_of_twice_the_weight_has_twice_the_share(store: Store) -> None:
+    light, heavy = Host(store, name="light"), Host(store, name="heavy")
+    light.take(1)
+    grant = heavy.send(dataclasses.replace(heavy.ask(1, want=100), weight=2))
+    assert grant.granted == 33  # 99 * 2 / 3 / 2
 
 
 def test_keys_do_not_share_a_bucket(store: Store) -> None:

@@ -367,6 +367,10 @@ def test_a_server_that_is_no_redis_is_unavailable(tmp_path_factory: pytest.TempP
         ({"idle_after": "x"}, TypeError, "'x'"),
         ({"idle_after": True}, TypeError, "True"),
         ({"sizer": None}, TypeError, "None"),
+        ({"weight": 0}, ValueError, "0"),
+        ({"weight": 101}, ValueError, "101"),
+        ({"weight": 1.5}, TypeError, "1.5"),
+        ({"weight": True}, TypeError, "True"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_named_at_once(

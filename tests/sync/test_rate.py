@@ -61,7 +61,11 @@ def test_a_cost_is_spent_whole_or_not_at_all(limiter: RateLimiter) -> None:
     assert not limiter.try_acquire(KEY)
 
 
-def test_time_brings_tokens_and_a_refusal_says_when(clock: Clock, without_keeper: None) -> None:
+def test_time_brings_tokens_and_a_refusal_says_when(
+    clock: Clock, without_keeper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bucket is asked no more than once in a fifth of its second after it gave its last tokens."""
+    monkeypatch.setattr("batchlimit.sync.slot.uniform", lambda low, high: 1.0)
     limiter = RateLimiter(MemoryStore(clock), "10/s", clock=clock)
     timeline = [  # at, cost, allowed, retry after
         (0.00, 10, True, 0.0),
@@ -69,9 +73,10 @@ def test_time_brings_tokens_and_a_refusal_says_when(clock: Clock, without_keeper
         (0.05, 1, False, 0.05),
         (0.09, 1, False, 0.01),
         (0.20, 2, True, 0.0),
-        (0.20, 3, False, 0.3),
-        (0.25, 1, False, 0.05),
-        (0.31, 1, True, 0.0),
+        (0.20, 3, False, 0.2),
+        (0.25, 1, False, 0.15),
+        (0.41, 3, False, 0.09),
+        (0.41, 1, True, 0.0),
         (9.00, 10, True, 0.0),
         (9.00, 1, False, 0.1),
     ]
@@ -242,7 +247,7 @@ def test_a_refund_while_an_ask_is_under_way_mints_nothing(limiter: RateLimiter, 
     limiter.acquire(KEY, 5)
     assert limiter.try_acquire(KEY)
     assert limiter.statistics().held == 4
-    clock.now += 0.95
+    clock.now += 1.9
     stage.before = refund
     slot = limiter._slot(KEY)
     renewal = slot.tend()

@@ -237,7 +237,7 @@ def test_who_was_stopped_between_spending_and_the_look_at_the_clock_spends_nothi
     class Stopped(Clock):
         def __call__(self) -> float:
             taken.append(world.reservoir.stock.tokens)
-            world.clock.now += 1.0
+            world.clock.now += 2.0
             world.limiter._clock = world.clock
             return world.clock.now
 
