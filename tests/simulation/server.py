@@ -1,0 +1,53 @@
+"""The server: the real memory store on a clock that may jump, and that may forget everything."""
+
+from batchlimit.core.bucket import Bucket
+from batchlimit.core.lease import Ask, GiveBack, Grant
+from batchlimit.core.quota import Quota
+from batchlimit.stores.memory import MemoryStore
+from tests.simulation.agenda import SECOND, Agenda
+
+KEY = "key"
+BIRTH = 1_700_000_000 * SECOND
+"""Where the server's clock begins: as many digits as a real one has."""
+
+
+class Server:
+    """One bucket in a `MemoryStore`."""
+
+    __slots__ = ("_agenda", "_offset", "latest", "losses", "store")
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda, self._offset = agenda, BIRTH
+        self.latest = BIRTH
+        """The latest instant (us) that its clock has shown: time that runs backwards is no time for a bucket."""
+        self.losses = 0
+        self.store = MemoryStore(clock=self._clock)
+
+    def take(self, quota: Quota, ask: Ask) -> Grant:
+        return self.store.take(KEY, quota, ask)
+
+    def give_back(self, quota: Quota, back: GiveBack) -> int:
+        return self.store.give_back(KEY, quota, back)
+
+    def jump(self, seconds: float) -> None:
+        """Set the clock forward, or back."""
+        self._offset += round(seconds * SECOND)
+
+    def lose(self) -> None:
+        """Lose all state, as a restart without persistence does."""
+        self.store = MemoryStore(clock=self._clock)
+        self.losses += 1
+
+    @property
+    def bucket(self) -> Bucket | None:
+        """The bucket, if there is one."""
+        return self.store._buckets.get(KEY, (None, 0))[0]
+
+    def now(self) -> int:
+        """The latest instant (us) that its clock has shown."""
+        self.latest = max(self.latest, self._agenda.now + self._offset)
+        return self.latest
+
+    def _clock(self) -> float:
+        # Half a microsecond more than it is: the store cuts off what is smaller than one.
+        return (self._agenda.now + self._offset + 0.5) / SECOND
