@@ -137,6 +137,8 @@ class Reservoir:
 
     def granted(self, fetch: Fetch, grant: Grant, now: float, jitter: float) -> None:
         """Take in the answer to `fetch`; `jitter` is a random factor of about 1."""
+        if self._busy is not fetch:
+            return  # its caller was interrupted: the next ask repeats the number, and gets the same tokens
         self._count(now)
         self._busy = self._lost_seq = None
         self._terms.learn(fetch, grant, now)

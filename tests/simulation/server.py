@@ -14,16 +14,17 @@ BIRTH = 1_700_000_000 * SECOND
 class Server:
     """One bucket in a `MemoryStore`."""
 
-    __slots__ = ("_agenda", "_offset", "latest", "losses", "store")
+    __slots__ = ("_agenda", "_before", "_latest", "_offset", "_passed", "store")
 
     def __init__(self, agenda: Agenda) -> None:
         self._agenda, self._offset = agenda, BIRTH
-        self.latest = BIRTH
-        """The latest instant (us) that its clock has shown: time that runs backwards is no time for a bucket."""
-        self.losses = 0
+        self._latest, self._before, self._passed = BIRTH, 0, 0
         self.store = MemoryStore(clock=self._clock)
 
     def take(self, quota: Quota, ask: Ask) -> Grant:
+        if self.store._live(KEY, self.clock) is None:
+            self.now()
+            self._latest = self.clock  # the bucket that is born now has never seen a later hour
         return self.store.take(KEY, quota, ask)
 
     def give_back(self, quota: Quota, back: GiveBack) -> int:
@@ -36,18 +37,23 @@ class Server:
     def lose(self) -> None:
         """Lose all state, as a restart without persistence does."""
         self.store = MemoryStore(clock=self._clock)
-        self.losses += 1
 
     @property
     def bucket(self) -> Bucket | None:
         """The bucket, if there is one."""
         return self.store._buckets.get(KEY, (None, 0))[0]
 
+    @property
+    def clock(self) -> int:
+        """What its clock shows (us)."""
+        return self._agenda.now + self._offset
+
     def now(self) -> int:
-        """The latest instant (us) that its clock has shown."""
-        self.latest = max(self.latest, self._agenda.now + self._offset)
-        return self.latest
+        """How much time (us) has gone by: by its clock where that was set forward, by the world's where back."""
+        self._passed += max(self._agenda.now - self._before, self.clock - self._latest)
+        self._before, self._latest = self._agenda.now, max(self._latest, self.clock)
+        return self._passed
 
     def _clock(self) -> float:
         # Half a microsecond more than it is: the store cuts off what is smaller than one.
-        return (self._agenda.now + self._offset + 0.5) / SECOND
+        return (self.clock + 0.5) / SECOND

@@ -1,0 +1,102 @@
+"""Rules that can be broken on purpose, to see that the simulation notices."""
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from batchlimit.core import bucket as bucket_module
+from batchlimit.core.bucket import Bucket
+from batchlimit.core.claim import Claim, Fetch
+from batchlimit.core.lease import Ask, GiveBack, Grant
+from batchlimit.core.line import Line
+from batchlimit.core.quota import Quota
+from batchlimit.core.stock import Stock
+
+
+def _refill_over_what_is_leased() -> AbstractContextManager[Any]:
+    refill = Bucket._refill
+
+    def broken(self: Bucket, now: int) -> None:
+        outstanding, self._roster.outstanding = self._roster.outstanding, 0
+        refill(self, now)
+        self._roster.outstanding = outstanding
+
+    return patch.object(Bucket, "_refill", broken)
+
+
+def _credit_copies() -> AbstractContextManager[Any]:
+    give_back = Bucket.give_back
+
+    carried_out = set()
+
+    def broken(self: Bucket, back: GiveBack, now: int) -> int:
+        credited = give_back(self, back, now)
+        if (back.host, back.seq) in carried_out:
+            rooms = [band.burst - self._roster.outstanding - level for band, level in self._each()]
+            self._levels = [level + min(back.tokens, room) for level, room in zip(self._levels, rooms, strict=True)]
+        carried_out.add((back.host, back.seq))
+        return credited
+
+    return patch.object(Bucket, "give_back", broken)
+
+
+def _grant_repetitions_anew() -> AbstractContextManager[Any]:
+    take = Bucket.take
+
+    def broken(self: Bucket, quota: Quota, ask: Ask, now: int) -> Grant:
+        if (host := self._roster.hosts.get(ask.host)) is not None:
+            host.granted, host.seq = 0, min(host.seq, ask.seq)
+        return take(self, quota, ask, now)
+
+    return patch.object(Bucket, "take", broken)
+
+
+def _count_leases_from_the_answer() -> AbstractContextManager[Any]:
+    credit = Stock.credit
+
+    def broken(self: Stock, fetch: Fetch, grant: Grant, now: float) -> None:
+        credit(self, replace(fetch, sent=now), grant, now)
+
+    return patch.object(Stock, "credit", broken)
+
+
+def _spend_what_has_expired() -> AbstractContextManager[Any]:
+    take = Stock.take
+
+    def broken(self: Stock, cost: int) -> float:
+        return math.inf if take(self, cost) > -math.inf else -math.inf
+
+    return patch.object(Stock, "take", broken)
+
+
+def _lend_the_whole_bucket_in_reserve() -> AbstractContextManager[Any]:
+    return patch.object(bucket_module, "ALPHA", 1.0)
+
+
+def _forget_the_first_in_line() -> AbstractContextManager[Any]:
+    return patch.object(Line, "wake_first", lambda self: None)
+
+
+def _serve_the_last_first() -> AbstractContextManager[Any]:
+    join = Line.join
+
+    def broken(self: Line, claim: Claim) -> None:
+        join(self, claim)
+        self._claims.insert(0, self._claims.pop())
+
+    return patch.object(Line, "join", broken)
+
+
+BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "outstanding": _refill_over_what_is_leased,
+    "copies": _credit_copies,
+    "repetitions": _grant_repetitions_anew,
+    "sent": _count_leases_from_the_answer,
+    "expiry": _spend_what_has_expired,
+    "reserve": _lend_the_whole_bucket_in_reserve,
+    "waking": _forget_the_first_in_line,
+    "order": _serve_the_last_first,
+}

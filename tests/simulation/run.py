@@ -1,0 +1,126 @@
+"""One run of a scenario: a fleet in virtual time under watch."""
+
+from collections.abc import Callable
+from functools import partial
+
+from tests.simulation.agenda import SECOND, Agenda
+from tests.simulation.host import Host
+from tests.simulation.network import Post
+from tests.simulation.scenario import Event, Scenario
+from tests.simulation.server import Server
+from tests.simulation.watch import Violation, Watch
+
+_PATIENCE = 60.0
+"""How long after the last event, and after the waiting costs have flowed in, everyone must have been told: seconds."""
+
+
+class Run:
+    """The fleet of a scenario. `play` raises Violation where a rule is broken."""
+
+    def __init__(self, scenario: Scenario, *, trace: bool = False) -> None:
+        self.scenario = scenario
+        self.steps = 0
+        self._agenda = Agenda()
+        self._server = Server(self._agenda)
+        self._post = Post(self._agenda, scenario.weather, scenario.timeout)
+        self._quota = scenario.quotas[0]
+        self._requotas = 0
+        self._joined = 0
+        self.hosts: list[Host] = []
+        self.watch = Watch(self._agenda, self._server, self._quota, self.hosts, scenario.timeout)
+        if not scenario.is_exact:
+            self.watch.changed(list(scenario.quotas))
+        if trace:
+            self.watch.trace = []
+        self._places = [self._join(place) for place in range(len(scenario.weights))]
+
+    def play(self) -> None:
+        """Let everything happen, and then wait until nobody waits."""
+        for event in self.scenario.events:
+            self._agenda.at(round(event.at * SECOND), partial(self._happen, event))
+        self._go_on(self.scenario.seconds)
+        self._post.calm = True
+        self._go_on(self._agenda.now / SECOND + _PATIENCE + self._time_to_serve())
+        for host in self.hosts:
+            if not host.gone and host.waiting:
+                raise Violation(f"{host.name} still has {host.waiting} in line")
+
+    def _go_on(self, until: float) -> None:
+        while self._agenda.next_before(round(until * SECOND)):
+            self.steps += 1
+            self.watch.look()
+
+    def _time_to_serve(self) -> float:
+        waiting = sum(caller.cost for host in self.hosts for caller in host.waiting)
+        return 3.0 * max(waiting / each.rate for quota in self.scenario.quotas for each in quota.bandwidths)
+
+    def _join(self, place: int) -> Host:
+        self._joined += 1
+        idle_after = 2.0 * min(each.burst / each.rate for each in self._quota.bandwidths)
+        host = Host(
+            f"{self.scenario.seed}-{place}.{self._joined}", self._quota, self._agenda, self._server, self._post,
+            self.watch, idle_after=idle_after, weight=self.scenario.weights[place],
+        )  # fmt: skip
+        self.hosts.append(host)
+        return host
+
+    def _happen(self, event: Event) -> None:
+        if self.watch.trace is not None:
+            self.watch.trace.append(str(event))
+        host = self._places[event.place]
+        happenings: dict[str, Callable[[Event, Host], None]] = {
+            "calls": self._calls, "stream": self._stream, "stall": self._stall, "crash": self._crash,
+            "close": self._close, "refund": self._refund, "interrupt": self._interrupt, "jump": self._jump,
+            "lose": self._lose, "requota": self._requota,
+        }  # fmt: skip
+        happenings[event.kind](event, host)
+
+    def _calls(self, event: Event, host: Host) -> None:
+        for _ in range(event.number):
+            host.call(event.cost, event.seconds)
+
+    def _stream(self, event: Event, host: Host) -> None:
+        """Whoever is in this place by then is called."""
+        for i in range(event.number):
+            self._agenda.after(event.seconds * i / event.number, lambda: self._places[event.place].call(event.cost))
+
+    def _stall(self, event: Event, host: Host) -> None:
+        host.stall(event.seconds, event.cost)
+
+    def _crash(self, event: Event, host: Host) -> None:
+        host.crash()
+        self._places[event.place] = self._join(event.place)
+
+    def _close(self, event: Event, host: Host) -> None:
+        if not host.stopped:
+            host.close()
+            self._places[event.place] = self._join(event.place)
+
+    def _refund(self, event: Event, host: Host) -> None:
+        """Callers give back what they were admitted for, once."""
+        tokens = min(event.number * event.cost, host.admitted - host.refunded)
+        if tokens > 0 and not host.stopped:
+            host.refunded += tokens
+            host.refund(tokens)
+
+    def _interrupt(self, event: Event, host: Host) -> None:
+        host.leave_line(event.number)
+
+    def _jump(self, event: Event, host: Host) -> None:
+        outstanding = self._outstanding()
+        self._server.jump(event.seconds)
+        self.watch.jumped(outstanding, event.seconds)
+
+    def _lose(self, event: Event, host: Host) -> None:
+        self.watch.lost(self._outstanding())
+        self._server.lose()
+
+    def _requota(self, event: Event, host: Host) -> None:
+        """A deployment reaches this place: the process ends, and the next one has the new quota."""
+        self._requotas += 1
+        self._quota = self.scenario.quotas[self._requotas % len(self.scenario.quotas)]
+        self._close(event, host)
+
+    def _outstanding(self) -> int:
+        bucket = self._server.bucket
+        return bucket._roster.outstanding if bucket else 0

@@ -1,0 +1,116 @@
+"""A scenario: everything that befalls a fleet in one run, drawn from a seed, and removable piece by piece."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from batchlimit.core.quota import Quota
+from tests.simulation.network import Weather
+
+Kind = Literal["calls", "stream", "stall", "crash", "close", "refund", "interrupt", "jump", "lose", "requota"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happens `at` so many seconds, to the host in one place of the fleet, or to the server."""
+
+    at: float
+    kind: Kind
+    place: int = 0
+    number: int = 1
+    cost: int = 1
+    seconds: float = 0.0
+    """How long it lasts: a stream, a stall, a jump of the server's clock; or how long callers have patience."""
+
+    def __str__(self) -> str:
+        return f"{self.at:11.6f}  * {self.kind} x{self.number} of {self.cost} at {self.place}, {self.seconds:.6f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a seed stands for. Two runs of the same scenario are the same to the last microsecond."""
+
+    seed: int
+    quotas: tuple[Quota, ...]
+    """The first one holds; each `requota` starts a host with the next."""
+    weights: tuple[int, ...]
+    weather: Weather
+    timeout: float
+    events: tuple[Event, ...]
+
+    @property
+    def seconds(self) -> float:
+        """When the last event is over."""
+        return max((event.at + event.seconds for event in self.events), default=0.0)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether one quota holds for the whole run."""
+        return not any(event.kind == "requota" for event in self.events)
+
+
+def draw(seed: int) -> Scenario:
+    """Return the scenario of a seed: short, of few hosts and small numbers, where everything is near its edge."""
+    chance = Random(seed)
+    quotas = _quotas(chance)
+    scale = min(1.0, *(each.burst / each.rate for each in quotas[0].bandwidths))
+    slow = chance.choice((0.001, 0.02, 0.1)) * scale
+    weather = Weather(seed, slow, chance.choice((slow, 0.5 * scale)), chance.choice((0.0, 0.0, 0.05, 0.2)))
+    weights = tuple(chance.choice((1, 1, 1, 2, 5)) for _ in range(chance.choice((1, 2, 2, 3, 4, 6))))
+    events = sorted(_events(chance, quotas[0], scale, len(weights)), key=lambda event: event.at)
+    return Scenario(seed, quotas, weights, weather, chance.choice((0.2, 0.5)) * scale, tuple(events))
+
+
+def _quotas(chance: Random) -> tuple[Quota, ...]:
+    def one() -> Quota:
+        burst = chance.choice((1, 3, 10, 30, 100))
+        slower = [Quota(burst / chance.choice((1.0, 3.0, 10.0)), 2 * burst)] if chance.random() < 0.2 else []
+        return Quota(burst / chance.choice((0.1, 0.5, 1.0, 3.0)), burst, slower)
+
+    return tuple(one() for _ in range(3))
+
+
+def _events(chance: Random, quota: Quota, scale: float, hosts: int) -> Iterator[Event]:
+    """Demand by spells of on and off, and with it the kind of trouble that this seed is about."""
+    length = chance.choice((4.0, 10.0)) * scale
+    load, patience = chance.choice((0.3, 1.0, 3.0, 10.0)), chance.choice((0.0, 0.0, 0.3, 1.0))
+    costs = chance.choice(((1,), (1,), (1, 1, 2, 7), (1, quota.largest_cost)))
+    for place in range(hosts):
+        at = 0.0
+        while at < length:
+            spell = chance.uniform(0.1, 2.0) * scale
+            yield from _spell(chance, quota, at, spell, place, load / hosts, costs, patience * scale)
+            at += spell
+    for kind in chance.choice(_TROUBLES):
+        for _ in range(chance.choice((1, 2, 5))):
+            yield _trouble(chance, kind, chance.uniform(0.0, length), chance.randrange(hosts), scale, quota)
+
+
+_TROUBLES: tuple[tuple[Kind, ...], ...] = (
+    (), (), ("stall",), ("crash",), ("crash", "close"), ("refund", "interrupt"), ("jump",), ("lose",), ("requota",),
+    ("stall", "crash", "close", "refund", "interrupt"), ("jump", "lose", "stall", "crash"),
+    ("requota", "crash", "stall"),
+)  # fmt: skip
+
+
+def _spell(
+    chance: Random, quota: Quota, at: float, length: float, place: int, load: float, costs: tuple[int, ...], wait: float
+) -> Iterator[Event]:
+    cost = min(chance.choice(costs), quota.largest_cost)
+    swell = chance.choice((0.0, 0.5, 1.0, 1.0, 4.0))
+    number = int(min(60, load * swell * quota.rate * length / cost))
+    if number and chance.random() < 0.3:
+        yield Event(at, "calls", place, number, cost, wait * chance.uniform(0.1, 3.0))
+    elif number:
+        yield Event(at, "stream", place, number, cost, length)
+
+
+def _trouble(chance: Random, kind: Kind, at: float, place: int, scale: float, quota: Quota) -> Event:
+    cost = min(chance.choice((1, 1, 3)), quota.largest_cost)
+    seconds = 0.0
+    if kind == "stall":
+        seconds = chance.choice((0.1, 2.0, 5.0)) * chance.random() * scale
+    elif kind == "jump":
+        seconds = chance.choice((-1.0, 1.0)) * chance.choice((0.01, 0.3, 2.0))
+    return Event(at, kind, place, chance.randint(1, 9), cost, seconds)

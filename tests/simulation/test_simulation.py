@@ -1,0 +1,44 @@
+"""Thousands of short scenarios, and the proof that each rule's breaking would be noticed.
+
+More of them: python -m tests.simulation --seeds 100000 --jobs 2
+"""
+
+import pytest
+
+from tests.simulation.breaks import BREAKS
+from tests.simulation.run import Run
+from tests.simulation.scenario import draw
+from tests.simulation.shrink import failure, shortest, trace
+
+_CHUNK = 100
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + _CHUNK) for first in range(0, 2000, _CHUNK)], ids=str)
+def test_no_rule_is_broken(seeds: range) -> None:
+    for seed in seeds:
+        try:
+            Run(draw(seed)).play()
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: python -m tests.simulation --first {seed} --seeds 1") from error
+
+
+def test_a_seed_replays_exactly() -> None:
+    stories = []
+    for _ in range(2):
+        run = Run(draw(9), trace=True)
+        run.play()
+        stories.append((run.steps, run.watch.trace))
+    assert stories[0] == stories[1]
+    assert stories[0][0] > 1000
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+def test_a_broken_rule_is_noticed_and_its_story_is_short(broken: str) -> None:
+    with BREAKS[broken]():
+        seed = next((seed for seed in range(500) if failure(draw(seed)) is not None), None)
+        assert seed is not None
+        whole = draw(seed)
+        short = shortest(whole)
+        assert failure(short) is not None
+        assert len(short.events) <= min(6, len(whole.events))
+        assert "Violation" in trace(short)[-1]

@@ -1,0 +1,206 @@
+"""Who watches a simulated fleet: after each step every rule must hold that the promise rests on.
+
+The promise is that of a token bucket: admitted(t1, t2) <= burst + rate * (t2 - t1), for every window. All windows at
+once are one bucket that begins full, refills at the rate and is drawn on by every admission (`Reference`): the promise
+is broken when it would have to go below zero. What hosts may still spend and what is in the real bucket must be covered
+by it at every instant, so a token that was credited twice is seen long before somebody spends it.
+
+Time is the server's, and never runs backwards: the promise is about the rate that the server's clock measures out.
+"""
+
+from dataclasses import dataclass
+
+from batchlimit.core.claim import NOW, Admit
+from batchlimit.core.lease import Ask, Grant
+from batchlimit.core.quota import Quota
+from batchlimit.core.share import ALPHA
+from tests.simulation.agenda import SECOND, Agenda
+from tests.simulation.host import Caller, Host
+from tests.simulation.server import Server
+
+_TRIPS = 3
+"""Who does not wait has its answer after the trip under way, its own, and one more if that grant came too late."""
+_WAKING = 1e-4
+"""Seconds that the rounding of clocks may add."""
+LONGEST_LEASE = 5 * SECOND
+"""Longer than any lease, with what a grant may lie in the future: after it nobody spends what was leased before."""
+
+
+class Violation(AssertionError):
+    """A rule was broken; the message says which, and when."""
+
+
+@dataclass(slots=True)
+class Void:
+    """Tokens for which the promise is void until an instant: a server lost its memory of them, or took its clock on."""
+
+    tokens: float
+    until: int
+
+
+class Reference:
+    """The bucket that the promise speaks of, in tokens."""
+
+    __slots__ = ("_at", "_burst", "_rate", "_voids", "level")
+
+    def __init__(self, rate: float, burst: float, now: int) -> None:
+        self._rate, self._burst, self._at = rate / SECOND, burst, now
+        self._voids: list[Void] = []
+        self.level = burst
+
+    def advance(self, now: int) -> None:
+        self._voids = [void for void in self._voids if void.until > now]
+        most = self._burst + sum(void.tokens for void in self._voids)
+        self.level, self._at = min(most, self.level + (now - self._at) * self._rate), now
+
+    def allow(self, tokens: float, held: float, now: int) -> None:
+        """Put `tokens` in at once; and have room for what is `held` until it must have been spent or have expired."""
+        self.advance(now)
+        self._voids.append(Void(tokens + held, now + LONGEST_LEASE))
+        self.level += tokens
+
+
+class Watch:
+    """Hears every admission and every answer, and looks at the fleet after each step; raises Violation."""
+
+    def __init__(self, agenda: Agenda, server: Server, quota: Quota, hosts: list[Host], timeout: float) -> None:
+        """`timeout`: after so many seconds a host gives up an answer."""
+        self.trace: list[str] | None = None
+        self._agenda, self._server, self._hosts, self._timeout = agenda, server, hosts, timeout
+        self._exact = True
+        now = server.now()
+        self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
+        self._grants: dict[tuple[str, int], int] = {}  # what each ask was granted, the last time it was carried out
+        self._trusted_from = 0
+
+    def changed(self, quotas: list[Quota]) -> None:
+        """Quotas change in flight: what is used then counts as a share of the burst, and levels are scaled by it.
+
+        So no window admits more than the largest burst and what flows in at the largest part of a burst per second.
+        """
+        burst = max(each.burst for each in quotas)
+        rate = burst * max(each.rate / each.burst for each in quotas)
+        self.references = [Reference(rate, burst, self._server.now())]
+        self._exact = False
+
+    # What happens
+
+    def spent(self, host: Host, cost: int) -> None:
+        now = self._server.now()
+        for reference in self.references:
+            reference.advance(now)
+            reference.level -= cost
+            if reference.level < -self._tolerance(reference):
+                raise self._violation(f"the promise is broken by {-reference.level:.6f} tokens")
+        self._say(f"{host.name} admits a cost of {cost}")
+
+    def refunded(self, tokens: int) -> None:
+        """Tokens that were spent are back, at a host or in the bucket."""
+        for reference in self.references:
+            reference.advance(self._server.now())
+            reference.level += tokens
+
+    def asked(self, host: Host, ask: Ask, grant: Grant) -> None:
+        self._say(
+            f"{host.name} asks (seq {ask.seq}: need {ask.need}, queued {ask.queued}, want {ask.want}, held {ask.held},"
+            f" back {ask.back}) and gets {grant.granted} in {grant.starts_in:.6f} s for {grant.lease:.6f} s,"
+            f" kept {grant.kept}, retry {grant.retry_after:.6f}, level {grant.level}"
+        )
+        number = host.name, ask.seq
+        if number not in self._grants and grant.granted > ask.queued:
+            self._check_reserve(grant)
+        self._grants[number] = grant.granted
+
+    def ended(self, host: Host, caller: Caller) -> None:
+        self._say(f"{host.name} tells a caller of {caller.cost}: {caller.verdict}")
+        due = caller.came + _TRIPS * self._timeout if caller.deadline == NOW else caller.deadline
+        if host.clock() > due + _WAKING and not host.was_stopped:
+            raise self._violation(f"{host.name} answers {host.clock() - due:.6f} s too late")
+        if isinstance(caller.verdict, Admit) and any(other.number < caller.number for other in host.in_line):
+            raise self._violation(f"{host.name} admits a caller before one that came earlier")
+
+    def lost(self, outstanding: int) -> None:
+        """The server has lost its state; a new bucket may begin full, and what hosts hold they do not know yet."""
+        for reference in self.references:
+            reference.allow(reference._burst, outstanding, self._server.now())
+        self._trusted_from = self._agenda.now + LONGEST_LEASE
+
+    def jumped(self, outstanding: int, seconds: float) -> None:
+        """The server's clock went on: for the server some leases are over that their hosts still hold.
+
+        Or it was set back: until it has caught up nothing flows in, nor is a grant for later covered by what does.
+        """
+        for reference in self.references:
+            reference.allow(0, outstanding if seconds > 0 else 0, self._server.now())
+        self._trusted_from = self._agenda.now + LONGEST_LEASE + round(abs(seconds) * SECOND)
+
+    # What must be true
+
+    def look(self) -> None:
+        """Check every rule; what nobody touched since the last look needs no other one."""
+        bucket = self._server.bucket
+        if bucket is None:
+            return
+        roster = bucket._roster
+        if roster.outstanding != sum(host.held for host in roster.hosts.values()):
+            raise self._violation("outstanding is not the sum of what hosts hold")
+        if roster.weights != sum(host.weight for host in roster.hosts.values()):
+            raise self._violation("the weights do not add up")
+        for band, level in bucket._each():
+            if level > max(0, band.burst - roster.outstanding) * (1 + 1e-12) + 1e-9:
+                raise self._violation(f"level {level} + outstanding {roster.outstanding} > burst {band.burst}")
+        for host in self._hosts:
+            self._check_host(host)
+            self._check_figures(host)
+        if self._exact:
+            self._check_cover(bucket._levels)
+
+    def _check_host(self, host: Host) -> None:
+        if self._agenda.now < self._trusted_from or host.gone:
+            return
+        counted, begun = self._counted(host.name)
+        if host.held > counted:
+            raise self._violation(f"{host.name} holds {host.held}, of which the bucket knows {counted}")
+        if host.spendable > begun:
+            raise self._violation(f"{host.name} could spend {host.spendable}, of which {begun} have flowed in")
+
+    def _check_figures(self, host: Host) -> None:
+        if not host.stopped and not host.gone and host.figures != (host.admitted, host.refused, len(host.waiting)):
+            raise self._violation(f"{host.name} counts {host.figures}, and told {host.admitted}, {host.refused}")
+
+    def _counted(self, name: str) -> tuple[int, int]:
+        """What the bucket counts as this host's now, and how much of it may be spent now."""
+        bucket = self._server.bucket
+        entry = bucket._roster.hosts.get(name) if bucket else None
+        if bucket is None or entry is None:
+            return 0, 0
+        now = max(bucket._now, self._server.clock - bucket._epoch)
+        if entry.expires <= now:
+            return 0, 0
+        return entry.held, entry.held - (entry.granted if entry.starts > now else 0)
+
+    def _check_cover(self, levels: list[float]) -> None:
+        """What is in the bucket, as it was last looked at, and what hosts may spend: the reference has it all."""
+        held = sum(host.held for host in self._hosts)
+        for reference, level in zip(self.references, levels, strict=True):
+            reference.advance(self._server.now())
+            if level + held > reference.level + self._tolerance(reference):
+                raise self._violation(f"level {level} + {held} at hosts > {reference.level} that are left: minted")
+
+    def _check_reserve(self, grant: Grant) -> None:
+        bucket = self._server.bucket
+        assert bucket is not None
+        outstanding = bucket._roster.outstanding
+        if any(outstanding > ALPHA * band.burst for band in bucket._bands):
+            raise self._violation(f"{outstanding} tokens are leased after a reserve was granted: {grant}")
+
+    def _tolerance(self, reference: Reference) -> float:
+        """The bucket's clock and ours count whole microseconds, and doubles round."""
+        return 1e-6 + 3 * reference._rate + 1e-9 * reference._burst
+
+    def _violation(self, what: str) -> Violation:
+        return Violation(f"at {self._agenda.now / SECOND:.6f} s: {what}; {self._server.bucket}")
+
+    def _say(self, line: str) -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self._agenda.now / SECOND:11.6f}  {line}")
