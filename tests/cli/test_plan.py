@@ -1,7 +1,9 @@
 """What a plan adds up to, and that the hosts of a fleet do it: their shares, their stay, their costs."""
 
 import os
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -81,9 +83,12 @@ def test_the_report_counts_tokens_and_decisions() -> None:
 
 
 def test_a_host_that_joins_late_is_silent_until_then() -> None:
-    log = run(replace(PLAN, presence=((0, 0.5), (0.25, 0.5))))
-    assert min(call.before for call in log.hosts[1].admitted) >= log.start + 0.25
-    assert sum(log.hosts[1].offered[:25]) == 0 < sum(log.hosts[0].offered[:25])
+    log = run(replace(PLAN, limiter=marked, presence=((0, 0.5), (0.25, 0.5))))
+    late = log.hosts[1]
+    assert min(call.before for call in late.admitted) >= log.start + 0.25
+    assert sum(late.offered[:25]) == 0 < sum(log.hosts[0].offered[:25])
+    assert sum(late.offered) <= 0.25 * 200 + 1, "it does not catch up on what it has missed"
+    assert float(marks("made")[1]) >= log.start + 0.25, "nor is its limiter there before it"
 
 
 def test_a_host_that_vanishes_gives_nothing_back_and_leaves_its_log() -> None:
@@ -92,29 +97,40 @@ def test_a_host_that_vanishes_gives_nothing_back_and_leaves_its_log() -> None:
     gone, stayed = log.hosts
     assert gone.ended < log.start + 0.5 <= stayed.ended
     assert len(gone.admitted) > 0
-    with open(os.environ[MARK]) as closed:
-        assert closed.read() == "closed\n"
+    assert len(marks("made")) == 2
+    assert len(marks("closed")) == 1
 
 
-MARK = "BATCHLIMIT_TEST_CLOSED"
+MARKS = "BATCHLIMIT_TEST_MARKS"
 
 
 class Marked(WatchedLimiter):
-    """Writes down that it was closed."""
+    """Writes down when it is made, and when it is closed."""
 
     def close(self) -> None:
         super().close()
-        with open(os.environ[MARK], "a") as closed:
-            closed.write("closed\n")
+        mark("closed")
 
 
 def marked(plan: Plan) -> Marked:
+    mark("made")
     return Marked.from_url(plan.url, plan.quota)
 
 
+def mark(event: str) -> None:
+    with open(os.environ[MARKS], "a") as marks:
+        marks.write(f"{event} {time.monotonic()}\n")
+
+
+def marks(event: str) -> list[str]:
+    """When it happened, in order."""
+    lines = Path(os.environ[MARKS]).read_text().splitlines()
+    return [line.removeprefix(f"{event} ") for line in lines if line.startswith(event)]
+
+
 @pytest.fixture(autouse=True)
-def _mark(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(MARK, str(tmp_path_factory.mktemp("closed") / "closed"))
+def _marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MARKS, str(tmp_path / "marks"))
 
 
 def test_decisions_that_waited_for_the_store_are_told_apart() -> None:
