@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from batchlimit.cli.host import HostLog
@@ -35,11 +35,19 @@ def share(part: float, whole: float) -> float:
 def starvation(host: HostLog) -> float:
     """The longest run of refusals without an admission between them, from its first call to the end of its last (s).
 
-    A host that asks for nothing is not starved, so what follows the last refusal does not count.
+    A host that asks for nothing is not starved, so what follows the last refusal does not count; nor does the time of
+    a refused call before the admission of another.
     """
-    longest, began = 0.0, math.inf
-    refusals = ((call.before, False, call.after) for call in host.refused)
-    for before, was_admitted, after in sorted(chain(refusals, ((call.before, True, 0.0) for call in host.admitted))):
-        began = math.inf if was_admitted else min(began, before)
-        longest = max(longest, after - began)
+    longest, began, admitted = 0.0, math.inf, -math.inf
+    verdicts = chain(((call.after, False, call.before) for call in host.refused), _admitted(host))
+    for after, was_admitted, before in sorted(verdicts):
+        if was_admitted:
+            began, admitted = math.inf, after
+        else:
+            began = min(began, max(before, admitted))
+            longest = max(longest, after - began)
     return longest
+
+
+def _admitted(host: HostLog) -> Iterator[tuple[float, bool, float]]:
+    return ((call.after, True, call.before) for call in host.admitted)

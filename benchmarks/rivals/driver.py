@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -32,9 +33,11 @@ class Driver:
     def __init__(self, rival: Rival, store: Answers, clock: Callable[[], float] = time.monotonic) -> None:
         self.tally = Tally()
         self._rival, self._store, self._clock = rival, store, clock
-        # Held to step the rival, never while the store is asked; notified when an errand is over.
+        # Held to step the rival, never while the store is asked; notified when an errand is over, or somebody
+        # leaves the line.
         self._turn = threading.Condition()
         self._busy = False  # an errand is under way
+        self._line: deque[object] = deque()  # who waits until none is
         self._calls = 0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._go_round, name="rival-rounds", daemon=True)
@@ -61,11 +64,19 @@ class Driver:
         course = Course(self._rival.admit(cost, self._clock()))
         if course.errand is not None:
             self.tally.waited += 1
-        while course.errand is not None and self._rival.single and self._busy:
-            self._turn.wait()
-            course = Course(self._rival.admit(cost, self._clock()))
+            if self._rival.single:
+                self._wait_in_line()
+                course = Course(self._rival.admit(cost, self._clock()))
         self._busy = self._busy or course.errand is not None
         return course
+
+    def _wait_in_line(self) -> None:
+        """Requires the lock. First come, first to look again: a rival is not to starve its callers by our doing."""
+        place = object()
+        self._line.append(place)
+        self._turn.wait_for(lambda: not self._busy and self._line[0] is place)
+        self._line.popleft()
+        self._turn.notify_all()
 
     def _finish(self, course: Course[bool] | Course[None]) -> None:
         while (errand := course.errand) is not None:

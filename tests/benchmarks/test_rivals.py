@@ -7,6 +7,7 @@ import pytest
 
 from batchlimit import FixedBatch, GrowingBatch, Quota, StoreUnavailable
 from benchmarks.rivals import Batched, Course, Driver, Errand, PerCall, Reporter, Rival, Take, Tell
+from tests.sync.stage import until
 
 QUOTA = Quota(10.0, 100)
 PATIENCE = 60.0
@@ -118,6 +119,25 @@ def test_one_errand_at_a_time_and_who_waited_looks_again() -> None:
         assert first.result() == (True, 1)
     assert desk.errands == [part(4)]
     assert driver.statistics().calls == 1
+
+
+def test_who_waits_is_served_in_order_of_arrival() -> None:
+    desk = Desk(0, 0, 0, 0)
+    desk.open.clear()
+    driver = Driver(Batched(FixedBatch(1), QUOTA), desk)
+
+    def stand(cost: int, in_line: int) -> None:
+        """Returns when so many stand in line."""
+        pool.submit(driver.try_acquire, "key", cost)
+        until(lambda: len(driver._line) == in_line)
+
+    with ThreadPoolExecutor(4) as pool:
+        pool.submit(driver.try_acquire, "key", 1)
+        assert desk.reached.wait(PATIENCE)
+        for in_line, cost in enumerate((4, 2, 3), start=1):
+            stand(cost, in_line)
+        desk.open.set()
+    assert desk.errands == [part(cost) for cost in (1, 4, 2, 3)]
 
 
 def test_without_an_answer_the_next_caller_asks_again() -> None:
