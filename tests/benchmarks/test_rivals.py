@@ -121,23 +121,18 @@ def test_one_errand_at_a_time_and_who_waited_looks_again() -> None:
     assert driver.statistics().calls == 1
 
 
-def test_who_waits_is_served_in_order_of_arrival() -> None:
-    desk = Desk(0, 0, 0, 0)
-    desk.open.clear()
-    driver = Driver(Batched(FixedBatch(1), QUOTA), desk)
-
-    def stand(cost: int, in_line: int) -> None:
-        """Returns when so many stand in line."""
-        pool.submit(driver.try_acquire, "key", cost)
-        until(lambda: len(driver._line) == in_line)
-
-    with ThreadPoolExecutor(4) as pool:
-        pool.submit(driver.try_acquire, "key", 1)
-        assert desk.reached.wait(PATIENCE)
-        for in_line, cost in enumerate((4, 2, 3), start=1):
-            stand(cost, in_line)
-        desk.open.set()
-    assert desk.errands == [part(cost) for cost in (1, 4, 2, 3)]
+def test_a_newcomer_does_not_overtake_who_waits() -> None:
+    desk = Desk(4)
+    driver = Driver(Batched(FixedBatch(4), QUOTA), desk)
+    driver._line.append("somebody who was woken, and has not looked yet")
+    with ThreadPoolExecutor(1) as pool:
+        newcomer = pool.submit(driver.try_acquire, "key")
+        until(lambda: len(driver._line) == 2 or newcomer.done())
+        assert not desk.errands
+        with driver._turn:
+            driver._line.popleft()
+            driver._turn.notify_all()
+        assert newcomer.result(PATIENCE)
 
 
 def test_without_an_answer_the_next_caller_asks_again() -> None:
