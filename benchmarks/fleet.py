@@ -1,15 +1,15 @@
-"""A fleet of processes on one bucket: excess, use, calls and fairness; then what a hit, a stampede and keys cost.
+"""A fleet of processes on one bucket: excess, use, calls and fairness; rivals; what a hit, a stampede and keys cost.
 
-    python benchmarks/fleet.py [--url embedded://] [--json] [--quick] [--seconds N] [--only NAME]
+    python benchmarks/fleet.py [--url embedded://] [--json] [--quick] [--seconds N] [--only NAME] [--round-trip MS]
 
-Exit status 1 if any run broke the promise. A target that was missed says `short` and changes nothing else.
+Exit status 1 if any run of ours broke the promise. A target that was missed says `short` and changes nothing else.
 """
 
 import argparse
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 
 from batchlimit import Quota
 from batchlimit.cli.fleet import Row
@@ -17,14 +17,17 @@ from batchlimit.cli.plan import Phase, Plan, burst, steady
 from batchlimit.cli.report import Report
 from batchlimit.cli.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks.contest import rivals, scenarios
 from benchmarks.figures import Figure, as_json, ran_on
 from benchmarks.local import hit, stampede
 from benchmarks.memory import live_keys, passing_keys
+from tests.relay import Relay
 
 _QUOTA = "5000/s burst 1000"  # two cores carry twice that with room for the fleet's own work
 _RICH = "10_000/s burst 10_000"
 _THREADS = 4
 _FLEETS = (1, 4, 8)
+_SHORT = 3.0  # seconds a run of those that are many
 _RESERVE = 0.5  # alpha: the share of the burst that all hosts together may hold
 
 
@@ -75,6 +78,8 @@ def benchmarks(url: str, seconds: float, quick: bool) -> dict[str, Callable[[], 
     return {
         "fleets": lambda: fleets(url, seconds),
         "rich": lambda: rich(url, seconds),
+        "scenarios": lambda: scenarios(url, min(seconds, _SHORT)),
+        "rivals": lambda: rivals(url, min(seconds, _SHORT)),
         "stampede": lambda: stampede(url, 5 if quick else 20),
         "hit": lambda: hit(url, 11 if quick else 51),
         "live-keys": lambda: live_keys(url),
@@ -90,22 +95,36 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--only", choices=benchmarks("", 0, True))
+    parser.add_argument("--round-trip", type=float, help="put a relay before the server that adds so many ms")
     chosen = parser.parse_args()
-    embedded = EmbeddedStore() if chosen.url.startswith("embedded://") else None
-    with closing(embedded) if embedded else nullcontext():
-        url = embedded.url if embedded else chosen.url
-        seconds = chosen.seconds or (2.0 if chosen.quick else 6.0)
+    seconds = chosen.seconds or (2.0 if chosen.quick else 6.0)
+    figures = []
+    with _server(chosen.url, chosen.round_trip) as url:
         every = benchmarks(url, seconds, chosen.quick)
-        figures = []
         if not chosen.json:
-            print(f"{ran_on()}; {_THREADS} threads a host, {seconds:g} s a run", flush=True)
+            print(
+                f"{ran_on()}; {_THREADS} threads a host, {seconds:g} s a run{_distance(chosen.round_trip)}", flush=True
+            )
         for figure in (figure for name, run in every.items() if chosen.only in (None, name) for figure in run()):
             figures.append(figure)
             if not chosen.json:
                 print(figure, flush=True)
     if chosen.json:
         print(as_json(figures))
-    return int(any(figure.name.endswith("excess") and figure.value > 0 for figure in figures))
+    return int(any(figure.name.endswith("excess") and figure.verdict == "short" for figure in figures))
+
+
+@contextmanager
+def _server(url: str, round_trip: float | None) -> Iterator[str]:
+    """One server for all that follows, as near or far as it is to be."""
+    with ExitStack() as stack:
+        if url.startswith("embedded://"):
+            url = stack.enter_context(closing(EmbeddedStore())).url
+        yield stack.enter_context(Relay(url, round_trip / 1000)).url if round_trip else url
+
+
+def _distance(round_trip: float | None) -> str:
+    return f", the server {round_trip:g} ms away" if round_trip else ""
 
 
 if __name__ == "__main__":

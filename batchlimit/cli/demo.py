@@ -3,7 +3,6 @@
 import json
 import secrets
 import sys
-from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated, Never
 
@@ -56,7 +55,7 @@ def demo(
     if url.startswith("memory://") and hosts > 1:
         _say(f"warning: memory:// is one bucket per process, so {hosts} hosts have {hosts} buckets")
     phases = {Pattern.STEADY: steady, Pattern.BURST: burst}[pattern](limit, demand, seconds, cost)
-    plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", hosts, threads, phases, cost)
+    plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", hosts, threads, phases, (cost,))
     try:
         report = _run_quietly(plan) if as_json else _run(plan)
     except (ValueError, ImportError) as error:
@@ -89,7 +88,7 @@ def _run(plan: Plan) -> Report:
 
 def _run_quietly(plan: Plan) -> Report:
     report = trial(plan, _unwatched)
-    ran = asdict(plan) | {"url": _address(plan.url), "seconds": plan.seconds}
+    ran = plan.as_json() | {"url": _address(plan.url)}
     print(json.dumps({"plan": ran, "report": report.as_json()}, indent=2))
     return report
 

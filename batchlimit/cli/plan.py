@@ -1,9 +1,13 @@
-"""What a fleet is to do: how many hosts and threads call for which quota, and how fast, phase by phase."""
+"""What a fleet is to do: which hosts call for which quota, how fast, at what cost, and when each of them is there."""
 
-from dataclasses import dataclass
-from itertools import accumulate
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
+from typing import Any
 
 from batchlimit import Quota
+from batchlimit.cli.limiter import Limiter, WatchedLimiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +18,18 @@ class Phase:
     rate: float
 
 
+def ours(plan: "Plan") -> Limiter:
+    """The limiter of this package."""
+    return WatchedLimiter.from_url(plan.url, plan.quota, prefix=plan.prefix)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run of a fleet: every thread of every host makes the same share of each phase's calls, all for one key."""
+    """One run of a fleet, all for one key; the threads of a host share its calls evenly.
+
+    An empty `weights` or `presence` means: all hosts alike, and there from the first second to the last. What an
+    absent host would have asked for, nobody asks for.
+    """
 
     url: str
     quota: str
@@ -24,9 +37,25 @@ class Plan:
     hosts: int
     threads: int
     phases: tuple[Phase, ...]
-    cost: int = 1
+    costs: tuple[int, ...] = (1,)
+    """Tokens a call: each thread goes round and round through them, in a shuffled order of its own."""
     prefix: str = "batchlimit-demo"
     seed: int = 1
+    weights: tuple[float, ...] = ()
+    """Each host's part of the demand, in any unit."""
+    presence: tuple[tuple[float, float], ...] = ()
+    """When each host joins and vanishes, in seconds since the start; one that vanishes gives nothing back."""
+    limiter: Callable[["Plan"], Limiter] = ours
+    """Makes each host's limiter; a function of a module, so that another process can find it."""
+
+    def __post_init__(self) -> None:
+        for name, column in (("weights", self.weights), ("presence", self.presence)):
+            if column and len(column) != self.hosts:
+                raise ValueError(f"{name} of {len(column)} hosts in a plan for {self.hosts}")
+        if self.weights and not (min(self.weights) >= 0 < sum(self.weights)):
+            raise ValueError(f"weights must be at least 0, and some of them more, not {self.weights!r}")
+        if not self.costs:
+            raise ValueError("costs must be at least one")
 
     @property
     def seconds(self) -> float:
@@ -36,19 +65,49 @@ class Plan:
     @property
     def calls(self) -> float:
         """How many calls a machine that keeps up makes in that time."""
-        return sum(phase.seconds * phase.rate for phase in self.phases)
+        return sum(
+            self.share(host) * phase.rate * _overlap(self.stay(host), spell)
+            for host in range(self.hosts)
+            for phase, spell in zip(self.phases, pairwise([0.0, *self.ends]), strict=True)
+        )
+
+    @property
+    def tokens(self) -> float:
+        """How many tokens those calls want."""
+        return self.calls * sum(self.costs) / len(self.costs)
 
     @property
     def ends(self) -> list[float]:
         """When each phase is over, in seconds since the start."""
         return list(accumulate(phase.seconds for phase in self.phases))
 
+    def share(self, host: int) -> float:
+        """This host's part of the fleet's demand; all parts together are 1."""
+        return self.weights[host] / math.fsum(self.weights) if self.weights else 1 / self.hosts
 
-def steady(quota: Quota, demand: float, seconds: float, cost: int = 1) -> tuple[Phase, ...]:
+    def stay(self, host: int) -> tuple[float, float]:
+        """When this host joins and when it is gone, in seconds since the start."""
+        begin, end = self.presence[host] if self.presence else (0.0, self.seconds)
+        return begin, min(end, self.seconds)
+
+    def vanishes(self, host: int) -> bool:
+        """Whether the host is gone before the run is over."""
+        return self.stay(host)[1] < self.seconds
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; the limiter by its name."""
+        return asdict(self) | {"seconds": self.seconds, "limiter": self.limiter.__name__}
+
+
+def _overlap(stay: tuple[float, float], spell: tuple[float, float]) -> float:
+    return max(0.0, min(stay[1], spell[1]) - max(stay[0], spell[0]))
+
+
+def steady(quota: Quota, demand: float, seconds: float, cost: float = 1) -> tuple[Phase, ...]:
     """Calls that want `demand` times the quota's rate, from the first second to the last."""
     return (Phase(seconds, demand * quota.rate / cost),)
 
 
-def burst(quota: Quota, demand: float, seconds: float, cost: int = 1) -> tuple[Phase, ...]:
+def burst(quota: Quota, demand: float, seconds: float, cost: float = 1) -> tuple[Phase, ...]:
     """Half of the time a tenth of the quota's rate, so that the bucket and the leases fill; then `demand` times it."""
     return (*steady(quota, 0.1, seconds / 2, cost), *steady(quota, demand, seconds / 2, cost))

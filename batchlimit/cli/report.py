@@ -5,13 +5,15 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import repeat, zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 from batchlimit import Quota
 from batchlimit.cli.audit import Admission, allowance, excess
+from batchlimit.cli.caller import SPELL, Call
+from batchlimit.cli.fairness import equals, evenness, jain, share, starvation
 from batchlimit.cli.fleet import FleetLog
-from batchlimit.cli.host import SPELL, HostLog
+from batchlimit.cli.host import HostLog
 from batchlimit.cli.plan import Plan
 from batchlimit.cli.server import Work
 
@@ -41,9 +43,12 @@ class Report:
     ideal_share: float
     """Admitted, of what an unbatched bucket would have admitted of the same offers at the same times."""
     jain: float
-    """Jain's index of what the hosts got: 1 is perfectly even, 1/hosts is all for one."""
+    """Jain's index of what hosts of equal demand got: 1 is perfectly even, 1/hosts is all for one. The worst, if there
+    are several such groups."""
     evenness: float
-    """The poorest host's tokens by the richest one's."""
+    """Among hosts of equal demand, the poorest one's tokens by the richest one's; the worst of the groups."""
+    starvation: float
+    """The longest time (s) that a host was refused whatever it asked for."""
     decisions: int
     calls: int
     """Requests to the server, counted by the server, connecting included; by the hosts if there is no server."""
@@ -52,8 +57,15 @@ class Report:
     calls_per_decision: float
     cpu_us_per_decision: float
     """Processor time of the server."""
+    waits: int
+    """Decisions that waited for the store: their callers asked it, or stood in line behind one that did."""
+    waits_share: float
     admitted_latency: Latency
     refused_latency: Latency
+    hit_latency: Latency
+    """Of decisions from memory."""
+    miss_latency: Latency
+    """Of decisions that waited for the store."""
     host_admitted: list[int]
     server: str
     machine: str
@@ -71,50 +83,56 @@ class Report:
 def report(plan: Plan, log: FleetLog, work: Work | None, server: str) -> Report:
     """Draw up the figures; `work` is what the server did from before the start to after the end, if there is one."""
     quota = Quota.parse(plan.quota)
-    spells = [plan.cost * sum(column) for column in zip_longest(*(host.offered for host in log.hosts), fillvalue=0)]
-    shares = [plan.cost * len(host.admitted) // 2 for host in log.hosts]
+    spells = [sum(column) for column in zip_longest(*(host.offered for host in log.hosts), fillvalue=0)]
+    shares = [sum(call.tokens for call in host.admitted) for host in log.hosts]
+    groups = [[shares[host] for host in group] for group in equals(plan)]
     decisions, offered, admitted = sum(map(_decisions, log.hosts)), sum(spells), sum(shares)
+    waits = sum(call.waited for host in log.hosts for call in _calls(host))
     seconds = max(host.ended for host in log.hosts) - log.start
     by_hosts = sum(host.calls for host in log.hosts)
     calls = work.calls if work else by_hosts
     return Report(
-        excess=excess(_admissions(log.hosts, plan.cost), quota),
-        planned=round(plan.cost * plan.calls),
+        excess=excess(_admissions(log.hosts), quota),
+        planned=round(plan.tokens),
         offered=offered,
         admitted=admitted,
         seconds=seconds,
-        used_share=_share(admitted, min(offered, allowance([math.inf], seconds, quota))),
-        ideal_share=_share(admitted, allowance(spells, SPELL, quota)),
-        jain=_share(sum(shares) ** 2, len(shares) * sum(share**2 for share in shares)),
-        evenness=_share(min(shares), max(shares)),
+        used_share=share(admitted, min(offered, allowance([math.inf], seconds, quota))),
+        ideal_share=share(admitted, allowance(spells, SPELL, quota)),
+        jain=min(map(jain, groups), default=math.nan),
+        evenness=min(map(evenness, groups), default=math.nan),
+        starvation=max(map(starvation, log.hosts)),
         decisions=decisions,
         calls=calls,
         calls_by_hosts=by_hosts,
-        calls_per_decision=_share(calls, decisions),
-        cpu_us_per_decision=_share(work.cpu * 1e6, decisions) if work else math.nan,
-        admitted_latency=_latency(after - before for before, after, _ in _admissions(log.hosts, plan.cost)),
-        refused_latency=_latency(took for host in log.hosts for took in host.refused),
+        calls_per_decision=share(calls, decisions),
+        cpu_us_per_decision=share(work.cpu * 1e6, decisions) if work else math.nan,
+        waits=waits,
+        waits_share=share(waits, decisions),
+        admitted_latency=_latency(call for host in log.hosts for call in host.admitted),
+        refused_latency=_latency(call for host in log.hosts for call in host.refused),
+        hit_latency=_latency(call for host in log.hosts for call in _calls(host) if not call.waited),
+        miss_latency=_latency(call for host in log.hosts for call in _calls(host) if call.waited),
         host_admitted=shares,
         server=server,
         machine=f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     )
 
 
-def _admissions(hosts: Iterable[HostLog], cost: int) -> Iterator[Admission]:
-    for host in hosts:
-        yield from zip(host.admitted[::2], host.admitted[1::2], repeat(cost))
+def _calls(host: HostLog) -> Iterator[Call]:
+    return chain(host.admitted, host.refused)
+
+
+def _admissions(hosts: Iterable[HostLog]) -> Iterator[Admission]:
+    return (call[:3] for host in hosts for call in host.admitted)
 
 
 def _decisions(host: HostLog) -> int:
-    return len(host.admitted) // 2 + len(host.refused)
+    return len(host.admitted) + len(host.refused)
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else math.nan
-
-
-def _latency(seconds: Iterable[float]) -> Latency:
-    ranked = sorted(seconds)
+def _latency(calls: Iterable[Call]) -> Latency:
+    ranked = sorted(call.after - call.before for call in calls)
     return Latency(_at(ranked, 0.5) * 1e6, _at(ranked, 0.99) * 1e6)
 
 

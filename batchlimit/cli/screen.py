@@ -86,11 +86,13 @@ def verdict(report: Report) -> Iterator[Text]:
     allowed = f"of what was allowed: {report.admitted:,} tokens in {report.seconds:.2f} s, {report.offered:,} asked for"
     yield _finding("used", _percent(report.used_share), allowed)
     yield _finding("", _percent(report.ideal_share), "of what an unbatched bucket would have admitted")
-    if len(report.host_admitted) > 1:
+    if not math.isnan(report.jain):
         poorest = f"Jain's index over the hosts; the poorest got {report.evenness:.3f} of what the richest got"
         yield _finding("fairness", f"{report.jain:.4f}", poorest)
     counted = f"of decisions: {report.calls:,} calls for {report.decisions:,} decisions"
     yield _finding("store calls", _percent(report.calls_per_decision), counted + _cpu(report))
+    waits = f"of decisions waited for the store, for {_latency(report.miss_latency)} (p50 / p99)"
+    yield _finding("waits", _percent(report.waits_share), waits)
     yield _finding("admitted in", _latency(report.admitted_latency), "p50 / p99, from call to return")
     yield _finding("refused in", _latency(report.refused_latency), "p50 / p99")
     if report.offered < 0.99 * report.planned:

@@ -125,7 +125,7 @@ class RateLimiter:
 
     def decide(self, key: str, cost: int = 1) -> Decision:
         """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
-        verdict, asked, slot = self._settle(key, cost, NOW)
+        verdict, asked, _, slot = self._settle(key, cost, NOW)
         retry_after = verdict.retry_after if isinstance(verdict, Refuse) else 0.0
         by_memory: Literal["local", "denied"] = "denied" if retry_after else "local"
         remaining = slot.reservoir.remaining(self._clock())

@@ -23,10 +23,13 @@ _LOOK = 60.0
 
 
 class Settled(NamedTuple):
-    """The verdict on one call, whether an ask of the store spoke for it, and the slot that settled it."""
+    """The verdict on one call, how it came about, and the slot that settled it."""
 
     verdict: Admit | Refuse | Fail
     asked: bool
+    """Whether an ask of the store spoke for it."""
+    waited: bool
+    """Whether its caller asked the store, or stood in line behind somebody: it was not served from memory."""
     slot: "Slot"
 
 
@@ -74,23 +77,27 @@ class Slot:
                 if self.reservoir.retired:
                     return None
                 self.reservoir.join(claim)
-            return Settled(self._walk(claim, waker), claim.asked > 0, self)
+            verdict, waited = self._walk(claim, waker)
+            return Settled(verdict, claim.asked > 0, waited, self)
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
             self.locked(lambda: self.reservoir.leave(claim, self._clock()))
             raise
 
-    def _walk(self, claim: Claim, waker: threading.Event) -> Admit | Refuse | Fail:
+    def _walk(self, claim: Claim, waker: threading.Event) -> tuple[Admit | Refuse | Fail, bool]:
+        waited = False
         while True:
             waker.clear()  # before the look, so that whatever happens after it is not missed
             match self.locked(lambda: self.reservoir.step(claim, self._clock())):
                 case Admit(before) as verdict:
                     if self._clock() < before:
-                        return verdict
+                        return verdict, waited
                 case Refuse() | Fail() as verdict:
-                    return verdict
+                    return verdict, waited
                 case Wait(seconds):
+                    waited = True
                     waker.wait(_HEARTBEAT if seconds is None else min(seconds, _HEARTBEAT))
                 case Fetch() as fetch:
+                    waited = True
                     self.fetch(fetch)
 
     def fetch(self, fetch: Fetch) -> None:

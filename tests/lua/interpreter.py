@@ -19,8 +19,20 @@ class Interpreter:
         self.fields: dict[str, str] = {}
         self._lua = LuaRuntime(unpack_returned_tuples=True)
         self._lua.globals().redis = self._lua.table_from({"call": self._call})
+        self._scripts: dict[str, Any] = {}
+        for name in ("take", "give_back", "peek"):
+            self.load(name, script(name))
+
+    def load(self, name: str, text: str) -> None:
+        """Know one more script."""
         run = "function(keys, args) KEYS, ARGV = keys, args\nreturn (function() %s end)() end"
-        self._scripts = {name: self._lua.eval(run % script(name)) for name in ("take", "give_back", "peek")}
+        self._scripts[name] = self._lua.eval(run % text)
+
+    def run(self, name: str, arguments: list[Any]) -> Any:
+        """Return the script's reply as it is."""
+        return self._scripts[name](
+            self._lua.table_from(["bucket"]), self._lua.table_from([str(each) for each in arguments])
+        )
 
     def take(self, quota: Quota, ask: Ask) -> Grant:
         return read_grant(self._run("take", take_arguments(quota, ask)))
@@ -32,9 +44,7 @@ class Interpreter:
         return read_level(self._run("peek", [quota.encode()]))
 
     def _run(self, name: str, arguments: list[Any]) -> list[Any]:
-        reply = self._scripts[name](
-            self._lua.table_from(["bucket"]), self._lua.table_from([str(each) for each in arguments])
-        )
+        reply = self.run(name, arguments)
         # A server truncates numbers to integers; a fraction or a number it cannot hold would be our mistake.
         values = [reply[i] for i in range(1, len(reply) + 1)]
         assert all(isinstance(each, str) or each == int(each) for each in values), values

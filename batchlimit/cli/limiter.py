@@ -1,0 +1,55 @@
+"""What the hosts of a fleet call: ours, or anything that can be called in the same way."""
+
+import threading
+from typing import Any, Protocol
+
+from batchlimit import RateLimiter, Store
+from batchlimit.core.rule import QuotaSource
+from batchlimit.sync.slot import Settled
+
+
+class Tally(threading.local):
+    """What one thread's calls met; each thread reads and writes a count of its own."""
+
+    waited: int = 0
+    """Calls that waited for the store: they asked it, or stood in line behind one that did."""
+
+
+class Counts(Protocol):
+    """What a limiter has done so far."""
+
+    @property
+    def calls(self) -> int:
+        """Requests to the store."""
+        ...
+
+
+class Limiter(Protocol):
+    """A limiter that a fleet can drive; safe in threads."""
+
+    tally: Tally
+
+    def try_acquire(self, key: str, cost: int = 1, /) -> bool:
+        """Admit the call or not, now; StoreUnavailable without an answer."""
+        ...
+
+    def statistics(self) -> Counts:
+        """Return what it has done so far."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class WatchedLimiter(RateLimiter):
+    """Ours, with a tally. A hit never comes here: it costs what it costs without one."""
+
+    def __init__(self, store: Store, quota: QuotaSource, **options: Any) -> None:
+        super().__init__(store, quota, **options)
+        self.tally = Tally()
+
+    def _settle(self, key: str, cost: int, deadline: float) -> Settled:
+        settled = super()._settle(key, cost, deadline)
+        self.tally.waited += settled.waited
+        return settled

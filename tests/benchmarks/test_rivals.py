@@ -1,0 +1,155 @@
+"""The rivals do what they are said to do: a baseline that is wrong would flatter us."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from batchlimit import FixedBatch, GrowingBatch, Quota, StoreUnavailable
+from benchmarks.rivals import Batched, Course, Driver, Errand, PerCall, Reporter, Rival, Take, Tell
+from tests.sync.stage import until
+
+QUOTA = Quota(10.0, 100)
+PATIENCE = 60.0
+
+Step = tuple[int, bool, list[tuple[Errand, int]]]
+"""What a call costs, whether it is admitted, and what is asked for it and answered."""
+
+
+class Desk:
+    """A store that answers from a list; without an answer it fails, and while it is shut whoever asks waits."""
+
+    def __init__(self, *answers: int) -> None:
+        self.answers = list(answers)
+        self.errands: list[Errand] = []
+        self.reached, self.open = Event(), Event()
+        self.open.set()
+
+    def ask(self, errand: Errand) -> int:
+        self.errands.append(errand)
+        self.reached.set()
+        assert self.open.wait(PATIENCE)
+        if not self.answers:
+            raise StoreUnavailable("no answer")
+        return self.answers.pop(0)
+
+    def close(self) -> None:
+        self.answers.clear()
+
+
+def decide(rival: Rival, cost: int, answers: list[int]) -> tuple[bool, list[Errand]]:
+    course, errands = Course(rival.admit(cost, 0.0)), []
+    while course.errand is not None:
+        errands.append(course.errand)
+        course.answer(answers.pop(0))
+    return course.verdict, errands
+
+
+def part(tokens: int) -> Take:
+    return Take(tokens, whole=False)
+
+
+@pytest.mark.parametrize(
+    ("rival", "steps"),
+    [
+        (PerCall(), [(3, True, [(Take(3, True), 3)]), (3, False, [(Take(3, True), 0)])]),
+        (
+            Batched(FixedBatch(4), QUOTA),
+            [
+                (3, True, [(part(4), 4)]),
+                (1, True, []),
+                # A part of a batch will do, and what does not suffice is kept for a smaller call.
+                (2, False, [(part(4), 1)]),
+                (1, True, []),
+                # No memory of a denial; and a cost above the batch asks for itself.
+                (1, False, [(part(4), 0)]),
+                (1, False, [(part(4), 0)]),
+                (9, True, [(part(9), 9)]),
+            ],
+        ),
+        (
+            Batched(GrowingBatch(10), QUOTA),
+            [
+                (10, True, [(part(10), 10)]),
+                (15, True, [(part(15), 15)]),
+                (23, True, [(part(23), 23)]),
+                (35, True, [(part(35), 35)]),
+                (53, True, [(part(53), 53)]),
+                (80, True, [(part(80), 100)]),
+                # Never past the burst.
+                (21, False, [(part(100), 0)]),
+            ],
+        ),
+        (Reporter(), [(3, True, [(Tell(0), 5)]), (3, False, []), (2, True, []), (1, False, [])]),
+    ],
+    ids=["per call", "fixed", "growing", "reporter"],
+)
+def test_what_is_asked_for_each_call(rival: Rival, steps: list[Step]) -> None:
+    for cost, admitted, asked in steps:
+        assert decide(rival, cost, [answer for _, answer in asked]) == (admitted, [errand for errand, _ in asked])
+
+
+def test_a_report_counts_what_was_spent_while_it_was_under_way() -> None:
+    rival = Reporter()
+    assert not list(rival.background(0.0))
+    assert decide(rival, 3, [10]) == (True, [Tell(0)])
+    round_trip = Course(rival.background(0.1))
+    assert round_trip.errand == Tell(3)
+    assert decide(rival, 7, []) == (True, [])
+    assert decide(rival, 1, []) == (False, [])
+    round_trip.answer(20)
+    assert decide(rival, 14, []) == (False, [])
+    assert decide(rival, 13, []) == (True, [])
+
+
+def test_one_errand_at_a_time_and_who_waited_looks_again() -> None:
+    desk = Desk(4)
+    desk.open.clear()
+    driver = Driver(Batched(FixedBatch(4), QUOTA), desk)
+
+    def call() -> tuple[bool, int]:
+        return driver.try_acquire("key"), driver.tally.waited
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(call)
+        assert desk.reached.wait(PATIENCE)
+        others = [pool.submit(call) for _ in range(3)]
+        desk.open.set()
+        assert [each.result(PATIENCE)[0] for each in (first, *others)] == [True] * 4
+        assert first.result() == (True, 1)
+    assert desk.errands == [part(4)]
+    assert driver.statistics().calls == 1
+
+
+def test_a_newcomer_does_not_overtake_who_waits() -> None:
+    desk = Desk(4)
+    driver = Driver(Batched(FixedBatch(4), QUOTA), desk)
+    driver._line.append("somebody who was woken, and has not looked yet")
+    with ThreadPoolExecutor(1) as pool:
+        newcomer = pool.submit(driver.try_acquire, "key")
+        until(lambda: len(driver._line) == 2 or newcomer.done())
+        assert not desk.errands
+        with driver._turn:
+            driver._line.popleft()
+            driver._turn.notify_all()
+        assert newcomer.result(PATIENCE)
+
+
+def test_without_an_answer_the_next_caller_asks_again() -> None:
+    desk = Desk()
+    driver = Driver(Batched(FixedBatch(4), QUOTA), desk)
+    with pytest.raises(StoreUnavailable):
+        driver.try_acquire("key")
+    desk.answers = [4]
+    assert driver.try_acquire("key")
+
+
+def test_rounds_go_on_in_the_background_until_it_is_closed() -> None:
+    desk = Desk(5, 5, 5)
+    driver = Driver(Reporter(0.001), desk)
+    assert driver.try_acquire("key", 2)
+    desk.reached.clear()
+    assert desk.reached.wait(PATIENCE)
+    driver.close()
+    assert desk.errands[:2] == [Tell(0), Tell(2)]
+    assert not driver._thread.is_alive()

@@ -1,0 +1,49 @@
+"""Each scenario is what its name says, whatever the time that it is given; and each rival can be run in one."""
+
+from dataclasses import replace
+
+import pytest
+
+from batchlimit import Quota
+from batchlimit.cli.fleet import Row
+from batchlimit.cli.trial import trial
+from benchmarks.rivals import RIVALS
+from benchmarks.scenarios import SCENARIOS, Scenario, steady
+from tests.servers import Servers, Unavailable
+
+
+def ignore(elapsed: float, rows: list[Row]) -> None:
+    pass
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=list(SCENARIOS))
+@pytest.mark.parametrize("seconds", [0.7, 6.0, 3600.0])
+def test_a_plan_wants_what_the_scenario_says(scenario: Scenario, seconds: float) -> None:
+    assert sum(each.part for each in scenario.stretches) == pytest.approx(1)
+    plan = replace(scenario, presence=()).plan("", seconds)
+    wanted = sum(each.part * each.demand for each in scenario.stretches) * scenario.rate * seconds
+    assert plan.tokens == pytest.approx(wanted)
+    assert plan.seconds == pytest.approx(seconds)
+    assert max(scenario.costs) <= Quota.parse(scenario.quota).largest_cost
+
+
+@pytest.mark.parametrize("seconds", [0.7, 6.0, 3600.0])
+def test_hosts_vanish_and_join_when_their_presence_says_so(seconds: float) -> None:
+    gone = SCENARIOS["hosts vanish, 2x"].plan("", seconds)
+    late = SCENARIOS["hosts join, 2x"].plan("", seconds)
+    assert [gone.vanishes(host) for host in range(8)] == [False] * 4 + [True] * 4
+    assert not any(late.vanishes(host) for host in range(8))
+    assert [late.stay(host)[0] > 0 for host in range(8)] == [False] * 4 + [True] * 4
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_fleet_can_be_limited_by_any_rival(servers: Servers, name: str) -> None:
+    try:
+        server = servers.get("valkey")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    scenario = Scenario("500/s burst 100", 2, steady(2), costs=(1, 3))
+    shown = trial(scenario.plan(server.url, 0.4, RIVALS[name], threads=2), ignore)
+    assert 0 < shown.waits < shown.decisions or (name == "per call" and shown.waits == shown.decisions)
+    assert 0 < shown.calls_by_hosts <= shown.calls
+    assert shown.admitted >= 100

@@ -1,0 +1,27 @@
+"""The tally counts the calls that waited for the store: those that asked, those in line behind one, and no others."""
+
+from batchlimit.cli.limiter import WatchedLimiter
+from tests.sync.stage import DEADLINE, KEY, Gate, Stage, start, until
+
+
+def test_who_asks_and_who_stands_in_line_have_waited_and_a_hit_has_not() -> None:
+    stage, gate = Stage(), Gate()
+    stage.before = gate
+    with WatchedLimiter(stage, "1/hour burst 8") as limiter:
+
+        def two_calls() -> list[int]:
+            """What this thread's tally says after a call at a cold key, and after one that finds tokens or a denial."""
+            counts = []
+            for _ in range(2):
+                limiter.try_acquire(KEY)
+                counts.append(limiter.tally.waited)
+            return counts
+
+        callers = [start(two_calls) for _ in range(8)]
+        until(lambda: limiter.statistics().waiting == 8)
+        gate.open()
+        assert [caller.result(DEADLINE)[0] for caller in callers] == [1] * 8
+        assert limiter.tally.waited == 0
+        asked = len(stage.asks)
+        assert start(two_calls).result(DEADLINE) == [0, 0]
+        assert len(stage.asks) == asked

@@ -1,0 +1,134 @@
+"""The relay is a network: nothing is lost, changed or overtaken; and through it the promise holds like without it."""
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from batchlimit import Quota
+from batchlimit.cli.fleet import Row
+from batchlimit.cli.plan import Plan, burst
+from batchlimit.cli.trial import trial
+from tests.relay import Relay
+from tests.servers import Servers, Unavailable
+
+PATIENCE = 60.0
+DELAYS = [0.0002, 0.001, 0.01]
+
+
+@contextmanager
+def listening() -> Iterator[tuple[socket.socket, str]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE)
+        yield listener, f"redis://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def connect(relay: Relay) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", urlsplit(relay.url).port or 0), PATIENCE)
+
+
+def read(end: socket.socket) -> bytes:
+    """All there is until the end."""
+    return b"".join(iter(lambda: end.recv(1 << 16), b""))
+
+
+@contextmanager
+def pair(round_trip: float = 0.0002) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A client's end, and the server's end of the same connection."""
+    with listening() as (listener, url), Relay(url, round_trip) as relay, connect(relay) as client:
+        server, _ = listener.accept()
+        with server:
+            server.settimeout(PATIENCE)
+            yield client, server
+
+
+@pytest.mark.parametrize("round_trip", DELAYS)
+def test_bytes_arrive_unchanged_and_in_order(round_trip: float) -> None:
+    """Both ways at once, and more than the sockets between them hold."""
+    there, back = random.Random(1).randbytes(3_000_000), random.Random(2).randbytes(2_000_000)
+
+    def send(end: socket.socket, words: bytes) -> None:
+        end.sendall(words)
+        end.shutdown(socket.SHUT_WR)
+
+    with pair(round_trip) as (client, server), ThreadPoolExecutor(4) as pool:
+        sent = [pool.submit(send, client, there), pool.submit(send, server, back)]
+        heard = [pool.submit(read, server), pool.submit(read, client)]
+        assert [each.result(PATIENCE) for each in heard] == [there, back]
+        assert [each.result(PATIENCE) for each in sent] == [None, None]
+
+
+@pytest.mark.parametrize("round_trip", DELAYS)
+def test_nothing_arrives_before_its_time(round_trip: float) -> None:
+    with pair(round_trip) as (client, server):
+        begun = time.monotonic()
+        client.sendall(b"ping")
+        server.sendall(server.recv(4, socket.MSG_WAITALL))
+        client.recv(4, socket.MSG_WAITALL)
+        assert time.monotonic() - begun >= round_trip
+
+
+def test_many_connections_at_once_do_not_mix() -> None:
+    with ExitStack() as stack:
+        listener, url = stack.enter_context(listening())
+        relay = stack.enter_context(Relay(url, 0.001))
+        clients = [stack.enter_context(connect(relay)) for _ in range(64)]
+        for number, client in enumerate(clients):
+            client.sendall(bytes([number] * 3))
+        for _ in clients:  # an echo, in the order in which they connected
+            server = stack.enter_context(listener.accept()[0])
+            server.settimeout(PATIENCE)
+            server.sendall(server.recv(3, socket.MSG_WAITALL))
+        assert [client.recv(3, socket.MSG_WAITALL) for client in clients] == [bytes([n] * 3) for n in range(64)]
+
+
+def test_the_end_of_either_side_ends_the_other() -> None:
+    with pair() as (client, server):
+        client.sendall(b"last words")
+        client.close()
+        assert read(server) == b"last words"
+    with pair() as (client, server):
+        server.sendall(b"last words")
+        server.close()
+        assert read(client) == b"last words"
+
+
+def test_without_a_server_a_connection_ends() -> None:
+    with listening() as (_, url):
+        pass
+    with Relay(url, 0.001) as relay, connect(relay) as client:
+        assert read(client) == b""
+
+
+def test_nothing_of_it_outlives_it() -> None:
+    threads = threading.active_count()
+    with listening() as (listener, url):
+        with Relay(url, 0.001) as relay:
+            client, (server, _) = connect(relay), listener.accept()
+        assert threading.active_count() == threads
+        with client, server:
+            assert read(client) == read(server) == b""
+
+
+def ignore(elapsed: float, rows: list[Row]) -> None:
+    pass
+
+
+@pytest.mark.parametrize("round_trip", DELAYS)
+def test_a_fleet_keeps_the_promise_through_it(servers: Servers, prefix: str, round_trip: float) -> None:
+    try:
+        server = servers.get("valkey")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    quota = "500/s burst 100"
+    with Relay(server.url, round_trip) as relay:
+        plan = Plan(relay.url, quota, prefix, 2, 2, burst(Quota.parse(quota), 10, 0.8))
+        shown = trial(plan, ignore)
+    assert shown.excess == 0
+    assert shown.admitted > 100
