@@ -1,0 +1,181 @@
+"""A plan carried out in virtual time, by hosts whose threads call as those of real processes do: the same report.
+
+What takes no time here: a decision from memory, the server's work, the waking of a thread. A round trip takes what it is
+told to. So calls, excess, use and fairness can be compared with those of real fleets; latencies cannot.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import cycle, pairwise
+from random import Random
+from typing import Protocol
+
+from batchlimit.cli.caller import SPELL, CallLog
+from batchlimit.cli.fleet import FleetLog
+from batchlimit.cli.host import HostLog
+from batchlimit.cli.plan import Plan
+from batchlimit.cli.report import Report, report
+from batchlimit.cli.server import Work
+from batchlimit.core.lease import Ask, Grant
+from batchlimit.core.quota import Quota
+from tests.simulation.agenda import SECOND, Agenda
+from tests.simulation.host import Caller, Host
+from tests.simulation.network import Calm, Post
+from tests.simulation.server import Server
+
+TICK = 1000
+"""A thread wakes once in so many us at most, and then makes every call that is due."""
+
+Verdict = Callable[[bool, bool], None]
+"""Hears whether a call was admitted, and whether it waited for the store."""
+
+
+class SimulatedLimiter(Protocol):
+    """One host's limiter in virtual time."""
+
+    @property
+    def calls(self) -> int:
+        """Requests to the store."""
+        ...
+
+    def decide(self, cost: int, then: Verdict) -> None:
+        """Decide on one call, now or when the store has answered."""
+        ...
+
+    def crash(self) -> None:
+        """Vanish."""
+        ...
+
+
+Maker = Callable[[Agenda, Plan, float], Callable[[int], SimulatedLimiter]]
+"""For a world, a plan and a round trip (s): what makes the limiter of each host. They share one store."""
+
+
+def simulate(plan: Plan, make: Maker, round_trip: float) -> Report:
+    """Carry the plan out, and draw up the report that a real fleet would get."""
+    agenda = Agenda()
+    new_limiter = make(agenda, plan, round_trip)
+    hosts = [SimulatedHost(agenda, plan, host, new_limiter) for host in range(plan.hosts)]
+    agenda.run(round(plan.seconds * SECOND))
+    logs = [host.log() for host in hosts]
+    return report(plan, FleetLog(0.0, logs), Work(sum(log.calls for log in logs), 0.0), f"simulated, {round_trip:g} s")
+
+
+class SimulatedHost:
+    """One host of the plan: it joins, its threads call, and perhaps it vanishes."""
+
+    def __init__(self, agenda: Agenda, plan: Plan, number: int, new_limiter: Callable[[int], SimulatedLimiter]) -> None:
+        self.admitted, self.refused = CallLog(), CallLog()
+        self.offered = array("q", bytes(8 * (int(plan.seconds / SPELL) + 1)))
+        self._agenda, self._plan, self._number, self._new_limiter = agenda, plan, number, new_limiter
+        self._limiter: SimulatedLimiter | None = None
+        joins, leaves = plan.stay(number)
+        agenda.at(round(joins * SECOND), self._join)
+        if plan.vanishes(number):
+            agenda.at(round(leaves * SECOND), self._vanish)
+
+    def log(self) -> HostLog:
+        calls = self._limiter.calls if self._limiter else 0
+        return HostLog(self.admitted, self.refused, self.offered, self._plan.stay(self._number)[1], calls)
+
+    def _join(self) -> None:
+        self._limiter = self._new_limiter(self._number)
+        for thread in range(self._plan.threads):
+            Thread(self, self._agenda, self._limiter, self._plan, self._number, thread)
+
+    def _vanish(self) -> None:
+        if self._limiter is not None:
+            self._limiter.crash()
+
+
+class Thread:
+    """One thread: every call at its time, one after the other; while it waits for the store the next ones are late."""
+
+    def __init__(
+        self, host: SimulatedHost, agenda: Agenda, limiter: SimulatedLimiter, plan: Plan, number: int, thread: int
+    ) -> None:
+        dice = Random(f"{plan.seed} {number * plan.threads + thread}")
+        self._host, self._agenda, self._limiter = host, agenda, limiter
+        self._due = _schedule(plan, number, dice.random())
+        self._costs = cycle(dice.sample(plan.costs, len(plan.costs)))
+        self._next = next(self._due, None)
+        self._sleep()
+
+    def _sleep(self) -> None:
+        if self._next is not None:
+            self._agenda.at(max(self._next, self._agenda.now + TICK), self._wake)
+
+    def _wake(self) -> None:
+        while self._next is not None and self._next <= self._agenda.now:
+            self._next = next(self._due, None)
+            if not self._call(next(self._costs)):
+                return  # it goes on when the store has answered
+        self._sleep()
+
+    def _call(self, cost: int) -> bool:
+        """Make one call; return whether it was decided at once."""
+        before, decided, slept = self._agenda.now / SECOND, False, False
+        self._host.offered[int(before / SPELL)] += cost
+
+        def then(admitted: bool, waited: bool) -> None:
+            nonlocal decided
+            decided = True
+            log = self._host.admitted if admitted else self._host.refused
+            log.add(before, self._agenda.now / SECOND, cost, waited)
+            if slept:
+                self._wake()
+
+        self._limiter.decide(cost, then)
+        slept = True
+        return decided
+
+
+def _schedule(plan: Plan, host: int, offset: float) -> Iterator[int]:
+    """When (us) each call of one thread is due."""
+    joins, leaves = plan.stay(host)
+    for phase, (begin, end) in zip(plan.phases, pairwise([0.0, *plan.ends]), strict=True):
+        first, last = max(begin, joins), min(end, leaves)
+        rate = phase.rate * plan.share(host) / plan.threads
+        if rate > 0.0:
+            yield from (round((first + (n + 1 - offset) / rate) * SECOND) for n in range(int((last - first) * rate + offset)))
+
+
+class _Silence:
+    """Nobody watches: what a fleet does is in its logs."""
+
+    def spent(self, host: Host, cost: int) -> None:
+        pass
+
+    def asked(self, host: Host, ask: Ask, grant: Grant) -> None:
+        pass
+
+    def ended(self, host: Host, caller: Caller) -> None:
+        pass
+
+    def refunded(self, tokens: int) -> None:
+        pass
+
+
+class OursInVirtualTime:
+    """A host with the real rules."""
+
+    def __init__(self, agenda: Agenda, host: Host) -> None:
+        self._agenda, self._host = agenda, host
+
+    @property
+    def calls(self) -> int:
+        return self._host.calls
+
+    def decide(self, cost: int, then: Verdict) -> None:
+        began = self._agenda.now
+        self._host.call(cost, then=lambda admitted: then(admitted, self._agenda.now > began))
+
+    def crash(self) -> None:
+        self._host.crash()
+
+
+def ours(agenda: Agenda, plan: Plan, round_trip: float) -> Callable[[int], SimulatedLimiter]:
+    """The limiter of this package, around one bucket."""
+    server, quota = Server(agenda), Quota.parse(plan.quota)
+    post = Post(agenda, Calm(round_trip), timeout=1.0)
+    return lambda number: OursInVirtualTime(agenda, Host(f"host-{number}", quota, agenda, server, post, _Silence()))
