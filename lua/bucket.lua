@@ -1,4 +1,4 @@
--- What every script of a bucket begins with: one bucket's state, read, refilled to now, and written back.
+-- What every script of a bucket begins with: one bucket's state, read, refilled, and written back.
 --
 -- KEYS[1] bucket  (a hash; its whole name is one hash tag, so a bucket never spans slots)
 -- ARGV[1] config  (the caller's quota: "rate:burst" a bandwidth, in tokens/s and tokens, joined by spaces)
@@ -69,14 +69,17 @@ local function server_time()
 end
 
 local function new_bucket(config, fill)
-    local bucket = {config = config, version = 1, since = 0, epoch = server_time(), now = 0, outstanding = 0,
+    local bucket = {config = config, version = 1, since = 0, epoch = server_time(), now = 0, time = 0, outstanding = 0,
                     active = 0, weights = 0, lasts = 0, swept = 0, bands = bandwidths(config), levels = {}, changed = {}, gone = {}}
     for i, band in ipairs(bucket.bands) do bucket.levels[i] = math.floor(band.burst * fill) end
     return bucket
 end
 
--- Room is what may flow in; a time longer than it takes to fill is as good as that time, and cannot overflow.
-local function refill(bucket, elapsed)
+-- Lets flow in what may until an instant. A time longer than it takes to fill is as good as that time, and cannot
+-- overflow.
+local function refill(bucket, instant)
+    local elapsed = instant - bucket.time
+    bucket.time = instant
     for i, band in ipairs(bucket.bands) do
         local room = band.burst - bucket.outstanding - bucket.levels[i]
         if elapsed * band.rate >= room then
@@ -96,21 +99,13 @@ local function read_bucket()
                     levels = numbers(field[5]), outstanding = tonumber(field[6]), active = tonumber(field[7]),
                     weights = tonumber(field[8]), lasts = tonumber(field[9]), swept = tonumber(field[10]),
                     bands = bandwidths(field[1]), changed = {}, gone = {}}
-    local before = tonumber(field[4])
-    bucket.now = math.max(before, server_time() - bucket.epoch)
-    refill(bucket, bucket.now - before)
+    bucket.time = tonumber(field[4])
+    bucket.now = math.max(bucket.time, server_time() - bucket.epoch)
     local name, tokens, ends = string.match(field[11], '^(%S+) (%S+) (%S+)$')
     if name and tonumber(ends) > bucket.now then
         bucket.reserved = {name = name, tokens = tonumber(tokens), ends = tonumber(ends)}
     end
     return bucket
-end
-
--- Expired tokens leave only after the refill: they held the level down until now, and may have been spent till then.
-local function release(bucket, host)
-    if host.expires > bucket.now then return end
-    bucket.outstanding = bucket.outstanding - host.held
-    host.held, host.granted = 0, 0
 end
 
 local function is_gone(bucket, host)
@@ -134,17 +129,49 @@ local function pack_host(host)
                   host.weight})
 end
 
--- The host's own entry, to be written back, or nil where it has none or it has lapsed.
+-- The host's entry, or nil; not yet to be written back.
 local function read_host(bucket, name)
     local text = redis.call('HGET', key, 'h:' .. name)
-    if not text then return nil end
-    local host = unpack_host(name, text)
-    release(bucket, host)
+    return text and unpack_host(name, text) or nil
+end
+
+-- The entries of all others. Once per lease time at most, so that a call costs O(1) on average however many they are.
+local function others_of(bucket, own_name)
+    local others = {}
+    if bucket.now - bucket.swept < lease_of(bucket.bands) then return others end
+    bucket.swept = bucket.now
+    local fields = redis.call('HGETALL', key)
+    for i = 1, #fields, 2 do
+        local name = string.match(fields[i], '^h:(.*)$')
+        if name and name ~= own_name then others[#others + 1] = unpack_host(name, fields[i + 1]) end
+    end
+    return others
+end
+
+-- Refills to now. Tokens whose lease is over leave room from its end on, no sooner: they may have been spent till then.
+-- And no later: hosts that ask rarely would keep a small bucket from filling (8 hosts, a bucket of 4, half its rate:
+-- every fifth call was refused, simulated).
+local function refill_to_now(bucket, hosts)
+    local over = {}
+    for _, host in ipairs(hosts) do
+        if host.expires <= bucket.now then over[#over + 1] = host end
+    end
+    table.sort(over, function(one, other) return one.expires < other.expires end)
+    for _, host in ipairs(over) do
+        refill(bucket, math.max(bucket.time, host.expires))
+        bucket.outstanding = bucket.outstanding - host.held
+        host.held, host.granted = 0, 0
+    end
+    refill(bucket, bucket.now)
+end
+
+-- Has the host's entry written back, or struck if it asked long ago; then nil.
+local function keep(bucket, host)
     if is_gone(bucket, host) then
         forget(bucket, host)
         return nil
     end
-    bucket.changed[1] = host
+    bucket.changed[#bucket.changed + 1] = host
     return host
 end
 
@@ -157,30 +184,10 @@ local function enter(bucket, name, weight)
     return host
 end
 
--- Once per lease time at most, so that a call costs O(1) on average however many hosts there are.
-local function sweep(bucket, own_name)
-    if bucket.now - bucket.swept < lease_of(bucket.bands) then return end
-    bucket.swept = bucket.now
-    local fields = redis.call('HGETALL', key)
-    for i = 1, #fields, 2 do
-        local name = string.match(fields[i], '^h:(.*)$')
-        if name and name ~= own_name then
-            local host = unpack_host(name, fields[i + 1])
-            local held = host.held
-            release(bucket, host)
-            if is_gone(bucket, host) then
-                forget(bucket, host)
-            elseif host.held ~= held then
-                bucket.changed[#bucket.changed + 1] = host
-            end
-        end
-    end
-end
-
 local function write_bucket(bucket)
     local reserved = bucket.reserved
     local fields = {'config', bucket.config, 'version', exact({bucket.version}), 'since', exact({bucket.since}), 'epoch', exact({bucket.epoch}),
-                    'time', exact({bucket.now}), 'levels', exact(bucket.levels),
+                    'time', exact({bucket.time}), 'levels', exact(bucket.levels),
                     'outstanding', exact({bucket.outstanding}), 'active', exact({bucket.active}),
                     'weights', exact({bucket.weights}), 'lasts', exact({bucket.lasts}), 'swept', exact({bucket.swept}),
                     'reserved', reserved and reserved.name .. ' ' .. exact({reserved.tokens, reserved.ends}) or ''}

@@ -24,6 +24,8 @@ end
 local bucket = read_bucket()
 if not bucket then return {0} end -- a bucket that is gone was full, or begins anew with another epoch
 local host = read_host(bucket, name)
+refill_to_now(bucket, {host})
+host = host and keep(bucket, host)
 if host and seq <= host.seq then
     write_bucket(bucket)
     return {0}

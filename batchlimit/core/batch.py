@@ -59,15 +59,15 @@ class TimeBatch:
     """The default: as many as callers will ask for in `seconds`, or in 0.4 of the bucket's refill time if that is less.
 
     Tokens for a longer time would expire with their lease; tokens for a shorter one cost more calls. From a rich bucket
-    they are leased for longer: for `plenty` seconds, or 0.8 of the refill time.
+    they are leased for longer: for `plenty` seconds, or 0.6 of the refill time.
     """
 
     seconds: float = 0.4
-    plenty: float = 1.6
+    plenty: float = 1.2
 
     def want(self, usage: Usage) -> int:
         """Return demand x time, rounded down: one call of a key that nobody asked for lately leases nothing more."""
-        longest, part = (self.plenty, 0.8) if usage.rich else (self.seconds, 0.4)
+        longest, part = (self.plenty, 0.6) if usage.rich else (self.seconds, 0.4)
         tau = min(min(longest, part * each.burst / each.rate) for each in usage.quota.bandwidths)
         return math.floor(usage.demand * tau)
 

@@ -20,6 +20,7 @@ from batchlimit.core.share import (
     ALPHA,
     LONGEST,
     MARGIN,
+    PACE,
     SHORTEST,
     SLOWEST,
     Band,
@@ -45,10 +46,10 @@ class _Reserved(NamedTuple):
 class Bucket:
     """The levels of one quota's bandwidths and what is leased of them; `now` is an instant in us, never a clock."""
 
-    __slots__ = ("_bands", "_epoch", "_levels", "_now", "_quota", "_reserved", "_roster", "_since", "_version")
+    __slots__ = ("_bands", "_epoch", "_levels", "_now", "_quota", "_reserved", "_roster", "_since", "_time", "_version")
 
     def __init__(self, quota: Quota, now: int, fill: float = 1.0) -> None:
-        self._quota, self._version, self._epoch, self._now = quota, 1, now, 0
+        self._quota, self._version, self._epoch, self._now, self._time = quota, 1, now, 0, 0
         self._since: int | None = None  # when the quota was set that the bucket obeys; None: not yet asked
         self._bands = bands_of(quota)
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
@@ -60,10 +61,8 @@ class Bucket:
 
     def take(self, quota: Quota, ask: Ask, now: int) -> Grant:
         """Lease whole tokens to one host, from every bandwidth or from none, within the host's fair share."""
-        self._refill(now)
-        host = self._roster.read(ask.host, self._now)
-        self._roster.sweep(self._now, ask.host, lease_of(self._bands))
-        host = host or self._roster.enter(ask.host, self._now, ask.weight)
+        self._refill_to(now, ask.host, lease_of(self._bands))
+        host = self._roster.hosts.get(ask.host) or self._roster.enter(ask.host, self._now, ask.weight)
         if ask.seq < host.seq:
             return self._grant(quota, host, 0, 0, 0, 0)
         if ask.seq == host.seq and host.granted > 0:
@@ -75,8 +74,8 @@ class Bucket:
 
     def give_back(self, back: GiveBack, now: int) -> int:
         """Credit a host's unspent and refunded tokens, once, as far as there is room below the burst."""
-        self._refill(now)
-        host = self._roster.read(back.host, self._now)
+        self._refill_to(now, back.host, math.inf)
+        host = self._roster.hosts.get(back.host)
         if host and back.seq <= host.seq:
             return 0
         if back.refund > 0:
@@ -88,10 +87,11 @@ class Bucket:
 
     def peek(self, now: int) -> Level:
         """Say what is in the bucket at `now`."""
-        before = self._levels[:], self._now, self._reserved
-        self._refill(now)
+        before = self._levels[:], self._now, self._time, self._reserved
+        self._tell(now)
+        self._refill(self._now)
         level = self._lowest()
-        self._levels, self._now, self._reserved = before
+        self._levels, self._now, self._time, self._reserved = before
         return Level(level, self._roster.outstanding, self._roster.active)
 
     def expires_in(self) -> int:
@@ -109,11 +109,25 @@ class Bucket:
     def _lowest(self) -> int:
         return math.floor(min(self._levels))
 
-    def _refill(self, now: int) -> None:
-        before, self._now = self._now, max(self._now, now - self._epoch)
-        elapsed = self._now - before
+    def _tell(self, now: int) -> None:
+        self._now = max(self._now, now - self._epoch)
         if self._reserved and self._reserved.ends <= self._now:
             self._reserved = None
+
+    def _refill_to(self, now: int, own: str, every: float) -> None:
+        self._tell(now)
+        over = self._roster.over(self._now, own, every)
+        for _, host in over:
+            self._refill(max(self._time, host.expires))
+            self._roster.settle(host, 0)
+            host.granted = 0
+        self._refill(self._now)
+        for name, host in over:
+            if self._roster.is_gone(host, self._now):
+                self._roster.forget(name, host)
+
+    def _refill(self, instant: int) -> None:
+        elapsed, self._time = instant - self._time, instant
         for i, (band, level) in enumerate(self._each()):
             room = band.burst - self._roster.outstanding - level
             self._levels[i] = level + (max(0, room) if elapsed * band.rate >= room else elapsed * band.rate)
@@ -176,7 +190,7 @@ class Bucket:
 
     def _reserve(self, ask: Ask, wait: int) -> None:
         if self._reserved is None or self._reserved.name == ask.host:
-            patience = 2 * self._pace + (wait if ask.max_wait > 0 else 0)
+            patience = 2 * max(PACE, self._pace) + (wait if ask.max_wait > 0 else 0)
             self._reserved = _Reserved(ask.host, ask.need, self._now + patience)
 
     def _offer(self, host: Host, ask: Ask) -> tuple[int, int, float]:

@@ -37,12 +37,17 @@ class Roster:
         """How many hosts share the bucket."""
         return len(self.hosts)
 
-    def read(self, name: str, now: int) -> Host | None:
-        """Return the host's entry, unless it has none or it has lapsed; what it held too long is released."""
-        host = self.hosts.get(name)
-        if host is None or not self._check(name, host, now):
-            return None
-        return host
+    def over(self, now: int, own: str, every: int | float) -> list[tuple[str, Host]]:
+        """Return whose lease is over, in the order of its end: the own one's, and all others' `every` so many us.
+
+        So a call costs O(1) on average, however many hosts there are.
+        """
+        hosts = {own: self.hosts[own]} if own in self.hosts else {}
+        if now - self._swept >= every:
+            self._swept = now
+            hosts = self.hosts
+        over = [(name, host) for name, host in hosts.items() if host.expires <= now]
+        return sorted(over, key=lambda entry: entry[1].expires)
 
     def enter(self, name: str, now: int, weight: int) -> Host:
         """Make an entry for a host that has none."""
@@ -51,19 +56,15 @@ class Roster:
         self.lasts += weight * now
         return host
 
+    def is_gone(self, host: Host, now: int) -> bool:
+        """Whether a host holds nothing and asked so long ago that it has no share any more."""
+        return host.expires <= now and host.seen + ACTIVE <= now
+
     def forget(self, name: str, host: Host) -> None:
         """Strike a host that holds nothing."""
         del self.hosts[name]
         self.weights -= host.weight
         self.lasts -= host.weight * host.last
-
-    def sweep(self, now: int, own: str, every: int) -> None:
-        """Release what other hosts hold no longer, `every` so many us at most: O(1) a call, on average."""
-        if now - self._swept < every:
-            return
-        self._swept = now
-        for name, host in [each for each in self.hosts.items() if each[0] != own]:
-            self._check(name, host, now)
 
     def settle(self, host: Host, kept: int) -> None:
         """Take note that of what the host held it has `kept`."""
@@ -83,14 +84,3 @@ class Roster:
     def serve(self, host: Host, at: int) -> None:
         """Begin the host's share anew."""
         self.lasts, host.last = self.lasts + host.weight * (at - host.last), at
-
-    def _check(self, name: str, host: Host, now: int) -> bool:
-        """Release a lease that is over; return whether the host is one still."""
-        if host.expires > now:
-            return True
-        self.settle(host, 0)
-        host.granted = 0
-        if host.seen + ACTIVE > now:
-            return True
-        self.forget(name, host)
-        return False

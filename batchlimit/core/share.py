@@ -9,7 +9,7 @@ ALPHA = 0.5
 """The share of a bucket that all hosts together may hold in reserve; the rest stays for whoever comes."""
 LEASE = 1_000_000
 """The longest lease while the bucket is poor, but for a host whose answers take long."""
-RICH = 2_000_000
+RICH = 1_500_000
 """The longest lease while it is rich: while more than ALPHA of it is left."""
 SHORTEST = 20_000
 """The shortest lease."""
@@ -52,8 +52,8 @@ def lease_of(bands: list[Band]) -> int:
 
 
 def rich_lease_of(bands: list[Band]) -> int:
-    """Return how long a lease lasts (us) while the bucket is rich: the refill time, in which nothing is missed."""
-    return max(lease_of(bands), int(min(min(RICH, band.burst / band.rate) for band in bands)))
+    """Return how long a lease lasts (us) while the bucket is rich: most of the refill time."""
+    return max(lease_of(bands), int(min(min(RICH, 0.75 * band.burst / band.rate) for band in bands)))
 
 
 def lease_for_trip(lease: int, trip: int) -> int:

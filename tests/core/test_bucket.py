@@ -170,11 +170,11 @@ def test_one_host_keeps_half_the_burst_in_reserve_at_most() -> None:
 @pytest.mark.parametrize(
     ("quota", "poor", "rich"),
     [
-        (Quota(100.0, 100), 0.4, 1.0),
-        (Quota(100.0, 250), 1.0, 2.0),
-        (Quota(1.0, 1000), 1.0, 2.0),
-        (Quota(1000.0, 500), 0.2, 0.5),
-        (Quota(1000.0, 500, [Quota(100.0, 40)]), 0.16, 0.4),
+        (Quota(100.0, 100), 0.4, 0.75),
+        (Quota(100.0, 250), 1.0, 1.5),
+        (Quota(1.0, 1000), 1.0, 1.5),
+        (Quota(1000.0, 500), 0.2, 0.375),
+        (Quota(1000.0, 500, [Quota(100.0, 40)]), 0.16, 0.3),
         (Quota(1000.0, 10), 0.02, 0.02),
     ],
     ids=str,

@@ -1,7 +1,7 @@
 """A plan carried out in virtual time, by hosts whose threads call as those of real processes do: the same report.
 
-What takes no time here: a decision from memory, the server's work, the waking of a thread. A round trip takes what it is
-told to. So calls, excess, use and fairness can be compared with those of real fleets; latencies cannot.
+What takes no time here: a decision from memory, the server's work, the waking of a thread. A round trip takes what it
+is told to. So calls, excess, use and fairness can be compared with those of real fleets; latencies cannot.
 """
 
 from array import array
@@ -137,7 +137,9 @@ def _schedule(plan: Plan, host: int, offset: float) -> Iterator[int]:
         first, last = max(begin, joins), min(end, leaves)
         rate = phase.rate * plan.share(host) / plan.threads
         if rate > 0.0:
-            yield from (round((first + (n + 1 - offset) / rate) * SECOND) for n in range(int((last - first) * rate + offset)))
+            yield from (
+                round((first + (n + 1 - offset) / rate) * SECOND) for n in range(int((last - first) * rate + offset))
+            )
 
 
 class _Silence:

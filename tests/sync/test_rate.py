@@ -247,7 +247,7 @@ def test_a_refund_while_an_ask_is_under_way_mints_nothing(limiter: RateLimiter, 
     limiter.acquire(KEY, 5)
     assert limiter.try_acquire(KEY)
     assert limiter.statistics().held == 4
-    clock.now += 1.9
+    clock.now += 1.4
     stage.before = refund
     slot = limiter._slot(KEY)
     renewal = slot.tend()
