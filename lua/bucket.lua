@@ -175,13 +175,20 @@ local function keep(bucket, host)
     return host
 end
 
-local function enter(bucket, name, weight)
+local function enter(bucket, name)
     local host = {name = name, seq = -1, held = 0, expires = 0, last = bucket.now, seen = bucket.now, granted = 0,
-                  starts = 0, weight = weight}
+                  starts = 0, weight = 0}
     bucket.changed[#bucket.changed + 1] = host
-    bucket.active, bucket.weights = bucket.active + 1, bucket.weights + weight
-    bucket.lasts = bucket.lasts + weight * bucket.now
+    bucket.active = bucket.active + 1
     return host
+end
+
+-- A host without weight is only remembered: it has no share, and once it has one that begins anew.
+local function weigh(bucket, host, weight)
+    bucket.weights, bucket.lasts = bucket.weights - host.weight, bucket.lasts - host.weight * host.last
+    if host.weight == 0 then host.last = bucket.now end
+    host.weight = weight
+    bucket.weights, bucket.lasts = bucket.weights + weight, bucket.lasts + weight * host.last
 end
 
 local function write_bucket(bucket)

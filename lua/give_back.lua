@@ -8,12 +8,16 @@
 local name, seq, tokens, held, refund = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]),
                                         tonumber(ARGV[6])
 
--- A host that returns all it has stops asking: its entry goes, and the others' shares grow at once.
+local REMEMBERED = 30000000 -- how long a refund is known, should a client send it again after a lost answer (us)
+
+-- A host that returns all it has stops asking: its share goes to the others at once.
 local function settle(bucket, host)
     local kept = math.min(held, host.held)
     local unspent = math.min(tokens, host.held - kept)
     bucket.outstanding = bucket.outstanding - (host.held - kept)
     host.seq, host.held, host.granted = seq, kept, 0
+    if refund > 0 then host.seen = bucket.now + REMEMBERED end
+    if kept == 0 then weigh(bucket, host, 0) end
     if kept == 0 and refund == 0 then
         bucket.changed = {} -- holds this host alone: nothing was swept here
         forget(bucket, host)
@@ -30,7 +34,7 @@ if host and seq <= host.seq then
     write_bucket(bucket)
     return {0}
 end
-if refund > 0 then host = host or enter(bucket, name, 1) end -- remembers seq, so that the refund counts once
+if refund > 0 then host = host or enter(bucket, name) end
 local returned = refund
 if host then returned = returned + settle(bucket, host) end
 local credited = returned

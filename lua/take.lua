@@ -162,7 +162,8 @@ local host, hosts = read_host(bucket, name), others_of(bucket, name)
 hosts[#hosts + 1] = host
 refill_to_now(bucket, hosts)
 for _, each in ipairs(hosts) do keep(bucket, each) end
-if not host or is_gone(bucket, host) then host = enter(bucket, name, ask.weight) end
+if not host or is_gone(bucket, host) then host = enter(bucket, name) end
+if host.weight ~= ask.weight then weigh(bucket, host, ask.weight) end
 if seq < host.seq or (seq == host.seq and host.granted > 0) then
     write_bucket(bucket)
     if seq < host.seq then return reply(bucket, host, 0, 0, 0, 0) end -- a late duplicate: nobody waits for it

@@ -21,6 +21,7 @@ from batchlimit.core.share import (
     LONGEST,
     MARGIN,
     PACE,
+    REMEMBERED,
     SHORTEST,
     SLOWEST,
     Band,
@@ -62,7 +63,9 @@ class Bucket:
     def take(self, quota: Quota, ask: Ask, now: int) -> Grant:
         """Lease whole tokens to one host, from every bandwidth or from none, within the host's fair share."""
         self._refill_to(now, ask.host, lease_of(self._bands))
-        host = self._roster.hosts.get(ask.host) or self._roster.enter(ask.host, self._now, ask.weight)
+        host = self._roster.hosts.get(ask.host) or self._roster.enter(ask.host, self._now)
+        if host.weight != ask.weight:
+            self._roster.weigh(host, ask.weight, self._now)
         if ask.seq < host.seq:
             return self._grant(quota, host, 0, 0, 0, 0)
         if ask.seq == host.seq and host.granted > 0:
@@ -79,7 +82,7 @@ class Bucket:
         if host and back.seq <= host.seq:
             return 0
         if back.refund > 0:
-            host = host or self._roster.enter(back.host, self._now, 1)
+            host = host or self._roster.enter(back.host, self._now)
         returned = back.refund + (self._settle(host, back) if host else 0)
         rooms = [max(0, band.burst - self._roster.outstanding - level) for band, level in self._each()]
         self._levels = [level + min(returned, room) for level, room in zip(self._levels, rooms, strict=True)]
@@ -162,6 +165,10 @@ class Bucket:
         unspent = min(back.tokens, host.held - kept)
         self._roster.settle(host, kept)
         host.seq, host.granted = back.seq, 0
+        if back.refund > 0:
+            host.seen = self._now + REMEMBERED
+        if kept == 0:
+            self._roster.weigh(host, 0, self._now)
         if kept == 0 and back.refund == 0:
             self._roster.forget(back.host, host)
         return unspent

@@ -17,7 +17,7 @@ class Host:
     seen: int = 0
     granted: int = 0
     starts: int = 0
-    weight: int = 1
+    weight: int = 0
 
 
 class Roster:
@@ -49,12 +49,18 @@ class Roster:
         over = [(name, host) for name, host in hosts.items() if host.expires <= now]
         return sorted(over, key=lambda entry: entry[1].expires)
 
-    def enter(self, name: str, now: int, weight: int) -> Host:
-        """Make an entry for a host that has none."""
-        host = self.hosts[name] = Host(last=now, seen=now, weight=weight)
-        self.weights += weight
-        self.lasts += weight * now
+    def enter(self, name: str, now: int) -> Host:
+        """Make an entry for a host that has none, without weight."""
+        host = self.hosts[name] = Host(last=now, seen=now)
         return host
+
+    def weigh(self, host: Host, weight: int, now: int) -> None:
+        """Give a host another weight. One without is only remembered; once it has one, its share begins anew."""
+        self.weights, self.lasts = self.weights - host.weight, self.lasts - host.weight * host.last
+        if host.weight == 0:
+            host.last = now
+        host.weight = weight
+        self.weights, self.lasts = self.weights + weight, self.lasts + weight * host.last
 
     def is_gone(self, host: Host, now: int) -> bool:
         """Whether a host holds nothing and asked so long ago that it has no share any more."""

@@ -30,6 +30,8 @@ MARGIN = 5_000_000
 LONGEST = 315_360_000_000_000
 """Ten years: what is longer might overflow a clock or an integer."""
 
+REMEMBERED = 30_000_000
+"""How long a refund is known, should a client send it again after a lost answer."""
 LARGEST_WEIGHT = 100
 """So that sums of weighted instants stay exact."""
 

@@ -315,6 +315,31 @@ def test_a_refund_is_credited_as_far_as_there_is_room() -> None:
         assert (desk.give(0.0, refund=refund), desk.look(0.0)) == (credited, Level(level, 20, 2))
 
 
+def test_a_copy_of_a_refund_is_known_for_half_a_minute_by_a_host_that_has_no_share() -> None:
+    """A client that repeats what was not answered does so seconds later; its host may long be silent by then."""
+    desk = Desk()
+    desk.spend(0.0, 100)
+    assert desk.give(0.0, refund=10, seq=50) == 10
+    for at in (0.1, 5.0, 29.0):
+        desk.spend(at, desk.ask(at, 0, "b").level, "b")
+        assert (at, desk.give(at, refund=10, seq=50), desk.look(at).level) == (at, 0, 0)
+    assert desk.bucket._roster.weights == 1
+
+
+def test_a_host_accrues_by_its_weight() -> None:
+    """Both ask for all there is at a bucket that was emptied a moment ago: two thirds and one third."""
+    desk = Desk()
+    desk.ask(0.0, 0, "heavy", weight=2)
+    desk.spend(0.0, 100, "light")
+    desk.ask(0.0, 1, "heavy", weight=2)
+    assert [
+        desk.ask(0.3, 1, host, queued=100, weight=weight).granted for host, weight in [("heavy", 2), ("light", 1)]
+    ] == [
+        20,
+        10,
+    ]
+
+
 def test_a_host_that_gives_all_back_leaves_its_share_to_the_others() -> None:
     desk = Desk()
     desk.ask(0.0, 10)

@@ -169,6 +169,7 @@ _MILLISECONDS = ("MARGIN", "LONGEST")
         "PACE",
         "LONG_PACE",
         "BATCH",
+        "REMEMBERED",
         "MARGIN",
         "LONGEST",
     ],

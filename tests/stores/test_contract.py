@@ -90,7 +90,7 @@ def test_no_more_is_lent_than_is_wanted(store: Store) -> None:
 def test_a_lease_lasts_most_of_a_refill_of_a_rich_bucket_and_two_fifths_of_a_poor_one(
     store: Store, rate: float
 ) -> None:
-    """No longer than one and a half seconds, or one; and no shorter than a tenth: the host does not say how far away it is."""
+    """A second and a half, or one, at most; a tenth at least, for the host does not say how far away it is."""
     host = Host(store, Quota(rate, 100))
     assert host.take(1, want=2).lease == pytest.approx(max(0.1, min(1.5, 0.75 * 100 / rate)))
     poor = Host(store, Quota(rate, 100), key="poor")
