@@ -1,6 +1,6 @@
 """Other ways to limit a fleet, to measure ours against: each a pure state machine, and a driver that runs it for real.
 
-`RIVALS` names what a Plan takes as its limiter.
+`MACHINES` are the state machines by name, `RIVALS` what a Plan takes as its limiter by the same names.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from benchmarks.rivals.reporter import Reporter
 from benchmarks.rivals.store import PlainStore
 
 __all__ = [
+    "MACHINES",
     "RIVALS",
     "Batched",
     "Course",
@@ -32,34 +33,42 @@ __all__ = [
 ]
 
 
+MACHINES: dict[str, Callable[[Quota], Rival]] = {
+    "per call": lambda quota: PerCall(),
+    "fixed 10": lambda quota: Batched(FixedBatch(10), quota),
+    "fixed 100": lambda quota: Batched(FixedBatch(100), quota),
+    "x1.5/x0.5": lambda quota: Batched(GrowingBatch(), quota),
+    "report every 100 ms": lambda quota: Reporter(0.1),
+}
+"""Each rival's state machine, for one host."""
+
+
 def per_call(plan: Plan) -> Limiter:
-    return _driven(PerCall(), plan)
+    return _driven("per call", plan)
 
 
 def fixed_10(plan: Plan) -> Limiter:
-    return _driven(Batched(FixedBatch(10), Quota.parse(plan.quota)), plan)
+    return _driven("fixed 10", plan)
 
 
 def fixed_100(plan: Plan) -> Limiter:
-    return _driven(Batched(FixedBatch(100), Quota.parse(plan.quota)), plan)
+    return _driven("fixed 100", plan)
 
 
 def growing(plan: Plan) -> Limiter:
-    return _driven(Batched(GrowingBatch(), Quota.parse(plan.quota)), plan)
+    return _driven("x1.5/x0.5", plan)
 
 
 def reporter(plan: Plan) -> Limiter:
-    return _driven(Reporter(0.1), plan)
+    return _driven("report every 100 ms", plan)
 
 
-def _driven(rival: Rival, plan: Plan) -> Limiter:
-    return Driver(rival, PlainStore(plan.url, f"{plan.prefix}:{plan.key}", Quota.parse(plan.quota)))
+def _driven(name: str, plan: Plan) -> Limiter:
+    quota = Quota.parse(plan.quota)
+    return Driver(MACHINES[name](quota), PlainStore(plan.url, f"{plan.prefix}:{plan.key}", quota))
 
 
-RIVALS: dict[str, Callable[[Plan], Limiter]] = {
-    "per call": per_call,
-    "fixed 10": fixed_10,
-    "fixed 100": fixed_100,
-    "growing": growing,
-    "report every 100 ms": reporter,
-}
+# Functions of this module, so that another process finds them.
+RIVALS: dict[str, Callable[[Plan], Limiter]] = dict(
+    zip(MACHINES, (per_call, fixed_10, fixed_100, growing, reporter), strict=True)
+)

@@ -55,8 +55,8 @@ class Reference:
 
     def allow(self, tokens: float, held: float, now: int) -> None:
         """Put `tokens` in at once; and have room for what is `held` until it must have been spent or have expired."""
-        self.advance(now)
         self._voids.append(Void(tokens + held, now + LONGEST_LEASE))
+        self.advance(now)
         self.level += tokens
 
 
