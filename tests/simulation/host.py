@@ -81,7 +81,8 @@ class Host:
         self.admitted = self.refused = self.failed = 0
         """Tokens, as callers were told."""
         self.refunded = 0
-        self.was_stopped = False
+        self.was_disturbed = False
+        """Whether it was stopped, or a fetch was interrupted that others waited for: then they wait once more."""
         self._agenda, self._server, self._post, self._witness = agenda, server, post, witness
         self._idle_after, self._sizer, self._weight = idle_after, sizer, weight
         self._chance = Random(name)
@@ -161,11 +162,12 @@ class Host:
         if self._frozen is None and not self.gone:
             before = self.reservoir.stock.take(cost)
             self._frozen = []
-            self.was_stopped = True
+            self.was_disturbed = True
             self._agenda.after(seconds, lambda: self._thaw(cost, before))
 
     def leave_line(self, place: int) -> None:
         """A caller is interrupted, or cancelled, wherever it stands."""
+        self.was_disturbed = True
         self._do(lambda: self._interrupt(place))
 
     def crash(self) -> None:

@@ -114,7 +114,7 @@ class Watch:
     def ended(self, host: Host, caller: Caller) -> None:
         self._say(f"{host.name} tells a caller of {caller.cost}: {caller.verdict}")
         due = caller.came + _TRIPS * self._timeout if caller.deadline == NOW else caller.deadline
-        if host.clock() > due + _WAKING and not host.was_stopped:
+        if host.clock() > due + _WAKING and not host.was_disturbed:
             raise self._violation(f"{host.name} answers {host.clock() - due:.6f} s too late")
         if isinstance(caller.verdict, Admit) and any(other.number < caller.number for other in host.in_line):
             raise self._violation(f"{host.name} admits a caller before one that came earlier")
