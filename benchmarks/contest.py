@@ -19,14 +19,14 @@ _CONTESTED = ("0.9x", "2x", "6x", "quiet then 40x")
 def scenarios(url: str, seconds: float) -> Iterator[Figure]:
     """Ours in every scenario."""
     for name, scenario in SCENARIOS.items():
-        yield from _figures(name, scenario, trial(scenario.plan(url, seconds), _unwatched), ours=True)
+        yield from _figures(name, scenario, trial(scenario.plan(url, seconds), unwatched), ours=True)
 
 
 def rivals(url: str, seconds: float) -> Iterator[Figure]:
     """Ours and every rival in turn, on the same machine in the same minutes."""
     for name in _CONTESTED:
         for who, limiter in {"ours": ours, **RIVALS}.items():
-            shown = trial(SCENARIOS[name].plan(url, seconds, limiter), _unwatched)
+            shown = trial(SCENARIOS[name].plan(url, seconds, limiter), unwatched)
             yield from _figures(f"{name}, {who}", SCENARIOS[name], shown, ours=who == "ours")
 
 
@@ -53,5 +53,5 @@ def _hit(shown: Report) -> str:
     return f"{shown.hit_latency.p50_us:.1f} us, p99 {shown.hit_latency.p99_us:.1f}"
 
 
-def _unwatched(elapsed: float, rows: list[Row]) -> None:
+def unwatched(elapsed: float, rows: list[Row]) -> None:
     pass
