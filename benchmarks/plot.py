@@ -18,10 +18,8 @@ def draw(path: Path, demands: Sequence[float], lines: Mapping[str, Sequence[floa
         axes = figure.add_subplot(xscale="log", yscale="log")
         colours = iter(_COLOURS)
         for name, calls in lines.items():
-            style = (
-                {"color": "#0072b2", "linewidth": 3.0} if name == ours else {"color": next(colours), "linewidth": 1.3}
-            )
-            axes.plot(demands, calls, marker="o", markersize=3, label=name, **style)
+            colour, width = ("#0072b2", 3.0) if name == ours else (next(colours), 1.3)
+            axes.plot(demands, calls, marker="o", markersize=3, label=name, color=colour, linewidth=width)
         axes.axvline(1.0, color="#bbbbbb", linewidth=0.8, zorder=0)
         axes.set_xticks([0.25, 0.5, 1, 2, 6, 12, 25], [f"{each:g}x" for each in (0.25, 0.5, 1, 2, 6, 12, 25)])
         axes.set_yticks([0.1, 1, 10, 100], ["0.1 %", "1 %", "10 %", "100 %"])

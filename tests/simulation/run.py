@@ -112,7 +112,8 @@ class Run:
         self.watch.jumped(outstanding, event.seconds)
 
     def _lose(self, event: Event, host: Host) -> None:
-        self.watch.lost(self._outstanding())
+        bucket = self._server.bucket
+        self.watch.lost(self._outstanding(), max(0.0, -min(bucket._levels)) if bucket else 0.0)
         self._server.lose()
 
     def _requota(self, event: Event, host: Host) -> None:

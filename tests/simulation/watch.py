@@ -119,10 +119,13 @@ class Watch:
         if isinstance(caller.verdict, Admit) and any(other.number < caller.number for other in host.in_line):
             raise self._violation(f"{host.name} admits a caller before one that came earlier")
 
-    def lost(self, outstanding: int) -> None:
-        """The server has lost its state; a new bucket may begin full, and what hosts hold they do not know yet."""
+    def lost(self, outstanding: int, debt: float) -> None:
+        """The server is to lose its state: what hosts hold, and what it owes for grants that lie in the future.
+
+        The new bucket may begin full.
+        """
         for reference in self.references:
-            reference.allow(reference._burst, outstanding, self._server.now())
+            reference.allow(reference._burst + debt, outstanding, self._server.now())
         self._trusted_from = self._agenda.now + LONGEST_LEASE
 
     def jumped(self, outstanding: int, seconds: float) -> None:
