@@ -1,0 +1,62 @@
+"""A plan in virtual time: what flows in is used and shared, and the report is that of a fleet."""
+
+from dataclasses import replace
+
+import pytest
+
+from batchlimit import Quota
+from batchlimit.cli.plan import Phase, Plan, steady
+from tests.simulation.fleet import ours, simulate
+
+
+def plan_of(quota: str, hosts: int, demand: float, seconds: float, **rest: object) -> Plan:
+    return replace(
+        Plan("simulated", quota, "key", hosts, 4, steady(Quota.parse(quota), demand, seconds)),
+        **rest,  # type: ignore[arg-type]
+    )
+
+
+def test_the_same_plan_gives_the_same_report() -> None:
+    first, second = (simulate(plan_of("1000/s", 4, 2.0, 2.0), ours, 0.001) for _ in range(2))
+    assert first.as_json() == second.as_json()
+
+
+def test_below_the_limit_all_is_admitted_and_hardly_anyone_waits() -> None:
+    shown = simulate(plan_of("10_000/s", 20, 0.9, 5.0), ours, 0.001)
+    assert shown.admitted == shown.offered
+    assert shown.excess == 0
+    assert shown.calls_per_decision < 0.01
+    assert shown.waits_share < 0.003
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 8])
+@pytest.mark.parametrize("quota", ["1000/s", "2000/s burst 400", "200/2s; 150/s"])
+def test_above_it_what_flows_in_is_used_and_shared(quota: str, hosts: int) -> None:
+    shown = simulate(plan_of(quota, hosts, 3.0, 20.0), ours, 0.001)
+    assert shown.excess == 0
+    assert shown.used_share >= 0.98
+    assert hosts == 1 or shown.evenness >= 0.85
+
+
+def test_a_dry_bucket_is_asked_by_few_of_many_decisions() -> None:
+    shown = simulate(plan_of("10_000/s", 20, 6.0, 2.0), ours, 0.001)
+    assert shown.calls_per_decision < 0.012
+
+
+def test_hosts_join_vanish_and_weigh() -> None:
+    plan = plan_of("1000/s", 3, 0.6, 4.0, weights=(1.0, 2.0, 1.0), presence=((0.0, 9.0), (1.0, 9.0), (0.0, 2.0)))
+    shown = simulate(plan, ours, 0.001)
+    assert shown.excess == 0
+    assert shown.host_admitted == pytest.approx([600, 900, 300], abs=4)
+
+
+def test_phases_are_followed() -> None:
+    plan = plan_of("1000/s", 2, 0.5, 1.0, phases=(Phase(1.0, 500.0), Phase(1.0, 0.0), Phase(1.0, 100.0)))
+    assert simulate(plan, ours, 0.001).admitted == pytest.approx(600, abs=8)  # a call's part for each thread and phase
+
+
+def test_mixed_costs_keep_the_promise() -> None:
+    """Costs are mixed in each thread's own order, and all of them are audited."""
+    shown = simulate(plan_of("1000/s", 2, 1.5, 5.0, costs=(1, 7, 50)), ours, 0.001)
+    assert shown.excess == 0
+    assert shown.admitted > 5000
