@@ -18,6 +18,10 @@ class Pace:
     Only a bucket that was itself short makes a host pause. A grant cut down to the host's share does not: pausing for
     that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for half a second:
     a limit may be raised, or tokens refunded, by another host.
+
+    The alternative, grants that begin later, serves callers who wait. For callers who do not it changed nothing: after
+    a pause there is nearly always something for the first of them, so there is nothing to put off. Simulated, 20 hosts
+    at 10,000/s: 1.93 % calls per decision at twice the rate, 0.68 % at six times, 99.9 % used, with either.
     """
 
     __slots__ = ("_fits_at", "dry_cost", "dry_until")
