@@ -13,8 +13,10 @@ local key = KEYS[1]
 local LEASE = 1000000  -- the longest lease while the bucket is poor (us)
 local SHORTEST = 20000 -- the shortest: an answer that takes longer than its lease brings nothing (us)
 local ACTIVE = 1000000 -- a host that asked within this time has a share (us)
-local PACE = 50000     -- the spacing of one host's asks at a dry bucket that few hosts share (us)
-local LONG_PACE = 200000 -- and that many hosts share, at the most (us)
+local PACE = 50000     -- the shortest spacing of one host's asks at a dry bucket, if that is no more than a fifth of
+                       -- what it fills in (us)
+local LONG_PACE = 200000 -- and the longest: where many hosts share it, or little flows in (us)
+local SWEEP = 500      -- the spacing of two looks at all hosts, for each of them (us)
 local BATCH = 25       -- how many tokens a host accrues between two asks at a dry bucket, if that is not too long
 local MARGIN = 5000    -- how much longer than needed an untouched bucket is kept: longer than any lease (ms)
 local LONGEST = 315360000000 -- ten years (ms): what is longer might overflow a clock or an integer
@@ -70,7 +72,7 @@ end
 
 local function new_bucket(config, fill)
     local bucket = {config = config, version = 1, since = 0, epoch = server_time(), now = 0, time = 0, outstanding = 0,
-                    active = 0, weights = 0, lasts = 0, swept = 0, bands = bandwidths(config), levels = {}, changed = {}, gone = {}}
+                    active = 0, weights = 0, lasts = 0, swept = 0, known = 0, bands = bandwidths(config), levels = {}, changed = {}, gone = {}}
     for i, band in ipairs(bucket.bands) do bucket.levels[i] = math.floor(band.burst * fill) end
     return bucket
 end
@@ -93,11 +95,11 @@ end
 -- A clock that steps backwards is ignored until it has caught up: no second is refilled twice.
 local function read_bucket()
     local field = redis.call('HMGET', key, 'config', 'version', 'epoch', 'time', 'levels', 'outstanding', 'active',
-                             'weights', 'lasts', 'swept', 'reserved', 'since')
+                             'weights', 'lasts', 'swept', 'reserved', 'since', 'known')
     if not field[1] then return nil end
     local bucket = {config = field[1], version = tonumber(field[2]), since = tonumber(field[12]), epoch = tonumber(field[3]),
                     levels = numbers(field[5]), outstanding = tonumber(field[6]), active = tonumber(field[7]),
-                    weights = tonumber(field[8]), lasts = tonumber(field[9]), swept = tonumber(field[10]),
+                    weights = tonumber(field[8]), lasts = tonumber(field[9]), swept = tonumber(field[10]), known = tonumber(field[13]),
                     bands = bandwidths(field[1]), changed = {}, gone = {}}
     bucket.time = tonumber(field[4])
     bucket.now = math.max(bucket.time, server_time() - bucket.epoch)
@@ -108,25 +110,15 @@ local function read_bucket()
     return bucket
 end
 
-local function is_gone(bucket, host)
-    return host.expires <= bucket.now and host.seen + ACTIVE <= bucket.now
-end
-
-local function forget(bucket, host)
-    bucket.active, bucket.weights = bucket.active - 1, bucket.weights - host.weight
-    bucket.lasts = bucket.lasts - host.weight * host.last
-    bucket.gone[#bucket.gone + 1] = host.name
-end
-
 local function unpack_host(name, text)
     local n = numbers(text)
     return {name = name, seq = n[1], held = n[2], expires = n[3], last = n[4], seen = n[5], granted = n[6],
-            starts = n[7], weight = n[8]}
+            starts = n[7], weight = n[8], known = n[9]}
 end
 
 local function pack_host(host)
     return exact({host.seq, host.held, host.expires, host.last, host.seen, host.granted, host.starts,
-                  host.weight})
+                  host.weight, host.known})
 end
 
 -- The host's entry, or nil; not yet to be written back.
@@ -135,10 +127,11 @@ local function read_host(bucket, name)
     return text and unpack_host(name, text) or nil
 end
 
--- The entries of all others. Once per lease time at most, so that a call costs O(1) on average however many they are.
+-- The entries of all others: once per lease time at most, and the rarer the more they are, so that a call costs O(1) on
+-- average.
 local function others_of(bucket, own_name)
     local others = {}
-    if bucket.now - bucket.swept < lease_of(bucket.bands) then return others end
+    if bucket.now - bucket.swept < math.max(lease_of(bucket.bands), SWEEP * bucket.active) then return others end
     bucket.swept = bucket.now
     local fields = redis.call('HGETALL', key)
     for i = 1, #fields, 2 do
@@ -160,52 +153,69 @@ local function refill_to_now(bucket, hosts)
     for _, host in ipairs(over) do
         refill(bucket, math.max(bucket.time, host.expires))
         bucket.outstanding = bucket.outstanding - host.held
+        host.released = host.held > 0
         host.held, host.granted = 0, 0
     end
     refill(bucket, bucket.now)
 end
 
--- Has the host's entry written back, or struck if it asked long ago; then nil.
-local function keep(bucket, host)
-    if is_gone(bucket, host) then
-        forget(bucket, host)
-        return nil
-    end
-    bucket.changed[#bucket.changed + 1] = host
-    return host
+local function is_idle(bucket, host)
+    return host.expires <= bucket.now and host.seen + ACTIVE <= bucket.now
 end
 
-local function enter(bucket, name)
-    local host = {name = name, seq = -1, held = 0, expires = 0, last = bucket.now, seen = bucket.now, granted = 0,
-                  starts = 0, weight = 0}
-    bucket.changed[#bucket.changed + 1] = host
-    bucket.active = bucket.active + 1
-    return host
-end
-
--- A host without weight is only remembered: it has no share, and once it has one that begins anew.
+-- An entry without weight has no share, and is no active host; it only remembers. With weight its share begins anew.
 local function weigh(bucket, host, weight)
     bucket.weights, bucket.lasts = bucket.weights - host.weight, bucket.lasts - host.weight * host.last
-    if host.weight == 0 then host.last = bucket.now end
+    if host.weight == 0 then bucket.active, host.last = bucket.active + 1, bucket.now end
+    if weight == 0 then bucket.active = bucket.active - 1 end
     host.weight = weight
     bucket.weights, bucket.lasts = bucket.weights + weight, bucket.lasts + weight * host.last
 end
 
+-- Has the entry written back.
+local function touch(bucket, host)
+    if not host.touched then bucket.changed[#bucket.changed + 1] = host end
+    host.touched = true
+end
+
+-- Takes the host's share away; strikes the entry, unless it remembers a refund.
+local function forget(bucket, host)
+    if host.weight > 0 then weigh(bucket, host, 0) end
+    if host.known > bucket.now then return touch(bucket, host) end
+    host.struck = true
+    bucket.gone[#bucket.gone + 1] = host.name
+end
+
+-- Forgets the host if it asked long ago; returns its entry if there is one still.
+local function keep(bucket, host)
+    if is_idle(bucket, host) and (host.weight > 0 or host.known <= bucket.now) then forget(bucket, host) end
+    if host.released then touch(bucket, host) end
+    return not host.struck and host or nil
+end
+
+local function enter(bucket, name)
+    return {name = name, seq = -1, held = 0, expires = 0, last = bucket.now, seen = bucket.now, granted = 0,
+            starts = 0, weight = 0, known = 0}
+end
+
 local function write_bucket(bucket)
     local reserved = bucket.reserved
-    local fields = {'config', bucket.config, 'version', exact({bucket.version}), 'since', exact({bucket.since}), 'epoch', exact({bucket.epoch}),
-                    'time', exact({bucket.time}), 'levels', exact(bucket.levels),
+    local fields = {'config', bucket.config, 'version', exact({bucket.version}), 'since', exact({bucket.since}),
+                    'epoch', exact({bucket.epoch}), 'known', exact({bucket.known}), 'time', exact({bucket.time}), 'levels', exact(bucket.levels),
                     'outstanding', exact({bucket.outstanding}), 'active', exact({bucket.active}),
                     'weights', exact({bucket.weights}), 'lasts', exact({bucket.lasts}), 'swept', exact({bucket.swept}),
                     'reserved', reserved and reserved.name .. ' ' .. exact({reserved.tokens, reserved.ends}) or ''}
     redis.call('HSET', key, unpack(fields))
     for _, name in ipairs(bucket.gone) do redis.call('HDEL', key, 'h:' .. name) end
-    for _, host in ipairs(bucket.changed) do redis.call('HSET', key, 'h:' .. host.name, pack_host(host)) end
+    for _, host in ipairs(bucket.changed) do
+        if not host.struck then redis.call('HSET', key, 'h:' .. host.name, pack_host(host)) end
+    end
     local to_full = 0
     for i, band in ipairs(bucket.bands) do
         to_full = math.max(to_full, (band.burst - bucket.levels[i]) / band.rate)
     end
     local ttl = math.ceil((to_full + lease_of(bucket.bands)) / 1000) + MARGIN
+    ttl = math.max(ttl, math.ceil((bucket.known - bucket.now) / 1000))
     redis.call('PEXPIRE', key, string.format('%.0f', math.min(ttl, LONGEST)))
 end
 

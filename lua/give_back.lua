@@ -16,10 +16,10 @@ local function settle(bucket, host)
     local unspent = math.min(tokens, host.held - kept)
     bucket.outstanding = bucket.outstanding - (host.held - kept)
     host.seq, host.held, host.granted = seq, kept, 0
-    if refund > 0 then host.seen = bucket.now + REMEMBERED end
-    if kept == 0 then weigh(bucket, host, 0) end
-    if kept == 0 and refund == 0 then
-        bucket.changed = {} -- holds this host alone: nothing was swept here
+    if refund > 0 then
+        host.known = bucket.now + REMEMBERED
+        bucket.known = host.known
+    elseif kept == 0 then
         forget(bucket, host)
     end
     return unspent
@@ -35,6 +35,7 @@ if host and seq <= host.seq then
     return {0}
 end
 if refund > 0 then host = host or enter(bucket, name) end
+if host then touch(bucket, host) end
 local returned = refund
 if host then returned = returned + settle(bucket, host) end
 local credited = returned

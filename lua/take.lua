@@ -123,14 +123,17 @@ local function is_rich(bucket)
     return true
 end
 
--- Tokens for callers who wait already need no longer than to reach them. A reserve lasts longer where tokens abound:
+-- Tokens for callers who wait already need no longer than to reach them, unless those sleep until a grant begins; of a
+-- part of what they wait for some may be kept for who is next. A reserve lasts longer where tokens abound:
 -- what would flow in meanwhile would be wasted anyway, and a third of the calls is saved at half the rate, an eighth at
 -- nine tenths (simulated). The price: spent tokens count as leased until they are reported, so when demand leaps up,
 -- up to 1 % less of the first ten seconds is used than with short leases. And no lease is shorter than answers take: a
 -- host would find it over on arrival.
-local function lease_for(bucket, granted)
+local function lease_for(bucket, granted, starts_in)
     local lease = lease_of(bucket.bands)
-    if granted > 0 and granted == ask.queued then
+    if starts_in > 0 then
+        lease = math.max(lease, UNKNOWN)
+    elseif granted > 0 and granted == ask.queued then
         lease = SHORTEST
     elseif is_rich(bucket) then
         lease = math.max(lease, math.floor(least(bucket.bands, function(band)
@@ -142,7 +145,7 @@ local function lease_for(bucket, granted)
 end
 
 local function lend(bucket, host, granted, starts_in)
-    local lease = lease_for(bucket, granted)
+    local lease = lease_for(bucket, granted, starts_in)
     for i in ipairs(bucket.levels) do bucket.levels[i] = bucket.levels[i] - granted end
     bucket.outstanding = bucket.outstanding + granted
     host.held, host.granted, host.starts = host.held + granted, granted, bucket.now + starts_in
@@ -162,14 +165,15 @@ local host, hosts = read_host(bucket, name), others_of(bucket, name)
 hosts[#hosts + 1] = host
 refill_to_now(bucket, hosts)
 for _, each in ipairs(hosts) do keep(bucket, each) end
-if not host or is_gone(bucket, host) then host = enter(bucket, name) end
-if host.weight ~= ask.weight then weigh(bucket, host, ask.weight) end
+host = host and not host.struck and host or enter(bucket, name)
+touch(bucket, host)
 if seq < host.seq or (seq == host.seq and host.granted > 0) then
     write_bucket(bucket)
     if seq < host.seq then return reply(bucket, host, 0, 0, 0, 0) end -- a late duplicate: nobody waits for it
     return reply(bucket, host, host.granted, host.held - host.granted, math.max(0, host.starts - bucket.now), 0)
 end
 
+if host.weight ~= ask.weight then weigh(bucket, host, ask.weight) end
 agree(bucket)
 report(bucket, host)
 local granted, wait, accrued = offer(bucket, host)

@@ -24,6 +24,7 @@ from batchlimit.core.share import (
     REMEMBERED,
     SHORTEST,
     SLOWEST,
+    UNKNOWN,
     Band,
     bands_of,
     division,
@@ -47,10 +48,23 @@ class _Reserved(NamedTuple):
 class Bucket:
     """The levels of one quota's bandwidths and what is leased of them; `now` is an instant in us, never a clock."""
 
-    __slots__ = ("_bands", "_epoch", "_levels", "_now", "_quota", "_reserved", "_roster", "_since", "_time", "_version")
+    __slots__ = (
+        "_bands",
+        "_epoch",
+        "_known",
+        "_levels",
+        "_now",
+        "_quota",
+        "_reserved",
+        "_roster",
+        "_since",
+        "_time",
+        "_version",
+    )
 
     def __init__(self, quota: Quota, now: int, fill: float = 1.0) -> None:
         self._quota, self._version, self._epoch, self._now, self._time = quota, 1, now, 0, 0
+        self._known = 0  # until when a refund is remembered
         self._since: int | None = None  # when the quota was set that the bucket obeys; None: not yet asked
         self._bands = bands_of(quota)
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
@@ -64,13 +78,13 @@ class Bucket:
         """Lease whole tokens to one host, from every bandwidth or from none, within the host's fair share."""
         self._refill_to(now, ask.host, lease_of(self._bands))
         host = self._roster.hosts.get(ask.host) or self._roster.enter(ask.host, self._now)
-        if host.weight != ask.weight:
-            self._roster.weigh(host, ask.weight, self._now)
         if ask.seq < host.seq:
             return self._grant(quota, host, 0, 0, 0, 0)
         if ask.seq == host.seq and host.granted > 0:
             starts_in = max(0, host.starts - self._now)
             return self._grant(quota, host, host.granted, host.held - host.granted, starts_in, 0)
+        if host.weight != ask.weight:
+            self._roster.weigh(host, ask.weight, self._now)
         self._agree(quota, ask)
         self._report(host, ask)
         return self._answer(quota, host, ask)
@@ -100,7 +114,7 @@ class Bucket:
     def expires_in(self) -> int:
         """Return after how many us without a call the bucket is as good as a new one."""
         to_full = max((band.burst - level) / band.rate for band, level in self._each())
-        return math.ceil(to_full + lease_of(self._bands)) + MARGIN
+        return max(math.ceil(to_full + lease_of(self._bands)) + MARGIN, self._known - self._now)
 
     @property
     def _pace(self) -> float:
@@ -126,8 +140,7 @@ class Bucket:
             host.granted = 0
         self._refill(self._now)
         for name, host in over:
-            if self._roster.is_gone(host, self._now):
-                self._roster.forget(name, host)
+            self._roster.forget_idle(name, host, self._now)
 
     def _refill(self, instant: int) -> None:
         elapsed, self._time = instant - self._time, instant
@@ -166,11 +179,9 @@ class Bucket:
         self._roster.settle(host, kept)
         host.seq, host.granted = back.seq, 0
         if back.refund > 0:
-            host.seen = self._now + REMEMBERED
-        if kept == 0:
-            self._roster.weigh(host, 0, self._now)
-        if kept == 0 and back.refund == 0:
-            self._roster.forget(back.host, host)
+            self._known = host.known = self._now + REMEMBERED
+        elif kept == 0:
+            self._roster.forget(back.host, host, self._now)
         return unspent
 
     def _answer(self, quota: Quota, host: Host, ask: Ask) -> Grant:
@@ -224,12 +235,14 @@ class Bucket:
         return math.floor(granted)
 
     def _lend(self, host: Host, ask: Ask, granted: int, starts: int) -> None:
-        lease = self._lease(ask, granted)
+        lease = self._lease(ask, granted, starts)
         self._levels = [level - granted for level in self._levels]
         self._roster.lend(host, granted, starts, starts + lease)
 
-    def _lease(self, ask: Ask, granted: int) -> int:
+    def _lease(self, ask: Ask, granted: int, starts: int) -> int:
         trip = min(round(ask.round_trip * _SECOND), SLOWEST)
+        if starts > self._now:
+            return lease_for_trip(max(lease_of(self._bands), UNKNOWN), trip)
         if 0 < granted == ask.queued:
             return lease_for_trip(SHORTEST, trip)
         rich = all(level >= ALPHA * band.burst for band, level in self._each())

@@ -92,6 +92,9 @@ class Reservoir:
         if claim.cost == 0:
             claim.verdict = Admit(math.inf)
             return
+        if claim.cost > self.largest:  # a front looks before, but the bucket may have told of a smaller quota since
+            claim.verdict = self._too_much(claim)
+            return
         self._line.join(claim)
         self.stock.set_aside()
 
@@ -109,11 +112,14 @@ class Reservoir:
             return self._refuse(claim, now)
         if self._busy is not None:
             return Wait(_within(math.inf, claim.deadline, now))
-        if (pause := self._pace.pause(self._line.first_cost, now)) == 0.0:
+        if (pause := self._pause(now)) == 0.0:
             return self._ask(now, claim)
         if self._is_hopeless(claim, now):
             return self._refuse(claim, now)
-        return Wait(_within(pause if claim is self._line.first else math.inf, claim.deadline, now))
+        if claim is not self._line.first:
+            return Wait(_within(math.inf, claim.deadline, now))
+        self._dismiss_hopeless(now)  # who came while something was under way, and hears of nothing else till then
+        return Wait(_within(pause, claim.deadline, now))
 
     def leave(self, claim: Claim, now: float) -> None:
         """Take a caller out of line whatever its verdict, and wherever it was interrupted.
@@ -149,8 +155,9 @@ class Reservoir:
         self._untouched = True
         self._advance(now)
         for claim in self._line:  # each refusal may let others be served
-            if claim.verdict is None and (self._is_answered(claim, fetch, grant) or self._is_hopeless(claim, now)):
+            if claim.verdict is None and self._is_answered(claim, fetch, grant):
                 self._refuse(claim, now)
+        self._dismiss_hopeless(now)
         self._aim(now)
         self._wake_next()
 
@@ -265,7 +272,18 @@ class Reservoir:
         self.largest = LARGEST_BURST if quota.denies_all else quota.largest_cost
         for claim in self._line:
             if claim.cost > self.largest:
-                self._line.dismiss(claim, Fail(ValueError(f"{claim.cost} tokens never fit a burst of {self.largest}")))
+                self._line.dismiss(claim, self._too_much(claim))
+
+    def _too_much(self, claim: Claim) -> Fail:
+        return Fail(ValueError(f"{claim.cost} tokens never fit a burst of {self.largest}"))
+
+    def _pause(self, now: float) -> float:
+        """Return for how long (s) the first in line has nothing to ask for."""
+        return self._coming(now) or self._pace.pause(self._line.first_cost, now)
+
+    def _coming(self, now: float) -> float:
+        """Return in how many seconds begins what was granted for later, if it is enough for the first in line; or 0."""
+        return self.stock.coming_in(now) if self.stock.held >= self._line.first_cost else 0.0
 
     def _count(self, now: float) -> None:
         """Find out what was spent since the last count, and asked for; the hit path itself counts nothing.
@@ -312,9 +330,14 @@ class Reservoir:
         short = grant.granted < fetch.ask.queued
         return claim.deadline == NOW and not fetch.repeated and claim.asked >= (1 if short else 2)
 
+    def _dismiss_hopeless(self, now: float) -> None:
+        for claim in self._line:
+            if claim.verdict is None and self._is_hopeless(claim, now):
+                self._refuse(claim, now)
+
     def _is_hopeless(self, claim: Claim, now: float) -> bool:
         """Whether the bucket is known to be short until after this caller's deadline, or for ever."""
-        wait = self._pace.wait(self._line.first_cost, now)
+        wait = max(self._coming(now), self._pace.wait(self._line.first_cost, now))
         return wait == math.inf or (wait > 0.0 and now + wait > claim.deadline)
 
     def _rejoin(self, claim: Claim) -> None:
@@ -343,7 +366,7 @@ class Reservoir:
         self._busy = errand
 
     def _ask(self, now: float, claim: Claim | None = None, back: int = 0) -> Fetch:
-        first, pool = self._line.first, self.stock.here
+        first, pool = self._line.first, self.stock.held
         queued = max(0, self._line.cost - pool)
         target = self._target(pool)
         self._last_want = max(queued, target - pool, 0)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from batchlimit.core.share import ACTIVE, Claims
+from batchlimit.core.share import ACTIVE, SWEEP, Claims
 
 
 @dataclass(slots=True)
@@ -18,32 +18,31 @@ class Host:
     granted: int = 0
     starts: int = 0
     weight: int = 0
+    """Its part of the whole; without one it has no share, and is no active host: it only remembers."""
+    known: int = 0
+    """Until when it remembers a refund."""
 
 
 class Roster:
     """The hosts by name, and the sums over them that the bucket needs at every call: so none of them is a loop."""
 
-    __slots__ = ("_swept", "hosts", "lasts", "outstanding", "weights")
+    __slots__ = ("_swept", "active", "hosts", "lasts", "outstanding", "weights")
 
     def __init__(self) -> None:
         self.hosts: dict[str, Host] = {}
         self.outstanding = 0  # of all `held`
+        self.active = 0  # those that share the bucket
         self.weights = 0  # of all `weight`
         self.lasts = 0  # of all `last`, each times its weight
         self._swept = 0
 
-    @property
-    def active(self) -> int:
-        """How many hosts share the bucket."""
-        return len(self.hosts)
-
     def over(self, now: int, own: str, every: int | float) -> list[tuple[str, Host]]:
         """Return whose lease is over, in the order of its end: the own one's, and all others' `every` so many us.
 
-        So a call costs O(1) on average, however many hosts there are.
+        All others the rarer the more there are: so a call costs O(1) on average.
         """
         hosts = {own: self.hosts[own]} if own in self.hosts else {}
-        if now - self._swept >= every:
+        if now - self._swept >= max(every, SWEEP * self.active):
             self._swept = now
             hosts = self.hosts
         over = [(name, host) for name, host in hosts.items() if host.expires <= now]
@@ -55,22 +54,27 @@ class Roster:
         return host
 
     def weigh(self, host: Host, weight: int, now: int) -> None:
-        """Give a host another weight. One without is only remembered; once it has one, its share begins anew."""
+        """Give a host another weight; if it had none, its share begins anew."""
         self.weights, self.lasts = self.weights - host.weight, self.lasts - host.weight * host.last
         if host.weight == 0:
-            host.last = now
+            self.active, host.last = self.active + 1, now
+        if weight == 0:
+            self.active -= 1
         host.weight = weight
         self.weights, self.lasts = self.weights + weight, self.lasts + weight * host.last
 
-    def is_gone(self, host: Host, now: int) -> bool:
-        """Whether a host holds nothing and asked so long ago that it has no share any more."""
-        return host.expires <= now and host.seen + ACTIVE <= now
+    def forget_idle(self, name: str, host: Host, now: int) -> None:
+        """Forget a host that holds nothing and asked long ago."""
+        idle = host.expires <= now and host.seen + ACTIVE <= now
+        if idle and (host.weight > 0 or host.known <= now):
+            self.forget(name, host, now)
 
-    def forget(self, name: str, host: Host) -> None:
-        """Strike a host that holds nothing."""
-        del self.hosts[name]
-        self.weights -= host.weight
-        self.lasts -= host.weight * host.last
+    def forget(self, name: str, host: Host, now: int) -> None:
+        """Take away the share of a host that holds nothing; strike its entry, unless it remembers a refund."""
+        if host.weight > 0:
+            self.weigh(host, 0, now)
+        if host.known <= now:
+            del self.hosts[name]
 
     def settle(self, host: Host, kept: int) -> None:
         """Take note that of what the host held it has `kept`."""

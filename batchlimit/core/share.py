@@ -20,9 +20,11 @@ SLOWEST = 2_000_000
 ACTIVE = 1_000_000
 """A host that asked within this time has a share."""
 PACE = 50_000
-"""The spacing of one host's asks at a dry bucket that few hosts share,"""
+"""The shortest spacing of one host's asks at a dry bucket, if that is no more than a fifth of what it fills in,"""
 LONG_PACE = 200_000
-"""and that many share, at the most."""
+"""and the longest: where many hosts share it, or little flows in."""
+SWEEP = 500
+"""The spacing of two looks at all hosts, for each of them."""
 BATCH = 25
 """How many tokens a host accrues between two asks at a dry bucket, if that is not too long."""
 MARGIN = 5_000_000
@@ -33,7 +35,7 @@ LONGEST = 315_360_000_000_000
 REMEMBERED = 30_000_000
 """How long a refund is known, should a client send it again after a lost answer."""
 LARGEST_WEIGHT = 100
-"""So that sums of weighted instants stay exact."""
+"""So that sums of weighted instants stay exact for years, or nearly so: what hosts accrue depends on them."""
 
 
 class Band(NamedTuple):

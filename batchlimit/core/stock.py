@@ -48,6 +48,10 @@ class Stock:
         """What may be spent now, by whoever comes or by whoever is in line."""
         return self.tokens + self.saved
 
+    def coming_in(self, now: float) -> float:
+        """Return in how many seconds what is to come begins; 0 if nothing is."""
+        return max(0.0, self._starts - now) if self.coming else 0.0
+
     @property
     def held(self) -> int:
         """What the bucket is told that we hold."""

@@ -320,8 +320,10 @@ def test_a_copy_of_a_refund_is_known_for_half_a_minute_by_a_host_that_has_no_sha
     desk = Desk()
     desk.spend(0.0, 100)
     assert desk.give(0.0, refund=10, seq=50) == 10
-    for at in (0.1, 5.0, 29.0):
-        desk.spend(at, desk.ask(at, 0, "b").level, "b")
+    for at in (1.5, 5.0, 29.0):
+        desk.ask(at, 0, "b")
+        desk.give(at, 0, "b")
+        desk.spend(at, desk.look(at).level, "b")
         assert (at, desk.give(at, refund=10, seq=50), desk.look(at).level) == (at, 0, 0)
     assert desk.bucket._roster.weights == 1
 

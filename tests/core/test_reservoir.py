@@ -267,15 +267,43 @@ def test_a_grant_that_begins_later_is_spent_from_then_on() -> None:
 
 def test_a_later_answer_does_not_bring_a_promise_forward() -> None:
     front = Front()
-    claim = front.join(5)
-    front.grant(front.fetch(claim), 0.0, 5, starts_in=0.5, lease=1.0, level=-5)
+    gone, claim = front.join(5), front.join(6)
+    front.grant(front.fetch(gone), 0.0, 5, starts_in=0.5, lease=1.0, level=-5)
+    front.reservoir.leave(gone, 0.0)
     front.refund(1)
     fetch = front.fetch(claim, 0.1)
-    assert fetch.ask.held == 5
-    front.grant(fetch, 0.2, retry_after=1.0, level=-5)
+    assert (fetch.ask.held, fetch.ask.need) == (5, 1)
+    front.grant(fetch, 0.2, 1, level=-5)
     assert claim.verdict is None
-    assert isinstance(front.step(claim, 0.4), Wait | Fetch)
+    assert front.step(claim, 0.4) == Wait(about(0.1))
     assert front.step(claim, 0.51) == Admit(about(1.1))
+
+
+def test_what_is_to_come_is_waited_for_and_not_asked_for_again() -> None:
+    """However far off it is: who asked again meanwhile would sleep past its beginning, and past its short lease."""
+    front = Front()
+    claim = front.join(5)
+    front.grant(front.fetch(claim), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
+    assert front.step(claim, 0.6) == Wait(about(0.3))
+    front.refund(1)
+    assert front.step(claim, 0.7) == Wait(about(0.2))
+    assert isinstance(front.step(claim, 0.91), Admit)
+
+
+def test_who_does_not_wait_does_not_wait_for_what_is_to_come_either() -> None:
+    front = Front()
+    gone, hasty = front.join(5), front.join(5, NOW)
+    front.grant(front.fetch(gone), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
+    front.reservoir.leave(gone, 0.0)
+    front.refund(1)
+    assert isinstance(front.step(hasty, 0.1), Refuse)
+
+
+def test_what_never_fits_is_sent_away_though_it_fitted_when_it_came() -> None:
+    front = Front()
+    front.grant(front.fetch(front.join(1)), 0.1, 1, quota=Quota(100.0, 10), version=2)
+    claim = front.join(50)
+    assert isinstance(front.step(claim, 0.2), Fail)
 
 
 # Leaving

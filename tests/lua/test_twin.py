@@ -66,7 +66,7 @@ class Pair:
             max_wait=max_wait,
             age=age,
             round_trip=age / 10,
-            weight=_WEIGHTS[host],
+            weight=_WEIGHTS[host] + (max_wait > 0),
             epoch=self.epoch,
             fill=0.5,
         )
@@ -168,6 +168,7 @@ _MILLISECONDS = ("MARGIN", "LONGEST")
         "ACTIVE",
         "PACE",
         "LONG_PACE",
+        "SWEEP",
         "BATCH",
         "REMEMBERED",
         "MARGIN",

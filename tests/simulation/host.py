@@ -144,6 +144,9 @@ class Host:
         if self._frozen is not None:
             self._frozen.append(lambda: self.call(cost, patience, then))
             return
+        if cost > self.reservoir.largest:
+            then(False)  # a ValueError
+            return
         if not self._callers and self._spend_at_once(cost):
             then(True)
         elif not patience and self.reservoir.denies(cost, self.clock()):
@@ -167,7 +170,6 @@ class Host:
 
     def leave_line(self, place: int) -> None:
         """A caller is interrupted, or cancelled, wherever it stands."""
-        self.was_disturbed = True
         self._do(lambda: self._interrupt(place))
 
     def crash(self) -> None:
@@ -252,6 +254,7 @@ class Host:
 
     def _interrupt(self, place: int) -> None:
         if callers := self.waiting:
+            self.was_disturbed = True
             caller = callers[place % len(callers)]
             self.reservoir.leave(caller, self.clock())
             del self._callers[id(caller)]
@@ -306,7 +309,7 @@ class Host:
             credited = self._server.give_back(quota, back)
             if back.seq not in self._returned:
                 self._returned.add(back.seq)
-                self._witness.refunded(back.refund)
+                self._witness.refunded(back.refund)  # a bandwidth takes what it has room for
             return credited
 
         self._post.send(self.name, credit, over, over)

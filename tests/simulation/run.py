@@ -1,5 +1,6 @@
 """One run of a scenario: a fleet in virtual time under watch."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -40,6 +41,9 @@ class Run:
             self._agenda.at(round(event.at * SECOND), partial(self._happen, event))
         self._go_on(self.scenario.seconds)
         self._post.calm = True
+        for host in self._places:  # a process that was stopped goes on
+            if host.stopped:
+                host.crash()
         self._go_on(self._agenda.now / SECOND + _PATIENCE + self._time_to_serve())
         for host in self.hosts:
             if not host.gone and host.waiting:
@@ -69,15 +73,20 @@ class Run:
             self.watch.trace.append(str(event))
         host = self._places[event.place]
         happenings: dict[str, Callable[[Event, Host], None]] = {
-            "calls": self._calls, "stream": self._stream, "stall": self._stall, "crash": self._crash,
-            "close": self._close, "refund": self._refund, "interrupt": self._interrupt, "jump": self._jump,
-            "lose": self._lose, "requota": self._requota,
+            "calls": self._calls, "wait": self._wait, "stream": self._stream, "stall": self._stall,
+            "crash": self._crash, "close": self._close, "refund": self._refund, "interrupt": self._interrupt,
+            "jump": self._jump, "lose": self._lose, "requota": self._requota,
         }  # fmt: skip
         happenings[event.kind](event, host)
 
     def _calls(self, event: Event, host: Host) -> None:
         for _ in range(event.number):
             host.call(event.cost, event.seconds)
+
+    def _wait(self, event: Event, host: Host) -> None:
+        """Callers come that wait as long as it takes."""
+        for _ in range(event.number):
+            host.call(event.cost, math.inf)
 
     def _stream(self, event: Event, host: Host) -> None:
         """Whoever is in this place by then is called."""

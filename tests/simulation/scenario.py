@@ -8,7 +8,7 @@ from typing import Literal
 from batchlimit.core.quota import Quota
 from tests.simulation.network import Weather
 
-Kind = Literal["calls", "stream", "stall", "crash", "close", "refund", "interrupt", "jump", "lose", "requota"]
+Kind = Literal["calls", "wait", "stream", "stall", "crash", "close", "refund", "interrupt", "jump", "lose", "requota"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,8 @@ def _spell(
     number = int(min(60, load * swell * quota.rate * length / cost))
     if number and chance.random() < 0.3:
         yield Event(at, "calls", place, number, cost, wait * chance.uniform(0.1, 3.0))
+    elif number and chance.random() < 0.15:
+        yield Event(at, "wait", place, min(number, 10), cost)
     elif number:
         yield Event(at, "stream", place, number, cost, length)
 

@@ -70,7 +70,7 @@ class Watch:
         self._exact = True
         now = server.now()
         self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
-        self._grants: dict[tuple[str, int], int] = {}  # what each ask was granted, the last time it was carried out
+        self._granted: set[tuple[str, int]] = set()  # a repetition is granted no new reserve
         self._trusted_from = 0
 
     def changed(self, quotas: list[Quota]) -> None:
@@ -107,9 +107,9 @@ class Watch:
             f" kept {grant.kept}, retry {grant.retry_after:.6f}, level {grant.level}"
         )
         number = host.name, ask.seq
-        if number not in self._grants and grant.granted > ask.queued:
+        if number not in self._granted and grant.granted > ask.queued:
             self._check_reserve(grant)
-        self._grants[number] = grant.granted
+        self._granted.add(number)
 
     def ended(self, host: Host, caller: Caller) -> None:
         self._say(f"{host.name} tells a caller of {caller.cost}: {caller.verdict}")
@@ -149,6 +149,10 @@ class Watch:
             raise self._violation("outstanding is not the sum of what hosts hold")
         if roster.weights != sum(host.weight for host in roster.hosts.values()):
             raise self._violation("the weights do not add up")
+        if roster.lasts != sum(host.weight * host.last for host in roster.hosts.values()):
+            raise self._violation("the hosts' last services do not add up")
+        if roster.active != sum(host.weight > 0 for host in roster.hosts.values()):
+            raise self._violation("the active hosts do not add up")
         for band, level in bucket._each():
             if level > max(0, band.burst - roster.outstanding) * (1 + 1e-12) + 1e-9:
                 raise self._violation(f"level {level} + outstanding {roster.outstanding} > burst {band.burst}")
