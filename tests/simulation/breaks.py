@@ -13,6 +13,7 @@ from batchlimit.core.claim import Claim, Fetch
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.line import Line
 from batchlimit.core.quota import Quota
+from batchlimit.core.roster import Host, Roster
 from batchlimit.core.stock import Stock
 
 
@@ -90,6 +91,26 @@ def _serve_the_last_first() -> AbstractContextManager[Any]:
     return patch.object(Line, "join", broken)
 
 
+def _give_nothing_to_who_is_not_alone() -> AbstractContextManager[Any]:
+    offer, later = Bucket._offer, Bucket._later
+
+    def broken(self: Bucket, host: Host, ask: Ask) -> tuple[int, int, float]:
+        granted, wait, accrued = offer(self, host, ask)
+        return (granted if self._roster.active == 1 else 0), wait, accrued
+
+    def broken_too(self: Bucket, host: Host, ask: Ask, ahead: int) -> int:
+        return later(self, host, ask, ahead) if self._roster.active == 1 else 0
+
+    return patch.multiple(Bucket, _offer=broken, _later=broken_too)
+
+
+def _lose_count_of_service() -> AbstractContextManager[Any]:
+    def broken(self: Roster, host: Host, at: int) -> None:
+        host.last = at
+
+    return patch.object(Roster, "serve", broken)
+
+
 BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "outstanding": _refill_over_what_is_leased,
     "copies": _credit_copies,
@@ -99,4 +120,6 @@ BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "reserve": _lend_the_whole_bucket_in_reserve,
     "waking": _forget_the_first_in_line,
     "order": _serve_the_last_first,
+    "sharing": _give_nothing_to_who_is_not_alone,
+    "service": _lose_count_of_service,
 }
