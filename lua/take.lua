@@ -18,6 +18,7 @@ local ask = {need = tonumber(ARGV[7]), queued = tonumber(ARGV[8]), want = tonumb
              round_trip = tonumber(ARGV[13]), weight = tonumber(ARGV[14])}
 local ALPHA = 0.5 -- the share of a bucket that all hosts together may hold in reserve
 local RICH = 1500000    -- the longest lease while the bucket is rich (us)
+local WAITING = 250000  -- the longest lease of tokens for who waits: a busy machine has woken them by then (us)
 local UNKNOWN = 100000  -- the shortest lease of a host that does not know yet how long an answer takes (us)
 local SLOWEST = 2000000 -- the longest round trip that a lease makes up for (us)
 
@@ -134,7 +135,7 @@ local function lease_for(bucket, granted, starts_in)
     if starts_in > 0 then
         lease = math.max(lease, UNKNOWN)
     elseif granted > 0 and granted == ask.queued then
-        lease = SHORTEST
+        lease = math.min(lease, WAITING)
     elseif is_rich(bucket) then
         lease = math.max(lease, math.floor(least(bucket.bands, function(band)
             return math.min(RICH, 0.75 * band.burst / band.rate)

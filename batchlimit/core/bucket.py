@@ -22,9 +22,9 @@ from batchlimit.core.share import (
     MARGIN,
     PACE,
     REMEMBERED,
-    SHORTEST,
     SLOWEST,
     UNKNOWN,
+    WAITING,
     Band,
     bands_of,
     division,
@@ -244,7 +244,7 @@ class Bucket:
         if starts > self._now:
             return lease_for_trip(max(lease_of(self._bands), UNKNOWN), trip)
         if 0 < granted == ask.queued:
-            return lease_for_trip(SHORTEST, trip)
+            return lease_for_trip(min(WAITING, lease_of(self._bands)), trip)
         rich = all(level >= ALPHA * band.burst for band, level in self._each())
         return lease_for_trip(rich_lease_of(self._bands) if rich else lease_of(self._bands), trip)
 

@@ -13,6 +13,8 @@ RICH = 1_500_000
 """The longest lease while it is rich: while more than ALPHA of it is left."""
 SHORTEST = 20_000
 """The shortest lease."""
+WAITING = 250_000
+"""The longest lease of tokens for who waits: a busy machine has woken them by then."""
 UNKNOWN = 100_000
 """The shortest lease of a host that does not know yet how long an answer takes."""
 SLOWEST = 2_000_000

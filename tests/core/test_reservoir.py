@@ -335,7 +335,7 @@ def test_who_leaves_after_the_bucket_was_told_that_his_tokens_were_spent_leaves_
     gone = front.join(100)
     fetch = front.fetch(gone)
     front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 0), 0.0, 1.0)
-    assert gone.verdict == Admit(0.1)
+    assert gone.verdict == Admit(0.25)
     fetch = front.fetch(front.join(1, NOW), 0.05)
     front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 50_000), 0.05, 1.0)
     front.reservoir.leave(gone, 0.08)

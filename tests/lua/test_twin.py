@@ -164,6 +164,7 @@ _MILLISECONDS = ("MARGIN", "LONGEST")
         "RICH",
         "SHORTEST",
         "UNKNOWN",
+        "WAITING",
         "SLOWEST",
         "ACTIVE",
         "PACE",

@@ -100,9 +100,9 @@ def test_a_lease_lasts_most_of_a_refill_of_a_rich_bucket_and_two_fifths_of_a_poo
 
 def test_a_lease_for_who_waits_already_is_short(store: Store) -> None:
     host = Host(store)
-    assert host.take(1).lease == pytest.approx(0.1)
-    near = dataclasses.replace(host.ask(1), round_trip=0.001)
-    assert Host(store, key="near").send(near).lease == pytest.approx(0.02)
+    assert host.take(1).lease == pytest.approx(0.25)
+    fast = Host(store, Quota(1000.0, 100), key="near")
+    assert fast.send(dataclasses.replace(fast.ask(1), round_trip=0.001)).lease == pytest.approx(0.04)
 
 
 @pytest.mark.parametrize("quota", [HUNDRED & Quota(1000.0, 100), Quota(1000.0, 100) & HUNDRED], ids=str)

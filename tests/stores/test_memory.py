@@ -72,7 +72,7 @@ def test_an_ask_is_refused_until_the_named_instant_and_granted_at_it(store: Memo
 
 def test_what_is_leased_does_not_refill_until_the_lease_ends(store: MemoryStore, clock: Clock) -> None:
     lease = _take(store, 1, 10).lease
-    assert lease == pytest.approx(0.1, abs=1e-5)
+    assert lease == pytest.approx(0.25, abs=1e-5)
     clock.now += lease - 0.001
     assert store.peek(KEY, TEN) == Level(level=0, outstanding=10, active_hosts=1)
     clock.now += 0.001 + 0.5
