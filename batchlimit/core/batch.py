@@ -42,7 +42,7 @@ class Usage:
     last: int
     left: int
     rich: bool = False
-    """Whether the bucket was more than half full when it last told: its leases then last longer."""
+    """Whether the bucket was at least half full when it last told: its leases then last longer."""
 
 
 @runtime_checkable

@@ -41,7 +41,7 @@ class Terms:
                 return 0.0
 
     def is_rich(self, quota: Quota) -> bool:
-        """Whether more was left of the bucket than all hosts together may hold in reserve."""
+        """Whether half of the bucket was left, or more, as far as its level tells: the lowest of all bandwidths'."""
         return self.level >= ALPHA * quota.largest_cost
 
     def epoch(self, quota: Quota, now: float) -> int:
