@@ -8,6 +8,7 @@ the real fleet differ by more than a fifth.
 """
 
 import argparse
+import math
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -86,7 +87,7 @@ def _row(name: str, reports: dict[str, Report], figure: Callable[[Report], str],
 
 
 def _fairness(report: Report) -> str:
-    return f"{report.jain:.4f} ({report.evenness:.2f})"
+    return "-" if math.isnan(report.jain) else f"{report.jain:.4f} ({report.evenness:.2f})"
 
 
 def scenarios(bench: Bench) -> Iterator[list[str]]:
