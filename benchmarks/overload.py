@@ -69,10 +69,12 @@ def contest(bench: Bench) -> Iterator[list[str]]:
         return Scenario(_QUOTA, _HOSTS, steady(demand))
 
     below, double, six = (bench.run(fleet(demand), 20) for demand in (0.9, 2.0, 6.0))
-    leap = bench.run(Scenario(_QUOTA, _HOSTS, QUIET_THEN_40X), 4)
+    leaps = [bench.run(Scenario(_QUOTA, _HOSTS, QUIET_THEN_40X), seconds) for seconds in (2, 3, 4, 5)]
+    leap = {who: max((each[who] for each in leaps), key=lambda report: report.excess) for who in LIMITERS}
     yield _row("calls per decision at 0.9x", below, lambda r: percent(r.calls_per_decision), "<= 0.7 %")
     yield _row("at 2x", double, lambda r: percent(r.calls_per_decision), "<= 2.5 %")
     yield _row("at 6x", six, lambda r: percent(r.calls_per_decision), "<= 0.8 %")
+    # The longest quiet spell is not the worst one: it depends on what of a batch is left when it ends.
     yield _row("excess, quiet then 40x, of the burst", leap, lambda r: percent(r.excess / _BURST, 1), "0")
     yield _row("excess at 6x, of the burst", six, lambda r: percent(r.excess / _BURST, 1), "0")
     yield _row("used of the allowance at 2x", double, lambda r: percent(r.used_share), ">= 99.5 %")
@@ -164,7 +166,7 @@ def _write(duel: str, wide: str, agreed: str, lines: dict[str, list[float]]) -> 
     text = f"""# Overload
 
 Written by `scripts/bench`. Simulated but for the last table: the real rules, in virtual time, over a network whose
-round trip is 1 ms; 20 s a run (quiet then 40x: 4 s) from a full bucket, 4 threads a host.
+round trip is 1 ms; 20 s a run from a full bucket, 4 threads a host; quiet then 40x: the worst of 2, 3, 4 and 5 s.
 
 ![Calls per decision against demand](overload.svg)
 
