@@ -67,6 +67,7 @@ def test_options_out_of_range_are_refused(arguments: tuple[str, ...]) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_it_cleanly() -> None:
     command = [sys.executable, "-m", "batchlimit.cli", "demo", *SMALL, "--seconds", "60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:

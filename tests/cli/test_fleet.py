@@ -76,6 +76,7 @@ def test_a_host_that_cannot_go_on_ends_the_run() -> None:
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_hosts_start_is_heard_and_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
     start = Fleet._start
 

@@ -11,7 +11,7 @@ from tests.simulation.scenario import Event, Scenario
 from tests.simulation.server import Server
 from tests.simulation.watch import Violation, Watch
 
-_PATIENCE = 60.0
+_PATIENCE = 20.0
 """How long after the last event, and after the waiting costs have flowed in, everyone must have been told: seconds."""
 
 
