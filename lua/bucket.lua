@@ -159,6 +159,17 @@ local function refill_to_now(bucket, hosts)
     refill(bucket, bucket.now)
 end
 
+-- Puts tokens back as far as there is room (none where a burst was just lowered); returns how many whole ones.
+local function credit(bucket, tokens)
+    local credited = tokens
+    for i, band in ipairs(bucket.bands) do
+        local room = math.max(0, band.burst - bucket.outstanding - bucket.levels[i])
+        credited = math.min(credited, math.floor(room))
+        bucket.levels[i] = bucket.levels[i] + math.min(tokens, room)
+    end
+    return credited
+end
+
 local function is_idle(bucket, host)
     return host.expires <= bucket.now and host.seen + ACTIVE <= bucket.now
 end

@@ -38,11 +38,6 @@ if refund > 0 then host = host or enter(bucket, name) end
 if host then touch(bucket, host) end
 local returned = refund
 if host then returned = returned + settle(bucket, host) end
-local credited = returned
-for i, band in ipairs(bucket.bands) do
-    local room = math.max(0, band.burst - bucket.outstanding - bucket.levels[i])
-    credited = math.min(credited, math.floor(room))
-    bucket.levels[i] = bucket.levels[i] + math.min(returned, room)
-end
+local credited = credit(bucket, returned)
 write_bucket(bucket)
 return {credited}

@@ -69,10 +69,7 @@ local function report(bucket, host)
     local back = math.min(ask.back, host.held - kept)
     bucket.outstanding = bucket.outstanding - (host.held - kept)
     host.held = kept
-    for i, band in ipairs(bucket.bands) do
-        local room = math.max(0, band.burst - bucket.outstanding - bucket.levels[i]) -- less, if the burst was lowered
-        bucket.levels[i] = bucket.levels[i] + math.min(back, room)
-    end
+    credit(bucket, back)
 end
 
 -- One bandwidth's fair division between the active hosts. Each accrues its share of the rate, by its weight, from when

@@ -98,9 +98,7 @@ class Bucket:
         if back.refund > 0:
             host = host or self._roster.enter(back.host, self._now)
         returned = back.refund + (self._settle(host, back) if host else 0)
-        rooms = [max(0, band.burst - self._roster.outstanding - level) for band, level in self._each()]
-        self._levels = [level + min(returned, room) for level, room in zip(self._levels, rooms, strict=True)]
-        return min(returned, *(math.floor(room) for room in rooms))
+        return self._credit(returned)
 
     def peek(self, now: int) -> Level:
         """Say what is in the bucket at `now`."""
@@ -170,8 +168,13 @@ class Bucket:
         kept = min(ask.held, host.held)
         back = min(ask.back, host.held - kept)
         self._roster.settle(host, kept)
+        self._credit(back)
+
+    def _credit(self, tokens: int) -> int:
+        """Put tokens back as far as there is room (none where a burst was just lowered); how many whole ones."""
         rooms = [max(0, band.burst - self._roster.outstanding - level) for band, level in self._each()]
-        self._levels = [level + min(back, room) for level, room in zip(self._levels, rooms, strict=True)]
+        self._levels = [level + min(tokens, room) for level, room in zip(self._levels, rooms, strict=True)]
+        return min(tokens, *(math.floor(room) for room in rooms))
 
     def _settle(self, host: Host, back: GiveBack) -> int:
         kept = min(back.held, host.held)

@@ -35,8 +35,7 @@ class Reservoir:
     __slots__ = (
         "_asked", "_born", "_busy", "_closer", "_demand", "_ended", "_host", "_idle_after", "_last_want", "_line",
         "_lost_seq", "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms", "_untouched", "_used", "_weight",
-        "calls",
-        "hungry", "largest", "quota", "refused", "retired", "stock",
+        "calls", "hungry", "largest", "quota", "refused", "retired", "stock",
     )  # fmt: skip
 
     def __init__(
