@@ -5,7 +5,7 @@ Runs are short, so what hosts have leased and not spent when the time is over we
 
 from collections.abc import Iterator
 
-from batchlimit.cli.fleet import Row
+from batchlimit.cli.fleet import unwatched
 from batchlimit.cli.plan import ours
 from batchlimit.cli.report import Report
 from batchlimit.cli.trial import trial
@@ -51,7 +51,3 @@ def _figures(name: str, scenario: Scenario, shown: Report, *, ours: bool) -> Ite
 
 def _hit(shown: Report) -> str:
     return f"{shown.hit_latency.p50_us:.1f} us, p99 {shown.hit_latency.p99_us:.1f}"
-
-
-def unwatched(elapsed: float, rows: list[Row]) -> None:
-    pass

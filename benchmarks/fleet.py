@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 from batchlimit import Quota
-from batchlimit.cli.fleet import Row
+from batchlimit.cli.fleet import unwatched
 from batchlimit.cli.plan import Phase, Plan, burst, steady
 from batchlimit.cli.report import Report
 from batchlimit.cli.trial import trial
@@ -48,7 +48,7 @@ def rich(url: str, seconds: float) -> Iterator[Figure]:
 def _run(
     demand: str, url: str, quota: str, hosts: int, phases: tuple[Phase, ...], calls_at_most: float | None = None
 ) -> Iterator[Figure]:
-    shown = trial(Plan(url, quota, f"bench-{secrets.token_hex(4)}", hosts, _THREADS, phases), _unwatched)
+    shown = trial(Plan(url, quota, f"bench-{secrets.token_hex(4)}", hosts, _THREADS, phases), unwatched)
     name = f"{quota}, {demand}, {hosts} host{'s' * (hosts > 1)}"
     law = hosts / (_RESERVE * Quota.parse(quota).burst)
     calls = f"{shown.calls:,} for {shown.decisions:,} decisions; the price law says about {law:.2%}"
@@ -67,10 +67,6 @@ def _use(name: str, shown: Report, demand: str, even: bool) -> Figure:
         return Figure(f"{name}: used", used, "%", at_least=98.0 if demand == "2.0x" else None, note=carried)
     # What overflowed in the quiet half nobody could use: the measure is a bucket that saw the same demand.
     return Figure(f"{name}: used of the ideal", 100 * shown.ideal_share, "%", note=f"an unbatched bucket; {carried}")
-
-
-def _unwatched(elapsed: float, rows: list[Row]) -> None:
-    pass
 
 
 def benchmarks(url: str, seconds: float, quick: bool) -> dict[str, Callable[[], Iterator[Figure]]]:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from batchlimit import Quota, StoreUnavailable
-from batchlimit.cli.fleet import FleetError, Row
+from batchlimit.cli.fleet import FleetError, unwatched
 from batchlimit.cli.plan import Plan, burst, steady
 from batchlimit.cli.report import Report
 from batchlimit.cli.screen import heading, verdict, watching
@@ -87,14 +87,10 @@ def _run(plan: Plan) -> Report:
 
 
 def _run_quietly(plan: Plan) -> Report:
-    report = trial(plan, _unwatched)
+    report = trial(plan, unwatched)
     ran = plan.as_json() | {"url": _address(plan.url)}
     print(json.dumps({"plan": ran, "report": report.as_json()}, indent=2))
     return report
-
-
-def _unwatched(elapsed: float, rows: list[Row]) -> None:
-    pass
 
 
 def _address(url: str) -> str:

@@ -46,6 +46,10 @@ Watcher = Callable[[float, list[Row]], None]
 """Called about five times a second with the seconds since the start and a row for each host."""
 
 
+def unwatched(elapsed: float, rows: list[Row]) -> None:
+    """A Watcher that looks away."""
+
+
 class Fleet:
     """Starts the hosts of a plan on entering, and leaves none behind on leaving, however that comes about."""
 
