@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchlimit import Quota
+from batchlimit.cli.fleet import unwatched
 from batchlimit.cli.report import Report
 from batchlimit.cli.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
-from benchmarks.contest import unwatched
 from benchmarks.figures import ran_on
 from benchmarks.markdown import between_marks, percent, table
 from benchmarks.plot import draw
@@ -55,11 +55,15 @@ class Bench:
 
     def __init__(self, pool: ProcessPoolExecutor, quick: bool) -> None:
         self._pool, self._factor = pool, 0.1 if quick else 1.0
+        self.broken = False
+        """Whether ours broke a promise in any run."""
 
     def run(self, scenario: Scenario, seconds: float, names: Sequence[str] = tuple(LIMITERS)) -> dict[str, Report]:
         """The scenario with each of these limiters."""
         runs = [Run(scenario, who, seconds * self._factor) for who in names]
-        return dict(zip(names, self._pool.map(_carry_out, runs), strict=True))
+        reports = dict(zip(names, self._pool.map(_carry_out, runs), strict=True))
+        self.broken = self.broken or not reports[OURS].promise_kept
+        return reports
 
 
 def contest(bench: Bench) -> Iterator[list[str]]:
@@ -151,7 +155,7 @@ def main() -> int:
     agreed = _show(table([*heads, "ratio"], [row for row, _ in compared]))
     if not chosen.quick:
         _write(duel, wide, agreed, lines)
-    return int(not all(agrees for _, agrees in compared))
+    return int(bench.broken or not all(agrees for _, agrees in compared))
 
 
 def _show(text: str) -> str:
