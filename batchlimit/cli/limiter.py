@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from batchlimit import RateLimiter, Store
 from batchlimit.core.rule import QuotaSource
-from batchlimit.sync.slot import Settled
+from batchlimit.core.settled import Settled
 
 
 class Tally(threading.local):
@@ -49,7 +49,7 @@ class WatchedLimiter(RateLimiter):
         super().__init__(store, quota, **options)
         self.tally = Tally()
 
-    def _settle(self, key: str, cost: int, deadline: float) -> Settled:
-        settled = super()._settle(key, cost, deadline)
+    def _settle(self, key: str, cost: int, until: float) -> Settled:
+        settled = super()._settle(key, cost, until)
         self.tally.waited += settled.waited
         return settled

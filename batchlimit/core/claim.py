@@ -11,6 +11,17 @@ NOW = -math.inf
 """The deadline of a caller that takes the first answer: it waits for one round trip, never for a refill."""
 
 
+def deadline(timeout: object, now: float) -> float:
+    """Return the instant until which a caller waits: NOW for a timeout of 0 seconds, never (inf) for None."""
+    if timeout is None:
+        return math.inf
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be None or a number of seconds, not {timeout!r}")
+    if not timeout >= 0.0:
+        raise ValueError(f"timeout must be None or at least 0 seconds, not {timeout!r}")
+    return now + timeout if timeout > 0.0 else NOW
+
+
 class Wakeable(Protocol):
     """What a front waits on: threading.Event and asyncio.Event alike."""
 
@@ -38,6 +49,12 @@ class Fail:
     """The store did not answer the ask that spoke for this caller."""
 
     error: Exception
+
+    def to_raise(self) -> Exception:
+        """Return an error for this caller alone: one that many raise would mix up their tracebacks."""
+        mine = type(self.error)(*self.error.args)
+        mine.__cause__ = self.error
+        return mine
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from typing import Literal
 
 from batchlimit.core.quota import Quota
 
+Source = Literal["local", "store", "denied"]
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -20,7 +22,7 @@ class Decision:
     """When the same cost is expected to fit; 0 if it was allowed, inf if it never will."""
     reset_after: float
     """When the bucket will be full again if nobody spends; inf for a rate of 0."""
-    source: Literal["local", "store", "denied"]
+    source: Source
     """Who decided: tokens in memory, the store, or the memory of what the store refused a moment ago."""
 
     def __bool__(self) -> bool:
@@ -43,6 +45,27 @@ class Statistics:
     """Tokens leased and not yet spent."""
     waiting: int
     """Callers in line now."""
+
+
+def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -> Decision:
+    """Return the Decision on a call that was admitted if `retry_after` (s) is 0, with `remaining` tokens to go on."""
+    return Decision(
+        allowed=retry_after == 0.0,
+        limit=quota.largest_cost,
+        remaining=remaining,
+        retry_after=retry_after,
+        reset_after=reset_after(quota, remaining),
+        source=source,
+    )
+
+
+def outlook(quota: Quota, level: int, held: int) -> Decision:
+    """Return how a call of cost 1 would fare at a bucket of this `level`, at a host that holds `held` tokens of it."""
+    if quota.denies_all:
+        return decision(quota, 0, math.inf, "local")
+    remaining = max(0, level) + held
+    wait = max((1 - level) / each.rate for each in quota.bandwidths)
+    return decision(quota, remaining, 0.0 if remaining else wait, "store")
 
 
 def reset_after(quota: Quota, remaining: int) -> float:

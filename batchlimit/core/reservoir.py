@@ -21,6 +21,10 @@ _ROUND_TRIPS = 1.5
 """A prefetch leaves when what is left lasts this many round trips: one to travel, half a one for a surge."""
 
 
+Figures = tuple[int, int, int, int, int]
+"""(admitted, refused, calls, held, waiting): tokens, but for `calls` and `waiting`."""
+
+
 class Reservoir:
     """One key's leased tokens, its waiters, and the rules between them.
 
@@ -258,10 +262,14 @@ class Reservoir:
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
-        return max(0, self._terms.level) + (self.stock.tokens if now < self.stock.expires else 0)
+        return max(0, self._terms.level) + self.spendable(now)
 
-    def figures(self) -> tuple[int, int, int, int, int]:
-        """Return (admitted, refused, calls, held, waiting) up to this moment: tokens, but for `calls` and `waiting`."""
+    def spendable(self, now: float) -> int:
+        """Return how many tokens are here for whoever comes now."""
+        return self.stock.tokens if now < self.stock.expires else 0
+
+    def figures(self) -> Figures:
+        """Return what happened up to this moment."""
         return self.stock.spent, self.refused, self.calls, self.stock.held, len(self._line)
 
     # The rules within

@@ -1,7 +1,7 @@
 """What the bucket last told this host: on which terms the next ask goes out."""
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 from batchlimit.core.claim import Fetch
 from batchlimit.core.lease import Grant
@@ -10,6 +10,7 @@ from batchlimit.core.share import ALPHA, MARGIN
 
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one host's share of it, or nothing."""
+FILLS = get_args(Fill)
 _KEPT = MARGIN / 1e6
 """How long (s) a bucket is kept at least."""
 

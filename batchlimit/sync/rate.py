@@ -1,27 +1,26 @@
 """RateLimiter: the threaded front of the rate limiter."""
 
-import math
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 import redis
 
+from batchlimit.clock import steady
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
-from batchlimit.core.claim import NOW, Admit, Fail, Refuse
-from batchlimit.core.decision import Decision, Statistics, reset_after
+from batchlimit.core.claim import NOW, Refuse, deadline
+from batchlimit.core.decision import Decision, Statistics, outlook
 from batchlimit.core.key import check_cost
-from batchlimit.core.quota import Quota
+from batchlimit.core.options import Options
 from batchlimit.core.rule import QuotaSource, quota_rule
-from batchlimit.core.share import LARGEST_WEIGHT
+from batchlimit.core.settled import Settled
 from batchlimit.core.terms import Fill
 from batchlimit.errors import RateLimited
 from batchlimit.stores.base import Store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.stores.urls import open_store
-from batchlimit.sync.clock import steady
-from batchlimit.sync.slot import Settled, Slot
+from batchlimit.sync.slot import Slot
 from batchlimit.sync.supply import Supply
 
 
@@ -54,8 +53,7 @@ class RateLimiter:
         opened = RedisStore(store, prefix=prefix) if isinstance(store, redis.Redis) else store
         if not isinstance(opened, Store):
             raise TypeError(f"a limiter needs a redis.Redis client or a Store, not {store!r}")
-        _check_options(sizer, idle_after, fill, weight)
-        self._supply = Supply(opened, rule, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
+        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight), clock)
         self._slots = self._supply.slots
         self._clock = clock
         weakref.finalize(self, self._supply.abandon).atexit = False  # at exit the supplies close by themselves
@@ -93,7 +91,7 @@ class RateLimiter:
         try:
             slot = self._slots[key]
         except (KeyError, TypeError):
-            return isinstance(self._settle(key, cost, NOW).verdict, Admit)
+            return self._settle(key, cost, NOW).admitted
         stock = slot.stock
         if cost.__class__ is int and cost > 0:
             if cost <= stock.tokens:
@@ -111,7 +109,7 @@ class RateLimiter:
             elif slot.reservoir.denies(cost, self._clock()):
                 slot.reservoir.refused += cost
                 return False
-        return isinstance(self._settle(key, cost, NOW).verdict, Admit)
+        return self._settle(key, cost, NOW).admitted
 
     def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
         """Wait until the call is admitted, at most `timeout` seconds; None: as long as it takes.
@@ -119,29 +117,21 @@ class RateLimiter:
         Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
         Callers are served in order of arrival.
         """
-        verdict = self._settle(key, cost, self._deadline(timeout)).verdict
+        verdict = self._settle(key, cost, deadline(timeout, self._clock())).verdict
         if isinstance(verdict, Refuse):
             raise RateLimited(key, verdict.retry_after)
 
     def decide(self, key: str, cost: int = 1) -> Decision:
         """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
-        verdict, asked, _, slot = self._settle(key, cost, NOW)
-        retry_after = verdict.retry_after if isinstance(verdict, Refuse) else 0.0
-        by_memory: Literal["local", "denied"] = "denied" if retry_after else "local"
-        remaining = slot.reservoir.remaining(self._clock())
-        return _decision(slot.reservoir.quota, remaining, retry_after, "store" if asked else by_memory)
+        return self._settle(key, cost, NOW).decision(self._clock())
 
     def peek(self, key: str) -> Decision:
         """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
-        slot = self._slot(key)
-        quota, reservoir = slot.reservoir.quota, slot.reservoir
-        if quota.denies_all:
-            return _decision(quota, 0, math.inf, "local")
-        level = self._supply.store.peek(key, quota).level
-        held = reservoir.stock.tokens if self._clock() < reservoir.stock.expires else 0
-        remaining = max(0, level) + held
-        wait = max((1 - level) / each.rate for each in quota.bandwidths)
-        return _decision(quota, remaining, 0.0 if remaining else wait, "store")
+        reservoir = self._slot(key).reservoir
+        if reservoir.quota.denies_all:
+            return outlook(reservoir.quota, 0, 0)
+        level = self._supply.store.peek(key, reservoir.quota).level
+        return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
 
     def refund(self, key: str, cost: int = 1) -> None:
         """Take back a call that was admitted and did not happen; refund what was admitted, once, and no more.
@@ -154,7 +144,7 @@ class RateLimiter:
 
     def statistics(self) -> Statistics:
         """Return what this limiter has done so far; adds up all keys, so not for every call."""
-        return Statistics(*self._supply.figures())
+        return self._supply.statistics()
 
     def close(self) -> None:
         """Give all tokens back, wake whoever waits with LimiterClosed, and close the store if the limiter opened it."""
@@ -174,52 +164,11 @@ class RateLimiter:
         except (KeyError, TypeError):
             return self._supply.slot(key)
 
-    def _settle(self, key: str, cost: int, deadline: float) -> Settled:
+    def _settle(self, key: str, cost: int, until: float) -> Settled:
         """Admit or refuse one call by all the rules; raises what went wrong."""
         while True:
             slot = self._slot(key)
             check_cost(cost, slot.reservoir.largest, key)
-            settled = slot.settle(cost, deadline)
-            if settled is None:
-                self._supply.slot(key)  # it had just retired: this makes a new one
-            elif isinstance(settled.verdict, Fail):
-                raise type(settled.verdict.error)(*settled.verdict.error.args) from settled.verdict.error
-            else:
+            if (settled := slot.settle(cost, until)) is not None:
                 return settled
-
-    def _deadline(self, timeout: float | None) -> float:
-        if timeout is None:
-            return math.inf
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-            raise TypeError(f"timeout must be None or a number of seconds, not {timeout!r}")
-        if not timeout >= 0.0:
-            raise ValueError(f"timeout must be None or at least 0 seconds, not {timeout!r}")
-        return self._clock() + timeout if timeout > 0.0 else NOW
-
-
-def _check_options(sizer: object, idle_after: object, fill: object, weight: object) -> None:
-    if not isinstance(sizer, BatchSizer):
-        raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {sizer!r}")
-    if isinstance(idle_after, bool) or not isinstance(idle_after, int | float):
-        raise TypeError(f"idle_after must be a number of seconds, not {idle_after!r}")
-    if not idle_after >= 0.0:
-        raise ValueError(f"idle_after must be at least 0 seconds, not {idle_after!r}")
-    if fill not in ("full", "share", "empty"):
-        raise ValueError(f"fill must be 'full', 'share' or 'empty', not {fill!r}")
-    if isinstance(weight, bool) or not isinstance(weight, int):
-        raise TypeError(f"weight must be a whole number, not {weight!r}")
-    if not 1 <= weight <= LARGEST_WEIGHT:
-        raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {weight!r}")
-
-
-def _decision(
-    quota: Quota, remaining: int, retry_after: float, source: Literal["local", "store", "denied"]
-) -> Decision:
-    return Decision(
-        allowed=retry_after == 0.0,
-        limit=quota.largest_cost,
-        remaining=remaining,
-        retry_after=retry_after,
-        reset_after=reset_after(quota, remaining),
-        source=source,
-    )
+            self._supply.slot(key)  # it had just retired: this makes a new one

@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from random import uniform
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.lease import GiveBack
-from batchlimit.core.reservoir import Reservoir
+from batchlimit.core.reservoir import Figures, Reservoir
+from batchlimit.core.settled import Settled
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.base import Store
 
@@ -20,17 +21,6 @@ _HEARTBEAT = 1.0
 """A waiter looks again after so many seconds though nobody woke it: whoever should have may have been interrupted."""
 _LOOK = 60.0
 """The keeper looks at a slot after so many seconds at the latest, so that its plans do not pile up."""
-
-
-class Settled(NamedTuple):
-    """The verdict on one call, how it came about, and the slot that settled it."""
-
-    verdict: Admit | Refuse | Fail
-    asked: bool
-    """Whether an ask of the store spoke for it."""
-    waited: bool
-    """Whether its caller asked the store, or stood in line behind somebody: it was not served from memory."""
-    slot: "Slot"
 
 
 class Slot:
@@ -63,13 +53,16 @@ class Slot:
         with self.lock:
             self.stock.took_late(cost)
 
-    def figures(self) -> tuple[int, int, int, int, int]:
+    def figures(self) -> Figures:
         """Return the reservoir's figures at one moment."""
         with self.lock:
             return self.reservoir.figures()
 
     def settle(self, cost: int, deadline: float) -> Settled | None:
-        """Wait in line until there is a verdict; None: the slot has retired, and another one stands for the key."""
+        """Wait in line until there is a verdict; raises what went wrong.
+
+        None: the slot has retired, and another one stands for the key.
+        """
         waker = threading.Event()
         claim = Claim(cost, deadline, waker)
         try:
@@ -78,7 +71,9 @@ class Slot:
                     return None
                 self.reservoir.join(claim)
             verdict, waited = self._walk(claim, waker)
-            return Settled(verdict, claim.asked > 0, waited, self)
+            if isinstance(verdict, Fail):
+                raise verdict.to_raise()
+            return Settled(verdict, claim.asked > 0, waited, self.reservoir)
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
             self.locked(lambda: self.reservoir.leave(claim, self._clock()))
             raise

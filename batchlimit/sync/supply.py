@@ -1,7 +1,6 @@
 """What all slots of one limiter share: its name to the store, its slots, its keeper, and its end."""
 
 import atexit
-import itertools
 import os
 import secrets
 import threading
@@ -9,14 +8,14 @@ import time
 import weakref
 from collections.abc import Callable
 
-from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
+from batchlimit.clock import steady
+from batchlimit.core.decision import Statistics
+from batchlimit.core.host import Host
 from batchlimit.core.key import check_key
+from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
-from batchlimit.core.reservoir import Reservoir
-from batchlimit.core.terms import Fill
 from batchlimit.errors import LimiterClosed
 from batchlimit.stores.base import Store
-from batchlimit.sync.clock import steady
 from batchlimit.sync.keeper import Keeper
 from batchlimit.sync.slot import Slot
 
@@ -29,21 +28,12 @@ class Supply:
     """Makes slots, and lets them go when idle, at close, at exit, and in a forked child."""
 
     def __init__(
-        self,
-        store: Store,
-        rule: Callable[[str], Quota],
-        *,
-        sizer: BatchSizer = DEFAULT_SIZER,
-        idle_after: float = 10.0,
-        fill: Fill = "share",
-        weight: int = 1,
-        clock: Callable[[], float] = steady,
+        self, store: Store, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
     ) -> None:
         self.store = store
         self.clock = clock
         self.slots: dict[str, Slot] = {}
-        self._rule, self._sizer, self._idle_after = rule, sizer, idle_after
-        self._fill, self._weight = fill, weight
+        self._rule, self._options = rule, options
         self._born = clock()  # a fork changes the host, but not when its quotas were set
         self._begin()
         _supplies.add(self)
@@ -51,9 +41,7 @@ class Supply:
     def _begin(self) -> None:
         """Become a host: one that the store has never heard of, with nothing leased and nobody waiting."""
         self.closed = False
-        self._host = secrets.token_hex(8)
-        self._seqs = itertools.count(1)  # one for all keys, so that a key that was dropped never repeats a number
-        self._past = [0, 0, 0]  # admitted, refused and calls of the slots that were dropped
+        self._host = Host(secrets.token_hex(8), self._born, self._options)
         self._lock = threading.Lock()  # held to change which slots there are
         self._keeper = Keeper(self.clock, self._drop, self._drain)
 
@@ -70,35 +58,19 @@ class Supply:
         return slot
 
     def _make(self, key: str, quota: Quota) -> Slot:
-        reservoir = Reservoir(
-            quota,
-            self._host,
-            self._seqs,
-            self.clock(),
-            sizer=self._sizer,
-            fill=self._fill,
-            idle_after=self._idle_after,
-            born=self._born,
-            weight=self._weight,
-        )
-        return Slot(key, reservoir, self.store, self.clock, self._keeper.watch)
+        return Slot(key, self._host.reservoir(quota, self.clock()), self.store, self.clock, self._keeper.watch)
 
     def _drop(self, slot: Slot) -> None:
         with self._lock:
             if self.slots.get(slot.key) is slot:
                 del self.slots[slot.key]
-            self._remember(slot)
+            self._host.remember(slot.figures())
 
-    def _remember(self, slot: Slot) -> None:
-        self._past = [past + figure for past, figure in zip(self._past, slot.figures(), strict=False)]
-
-    def figures(self) -> tuple[int, int, int, int, int, int]:
-        """Return (keys, admitted, refused, calls, held, waiting)."""
+    def statistics(self) -> Statistics:
+        """Return what all slots did, those that were dropped among them."""
         with self._lock:
-            slots, past = list(self.slots.values()), self._past[:]
-        each = [slot.figures() for slot in slots if not slot.reservoir.retired]
-        admitted, refused, calls, held, waiting = (sum(column) for column in zip(*each, [0] * 5, strict=True))
-        return len(each), past[0] + admitted, past[1] + refused, past[2] + calls, held, waiting
+            slots = [slot for slot in self.slots.values() if not slot.reservoir.retired]
+            return self._host.statistics([slot.figures() for slot in slots])
 
     def close(self) -> None:
         """Fail whoever waits, give all tokens back, close the store. A second call has nothing to do."""
@@ -132,7 +104,7 @@ class Supply:
         # Up to the first that finds the store away: it is away for all.
         all(slot.empty(ended, deadline) for slot, ended in zip(slots, ends, strict=True))
         for slot in slots:
-            self._remember(slot)
+            self._host.remember(slot.figures())
         self.store.close()
 
 

@@ -1,0 +1,33 @@
+"""How a limiter leases, as its user told it: checked once, the same for all of its keys."""
+
+from dataclasses import dataclass
+
+from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
+from batchlimit.core.share import LARGEST_WEIGHT
+from batchlimit.core.terms import FILLS, Fill
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the keyword arguments of a limiter mean is said there; a wrong one raises TypeError or ValueError."""
+
+    sizer: BatchSizer = DEFAULT_SIZER
+    idle_after: float = 10.0
+    """Seconds."""
+    fill: Fill = "share"
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        """Say which one is wrong, with its value."""
+        if not isinstance(self.sizer, BatchSizer):
+            raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {self.sizer!r}")
+        if isinstance(self.idle_after, bool) or not isinstance(self.idle_after, int | float):
+            raise TypeError(f"idle_after must be a number of seconds, not {self.idle_after!r}")
+        if not self.idle_after >= 0.0:
+            raise ValueError(f"idle_after must be at least 0 seconds, not {self.idle_after!r}")
+        if self.fill not in FILLS:
+            raise ValueError(f"fill must be 'full', 'share' or 'empty', not {self.fill!r}")
+        if isinstance(self.weight, bool) or not isinstance(self.weight, int):
+            raise TypeError(f"weight must be a whole number, not {self.weight!r}")
+        if not 1 <= self.weight <= LARGEST_WEIGHT:
+            raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {self.weight!r}")

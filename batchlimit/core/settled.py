@@ -1,0 +1,30 @@
+"""How one call was settled: the verdict, how it came about, and what its caller is told of it."""
+
+from typing import NamedTuple
+
+from batchlimit.core.claim import Admit, Refuse
+from batchlimit.core.decision import Decision, Source, decision
+from batchlimit.core.reservoir import Reservoir
+
+
+class Settled(NamedTuple):
+    """The verdict on one call, and the reservoir that it was settled at."""
+
+    verdict: Admit | Refuse
+    asked: bool
+    """Whether an ask of the store spoke for it."""
+    waited: bool
+    """Whether its caller asked the store, or stood in line behind somebody: it was not served from memory."""
+    reservoir: Reservoir
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the call may go ahead."""
+        return isinstance(self.verdict, Admit)
+
+    def decision(self, now: float) -> Decision:
+        """Say all that a caller wants to be told."""
+        retry_after = self.verdict.retry_after if isinstance(self.verdict, Refuse) else 0.0
+        remaining = self.reservoir.remaining(now)
+        source: Source = "store" if self.asked else "denied" if retry_after else "local"
+        return decision(self.reservoir.quota, remaining, retry_after, source)
