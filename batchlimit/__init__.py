@@ -1,15 +1,20 @@
 """Rate limiting for services on many hosts: exact like one token bucket, as fast as memory."""
 
+from batchlimit.aio.rate import AsyncRateLimiter
 from batchlimit.core.batch import BatchSizer, FixedBatch, FractionBatch, GrowingBatch, TimeBatch, Usage
 from batchlimit.core.decision import Decision, Statistics
 from batchlimit.core.quota import Quota
 from batchlimit.errors import BatchLimitError, LimiterClosed, RateLimited, StoreUnavailable
-from batchlimit.stores.base import Store
+from batchlimit.stores.async_redis import AsyncRedisStore
+from batchlimit.stores.base import AsyncStore, Store
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.rate import RateLimiter
 
 __all__ = [
+    "AsyncRateLimiter",
+    "AsyncRedisStore",
+    "AsyncStore",
     "BatchLimitError",
     "BatchSizer",
     "Decision",

@@ -1,4 +1,4 @@
-"""The one seam between the fronts and whatever holds the buckets."""
+"""The one seam between the fronts and whatever holds the buckets: a Store for threads, an AsyncStore for tasks."""
 
 from typing import Protocol, runtime_checkable
 
@@ -36,5 +36,43 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
+        """Release what this store itself opened; a client that the caller made stays open."""
+        ...
+
+
+@runtime_checkable
+class AsyncStore(Protocol):
+    """A Store whose talk is awaited. All that is said of Store holds, but for threads: it serves one loop at a time."""
+
+    @property
+    def address(self) -> str:
+        """Where this store is, for messages; never with a password."""
+        ...
+
+    async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        ...
+
+    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        ...
+
+    async def peek(self, key: str, quota: Quota) -> Level:
+        """See Store.peek."""
+        ...
+
+    def after_fork(self) -> None:
+        """See Store.after_fork."""
+        ...
+
+    def renew(self) -> None:
+        """After a loop that was closed under it: use none of the connections that there were."""
+        ...
+
+    async def disconnect(self) -> None:
+        """Close what this store itself opened on this loop, which ends; the next call opens it anew, on another."""
+        ...
+
+    async def aclose(self) -> None:
         """Release what this store itself opened; a client that the caller made stays open."""
         ...

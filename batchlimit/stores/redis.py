@@ -1,6 +1,5 @@
 """Buckets in Redis or Valkey: each call is one EVALSHA of a script that does it all atomically."""
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -13,7 +12,7 @@ from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.scripts import script
-from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
+from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, server_address, take_arguments
 
 
 class RedisStore:
@@ -57,10 +56,7 @@ class RedisStore:
     @property
     def address(self) -> str:
         """Host, port and database, or the socket's path; never a password."""
-        options = self._client.get_connection_kwargs()
-        if path := options.get("path"):
-            return f"unix://{os.fspath(path)}"
-        return f"redis://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db') or 0}"
+        return server_address(self._client.get_connection_kwargs())
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""

@@ -58,11 +58,23 @@ class Slot:
         with self.lock:
             return self.reservoir.figures()
 
+    def take(self, cost: int) -> float:
+        """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
+        with self.lock:
+            before = self.stock.take(cost)
+        if self._clock() < before:
+            return before
+        if before != NOW:
+            self.took_late(cost)
+        return NOW
+
     def settle(self, cost: int, deadline: float) -> Settled | None:
-        """Wait in line until there is a verdict; raises what went wrong.
+        """Admit a call from memory, or wait in line until there is a verdict; raises what went wrong.
 
         None: the slot has retired, and another one stands for the key.
         """
+        if (before := self.take(cost)) != NOW:
+            return Settled(Admit(before), asked=False, waited=False, reservoir=self.reservoir)
         waker = threading.Event()
         claim = Claim(cost, deadline, waker)
         try:

@@ -93,12 +93,8 @@ class SpelledOut(World):
         slot = self.limiter._slot(KEY)
         reservoir = slot.reservoir
         if 0 < cost <= reservoir.stock.tokens:
-            with slot.lock:
-                before = reservoir.stock.take(cost)
-            if self.clock() < before:
+            if slot.take(cost) != NOW:
                 return True
-            if before != NOW:
-                slot.took_late(cost)
         elif cost > 0 and reservoir.denies(cost, self.clock()):
             reservoir.refused += cost
             return False

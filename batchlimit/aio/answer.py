@@ -1,0 +1,70 @@
+"""What an AsyncRateLimiter answers: something to await, whose truth value is an error.
+
+`if limiter.try_acquire(key):` without its `await` would admit every call, for an object is true. Here it raises.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from types import TracebackType
+from typing import Any, Never, TypeVar
+
+T = TypeVar("T")
+
+
+class Answer(Coroutine[Any, Any, T]):
+    """Await it, once; or make a task of it. It is a coroutine in all but its truth value."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> Never:
+        raise TypeError("this answer of an AsyncRateLimiter was not awaited: write `await` before the call")
+
+
+class Pending(Answer[T]):
+    """An answer that somebody has to work for: whoever awaits it."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+
+    def __repr__(self) -> str:
+        return f"<Pending {self._work!r}>"
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._work.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """As of a coroutine."""
+        return self._work.send(value)
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None, /) -> Any:
+        """As of a coroutine."""
+        return self._work.throw(kind if value is None else value)
+
+    def close(self) -> None:
+        """As of a coroutine."""
+        self._work.close()
+
+
+class Known(asyncio.Future[T], Answer[T]):
+    """An answer that is there already, the same for all who get it.
+
+    A done future, for awaiting one runs no Python: 48 ns, where a generator of our own took 100, and the coroutine of
+    an `async def` 75. That `send` makes it a coroutine is for those who make a task of it.
+    """
+
+    def __init__(self, answer: T, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.set_result(answer)
+
+    def send(self, value: Any, /) -> Never:
+        """End at once, as a coroutine does that awaits nothing."""
+        raise StopIteration(self.result())
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None, /) -> Never:
+        """Let the error pass."""
+        raise kind if value is None else value
+
+    def close(self) -> None:
+        """Nothing is under way."""

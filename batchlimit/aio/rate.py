@@ -1,0 +1,191 @@
+"""AsyncRateLimiter: the asyncio front of the rate limiter."""
+
+import asyncio
+import weakref
+from collections.abc import Callable
+from threading import get_ident
+from types import TracebackType
+from typing import Self
+
+import redis.asyncio
+
+from batchlimit.aio.answer import Answer, Pending
+from batchlimit.aio.slot import Slot
+from batchlimit.aio.supply import Supply
+from batchlimit.clock import steady
+from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
+from batchlimit.core.claim import NOW, Refuse, deadline
+from batchlimit.core.decision import Decision, Statistics, outlook
+from batchlimit.core.key import check_cost
+from batchlimit.core.options import Options
+from batchlimit.core.rule import QuotaSource, quota_rule
+from batchlimit.core.settled import Settled
+from batchlimit.core.terms import Fill
+from batchlimit.errors import RateLimited
+from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.stores.async_redis import AsyncRedisStore
+from batchlimit.stores.base import AsyncStore
+from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.urls import open_async_store
+
+
+class AsyncRateLimiter:
+    """Admits calls by key under one exact limit for all processes that share the store; for tasks of one event loop.
+
+    What is said of RateLimiter holds here, and what it does is awaited here, but for `statistics`. `store`: a
+    redis.asyncio client that you made (it is used, never closed), an AsyncStore, or a MemoryStore.
+
+    It may be made anywhere, and is at home on the loop that first uses it until that is closed; on another one, and in
+    another thread, it raises RuntimeError meanwhile. A caller may be cancelled at any time: it takes no tokens along.
+    """
+
+    def __init__(
+        self,
+        store: "redis.asyncio.Redis | AsyncStore | MemoryStore",
+        quota: QuotaSource,
+        *,
+        prefix: str = "batchlimit",
+        sizer: BatchSizer = DEFAULT_SIZER,
+        idle_after: float = 10.0,
+        fill: Fill = "share",
+        weight: int = 1,
+        clock: Callable[[], float] = steady,
+    ) -> None:
+        rule = quota_rule(quota)
+        opened = _opened(store, prefix)
+        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight), clock)
+        self._slots = self._supply.slots
+        self._clock = clock
+        weakref.finalize(self, self._supply.abandon).atexit = False  # at exit there is no loop any more
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        quota: QuotaSource,
+        *,
+        prefix: str = "batchlimit",
+        connect_timeout: float = 1.0,
+        sizer: BatchSizer = DEFAULT_SIZER,
+        idle_after: float = 10.0,
+        fill: Fill = "share",
+        weight: int = 1,
+        clock: Callable[[], float] = steady,
+    ) -> Self:
+        """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
+
+        Known are the URLs that RateLimiter.from_url knows. Nothing is connected to before the first call; but
+        embedded:// starts its server here, and blocks meanwhile.
+        """
+        quota_rule(quota)  # a typo must not cost a server started in vain
+        store = open_async_store(url, prefix=prefix, connect_timeout=connect_timeout)
+        return cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
+
+    def __repr__(self) -> str:
+        return f"<AsyncRateLimiter on {self._supply.store.address}: {len(self._slots)} keys>"
+
+    def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
+        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""
+        # `Stock.take` and `Reservoir.denies` flattened, as in the threaded front, but without a lock: no other task
+        # comes between. That a thread may is why its number is looked at; the loop itself would take 240 ns to ask.
+        supply = self._supply
+        if supply.thread == get_ident() and cost.__class__ is int and cost > 0:
+            try:
+                slot = self._slots[key]
+            except (KeyError, TypeError):
+                return Pending(self._try_acquire(key, cost))
+            stock = slot.stock
+            left = stock.tokens - cost
+            if left >= 0:
+                if left >= stock.low:
+                    stock.tokens = left
+                    if self._clock() < stock.expires:
+                        return supply.yes
+                    stock.took_late(cost)
+            elif slot.reservoir.denies(cost, self._clock()):
+                slot.reservoir.refused += cost
+                return supply.no
+        return Pending(self._try_acquire(key, cost))
+
+    async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
+        """Wait until the call is admitted, at most `timeout` seconds; None: as long as it takes.
+
+        Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
+        Callers are served in order of arrival.
+        """
+        verdict = (await self._settle(key, cost, deadline(timeout, self._clock()))).verdict
+        if isinstance(verdict, Refuse):
+            raise RateLimited(key, verdict.retry_after)
+
+    def decide(self, key: str, cost: int = 1) -> Answer[Decision]:
+        """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
+        return Pending(self._decide(key, cost))
+
+    def peek(self, key: str) -> Answer[Decision]:
+        """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
+        return Pending(self._peek(key))
+
+    async def refund(self, key: str, cost: int = 1) -> None:
+        """Take back a call that was admitted and did not happen; refund what was admitted, once, and no more.
+
+        Tokens find room up to the burst; asks again at once where the store had just refused.
+        """
+        slot = self._slot(key)
+        check_cost(cost, slot.reservoir.largest, key)
+        if (travels := slot.refund(cost)) is not None:
+            await asyncio.shield(travels)
+
+    def statistics(self) -> Statistics:
+        """Return what this limiter has done so far; adds up all keys, so not for every call."""
+        return self._supply.statistics()
+
+    async def close(self) -> None:
+        """Give all tokens back, wake whoever waits with LimiterClosed, and close the store if the limiter opened it."""
+        await self._supply.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _try_acquire(self, key: str, cost: int) -> bool:
+        return (await self._settle(key, cost, NOW)).admitted
+
+    async def _decide(self, key: str, cost: int) -> Decision:
+        return (await self._settle(key, cost, NOW)).decision(self._clock())
+
+    async def _peek(self, key: str) -> Decision:
+        reservoir = self._slot(key).reservoir
+        if reservoir.quota.denies_all:
+            return outlook(reservoir.quota, 0, 0)
+        level = (await self._supply.store.peek(key, reservoir.quota)).level
+        return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
+
+    def _slot(self, key: str) -> Slot:
+        self._supply.settle_in()
+        try:
+            return self._slots[key]
+        except (KeyError, TypeError):
+            return self._supply.slot(key)
+
+    async def _settle(self, key: str, cost: int, until: float) -> Settled:
+        """Admit or refuse one call by all the rules; raises what went wrong."""
+        while True:
+            slot = self._slot(key)
+            check_cost(cost, slot.reservoir.largest, key)
+            if (settled := await slot.settle(cost, until)) is not None:
+                return settled
+            self._supply.slot(key)  # it had just retired: this makes a new one
+
+
+def _opened(store: object, prefix: str) -> AsyncStore:
+    if isinstance(store, redis.asyncio.Redis):
+        return AsyncRedisStore(store, prefix=prefix)
+    if isinstance(store, MemoryStore):
+        return AsyncMemoryStore(store)
+    if isinstance(store, AsyncStore):
+        return store
+    raise TypeError(f"an AsyncRateLimiter needs a redis.asyncio.Redis client or an AsyncStore, not {store!r}")

@@ -1,0 +1,277 @@
+"""One key's reservoir on an event loop, and how tasks wait at it."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine
+from functools import partial
+from random import uniform
+from typing import Any, Protocol, TypeVar
+
+from batchlimit.aio.keeper import Due
+from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.lease import GiveBack, Grant
+from batchlimit.core.reservoir import Reservoir
+from batchlimit.core.settled import Settled
+from batchlimit.errors import StoreUnavailable
+from batchlimit.stores.base import AsyncStore
+
+T = TypeVar("T")
+_logger = logging.getLogger("batchlimit")
+
+
+class Home(Protocol):
+    """What a slot needs of the limiter that it belongs to."""
+
+    store: AsyncStore
+    clock: Callable[[], float]
+
+    def watch(self, thing: Due) -> None:
+        """Come to this thing at its `due`."""
+        ...
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Run this in a task of the limiter's own, that no caller cancels."""
+        ...
+
+    def drop(self, slot: "Slot") -> None:
+        """Let go of a slot that has retired."""
+        ...
+
+
+class Caller:
+    """A task in line, or about to be. What can be decided for it is decided without it: it wakes for its verdict."""
+
+    __slots__ = ("_error", "_slot", "_woken", "claim", "due", "has_left", "waited")
+
+    def __init__(self, slot: "Slot", cost: int, deadline: float) -> None:
+        self.claim = Claim(cost, deadline, self)
+        self.waited = self.has_left = False
+        self.due = math.inf  # when its slot looks after it, if nothing happens before
+        self._slot = slot
+        self._woken: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+
+    def __repr__(self) -> str:
+        return f"<Caller at {self._slot.key!r}: {self.claim}>"
+
+    def set(self) -> None:
+        """Hear that there is something to learn."""
+        if self.claim.verdict is not None:
+            self.wake()
+        elif not self.has_left:
+            self._slot.step(self)
+
+    def ring(self) -> None:
+        """Hear that the time has come."""
+        self._slot.step(self)
+
+    def fail(self, error: Exception) -> None:
+        """Have the task raise this; it is no longer in line."""
+        self.has_left = True
+        self._error = error
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the task look for itself."""
+        self.due = math.inf
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    async def verdict(self, clock: Callable[[], float]) -> Admit | Refuse:
+        """Wait until there is one; raises what went wrong. The only place where a caller can be cancelled."""
+        while True:
+            if self._error is not None:
+                raise self._error
+            match self.claim.verdict:
+                case Admit(before) as verdict if clock() < before:
+                    return verdict
+                case Admit():
+                    self._slot.step(self)  # too late: back to its place in line
+                case Refuse() as verdict:
+                    return verdict
+                case Fail() as verdict:
+                    raise verdict.to_raise()
+                case None:
+                    self.waited = True
+                    self._woken = asyncio.get_running_loop().create_future()
+                    await self._woken
+
+
+class Slot:
+    """Where the tasks that want one key's tokens meet. Nothing here is interrupted but where it says `await`."""
+
+    __slots__ = ("_home", "_rousing", "due", "key", "reservoir", "stock")
+
+    def __init__(self, key: str, reservoir: Reservoir, home: Home) -> None:
+        self.key = key
+        self.reservoir = reservoir
+        self.stock = reservoir.stock  # one look less for every hit
+        self.due = math.inf
+        self._home = home
+        self._rousing = False
+
+    def __repr__(self) -> str:
+        return f"<Slot {self.key!r}: {self.reservoir}>"
+
+    def take(self, cost: int) -> float:
+        """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
+        before = self.stock.take(cost)
+        if self._home.clock() < before:
+            return before
+        if before != NOW:
+            self.stock.took_late(cost)
+        return NOW
+
+    async def settle(self, cost: int, deadline: float) -> Settled | None:
+        """Admit a call from memory, or wait in line until there is a verdict; raises what went wrong.
+
+        None: the slot has retired, and another one stands for the key.
+        """
+        if (before := self.take(cost)) != NOW:
+            return Settled(Admit(before), asked=False, waited=False, reservoir=self.reservoir)
+        if self.reservoir.retired:
+            return None
+        caller = self.join(cost, deadline)
+        try:
+            verdict = await caller.verdict(self._home.clock)
+        except BaseException:
+            self.leave(caller)
+            raise
+        return Settled(verdict, caller.claim.asked > 0, caller.waited, self.reservoir)
+
+    def join(self, cost: int, deadline: float) -> Caller:
+        """Put a caller in line, and do for it what can be done at once."""
+        caller = Caller(self, cost, deadline)
+        self.reservoir.join(caller.claim)
+        self.step(caller)
+        return caller
+
+    def leave(self, caller: Caller) -> None:
+        """Take a caller out of line; what it was given is for others."""
+        caller.has_left, caller.due = True, math.inf
+        self.reservoir.leave(caller.claim, self._home.clock())
+        self._rouse()
+
+    def step(self, caller: Caller) -> None:
+        """Do what the caller is to do next, in its place."""
+        try:
+            step = self.reservoir.step(caller.claim, self._home.clock())
+        except Exception as error:  # noqa: BLE001  a sizer of the user's own may raise whatever it likes: in its caller
+            self.reservoir.leave(caller.claim, self._home.clock())
+            caller.fail(error)
+        else:
+            self._do(step, caller)
+        self._rouse()
+
+    def _do(self, step: Admit | Refuse | Fail | Wait | Fetch, caller: Caller) -> None:
+        match step:
+            case Wait(seconds):
+                if seconds is not None:
+                    self._look_again(caller, self._home.clock() + seconds)
+            case Fetch() as fetch:
+                caller.claim.errand = None  # the limiter's own from here on: the caller may leave
+                self._fetch(fetch)
+            case Admit() | Refuse() | Fail():
+                caller.wake()
+
+    def ring(self) -> None:
+        """Do what there is to do when no caller is here."""
+        match self.reservoir.tend(self._home.clock()):
+            case Fetch() as fetch:
+                self._fetch(fetch)
+            case GiveBack() as back:
+                self._give_back(back)
+            case None:
+                pass
+        if self.reservoir.retired:
+            self._home.drop(self)
+        self._rouse()
+
+    def refund(self, cost: int) -> "asyncio.Task[int] | None":
+        """Take back tokens that were admitted and not used; the task by which they travel, if they do."""
+        back = self.reservoir.refund(Claim(cost, NOW, _NOBODY), self._home.clock())
+        task = None if back is None else self._give_back(back)
+        self._rouse()
+        return task
+
+    def close(self, error: Exception) -> None:
+        """Fail whoever waits; to be followed by `drain`, when what is under way has arrived."""
+        self.reservoir.close(error, Claim(0, NOW, _NOBODY))
+        self._rouse()
+
+    def drain(self) -> "asyncio.Task[int] | None":
+        """Return all free tokens; None when there are none, or while something else is under way."""
+        back = self.reservoir.drain()
+        return None if back is None else self._give_back(back)
+
+    def _fetch(self, fetch: Fetch) -> None:
+        task = self._home.start(self._home.store.take(self.key, fetch.quota, fetch.ask))
+        task.add_done_callback(partial(self._took, fetch))
+
+    def _took(self, fetch: Fetch, task: "asyncio.Task[Grant]") -> None:
+        """Report what became of an ask; not in the task itself, which may be cancelled before it begins."""
+        now = self._home.clock()
+        if task.cancelled():
+            self.reservoir.failed(fetch, None, now)
+        elif (error := task.exception()) is not None:
+            self.reservoir.failed(fetch, _unavailable(error), now)
+        else:
+            self.reservoir.granted(fetch, task.result(), now, uniform(0.75, 1.25))
+        self._rouse()
+
+    def _give_back(self, back: GiveBack) -> "asyncio.Task[int]":
+        task = self._home.start(self._home.store.give_back(self.key, self.reservoir.quota, back))
+        task.add_done_callback(self._gave)
+        return task
+
+    def _gave(self, task: "asyncio.Task[int]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.debug("tokens of %r were not given back; they will expire: %s", self.key, error)
+        self.reservoir.gave_back(self._home.clock())
+        self._rouse()
+
+    def _rouse(self) -> None:
+        """After every change: wake whom it concerns, and plan the next look.
+
+        Whoever is woken may change something in turn. That is taken up here, in a loop: a line of a thousand callers
+        who are refused one after the other is no reason for calls a thousand deep.
+        """
+        if self._rousing:
+            return
+        self._rousing = True
+        try:
+            while awake := self.reservoir.to_wake():
+                for claim in awake:
+                    claim.waker.set()
+        finally:
+            self._rousing = False
+        self.plan()
+
+    def plan(self) -> None:
+        """Have the keeper come when there will be something to do."""
+        self._look_again(self, self.reservoir.due())
+
+    def _look_again(self, thing: Due, at: float) -> None:
+        if at < thing.due:
+            thing.due = at
+            self._home.watch(thing)
+
+
+class _Nobody:
+    """Refunds, and whoever closes, have no task that waits in line."""
+
+    def set(self) -> None:
+        pass
+
+
+_NOBODY = _Nobody()
+
+
+def _unavailable(error: BaseException) -> StoreUnavailable:
+    """What a store of the user's own raised reaches callers as the one error that they know."""
+    if isinstance(error, StoreUnavailable):
+        return error
+    unavailable = StoreUnavailable(f"the store failed: {type(error).__name__}: {error}")
+    unavailable.__cause__ = error
+    return unavailable

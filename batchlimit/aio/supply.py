@@ -1,0 +1,204 @@
+"""What all slots of one limiter share: its event loop, its name to the store, its keeper, and its end."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextvars import Context
+from typing import Any, TypeVar
+
+from batchlimit.aio.answer import Known
+from batchlimit.aio.keeper import Due, Keeper
+from batchlimit.aio.slot import Slot
+from batchlimit.clock import steady
+from batchlimit.core.decision import Statistics
+from batchlimit.core.host import Host
+from batchlimit.core.key import check_key
+from batchlimit.core.options import Options
+from batchlimit.core.quota import Quota
+from batchlimit.errors import LimiterClosed
+from batchlimit.stores.base import AsyncStore
+
+T = TypeVar("T")
+_CLOSED = "this limiter was closed"
+_PATIENCE = 2.0
+"""How long (s) a closing limiter waits for the answers that are under way, and then for its tokens to go back."""
+_AT_ONCE = 64
+"""Give-backs that are under way at the same time when a limiter with many keys is closed."""
+
+
+class Supply:
+    """Makes slots, and lets them go when idle, at close, at the end of the loop, and in a forked child.
+
+    It is at home on one event loop at a time: the first that uses it, until that is closed.
+    """
+
+    def __init__(
+        self, store: AsyncStore, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.slots: dict[str, Slot] = {}
+        self.closed = False
+        self._rule, self._options = rule, options
+        self._born = clock()  # a fork changes the host, but not when its quotas were set
+        self._inherited: object = None
+        self._begin()
+        _supplies.add(self)
+
+    def _begin(self) -> None:
+        """Become a host: one that the store has never heard of, at home on no loop."""
+        self._host = Host(secrets.token_hex(8), self._born, self._options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
+        self._tasks: set[asyncio.Task[Any]] = set()  # a loop itself keeps no task alive
+        self._closing: asyncio.Task[None] | None = None
+
+    def settle_in(self) -> None:
+        """Be at home on the running loop; RuntimeError while that of before is not closed."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._loop is not None:
+            if not self._loop.is_closed():
+                raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
+            self._let_go(self.slots.values())
+            self.store.renew()
+        self._loop, self.thread = loop, threading.get_ident()
+        self.yes, self.no = Known(True, loop), Known(False, loop)
+        self._keeper = Keeper(loop, self.clock)
+        self._tasks.clear()
+        self._farewell = self._say_farewell()
+        with contextlib.suppress(StopIteration):  # up to its `yield`: it is known to the loop from here on
+            self._farewell.__anext__().send(None)
+
+    async def _say_farewell(self) -> AsyncGenerator[None, None]:
+        """Return all tokens when the loop ends: asyncio.run finishes every generator that was left before its end."""
+        try:
+            yield
+        finally:
+            if not self.closed:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Return all tokens and close the connections; whoever comes then begins anew."""
+        slots = list(self.slots.values())
+        await self._drain(slots)
+        self._let_go(slots)
+        await self.store.disconnect()
+
+    def slot(self, key: str) -> Slot:
+        """Return the key's live slot, making it if need be; LimiterClosed after close()."""
+        quota = self._rule(check_key(key))
+        if self.closed:
+            raise LimiterClosed(_CLOSED)
+        if (slot := self.slots.get(key)) is not None and not slot.reservoir.retired:
+            return slot
+        slot = self.slots[key] = Slot(key, self._host.reservoir(quota, self.clock()), self)
+        slot.plan()
+        return slot
+
+    def watch(self, thing: Due) -> None:
+        """See Keeper.watch."""
+        self._keeper.watch(thing)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Run this in a task of the limiter's own, that no caller cancels, nor lends what it has in its context."""
+        assert self._loop is not None
+        task = self._loop.create_task(work, name="batchlimit", context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def drop(self, slot: Slot) -> None:
+        """Let go of a slot that has retired."""
+        self._let_go([slot])
+
+    def _let_go(self, slots: Iterable[Slot]) -> None:
+        for slot in list(slots):
+            self._host.remember(slot.reservoir.figures())
+            if self.slots.get(slot.key) is slot:
+                del self.slots[slot.key]
+
+    def statistics(self) -> Statistics:
+        """Return what all slots did, those that were dropped among them."""
+        live = [slot.reservoir for slot in self.slots.values() if not slot.reservoir.retired]
+        return self._host.statistics([reservoir.figures() for reservoir in live])
+
+    async def close(self) -> None:
+        """Fail whoever waits, give all tokens back, close the store. A second call waits for the first."""
+        self.settle_in()
+        await asyncio.shield(self._begin_to_close())
+
+    def _begin_to_close(self) -> "asyncio.Task[None]":
+        if self._closing is None:
+            self.closed, self.thread = True, 0  # not even a hit is admitted
+            self._closing = self.start(self._close())
+        return self._closing
+
+    async def _close(self) -> None:
+        slots = list(self.slots.values())
+        await self._drain(slots, LimiterClosed(_CLOSED))
+        self._let_go(slots)
+        self._keeper.stop()
+        await self._farewell.aclose()
+        await self.store.aclose()
+
+    def abandon(self) -> None:
+        """Close from wherever the last reference was dropped, which may be another thread."""
+        if self._loop is None or self.closed:
+            return
+        with contextlib.suppress(RuntimeError):  # a loop that is closed: what was leased expires
+            self._loop.call_soon_threadsafe(self._begin_to_close)
+
+    async def _drain(self, slots: list[Slot], error: Exception | None = None) -> None:
+        """Return all tokens, as far as that can be done in time; with an error, fail whoever waits with it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._await_answers(slots, error)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._give_back(slots)
+
+    async def _await_answers(self, slots: list[Slot], error: Exception | None) -> None:
+        """Wait until nothing is under way that could bring tokens."""
+        if error is not None:
+            for slot in slots:
+                slot.close(error)
+        mine = asyncio.current_task()
+        while under_way := [task for task in self._tasks if task is not mine]:
+            await asyncio.wait(under_way)
+            await asyncio.sleep(0)  # their callbacks run first
+
+    async def _give_back(self, slots: list[Slot]) -> None:
+        """Up to the first that finds the store away: it is away for all."""
+        for first in range(0, len(slots), _AT_ONCE):
+            tasks = [task for slot in slots[first : first + _AT_ONCE] if (task := slot.drain()) is not None]
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            if any(isinstance(result, BaseException) for result in results):
+                return
+
+    def after_fork(self) -> None:
+        """In the child: what the parent leased is the parent's, and so is its loop.
+
+        Nothing of it is let go of: a destructor would write into the pipe that wakes the parent.
+        """
+        self._inherited = (self._inherited, dict(self.__dict__), dict(self.slots))
+        self.slots.clear()
+        self._begin()
+        self.store.after_fork()
+
+
+_supplies: weakref.WeakSet[Supply] = weakref.WeakSet()
+"""Every supply that lives: a fork concerns them all, and tells nobody else."""
+
+
+def _after_fork() -> None:
+    for supply in list(_supplies):
+        supply.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
