@@ -70,7 +70,7 @@ async def test_time_brings_tokens_and_a_refusal_says_when(without_keeper: None) 
         assert decision.retry_after == pytest.approx(retry_after, abs=0.001)
 
 
-async def test_acquire_returns_none_or_raises() -> None:
+async def test_acquire_returns_none_or_raises(without_keeper: None) -> None:
     limiter = hundred(Stage())
     await limiter.acquire(KEY)
     await limiter.acquire(KEY, 99, timeout=0)
@@ -257,17 +257,17 @@ def test_both_fronts_share_a_memory_store() -> None:
 
 @pytest.mark.parametrize("store", ["redis", None, 42], ids=str)
 def test_what_is_no_store_is_named(store: object) -> None:
-    with pytest.raises(TypeError, match="an AsyncRateLimiter needs a redis.asyncio.Redis client or an AsyncStore"):
+    with pytest.raises(TypeError, match=r"an AsyncRateLimiter needs a redis.asyncio.Redis client or an AsyncStore"):
         AsyncRateLimiter(store, "1/s")  # type: ignore[arg-type]
 
 
 def test_a_store_of_the_other_front_is_named(valkey: Server) -> None:
     with valkey.client() as client:
         for store in (client, RedisStore(client)):
-            with pytest.raises(TypeError, match="an AsyncRateLimiter needs a redis.asyncio.Redis"):
+            with pytest.raises(TypeError, match=r"an AsyncRateLimiter needs a redis.asyncio.Redis"):
                 AsyncRateLimiter(store, "1/s")  # type: ignore[arg-type]
     for other in (redis.asyncio.Redis(), AsyncRedisStore(redis.asyncio.Redis())):
-        with pytest.raises(TypeError, match="a limiter needs a redis.Redis client or a Store"):
+        with pytest.raises(TypeError, match=r"a limiter needs a redis.Redis client or a Store"):
             RateLimiter(other, "1/s")  # type: ignore[arg-type]
 
 
