@@ -45,7 +45,7 @@ class Caller:
     __slots__ = ("_error", "_slot", "_woken", "claim", "due", "has_left", "waited")
 
     def __init__(self, slot: "Slot", cost: int, deadline: float) -> None:
-        self.claim = Claim(cost, deadline, self)
+        self.claim = Claim(cost, deadline, self, tentative=True)  # it may be cancelled before it wakes
         self.waited = self.has_left = False
         self.due = math.inf  # when its slot looks after it, if nothing happens before
         self._slot = slot
@@ -64,7 +64,7 @@ class Caller:
 
     def ring(self) -> None:
         """Hear that the time has come."""
-        self._slot.step(self)
+        self.set()
 
     def fail(self, error: Exception) -> None:
         """Have the task raise this; it is no longer in line."""
@@ -85,6 +85,7 @@ class Caller:
                 raise self._error
             match self.claim.verdict:
                 case Admit(before) as verdict if clock() < before:
+                    self._slot.reservoir.confirm(self.claim)
                     return verdict
                 case Admit():
                     self._slot.step(self)  # too late: back to its place in line

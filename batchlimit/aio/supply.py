@@ -119,9 +119,9 @@ class Supply:
 
     def _let_go(self, slots: Iterable[Slot]) -> None:
         for slot in list(slots):
-            self._host.remember(slot.reservoir.figures())
             if self.slots.get(slot.key) is slot:
                 del self.slots[slot.key]
+                self._host.remember(slot.reservoir.figures())
 
     def statistics(self) -> Statistics:
         """Return what all slots did, those that were dropped among them."""

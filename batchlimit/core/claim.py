@@ -79,14 +79,19 @@ class Fetch:
 
 
 class Claim:
-    """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed."""
+    """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed.
 
-    __slots__ = ("asked", "cost", "deadline", "errand", "number", "verdict", "waker")
+    What a `tentative` claim is given counts as this host's, and not as spent, until it is confirmed: its caller may
+    still have to leave it here.
+    """
 
-    def __init__(self, cost: int, deadline: float, waker: Wakeable) -> None:
+    __slots__ = ("asked", "cost", "deadline", "errand", "number", "tentative", "verdict", "waker")
+
+    def __init__(self, cost: int, deadline: float, waker: Wakeable, *, tentative: bool = False) -> None:
         self.cost = cost
         self.deadline = deadline
         self.waker = waker
+        self.tentative = tentative
         self.number = 0  # its place in the order of arrival
         self.asked = 0  # how many asks have spoken for it
         self.errand: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store

@@ -128,15 +128,23 @@ class Reservoir:
         """Take a caller out of line whatever its verdict, and wherever it was interrupted.
 
         Tokens that it was given stay here for others, unless they have expired, or the bucket was told meanwhile that
-        they are spent: then it no longer counts them ours. An errand that it has not reported on has failed.
+        they are spent: then it no longer counts them ours, and to send them back would be to mint what flowed in for
+        them. It is not told so of a tentative claim's. An errand that the caller has not reported on has failed.
         """
         if self._busy is not None and claim.errand is self._busy:
             self._give_up(claim.errand, now)
         self._line.withdraw(claim)
+        self.confirm(claim)
         if isinstance(claim.verdict, Admit) and claim.cost:
             back = self.stock.unspend(claim.cost, now) if now < claim.verdict.before else 0
             self.stock.took_late(claim.cost - back)
         self.stock.serve(self._line)
+
+    def confirm(self, claim: Claim) -> None:
+        """Let what a tentative claim was given be spent; for others there is nothing to confirm."""
+        if claim.tentative and isinstance(claim.verdict, Admit):
+            self.stock.confirm(claim.cost)
+            claim.tentative = False
 
     def to_wake(self) -> list[Claim]:
         """Return the claims that have something to learn since the last call; wake them without the lock."""
@@ -350,6 +358,8 @@ class Reservoir:
     def _rejoin(self, claim: Claim) -> None:
         """Put a caller back in its place whose tokens expired before it woke."""
         self._line.rejoin(claim)
+        if claim.tentative:
+            self.stock.confirm(claim.cost)
         claim.verdict, claim.asked = None, 0
         self.stock.took_late(claim.cost)
         self.stock.set_aside()

@@ -14,7 +14,7 @@ class Stock:
     bucket counts as leased to us at the least, whatever is under way: only so many may ever be held or taken back.
     """
 
-    __slots__ = ("_base", "_recorded", "_starts", "admitted", "coming", "expires", "low", "saved", "tokens")
+    __slots__ = ("_base", "_pledged", "_recorded", "_starts", "admitted", "coming", "expires", "low", "saved", "tokens")
 
     def __init__(self, now: float) -> None:
         self.tokens = self.saved = self.coming = 0
@@ -23,6 +23,7 @@ class Stock:
         self.admitted = 0
         self._starts = now
         self._base = self._recorded = 0
+        self._pledged = 0  # what was given to claims that are tentative still
 
     def __repr__(self) -> str:
         return f"<Stock of {self.tokens} until {self.expires:.3f}, {self.saved} saved, {self.coming} to come>"
@@ -54,7 +55,7 @@ class Stock:
 
     @property
     def held(self) -> int:
-        """What the bucket is told that we hold."""
+        """What is leased and nobody's yet."""
         return self.here + self.coming
 
     @property
@@ -96,6 +97,7 @@ class Stock:
         served = False
         while (first := line.first) is not None and first.cost <= self.saved:
             self.saved -= first.cost
+            self._pledged += first.cost if first.tentative else 0
             line.dismiss(first, Admit(self.expires))
             served = True
         if served:
@@ -107,8 +109,12 @@ class Stock:
 
     def report(self) -> int:
         """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
-        self._recorded = self.held
+        self._recorded = self.held + self._pledged
         return self._recorded
+
+    def confirm(self, cost: int) -> None:
+        """Let what was given to a tentative claim be spent, as far as the bucket is concerned."""
+        self._pledged = max(0, self._pledged - cost)
 
     def credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""

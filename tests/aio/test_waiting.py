@@ -1,0 +1,415 @@
+"""Waiting for tokens in tasks: in order of arrival, until a deadline, and never for ever, whoever is cancelled."""
+
+import asyncio
+import itertools
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited, StoreUnavailable
+from tests.aio.loop import run, virtual_loop
+from tests.aio.stage import KEY, SLOW, TEN, Gate, Stage, in_line, limiter_on, nothing, stand_in_line
+
+# In order
+
+
+async def test_whoever_came_first_is_served_first() -> None:
+    limiter = limiter_on(Stage())
+    await limiter.acquire(KEY, 10)
+    line = [await stand_in_line(limiter) for _ in range(6)]
+    for i, each in enumerate(line):
+        await limiter.refund(KEY)
+        await each
+        assert [other.done() for other in line] == [True] * (i + 1) + [False] * (5 - i)
+    await limiter.close()
+
+
+async def test_small_costs_do_not_starve_a_large_one() -> None:
+    limiter = limiter_on(Stage())
+    await limiter.acquire(KEY, 10)
+    large, small = await stand_in_line(limiter, 5), await stand_in_line(limiter, 1)
+    for _ in range(4):
+        await limiter.refund(KEY)
+        assert not await limiter.try_acquire(KEY)  # what came is set aside for the first in line
+    assert not (large.done() or small.done())
+    await limiter.refund(KEY)
+    await large
+    assert not small.done()
+    await limiter.refund(KEY)
+    await small
+
+
+async def test_many_who_wait_are_all_served_by_one_refund() -> None:
+    limiter = limiter_on(Stage())
+    await limiter.acquire(KEY, 10)
+    line = [await stand_in_line(limiter) for _ in range(10)]
+    await limiter.refund(KEY, 10)
+    await asyncio.gather(*line)
+    assert limiter.statistics().admitted == 20
+
+
+async def test_a_thousand_tasks_on_a_cold_key_are_served_in_order_by_two_asks() -> None:
+    stage = Stage()
+    gate = stage.before = Gate()
+    limiter = limiter_on(stage, Quota(SLOW, 1000))
+    served: list[int] = []
+
+    async def call(i: int) -> None:
+        await limiter.acquire(KEY)
+        served.append(i)
+
+    tasks = [asyncio.create_task(call(i)) for i in range(1000)]
+    await in_line(limiter, 1000)
+    gate.open()
+    await asyncio.gather(*tasks)
+    assert served == list(range(1000))
+    assert (len(stage.asks), stage.busiest) == (2, 1)
+    assert not await limiter.try_acquire(KEY)
+
+
+async def test_a_thousand_tasks_get_what_flows_in_one_ask_at_a_time() -> None:
+    """The store is 50 ms away, half of the bucket's refill time: in order of arrival, with most of the rate used."""
+
+    async def travel() -> None:
+        await asyncio.sleep(0.025)
+
+    stage = Stage()
+    stage.before = stage.after = travel
+    limiter = limiter_on(stage, "1000/s burst 100")
+    served: list[int] = []
+
+    async def call(i: int) -> None:
+        await limiter.acquire(KEY)
+        served.append(i)
+
+    begun = virtual_loop().now
+    await asyncio.gather(*(call(i) for i in range(1000)))
+    assert served == list(range(1000))
+    assert stage.busiest == 1
+    assert 0.9 <= virtual_loop().now - begun < 2.0
+    assert len(stage.asks) < 50
+
+
+async def test_who_waits_wakes_for_its_verdict_alone() -> None:
+    """A thousand tasks in line are one timer, and no task runs before there is something for it."""
+    limiter = limiter_on(Stage(), Quota(1.0, 10))
+    await limiter.acquire(KEY, 10)
+    line = [await stand_in_line(limiter) for _ in range(1000)]
+    planned = len(virtual_loop()._scheduled)  # type: ignore[attr-defined]
+    assert planned <= 2, "one timer of ours; those that were cancelled may lie there a while"
+    for each in line:
+        each.cancel()
+    await asyncio.gather(*line, return_exceptions=True)
+    assert limiter.statistics().waiting == 0
+
+
+# Until a deadline
+
+
+@pytest.mark.parametrize("timeout", [0, 0.0, 1e-9, 1.0, 999])
+async def test_a_deadline_that_cannot_be_met_is_refused_at_once(timeout: float, without_keeper: None) -> None:
+    limiter = limiter_on(Stage())
+    await limiter.acquire(KEY, 10)
+    begun = virtual_loop().now
+    with pytest.raises(RateLimited) as caught:
+        await limiter.acquire(KEY, timeout=timeout)
+    assert caught.value.retry_after == pytest.approx(1 / SLOW)
+    assert (virtual_loop().now, limiter.statistics().waiting) == (begun, 0)
+
+
+async def test_a_deadline_that_can_be_met_is_waited_for() -> None:
+    limiter = limiter_on(Stage(), "10/s burst 5")
+    await limiter.acquire(KEY, 5)
+    begun = virtual_loop().now
+    await limiter.acquire(KEY, timeout=1.0)
+    assert 0.1 <= virtual_loop().now - begun <= 1.0
+
+
+async def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others() -> None:
+    stage = Stage()
+    gate = stage.before = Gate()
+    limiter = limiter_on(stage)
+    first = asyncio.create_task(limiter.acquire(KEY))
+    await gate.await_someone()
+    begun = virtual_loop().now
+    with pytest.raises(RateLimited) as caught:
+        await limiter.acquire(KEY, timeout=0.01)
+    assert caught.value.retry_after > 0.0
+    assert virtual_loop().now == pytest.approx(begun + 0.01)
+    gate.open()
+    await first
+    await limiter.acquire(KEY, 9, timeout=0)
+
+
+async def test_each_deadline_is_kept_whatever_the_order() -> None:
+    limiter = limiter_on(Stage(), Quota(0.5, 1))
+    await limiter.acquire(KEY)
+    late: dict[float, float] = {}
+
+    async def call(timeout: float) -> None:
+        begun = virtual_loop().now
+        with pytest.raises(RateLimited):
+            await limiter.acquire(KEY, timeout=timeout)
+        late[timeout] = virtual_loop().now - begun
+
+    blocker = await stand_in_line(limiter)
+    await asyncio.gather(*(call(timeout) for timeout in (1.5, 0.5, 1.0, 0.1, 1.9)))
+    assert all(waited <= timeout + 1e-6 for timeout, waited in late.items())
+    await blocker
+
+
+@pytest.mark.parametrize("timeout", [1e10, 1e300, math.inf, None])
+async def test_a_timeout_may_be_as_long_as_one_likes(timeout: float | None) -> None:
+    limiter = limiter_on(Stage())
+    await limiter.acquire(KEY, 10)
+    waiter = await stand_in_line(limiter, timeout=timeout)
+    await limiter.refund(KEY)
+    await waiter
+
+
+# When the store fails
+
+
+async def test_a_failure_reaches_all_who_were_asked_for() -> None:
+    stage = Stage()
+    first_ask, second_ask = Gate(), Gate()
+    stage.before = first_ask
+    limiter = limiter_on(stage)
+    first = asyncio.create_task(limiter.acquire(KEY))
+    await first_ask.await_someone()
+    others = [asyncio.create_task(limiter.acquire(KEY)) for _ in range(4)]
+    others += [asyncio.create_task(_tried(limiter)) for _ in range(4)]
+    await in_line(limiter, 9)
+
+    async def fail() -> None:
+        await second_ask()
+        raise StoreUnavailable("the server is away")
+
+    stage.before = fail
+    first_ask.open()
+    await first
+    await second_ask.await_someone()
+    latecomer = asyncio.create_task(_tried(limiter))
+    await in_line(limiter, 9)
+    stage.before = nothing
+    second_ask.open()
+    errors = await asyncio.gather(*others, return_exceptions=True)
+    assert [str(error) for error in errors] == ["the server is away"] * 8
+    assert len({id(error) for error in errors}) == 8
+    await latecomer
+    assert (limiter.statistics().admitted, limiter.statistics().waiting) == (2, 0)
+
+
+async def _tried(limiter: AsyncRateLimiter) -> None:
+    assert await limiter.try_acquire(KEY)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("timed out"), RuntimeError(), asyncio.CancelledError()], ids=repr)
+async def test_a_lost_answer_is_asked_for_again_and_not_paid_twice(error: BaseException) -> None:
+    async def lose() -> None:
+        stage.after = nothing
+        raise error
+
+    stage = Stage()
+    stage.after = lose
+    limiter = limiter_on(stage)
+    if isinstance(error, Exception):
+        with pytest.raises(StoreUnavailable):
+            await limiter.acquire(KEY, 4)
+    await limiter.acquire(KEY, 4)
+    assert stage.asks[0].seq == stage.asks[1].seq
+    assert (await stage.peek(KEY, TEN)).level == 6
+    await limiter.acquire(KEY, 6, timeout=0)
+    assert not await limiter.try_acquire(KEY)
+
+
+# When a caller is cancelled
+
+
+async def test_a_fetch_outlives_its_caller() -> None:
+    stage = Stage()
+    gate = stage.before = Gate()
+    limiter = limiter_on(stage)
+    first = asyncio.create_task(limiter.acquire(KEY, 4))
+    await gate.await_someone()
+    others = [asyncio.create_task(limiter.acquire(KEY)) for _ in range(3)]
+    await in_line(limiter, 4)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    gate.open()
+    await asyncio.gather(*others)
+    assert (len(stage.asks), stage.busiest) == (1, 1)  # the four that it brought serve the three behind
+    await limiter.acquire(KEY, 7, timeout=0)
+    assert not await limiter.try_acquire(KEY)
+
+
+def steps_of(scene: Callable[[int], Coroutine[Any, Any, bool]]) -> int:
+    """Play the scene with the cancellation at each of its steps, until there are no more; return how many there are."""
+    return next(n for n in itertools.count() if not run(lambda n=n: scene(n)))  # type: ignore[misc]
+
+
+async def _cancelled_at(task: "asyncio.Task[Any]", step: int) -> bool:
+    """Let the loop turn so many times, then cancel; whether there still was something to cancel."""
+    for _ in range(step):
+        await asyncio.sleep(0)
+    return task.cancel()
+
+
+@pytest.mark.parametrize("cost", [1, 4])
+def test_the_first_of_two_may_be_cancelled_at_each_step(cost: int) -> None:
+    """The other is served, nothing is lost, and nothing is minted."""
+
+    async def scene(step: int) -> bool:
+        stage = Stage()
+        stage.before = stage.after = _turns
+        limiter = limiter_on(stage)
+        first = asyncio.create_task(limiter.acquire(KEY, cost))
+        second = asyncio.create_task(limiter.acquire(KEY, 3))
+        cancelled = await _cancelled_at(first, step)
+        await asyncio.wait([first, second])
+        admitted = (0 if first.cancelled() else cost) + 3
+        assert limiter.statistics().admitted == admitted
+        assert limiter.statistics().waiting == 0
+        await limiter.close()
+        assert (await stage.peek(KEY, TEN)).level == 10 - admitted
+        return cancelled
+
+    assert steps_of(scene) > 5
+
+
+def test_a_waiter_may_be_cancelled_at_each_step_of_a_refund() -> None:
+    """What it was given, though it never woke for it, is the next one's."""
+
+    async def scene(step: int) -> bool:
+        limiter = limiter_on(Stage())
+        await limiter.acquire(KEY, 10)
+        first, second = await stand_in_line(limiter, 4), await stand_in_line(limiter, 4)
+        refund = asyncio.create_task(limiter.refund(KEY, 4))
+        cancelled = await _cancelled_at(first, step)
+        await asyncio.wait([refund])
+        await asyncio.wait([first if not first.cancelled() and not cancelled else second])
+        assert first.cancelled() or not second.done()
+        second.cancel()
+        await asyncio.wait([first, second])
+        assert limiter.statistics().admitted == 14
+        return cancelled
+
+    assert steps_of(scene) >= 2
+
+
+def test_a_refund_may_be_cancelled_at_each_step() -> None:
+    async def scene(step: int) -> bool:
+        stage = Stage()
+        limiter = limiter_on(stage)
+        await limiter.acquire(KEY, 10)
+        await asyncio.sleep(5.0)
+        stage.before_back = _turns
+        refund = asyncio.create_task(limiter.refund(KEY, 4))
+        cancelled = await _cancelled_at(refund, step)
+        await asyncio.wait([refund])
+        await asyncio.sleep(1.0)
+        # Cancelled before it began, it was never asked for; after that, nothing stops it.
+        assert (await stage.peek(KEY, TEN)).level == (0 if cancelled and step == 0 else 4)
+        return cancelled
+
+    assert steps_of(scene) > 3
+
+
+async def _turns() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_all_tasks_may_be_cancelled_at_each_step_and_the_limiter_goes_on() -> None:
+    """Its own as well, though they were never begun: whoever comes then is served."""
+
+    async def scene(step: int) -> bool:
+        stage = Stage()
+        stage.before = stage.after = _turns
+        limiter = limiter_on(stage)
+        callers = [asyncio.create_task(limiter.acquire(KEY, 2)) for _ in range(3)]
+        for _ in range(step):
+            await asyncio.sleep(0)
+        under_way = not all(each.done() for each in callers)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.wait(callers)
+        stage.before = stage.after = nothing
+        spent = limiter.statistics().admitted
+        await limiter.acquire(KEY, 10 - spent)
+        assert not await limiter.try_acquire(KEY)
+        return under_way
+
+    assert steps_of(scene) > 5
+
+
+async def test_a_wait_under_asyncio_timeout_takes_no_tokens_along() -> None:
+    limiter = limiter_on(Stage(), Quota(1.0, 10))
+    await limiter.acquire(KEY, 10)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(2.5):
+            await limiter.acquire(KEY, 5)
+    await limiter.acquire(KEY, 2, timeout=0.5)  # 2.5 have flowed in
+    assert limiter.statistics().admitted == 12
+
+
+async def test_a_caller_that_wakes_too_late_goes_back_to_its_place() -> None:
+    """The process was stopped between the verdict and the wake-up, past the lease: those tokens are spent by nobody."""
+    limiter = limiter_on(Stage(), Quota(1.0, 10))
+    await limiter.acquire(KEY, 10)
+    first, second = await stand_in_line(limiter, 4), await stand_in_line(limiter, 1)
+    refund = asyncio.create_task(limiter.refund(KEY, 10))
+    while limiter.statistics().waiting:  # noqa: ASYNC110  the limiter has no event for it
+        await asyncio.sleep(0)
+    virtual_loop().leap(100.0)
+    await asyncio.gather(first, second, refund)
+    assert limiter.statistics().admitted == 15
+
+
+# When the limiter is closed
+
+
+async def test_close_wakes_whoever_waits() -> None:
+    limiter = limiter_on(Stage())
+    await limiter.acquire(KEY, 10)
+    line = [await stand_in_line(limiter, cost) for cost in (1, 5, 10)]
+    await limiter.close()
+    for each in line:
+        with pytest.raises(LimiterClosed):
+            await each
+
+
+async def test_close_wakes_whoever_waits_for_an_answer() -> None:
+    stage = Stage()
+    gate = stage.before = Gate()
+    limiter = limiter_on(stage)
+    line = [asyncio.create_task(_tried(limiter)), asyncio.create_task(limiter.acquire(KEY))]
+    await gate.await_someone()
+    closing = asyncio.create_task(limiter.close())
+    for each in line:
+        with pytest.raises(LimiterClosed):
+            await each
+    assert not closing.done()
+    gate.open()
+    await closing
+    assert (await stage.peek(KEY, TEN)).level == 10  # what the ask brought went back
+
+
+async def test_close_wakes_whoever_waits_though_the_store_is_away() -> None:
+    async def fail() -> None:
+        raise StoreUnavailable("away")
+
+    stage = Stage()
+    limiter = limiter_on(stage)
+    await limiter.acquire("another", 5)
+    await limiter.refund("another", 2)
+    await limiter.acquire(KEY, 10)
+    waiter = await stand_in_line(limiter)
+    stage.before_back = fail
+    await limiter.close()
+    with pytest.raises(LimiterClosed):
+        await waiter
+    assert limiter.statistics().admitted == 15
