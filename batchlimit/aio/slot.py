@@ -9,7 +9,7 @@ from random import uniform
 from typing import Any, Protocol, TypeVar
 
 from batchlimit.aio.keeper import Due
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.settled import Settled
@@ -85,7 +85,6 @@ class Caller:
                 raise self._error
             match self.claim.verdict:
                 case Admit(before) as verdict if clock() < before:
-                    self._slot.reservoir.confirm(self.claim)
                     return verdict
                 case Admit():
                     self._slot.step(self)  # too late: back to its place in line
@@ -130,7 +129,7 @@ class Slot:
         None: the slot has retired, and another one stands for the key.
         """
         if (before := self.take(cost)) != NOW:
-            return Settled(Admit(before), asked=False, waited=False, reservoir=self.reservoir)
+            return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
         if self.reservoir.retired:
             return None
         caller = self.join(cost, deadline)
@@ -139,7 +138,8 @@ class Slot:
         except BaseException:
             self.leave(caller)
             raise
-        return Settled(verdict, caller.claim.asked > 0, caller.waited, self.reservoir)
+        self.reservoir.confirm(caller.claim)
+        return Settled(verdict, caller.waited, caller.claim.asked > 0, self.reservoir)
 
     def join(self, cost: int, deadline: float) -> Caller:
         """Put a caller in line, and do for it what can be done at once."""
@@ -191,14 +191,19 @@ class Slot:
 
     def refund(self, cost: int) -> "asyncio.Task[int] | None":
         """Take back tokens that were admitted and not used; the task by which they travel, if they do."""
-        back = self.reservoir.refund(Claim(cost, NOW, _NOBODY), self._home.clock())
+        back = self.reservoir.refund(Claim(cost, NOW, NOBODY), self._home.clock())
         task = None if back is None else self._give_back(back)
         self._rouse()
         return task
 
+    def debit(self, cost: int) -> None:
+        """Charge tokens that were used already; whoever comes then waits behind what is not there yet."""
+        self.reservoir.debit(cost, self._home.clock())
+        self._rouse()
+
     def close(self, error: Exception) -> None:
         """Fail whoever waits; to be followed by `drain`, when what is under way has arrived."""
-        self.reservoir.close(error, Claim(0, NOW, _NOBODY))
+        self.reservoir.close(error, Claim(0, NOW, NOBODY))
         self._rouse()
 
     def drain(self) -> "asyncio.Task[int] | None":
@@ -257,16 +262,6 @@ class Slot:
         if at < thing.due:
             thing.due = at
             self._home.watch(thing)
-
-
-class _Nobody:
-    """Refunds, and whoever closes, have no task that waits in line."""
-
-    def set(self) -> None:
-        pass
-
-
-_NOBODY = _Nobody()
 
 
 def _unavailable(error: BaseException) -> StoreUnavailable:

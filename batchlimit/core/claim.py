@@ -30,6 +30,15 @@ class Wakeable(Protocol):
         ...
 
 
+class _Nobody:
+    def set(self) -> None:
+        pass
+
+
+NOBODY: Wakeable = _Nobody()
+"""The waker of a claim that nobody waits with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Admit:
     """Go ahead, if the clock reads less than `before`: the tokens are good until then."""

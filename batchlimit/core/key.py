@@ -1,6 +1,7 @@
 """What may be a key, a cost and a prefix, and the name of a key's bucket in the store."""
 
 import re
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 # Redis takes far longer names, but each is repeated in every request and in each of the bucket's fields.
@@ -34,6 +35,24 @@ def check_cost(cost: object, largest: int, key: str) -> int:
     if cost > largest:
         raise ValueError(f"{cost} tokens never fit a burst of {largest}: key {key!r}")
     return cost
+
+
+def check_costs(costs: object) -> dict[str, int]:
+    """Several keys and what each is to pay, from a mapping or from pairs. Raises ValueError for a key named twice.
+
+    Whether a cost fits its key is `check_cost`'s to say.
+    """
+    if isinstance(costs, str | bytes) or not isinstance(costs, Mapping | Iterable):
+        raise TypeError(f"several keys come as a mapping from key to cost, not as {costs!r}")
+    found: dict[str, int] = {}
+    for pair in costs.items() if isinstance(costs, Mapping) else costs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError(f"several keys come as a mapping from key to cost, or as such pairs, not with {pair!r}")
+        key = check_key(pair[0])
+        if key in found:
+            raise ValueError(f"key {key!r} is named twice: add up its costs")
+        found[key] = pair[1]
+    return found
 
 
 def check_prefix(prefix: object) -> str:

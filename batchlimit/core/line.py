@@ -23,6 +23,9 @@ class Line:
         """Go through a copy: a claim may be dismissed on the way."""
         return iter(list(self._claims))
 
+    def __contains__(self, claim: object) -> bool:
+        return claim in self._claims
+
     @property
     def first(self) -> Claim | None:
         """Who came before all others."""

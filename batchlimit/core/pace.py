@@ -35,7 +35,11 @@ class Pace:
 
     def pause(self, cost: int, now: float) -> float:
         """Return for how many seconds yet there is no use in asking for `cost`; 0 when one may ask."""
-        return max(0.0, self.dry_until - now) if cost >= self.dry_cost else 0.0
+        return max(0.0, self.until(cost) - now)
+
+    def until(self, cost: int) -> float:
+        """Return the instant from which there is use in asking for `cost`; -inf: always."""
+        return self.dry_until if cost >= self.dry_cost else -math.inf
 
     def wait(self, cost: int, now: float) -> float:
         """Return after how many seconds `cost` is expected to fit, as far as is known; never less than the pause."""

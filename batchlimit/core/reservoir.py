@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.grammar import LARGEST_BURST
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.line import Line
@@ -37,9 +38,9 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_asked", "_born", "_busy", "_closer", "_demand", "_ended", "_host", "_idle_after", "_last_want", "_line",
-        "_lost_seq", "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms", "_untouched", "_used", "_weight",
-        "calls", "hungry", "largest", "quota", "refused", "retired", "stock",
+        "_asked", "_born", "_busy", "_closer", "_debt", "_debtor", "_demand", "_ended", "_host", "_idle_after",
+        "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms",
+        "_untouched", "_used", "_weight", "calls", "hungry", "largest", "quota", "refused", "retired", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +63,8 @@ class Reservoir:
         self._host, self._seqs, self._sizer, self._idle_after = host, seqs, sizer, idle_after
         self._weight = weight
         self._demand, self._pace, self._line, self._terms = Demand(now), Pace(), Line(), Terms(fill)
-        self._owed = self._last_want = 0
+        self._owed = self._last_want = self._debt = 0
+        self._debtor: Claim | None = None  # stands in line for what is owed, and nobody waits with it
         self._asked = 0
         self._used = now
         self._born = now if born is None else born
@@ -87,6 +89,12 @@ class Reservoir:
         if not self.stock.tokens < cost <= self.largest or self._pace.pause(cost, now) == 0.0:
             return 0.0
         return self._pace.wait(cost, now)
+
+    def prospect(self, cost: int, now: float) -> Literal["refused", "admitted", "unknown"]:
+        """Say what would become of `cost` now, by memory alone; as safe without the lock as `denies`."""
+        if self.denies(cost, now):
+            return "refused"
+        return "admitted" if cost <= self.spendable(now) else "unknown"
 
     # Waiting in line
 
@@ -138,6 +146,7 @@ class Reservoir:
         if isinstance(claim.verdict, Admit) and claim.cost:
             back = self.stock.unspend(claim.cost, now) if now < claim.verdict.before else 0
             self.stock.took_late(claim.cost - back)
+        claim.verdict = None  # what it was given is returned once
         self.stock.serve(self._line)
 
     def confirm(self, claim: Claim) -> None:
@@ -182,7 +191,7 @@ class Reservoir:
         self._busy, self._lost_seq = None, fetch.ask.seq
         self._rest_until = now + _REST
         for claim in self._line:
-            if claim.asked and error is not None:
+            if claim.asked and error is not None and claim is not self._debtor:
                 self._line.dismiss(claim, Fail(error))
             claim.asked = 0
         self.stock.serve(self._line)
@@ -207,7 +216,7 @@ class Reservoir:
         if self._owed:
             return self._rest_until
         if self._line:
-            return math.inf  # whoever is first looks after it
+            return self._collects_at()
         if self.hungry:
             return self._rest_until
         if self.stock.held == 0:
@@ -227,6 +236,8 @@ class Reservoir:
             return None
         if self._owed:
             return self._repay()
+        if self._line.first is not None:
+            return self._ask(now, self._line.first)
         if self.hungry:
             return self._ask(now)
         if self.stock.held == 0:
@@ -268,6 +279,17 @@ class Reservoir:
         self._line.wake_first()
         return self._repay(claim)
 
+    def debit(self, tokens: int, now: float) -> None:
+        """Charge tokens that were used and not admitted.
+
+        What is here pays for them, in its turn, or what comes next: nobody waits for that, but who comes behind. The
+        promise is kept by it from then on: what was used too much is admitted that much later to others.
+        """
+        self._advance(now)
+        if not self.quota.denies_all:
+            self._debt += tokens
+            self._stand_in_for_debt()
+
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
         return max(0, self._terms.level) + self.spendable(now)
@@ -278,7 +300,8 @@ class Reservoir:
 
     def figures(self) -> Figures:
         """Return what happened up to this moment."""
-        return self.stock.spent, self.refused, self.calls, self.stock.held, len(self._line)
+        waiting = len(self._line) - (self._debtor in self._line)
+        return self.stock.spent, self.refused, self.calls, self.stock.held, waiting
 
     # The rules within
 
@@ -286,7 +309,10 @@ class Reservoir:
         self.quota = quota
         self.largest = LARGEST_BURST if quota.denies_all else quota.largest_cost
         for claim in self._line:
-            if claim.cost > self.largest:
+            if claim is self._debtor:
+                self._line.withdraw(claim)  # it may be larger than all that fits now: it comes back in smaller parts
+                self._debt += claim.cost
+            elif claim.cost > self.largest:
                 self._line.dismiss(claim, self._too_much(claim))
 
     def _too_much(self, claim: Claim) -> Fail:
@@ -298,7 +324,10 @@ class Reservoir:
 
     def _coming(self, now: float) -> float:
         """Return in how many seconds begins what was granted for later, if it is enough for the first in line; or 0."""
-        return self.stock.coming_in(now) if self.stock.held >= self._line.first_cost else 0.0
+        return max(0.0, self._comes_at() - now)
+
+    def _comes_at(self) -> float:
+        return self.stock.comes_at if self.stock.held >= self._line.first_cost else -math.inf
 
     def _count(self, now: float) -> None:
         """Find out what was spent since the last count, and asked for; the hit path itself counts nothing.
@@ -317,8 +346,24 @@ class Reservoir:
         self._count(now)
         self.stock.advance(now)
         self.stock.serve(self._line)
+        self._stand_in_for_debt()
         if self.stock.tokens < self.stock.low and self._busy is None:
             self.stock.low, self.hungry = 0, True
+
+    def _stand_in_for_debt(self) -> None:
+        """Have what is owed stand in line, at most a burst at a time; a closed reservoir forgets it."""
+        while self._debt and self._ended is None and self._debtor not in self._line:
+            self._debtor = part = Claim(min(self._debt, self.largest), math.inf, NOBODY)
+            self._debt -= part.cost
+            self._line.join(part)
+            self.stock.serve(self._line)
+
+    def _collects_at(self) -> float:
+        """Return when to ask for what is owed; inf unless that is first in line: any other first looks after it all."""
+        if self._line.first is not self._debtor:
+            return math.inf
+        rest_until = self._rest_until if len(self._line) == 1 else -math.inf  # not while callers stand behind
+        return max(rest_until, self._pace.until(self._line.first_cost), self._comes_at())
 
     def _wake_next(self) -> None:
         """Whoever is first may send something to the store now, or whoever closes."""

@@ -11,10 +11,10 @@ class Settled(NamedTuple):
     """The verdict on one call, and the reservoir that it was settled at."""
 
     verdict: Admit | Refuse
-    asked: bool
-    """Whether an ask of the store spoke for it."""
     waited: bool
     """Whether its caller asked the store, or stood in line behind somebody: it was not served from memory."""
+    asked: bool
+    """Whether an ask of the store spoke for it."""
     reservoir: Reservoir
 
     @property

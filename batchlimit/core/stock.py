@@ -49,9 +49,10 @@ class Stock:
         """What may be spent now, by whoever comes or by whoever is in line."""
         return self.tokens + self.saved
 
-    def coming_in(self, now: float) -> float:
-        """Return in how many seconds what is to come begins; 0 if nothing is."""
-        return max(0.0, self._starts - now) if self.coming else 0.0
+    @property
+    def comes_at(self) -> float:
+        """The instant at which what is to come begins; -inf if nothing is."""
+        return self._starts if self.coming else -math.inf
 
     @property
     def held(self) -> int:

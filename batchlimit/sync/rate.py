@@ -1,7 +1,7 @@
 """RateLimiter: the threaded front of the rate limiter."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -11,15 +11,21 @@ from batchlimit.clock import steady
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
 from batchlimit.core.claim import NOW, Refuse, deadline
 from batchlimit.core.decision import Decision, Statistics, outlook
-from batchlimit.core.key import check_cost
+from batchlimit.core.estimate import OnError
+from batchlimit.core.key import check_cost, check_costs
 from batchlimit.core.options import Options
 from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
+from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
 from batchlimit.errors import RateLimited
 from batchlimit.stores.base import Store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.stores.urls import open_store
+from batchlimit.sync.bundle import Bundle
+from batchlimit.sync.limit import Limit
+from batchlimit.sync.loops import warn_in_loop
+from batchlimit.sync.reservation import Reservation
 from batchlimit.sync.slot import Slot
 from batchlimit.sync.supply import Supply
 
@@ -130,6 +136,7 @@ class RateLimiter:
         reservoir = self._slot(key).reservoir
         if reservoir.quota.denies_all:
             return outlook(reservoir.quota, 0, 0)
+        warn_in_loop()
         level = self._supply.store.peek(key, reservoir.quota).level
         return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
 
@@ -140,7 +147,39 @@ class RateLimiter:
         """
         slot = self._slot(key)
         check_cost(cost, slot.reservoir.largest, key)
+        warn_in_loop()
         slot.refund(cost)
+
+    def reserve(self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
+        """Charge an estimate now, as `acquire` does; what it really was is settled by the Reservation, once.
+
+        Use it in a `with` block, or keep it. `on_error="refund"` takes the estimate back where the block raises.
+        """
+        reservation = Reservation(key, cost, on_error, self._adjust)
+        self.acquire(key, cost, timeout=timeout)
+        return reservation
+
+    def acquire_all(
+        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None
+    ) -> None:
+        """Wait until all of several keys are charged; none of them is until all can be.
+
+        Raises RateLimited by the key that is short as soon as it is known that the deadline cannot be met. A caller
+        waits in line at one key at a time, holding nothing of the others.
+        """
+        wanted, until = check_costs(costs), deadline(timeout, self._clock())
+        for key, cost in wanted.items():
+            check_cost(cost, self._slot(key).reservoir.largest, key)
+        Bundle(wanted, self._live_slot, self._clock).acquire(until)
+
+    def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
+        """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
+
+        `key` may have fields that name the function's parameters, as in "search:{user}"; key and cost may be functions
+        of the call's arguments instead. Functions and coroutine functions alike.
+        """
+        deadline(timeout, 0.0)  # what is wrong is said here, and not at each call
+        return Limit(self, Template(key, cost), timeout)
 
     def statistics(self) -> Statistics:
         """Return what this limiter has done so far; adds up all keys, so not for every call."""
@@ -163,6 +202,17 @@ class RateLimiter:
             return self._slots[key]
         except (KeyError, TypeError):
             return self._supply.slot(key)
+
+    def _live_slot(self, key: str) -> Slot:
+        slot = self._slot(key)
+        return self._supply.slot(key) if slot.reservoir.retired else slot
+
+    def _adjust(self, key: str, tokens: int) -> None:
+        """Charge tokens that were used already, or refund them where they are less than 0."""
+        if tokens < 0:
+            self._slot(key).refund(-tokens)
+        while tokens > 0 and not self._live_slot(key).debit(tokens):
+            pass  # it had just retired
 
     def _settle(self, key: str, cost: int, until: float) -> Settled:
         """Admit or refuse one call by all the rules; raises what went wrong."""

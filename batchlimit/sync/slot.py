@@ -14,6 +14,7 @@ from batchlimit.core.reservoir import Figures, Reservoir
 from batchlimit.core.settled import Settled
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.base import Store
+from batchlimit.sync.loops import warn_in_loop
 
 T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
@@ -74,21 +75,43 @@ class Slot:
         None: the slot has retired, and another one stands for the key.
         """
         if (before := self.take(cost)) != NOW:
-            return Settled(Admit(before), asked=False, waited=False, reservoir=self.reservoir)
+            return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
         waker = threading.Event()
         claim = Claim(cost, deadline, waker)
         try:
-            with self.lock:
-                if self.reservoir.retired:
-                    return None
-                self.reservoir.join(claim)
-            verdict, waited = self._walk(claim, waker)
-            if isinstance(verdict, Fail):
-                raise verdict.to_raise()
-            return Settled(verdict, claim.asked > 0, waited, self.reservoir)
+            if (stood := self._stand(claim, waker)) is None:
+                return None
+            return Settled(*stood, claim.asked > 0, self.reservoir)
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
-            self.locked(lambda: self.reservoir.leave(claim, self._clock()))
+            self.leave(claim)
             raise
+
+    def hold(self, claim: Claim, waker: threading.Event) -> bool:
+        """Wait in line with a tentative claim, and then confirm it or leave, whatever happens. False: retired."""
+        return self._stand(claim, waker) is not None
+
+    def confirm(self, claim: Claim) -> None:
+        """Spend what a claim holds."""
+        self.locked(lambda: self.reservoir.confirm(claim))
+
+    def leave(self, claim: Claim) -> None:
+        """Take a claim out of line; what it was given is for others."""
+        self.locked(lambda: self.reservoir.leave(claim, self._clock()))
+
+    def _stand(self, claim: Claim, waker: threading.Event) -> tuple[Admit | Refuse, bool] | None:
+        """Stand in line until there is a verdict; return it, and whether that took waiting. None: retired.
+
+        To be followed by `leave` when it is interrupted.
+        """
+        warn_in_loop()
+        with self.lock:
+            if self.reservoir.retired:
+                return None
+            self.reservoir.join(claim)
+        verdict, waited = self._walk(claim, waker)
+        if isinstance(verdict, Fail):
+            raise verdict.to_raise()
+        return verdict, waited
 
     def _walk(self, claim: Claim, waker: threading.Event) -> tuple[Admit | Refuse | Fail, bool]:
         waited = False
@@ -138,6 +161,16 @@ class Slot:
         except BaseException:
             self.locked(lambda: self.reservoir.leave(claim, self._clock()))
             raise
+
+    def debit(self, cost: int) -> bool:
+        """Charge tokens that were used already; who comes then waits behind what is not there yet. False: retired."""
+
+        def charge() -> bool:
+            if not self.reservoir.retired:
+                self.reservoir.debit(cost, self._clock())
+            return not self.reservoir.retired
+
+        return self.locked(charge)
 
     def give_back(self, back: GiveBack) -> None:
         """Return tokens, once; if the store does not take them they expire there."""

@@ -9,8 +9,16 @@ from random import Random
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, BatchSizer, FixedBatch, LimiterClosed, Quota, RateLimited, StoreUnavailable
-from batchlimit import TimeBatch
+from batchlimit import (
+    AsyncRateLimiter,
+    BatchSizer,
+    FixedBatch,
+    LimiterClosed,
+    Quota,
+    RateLimited,
+    StoreUnavailable,
+    TimeBatch,
+)
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, Stage
 from tests.core.world import SECOND, excess
@@ -32,8 +40,10 @@ class Schedule:
         self.stage.before = self.stage.after = self._travel
         self.stage.before_back = self._travel
         self.trouble = self.dice.choice([0.0, 0.0, 0.1, 0.5])
-        sizer: BatchSizer = self.dice.choice([TimeBatch(), FixedBatch(1), FixedBatch(20)])
-        self.limiter = AsyncRateLimiter(self.stage, self.quota, sizer=sizer, clock=virtual_loop().time)
+        sizers: list[BatchSizer] = [TimeBatch(), FixedBatch(1), FixedBatch(20)]
+        self.limiter = AsyncRateLimiter(
+            self.stage, self.quota, sizer=self.dice.choice(sizers), clock=virtual_loop().time
+        )
         self.refunds = self.dice.choice([0.0, 0.2])
         self.spent: list[tuple[int, int]] = []  # (instant in us, tokens)
         self.refused = self.refunded = 0
@@ -81,11 +91,10 @@ class Schedule:
             await self._refund(cost)
 
     async def _ask(self, how: str, cost: int) -> bool:
-        match how:
-            case "try":
-                return await self.limiter.try_acquire(KEY, cost)
-            case "decide":
-                return (await self.limiter.decide(KEY, cost)).allowed
+        if how == "try":
+            return await self.limiter.try_acquire(KEY, cost)
+        if how == "decide":
+            return (await self.limiter.decide(KEY, cost)).allowed
         try:
             patience = {"now": 0.0, "soon": self.dice.uniform(0.0, 1.0), "patient": None}[how]
             await self.limiter.acquire(KEY, cost, timeout=patience)

@@ -33,7 +33,7 @@ async def test_small_costs_do_not_starve_a_large_one() -> None:
     for _ in range(4):
         await limiter.refund(KEY)
         assert not await limiter.try_acquire(KEY)  # what came is set aside for the first in line
-    assert not (large.done() or small.done())
+    assert not any(each.done() for each in (large, small))
     await limiter.refund(KEY)
     await large
     assert not small.done()

@@ -7,7 +7,7 @@ from random import Random
 from typing import Protocol
 
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.quota import Quota
 from batchlimit.core.reservoir import Reservoir
@@ -42,19 +42,9 @@ class Caller(Claim):
     __slots__ = ("came", "then")
 
     def __init__(self, cost: int, deadline: float, came: float, then: Callable[[bool], None]) -> None:
-        super().__init__(cost, deadline, _NOBODY)
+        super().__init__(cost, deadline, NOBODY)
         self.came = came
         self.then = then
-
-
-class _Nobody:
-    """The host walks with each claim that is to be woken: there is nobody to ring for."""
-
-    def set(self) -> None:
-        pass
-
-
-_NOBODY = _Nobody()
 
 
 def forget(admitted: bool) -> None:
@@ -137,6 +127,11 @@ class Host:
         """Those of them that have no verdict yet."""
         return list(self.reservoir._line)
 
+    @property
+    def awaited(self) -> int:
+        """Tokens that somebody waits for, or that are owed."""
+        return self.reservoir._line.cost + self.reservoir._debt
+
     def call(self, cost: int, patience: float = 0.0, then: Callable[[bool], None] = forget) -> None:
         """One caller comes: first the hot path, that of `try_acquire`, then the line."""
         if self.gone:
@@ -159,6 +154,10 @@ class Host:
     def refund(self, cost: int) -> None:
         """A caller takes back what it was admitted for."""
         self._do(lambda: self._refund(cost))
+
+    def debit(self, cost: int) -> None:
+        """A caller used more than it was admitted for: it is charged as tokens come."""
+        self._do(lambda: self.reservoir.debit(cost, self.clock()))
 
     def stall(self, seconds: float, cost: int) -> None:
         """Stop the process just after a thread took `cost` tokens; it looks at the clock when it goes on."""
@@ -202,6 +201,8 @@ class Host:
         happening()
         while awake := self.reservoir.to_wake():
             for claim in awake:
+                if claim.waker is NOBODY and not isinstance(claim, Caller) and isinstance(claim.verdict, Admit):
+                    self._spend(claim.cost)  # what was owed is paid
                 self._walk(claim)
         self._look_later()
 
@@ -261,14 +262,14 @@ class Host:
 
     def _refund(self, cost: int) -> None:
         owed = self.reservoir._owed
-        back = self.reservoir.refund(Claim(cost, NOW, _NOBODY), self.clock())
+        back = self.reservoir.refund(Claim(cost, NOW, NOBODY), self.clock())
         travelling = back.refund if back else self.reservoir._owed
         self._witness.refunded(owed + cost - travelling)
         if back is not None:
             self._give_back(back)
 
     def _close(self) -> None:
-        self.reservoir.close(ConnectionError("closed"), Claim(0, NOW, _NOBODY))
+        self.reservoir.close(ConnectionError("closed"), Claim(0, NOW, NOBODY))
         while awake := self.reservoir.to_wake():
             for claim in awake:
                 self._walk(claim)

@@ -46,8 +46,8 @@ class Run:
                 host.crash()
         self._go_on(self._agenda.now / SECOND + _PATIENCE + self._time_to_serve())
         for host in self.hosts:
-            if not host.gone and host.waiting:
-                raise Violation(f"{host.name} still has {host.waiting} in line")
+            if not host.gone and (host.waiting or host.in_line):
+                raise Violation(f"{host.name} still has {host.waiting or host.in_line} in line")
 
     def _go_on(self, until: float) -> None:
         while self._agenda.next_before(round(until * SECOND)):
@@ -55,7 +55,7 @@ class Run:
             self.watch.look()
 
     def _time_to_serve(self) -> float:
-        waiting = sum(caller.cost for host in self.hosts for caller in host.waiting)
+        waiting = sum(host.awaited for host in self.hosts)
         return 3.0 * max(waiting / each.rate for quota in self.scenario.quotas for each in quota.bandwidths)
 
     def _join(self, place: int) -> Host:
@@ -74,8 +74,9 @@ class Run:
         host = self._places[event.place]
         happenings: dict[str, Callable[[Event, Host], None]] = {
             "calls": self._calls, "wait": self._wait, "stream": self._stream, "stall": self._stall,
-            "crash": self._crash, "close": self._close, "refund": self._refund, "interrupt": self._interrupt,
-            "jump": self._jump, "lose": self._lose, "requota": self._requota,
+            "crash": self._crash, "close": self._close, "refund": self._refund, "debit": self._debit,
+            "interrupt": self._interrupt, "jump": self._jump, "lose": self._lose,
+            "requota": self._requota,
         }  # fmt: skip
         happenings[event.kind](event, host)
 
@@ -111,6 +112,10 @@ class Run:
         if tokens > 0 and not host.stopped:
             host.refunded += tokens
             host.refund(tokens)
+
+    def _debit(self, event: Event, host: Host) -> None:
+        """Callers used more than they had estimated; it may be more than ever fits at once."""
+        host.debit(event.number * event.cost)
 
     def _interrupt(self, event: Event, host: Host) -> None:
         host.leave_line(event.number)

@@ -8,7 +8,9 @@ from typing import Literal
 from batchlimit.core.quota import Quota
 from tests.simulation.network import Weather
 
-Kind = Literal["calls", "wait", "stream", "stall", "crash", "close", "refund", "interrupt", "jump", "lose", "requota"]
+Kind = Literal[
+    "calls", "wait", "stream", "stall", "crash", "close", "refund", "debit", "interrupt", "jump", "lose", "requota"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,10 @@ def _events(chance: Random, quota: Quota, scale: float, hosts: int) -> Iterator[
 
 
 _TROUBLES: tuple[tuple[Kind, ...], ...] = (
-    (), (), ("stall",), ("crash",), ("crash", "close"), ("refund", "interrupt"), ("jump",), ("lose",), ("requota",),
-    ("stall", "crash", "close", "refund", "interrupt"), ("jump", "lose", "stall", "crash"),
-    ("requota", "crash", "stall"),
+    (), (), ("stall",), ("crash",), ("crash", "close"), ("refund", "interrupt"), ("debit", "interrupt"), ("jump",),
+    ("lose",), ("requota",),
+    ("stall", "crash", "close", "refund", "debit", "interrupt"), ("jump", "lose", "stall", "crash"),
+    ("requota", "crash", "stall", "debit"),
 )  # fmt: skip
 
 

@@ -1,0 +1,86 @@
+"""What a limited function's calls are charged to: a key and a cost, made of the call's own arguments."""
+
+import inspect
+from collections.abc import Callable
+from string import Formatter
+from typing import Any
+
+Key = str | Callable[..., str]
+Cost = int | Callable[..., int]
+
+
+class Template:
+    """A key such as "search:{user}", and a cost; either may be a function of the call's arguments instead.
+
+    In a text, fields are named as the function's parameters, and may go on into them: "{request.client.host}".
+    """
+
+    __slots__ = ("_cost", "_fields", "_key")
+
+    def __init__(self, key: Key, cost: Cost) -> None:
+        if not isinstance(key, str) and not callable(key):
+            raise TypeError(f"a key must be a str or a function of the call's arguments, not {key!r}")
+        if isinstance(cost, bool) or (not isinstance(cost, int) and not callable(cost)):
+            raise TypeError(
+                f"cost must be a whole number of tokens or a function of the call's arguments, not {cost!r}"
+            )
+        self._key, self._cost = key, cost
+        self._fields = _fields(key) if isinstance(key, str) else []
+
+    def __repr__(self) -> str:
+        return f"<Template {self._key!r}, cost {self._cost!r}>"
+
+    def alone(self) -> tuple[str, int]:
+        """Return key and cost where there is no call: of a block. ValueError if they need one."""
+        if self._fields or not isinstance(self._key, str) or not isinstance(self._cost, int):
+            raise ValueError(
+                f"{self._key!r} with cost {self._cost!r} needs a function's arguments: use it as a decorator"
+            )
+        return self._key.format(), self._cost
+
+    def of(self, function: Callable[..., Any]) -> Callable[..., tuple[str, int]]:
+        """Return what makes key and cost of this function's arguments.
+
+        Raises ValueError now for a field that is none of its parameters; at a call, TypeError for wrong arguments.
+        """
+        key, cost = self._key, self._cost
+        text = self._text(function) if isinstance(key, str) else key
+
+        def charged(*args: Any, **kwargs: Any) -> tuple[str, int]:
+            return text(*args, **kwargs), cost if isinstance(cost, int) else cost(*args, **kwargs)
+
+        return charged
+
+    def _text(self, function: Callable[..., Any]) -> Callable[..., str]:
+        assert isinstance(self._key, str)
+        if not self._fields:
+            constant = self._key.format()
+            return lambda *_args, **_kwargs: constant
+        signature, render = inspect.signature(function), self._key.format
+        extra = _keyword_rest(signature)
+        for field in self._fields:
+            if field not in signature.parameters and extra is None:
+                raise ValueError(f"{self._key!r} names {field!r}, which is no parameter of {function!r}")
+
+        def filled(*args: Any, **kwargs: Any) -> str:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return render(**{**bound.arguments.get(extra or "", {}), **bound.arguments})
+
+        return filled
+
+
+def _fields(key: str) -> list[str]:
+    """Return the names that a text is to be filled with."""
+    found = [field for _, field, _, _ in Formatter().parse(key) if field is not None]
+    names = [field.replace("[", ".").partition(".")[0] for field in found]
+    for name in names:
+        if not name.isidentifier():
+            raise ValueError(f"a field of {key!r} must name a parameter; write {{{{ and }}}} for braces")
+    return names
+
+
+def _keyword_rest(signature: inspect.Signature) -> str | None:
+    """Return the name of its **parameter, if it has one."""
+    kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+    return next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD), None)

@@ -1,0 +1,77 @@
+"""Several keys at once: all of them are charged, or none."""
+
+import threading
+from collections.abc import Callable, Mapping
+
+from batchlimit.core.claim import NOW, Admit, Claim, Refuse
+from batchlimit.errors import RateLimited
+from batchlimit.sync.slot import Slot
+
+
+class Bundle:
+    """What one caller holds of several keys, until it holds all that it wants.
+
+    Whoever is refused at one key returns what it holds of the others before it waits, and it waits at that one alone.
+    So two callers who name the same keys in another order never wait for each other: nobody waits holding anything.
+    """
+
+    def __init__(self, costs: Mapping[str, int], find: Callable[[str], Slot], clock: Callable[[], float]) -> None:
+        self._costs, self._find, self._clock = costs, find, clock
+        self._held: list[tuple[Slot, Claim]] = []
+
+    def __repr__(self) -> str:
+        return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
+
+    def acquire(self, until: float) -> None:
+        """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""
+        short = self._try(None, until)
+        while short is not None:
+            short = self._try(short, until)
+
+    def _try(self, behind: str | None, until: float) -> str | None:
+        """Take all, waiting in line at the one that was short before; return the one that is short now."""
+        try:
+            for key in self._order(behind):
+                verdict = self._hold(key, until if key == behind else NOW)
+                if isinstance(verdict, Refuse):
+                    if key == behind or self._clock() + verdict.retry_after > until:
+                        raise RateLimited(key, verdict.retry_after)
+                    return key
+            return self._confirm()
+        finally:
+            self._leave()
+
+    def _order(self, behind: str | None) -> list[str]:
+        """First what is waited for, then what is refused by memory, or admitted by it; the store is asked last."""
+        now, ranks = self._clock(), {"refused": 1, "admitted": 2, "unknown": 3}
+
+        def rank(key: str) -> int:
+            return 0 if key == behind else ranks[self._find(key).reservoir.prospect(self._costs[key], now)]
+
+        return sorted(self._costs, key=rank)
+
+    def _hold(self, key: str, until: float) -> Admit | Refuse:
+        while True:
+            slot, waker = self._find(key), threading.Event()
+            claim = Claim(self._costs[key], until, waker, tentative=True)
+            self._held.append((slot, claim))  # before it is given anything: an interrupt falls where it will
+            if slot.hold(claim, waker):
+                assert isinstance(claim.verdict, Admit | Refuse)
+                return claim.verdict
+            self._held.pop()  # the slot had just retired
+
+    def _confirm(self) -> str | None:
+        """Spend all that is held; or return the key whose tokens have expired by now."""
+        now = self._clock()
+        for slot, claim in self._held:
+            if not (isinstance(claim.verdict, Admit) and now < claim.verdict.before):
+                return slot.key
+        for slot, claim in self._held:
+            slot.confirm(claim)
+        self._held.clear()
+        return None
+
+    def _leave(self) -> None:
+        while self._held:
+            slot, claim = self._held.pop()
+            slot.leave(claim)

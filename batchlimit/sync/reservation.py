@@ -1,0 +1,58 @@
+"""A reservation: an estimate is charged before, and settled when it is known what it really was."""
+
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from batchlimit.core.estimate import Estimate, OnError
+from batchlimit.errors import BatchLimitError
+
+_logger = logging.getLogger("batchlimit")
+
+
+class Reservation:
+    """What `RateLimiter.reserve` charged: settle it once, by hand or within a `with` block.
+
+    A block that ends without that keeps the estimate; if it ends in an exception, `on_error="refund"` takes it back.
+    """
+
+    __slots__ = ("_adjust", "_estimate", "key")
+
+    def __init__(self, key: str, cost: int, on_error: OnError, adjust: Callable[[str, int], None]) -> None:
+        self.key = key
+        self._estimate = Estimate(cost, on_error)
+        self._adjust = adjust
+
+    def __repr__(self) -> str:
+        return f"<Reservation at {self.key!r}: {self._estimate}>"
+
+    @property
+    def cost(self) -> int:
+        """The estimate, in tokens."""
+        return self._estimate.cost
+
+    @property
+    def settled(self) -> bool:
+        """Whether what is charged is final."""
+        return self._estimate.settled
+
+    def settle(self, actual: int) -> None:
+        """Say how many tokens it really was, 0 or more: the difference is refunded, or charged, once.
+
+        What was estimated too low is charged at once if it is there, or as it flows in: callers who come after that
+        wait behind it, and this one does not. RuntimeError a second time, and after the block.
+        """
+        self._adjust(self.key, self._estimate.settle(actual))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if back := self._estimate.close(failed=error is not None):
+            try:
+                self._adjust(self.key, -back)
+            except BatchLimitError as away:  # the block's own error is the one to be seen
+                _logger.debug("%d tokens of %r were not refunded: %s", back, self.key, away)
