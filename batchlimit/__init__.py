@@ -1,6 +1,7 @@
 """Rate limiting for services on many hosts: exact like one token bucket, as fast as memory."""
 
 from batchlimit.aio.rate import AsyncRateLimiter
+from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.core.batch import BatchSizer, FixedBatch, FractionBatch, GrowingBatch, TimeBatch, Usage
 from batchlimit.core.decision import Decision, Statistics
 from batchlimit.core.quota import Quota
@@ -10,10 +11,12 @@ from batchlimit.stores.base import AsyncStore, Store
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.rate import RateLimiter
+from batchlimit.sync.reservation import Reservation
 
 __all__ = [
     "AsyncRateLimiter",
     "AsyncRedisStore",
+    "AsyncReservation",
     "AsyncStore",
     "BatchLimitError",
     "BatchSizer",
@@ -27,6 +30,7 @@ __all__ = [
     "RateLimited",
     "RateLimiter",
     "RedisStore",
+    "Reservation",
     "Statistics",
     "Store",
     "StoreUnavailable",

@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from types import TracebackType
 from typing import Self
@@ -10,16 +10,21 @@ from typing import Self
 import redis.asyncio
 
 from batchlimit.aio.answer import Answer, Pending
+from batchlimit.aio.bundle import Bundle
+from batchlimit.aio.limit import AsyncLimit
+from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.aio.slot import Slot
 from batchlimit.aio.supply import Supply
 from batchlimit.clock import steady
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
 from batchlimit.core.claim import NOW, Refuse, deadline
 from batchlimit.core.decision import Decision, Statistics, outlook
-from batchlimit.core.key import check_cost
+from batchlimit.core.estimate import OnError
+from batchlimit.core.key import check_cost, check_costs
 from batchlimit.core.options import Options
 from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
+from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
 from batchlimit.errors import RateLimited
 from batchlimit.stores.async_memory import AsyncMemoryStore
@@ -135,6 +140,38 @@ class AsyncRateLimiter:
         if (travels := slot.refund(cost)) is not None:
             await asyncio.shield(travels)
 
+    def reserve(
+        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
+    ) -> AsyncReservation:
+        """Charge an estimate now, as `acquire` does; what it really was is settled by the Reservation, once.
+
+        It is charged when what this returns is awaited, or entered by `async with`. `on_error="refund"` takes the
+        estimate back where the block raises, or is cancelled.
+        """
+        return AsyncReservation(key, cost, on_error, self.acquire(key, cost, timeout=timeout), self._adjust)
+
+    async def acquire_all(
+        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None
+    ) -> None:
+        """Wait until all of several keys are charged; none of them is until all can be.
+
+        Raises RateLimited by the key that is short as soon as it is known that the deadline cannot be met. A caller
+        waits in line at one key at a time, holding nothing of the others.
+        """
+        wanted, until = check_costs(costs), deadline(timeout, self._clock())
+        for key, cost in wanted.items():
+            check_cost(cost, self._slot(key).reservoir.largest, key)
+        await Bundle(wanted, self._slot, self._clock).acquire(until)
+
+    def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> AsyncLimit:
+        """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
+
+        `key` may have fields that name the function's parameters, as in "search:{user}"; key and cost may be functions
+        of the call's arguments instead. For coroutine functions, and `async with`.
+        """
+        deadline(timeout, 0.0)  # what is wrong is said here, and not at each call
+        return AsyncLimit(self, Template(key, cost), timeout)
+
     def statistics(self) -> Statistics:
         """Return what this limiter has done so far; adds up all keys, so not for every call."""
         return self._supply.statistics()
@@ -163,6 +200,14 @@ class AsyncRateLimiter:
             return outlook(reservoir.quota, 0, 0)
         level = (await self._supply.store.peek(key, reservoir.quota)).level
         return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
+
+    def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int] | None":
+        """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
+        if tokens < 0:
+            return self._slot(key).refund(-tokens)
+        if tokens > 0:
+            self._slot(key).debit(tokens)
+        return None
 
     def _slot(self, key: str) -> Slot:
         self._supply.settle_in()

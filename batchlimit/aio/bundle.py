@@ -1,0 +1,87 @@
+"""Several keys at once: all of them are charged, or none."""
+
+from collections.abc import Callable, Mapping
+
+from batchlimit.aio.slot import Caller, Slot
+from batchlimit.core.claim import NOW, Admit, Refuse
+from batchlimit.errors import RateLimited
+
+
+class Bundle:
+    """What one caller holds of several keys, until it holds all that it wants; as in the threaded front.
+
+    Here the store is asked for all keys at once that nothing is known of.
+    """
+
+    def __init__(self, costs: Mapping[str, int], find: Callable[[str], Slot], clock: Callable[[], float]) -> None:
+        self._costs, self._find, self._clock = costs, find, clock
+        self._held: list[tuple[Slot, Caller]] = []
+
+    def __repr__(self) -> str:
+        return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
+
+    async def acquire(self, until: float) -> None:
+        """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""
+        short = await self._try(None, until)
+        while short is not None:
+            short = await self._try(short, until)
+
+    async def _try(self, behind: str | None, until: float) -> str | None:
+        """Take all, waiting in line at the one that was short before; return the one that is short now."""
+        try:
+            if behind is not None:
+                await self._wait_at(behind, until)
+            return await self._take_rest(behind, until)
+        finally:
+            self._leave()
+
+    async def _wait_at(self, key: str, until: float) -> None:
+        """Stand in line at this key, holding nothing yet."""
+        refusal = await self._join(key, until).verdict(self._clock)
+        if isinstance(refusal, Refuse):
+            raise RateLimited(key, refusal.retry_after)
+
+    async def _take_rest(self, behind: str | None, until: float) -> str | None:
+        callers = {}
+        for key in self._order(behind):
+            callers[key] = self._join(key, NOW)
+            if isinstance(callers[key].claim.verdict, Refuse):
+                break  # by memory: nobody else has to be asked
+        for key, caller in callers.items():
+            verdict = await caller.verdict(self._clock)
+            if isinstance(verdict, Refuse):
+                if self._clock() + verdict.retry_after > until:
+                    raise RateLimited(key, verdict.retry_after)
+                return key
+        return self._confirm()
+
+    def _order(self, behind: str | None) -> list[str]:
+        """First what is refused by memory, or admitted by it; the store is asked last."""
+        now, ranks = self._clock(), {"refused": 1, "admitted": 2, "unknown": 3}
+
+        def rank(key: str) -> int:
+            return ranks[self._find(key).reservoir.prospect(self._costs[key], now)]
+
+        return sorted((key for key in self._costs if key != behind), key=rank)
+
+    def _join(self, key: str, until: float) -> Caller:
+        slot = self._find(key)
+        caller = slot.join(self._costs[key], until)
+        self._held.append((slot, caller))
+        return caller
+
+    def _confirm(self) -> str | None:
+        """Spend all that is held; or return the key whose tokens have expired by now."""
+        now = self._clock()
+        for slot, caller in self._held:
+            if not (isinstance(caller.claim.verdict, Admit) and now < caller.claim.verdict.before):
+                return slot.key
+        for slot, caller in self._held:
+            slot.reservoir.confirm(caller.claim)
+        self._held.clear()
+        return None
+
+    def _leave(self) -> None:
+        while self._held:
+            slot, caller = self._held.pop()
+            slot.leave(caller)

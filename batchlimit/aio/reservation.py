@@ -1,0 +1,83 @@
+"""A reservation: an estimate is charged before, and settled when it is known what it really was."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, Self
+
+from batchlimit.core.estimate import Estimate, OnError
+from batchlimit.errors import BatchLimitError
+
+_logger = logging.getLogger("batchlimit")
+
+
+class AsyncReservation:
+    """What `AsyncRateLimiter.reserve` charges when it is awaited, or entered: settle it once, by hand or in the block.
+
+    A block that ends without that keeps the estimate; if it ends in an exception, `on_error="refund"` takes it back.
+    """
+
+    __slots__ = ("_adjust", "_charge", "_estimate", "key")
+
+    def __init__(
+        self,
+        key: str,
+        cost: int,
+        on_error: OnError,
+        charge: Coroutine[Any, Any, None],
+        adjust: "Callable[[str, int], asyncio.Future[int] | None]",
+    ) -> None:
+        self.key = key
+        self._charge: Coroutine[Any, Any, None] | None = charge  # if nobody awaits it, Python says so
+        self._adjust = adjust
+        try:
+            self._estimate = Estimate(cost, on_error)
+        except BaseException:
+            charge.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<AsyncReservation at {self.key!r}: {self._estimate}>"
+
+    @property
+    def cost(self) -> int:
+        """The estimate, in tokens."""
+        return self._estimate.cost
+
+    @property
+    def settled(self) -> bool:
+        """Whether what is charged is final."""
+        return self._estimate.settled
+
+    async def settle(self, actual: int) -> None:
+        """Say how many tokens it really was, 0 or more: the difference is refunded, or charged, once.
+
+        What was estimated too low is charged at once if it is there, or as it flows in: callers who come after that
+        wait behind it, and this one does not. RuntimeError a second time, after the block, and before it was charged.
+        """
+        if self._charge is not None:
+            raise RuntimeError("this reservation was not charged: write `await` or `async with` before reserve()")
+        if (travels := self._adjust(self.key, self._estimate.settle(actual))) is not None:
+            await asyncio.shield(travels)
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self._charged().__await__()
+
+    async def _charged(self) -> Self:
+        if (charge := self._charge) is not None:
+            await charge
+            self._charge = None
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self._charged()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if back := self._estimate.close(failed=error is not None):
+            try:
+                self._adjust(self.key, -back)  # whose way to the store a cancelled task does not wait for
+            except BatchLimitError as away:  # the block's own error is the one to be seen
+                _logger.debug("%d tokens of %r were not refunded: %s", back, self.key, away)
