@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from batchlimit.core.claim import Admit, Claim, Fail, Refuse
+from batchlimit.core.claim import NOBODY, Admit, Claim, Fail, Refuse
 
 
 class Line:
-    """A queue of claims. Whoever is first watches the clock, and fetches, for all: so there is always a first awake."""
+    """A queue of claims. Its leader watches the clock, and fetches, for all: so there is always one who is awake."""
 
     __slots__ = ("_awake", "_claims", "_last", "cost")
 
@@ -32,6 +32,11 @@ class Line:
         return self._claims[0] if self._claims else None
 
     @property
+    def leader(self) -> Claim | None:
+        """The first with whom somebody waits: with a debt nobody does."""
+        return next((claim for claim in self._claims if claim.waker is not NOBODY), None)
+
+    @property
     def first_cost(self) -> int:
         """What must fit before anyone can be served: the first one's cost. 0 for an empty line."""
         return self._claims[0].cost if self._claims else 0
@@ -51,6 +56,12 @@ class Line:
         self._claims.insert(place, claim)
         self.cost += claim.cost
 
+    def resize(self, claim: Claim, cost: int) -> None:
+        """Have a claim ask for more or less, in its place."""
+        if claim in self._claims:
+            self.cost += cost - claim.cost
+        claim.cost = cost
+
     def dismiss(self, claim: Claim, verdict: Admit | Refuse | Fail) -> None:
         """Tell a claim its verdict, and let it go: in this order, so that no claim is ever lost without one."""
         claim.verdict = verdict
@@ -58,15 +69,15 @@ class Line:
         self._remove(claim)
 
     def withdraw(self, claim: Claim) -> None:
-        """Let a claim go that knows why, if it ever joined; if it was first, another is now."""
+        """Let a claim go that knows why, if it ever joined; if it was the leader, another is now."""
         if claim in self._claims:
             self._remove(claim)
-            self.wake_first()
+            self.wake_leader()
 
-    def wake_first(self) -> None:
-        """Have the first look at the clock again."""
-        if self._claims:
-            self.wake(self._claims[0])
+    def wake_leader(self) -> None:
+        """Have the leader look at the clock again."""
+        if (leader := self.leader) is not None:
+            self.wake(leader)
 
     def wake(self, claim: Claim) -> None:
         """Have somebody look again, who need not be in line."""

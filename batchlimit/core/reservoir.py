@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
-from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.debt import Debt
 from batchlimit.core.grammar import LARGEST_BURST
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.line import Line
@@ -38,7 +39,7 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_asked", "_born", "_busy", "_closer", "_debt", "_debtor", "_demand", "_ended", "_host", "_idle_after",
+        "_asked", "_born", "_busy", "_closer", "_debt", "_demand", "_ended", "_host", "_idle_after",
         "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms",
         "_untouched", "_used", "_weight", "calls", "hungry", "largest", "quota", "refused", "retired", "stock",
     )  # fmt: skip
@@ -63,8 +64,8 @@ class Reservoir:
         self._host, self._seqs, self._sizer, self._idle_after = host, seqs, sizer, idle_after
         self._weight = weight
         self._demand, self._pace, self._line, self._terms = Demand(now), Pace(), Line(), Terms(fill)
-        self._owed = self._last_want = self._debt = 0
-        self._debtor: Claim | None = None  # stands in line for what is owed, and nobody waits with it
+        self._owed = self._last_want = 0
+        self._debt = Debt()
         self._asked = 0
         self._used = now
         self._born = now if born is None else born
@@ -127,7 +128,7 @@ class Reservoir:
             return self._ask(now, claim)
         if self._is_hopeless(claim, now):
             return self._refuse(claim, now)
-        if claim is not self._line.first:
+        if claim is not self._line.leader:
             return Wait(_within(math.inf, claim.deadline, now))
         self._dismiss_hopeless(now)  # who came while something was under way, and hears of nothing else till then
         return Wait(_within(pause, claim.deadline, now))
@@ -147,7 +148,7 @@ class Reservoir:
             back = self.stock.unspend(claim.cost, now) if now < claim.verdict.before else 0
             self.stock.took_late(claim.cost - back)
         claim.verdict = None  # what it was given is returned once
-        self.stock.serve(self._line)
+        self._serve()
 
     def confirm(self, claim: Claim) -> None:
         """Let what a tentative claim was given be spent; for others there is nothing to confirm."""
@@ -191,10 +192,10 @@ class Reservoir:
         self._busy, self._lost_seq = None, fetch.ask.seq
         self._rest_until = now + _REST
         for claim in self._line:
-            if claim.asked and error is not None and claim is not self._debtor:
+            if claim.asked and error is not None and claim is not self._debt.claim:
                 self._line.dismiss(claim, Fail(error))
             claim.asked = 0
-        self.stock.serve(self._line)
+        self._serve()
         self._wake_next()
 
     def _give_up(self, errand: Fetch | GiveBack, now: float) -> None:
@@ -253,6 +254,7 @@ class Reservoir:
         self.retired, self._ended = True, error
         for claim in self._line:
             self._line.dismiss(claim, Fail(error))
+        self._debt.forget()
         self._closer = closer
         return self._busy is not None
 
@@ -275,20 +277,20 @@ class Reservoir:
             return None  # nothing was ever admitted
         self._owed += claim.cost - self.stock.refund(claim.cost, now)
         self._pace.forget()
-        self.stock.serve(self._line)
-        self._line.wake_first()
+        self._serve()
+        self._line.wake_leader()
         return self._repay(claim)
 
     def debit(self, tokens: int, now: float) -> None:
         """Charge tokens that were used and not admitted.
 
-        What is here pays for them, in its turn, or what comes next: nobody waits for that, but who comes behind. The
-        promise is kept by it from then on: what was used too much is admitted that much later to others.
+        What is here pays for them, in their turn, or what comes next: nobody waits for that but who comes behind.
         """
         self._advance(now)
         if not self.quota.denies_all:
-            self._debt += tokens
-            self._stand_in_for_debt()
+            self._debt.rest += tokens
+            self._debt.line_up(self._line, self.largest)
+            self._serve()
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
@@ -300,7 +302,7 @@ class Reservoir:
 
     def figures(self) -> Figures:
         """Return what happened up to this moment."""
-        waiting = len(self._line) - (self._debtor in self._line)
+        waiting = len(self._line) - (self._debt.claim in self._line)
         return self.stock.spent, self.refused, self.calls, self.stock.held, waiting
 
     # The rules within
@@ -309,25 +311,23 @@ class Reservoir:
         self.quota = quota
         self.largest = LARGEST_BURST if quota.denies_all else quota.largest_cost
         for claim in self._line:
-            if claim is self._debtor:
-                self._line.withdraw(claim)  # it may be larger than all that fits now: it comes back in smaller parts
-                self._debt += claim.cost
-            elif claim.cost > self.largest:
+            if claim.cost > self.largest and claim is not self._debt.claim:
                 self._line.dismiss(claim, self._too_much(claim))
+        self._debt.line_up(self._line, self.largest)
 
     def _too_much(self, claim: Claim) -> Fail:
         return Fail(ValueError(f"{claim.cost} tokens never fit a burst of {self.largest}"))
 
     def _pause(self, now: float) -> float:
         """Return for how long (s) the first in line has nothing to ask for."""
-        return self._coming(now) or self._pace.pause(self._line.first_cost, now)
+        return self._coming(now) or self._pace.pause(self._first_cost(), now)
 
     def _coming(self, now: float) -> float:
         """Return in how many seconds begins what was granted for later, if it is enough for the first in line; or 0."""
         return max(0.0, self._comes_at() - now)
 
     def _comes_at(self) -> float:
-        return self.stock.comes_at if self.stock.held >= self._line.first_cost else -math.inf
+        return self.stock.comes_at if self.stock.held >= self._first_cost() else -math.inf
 
     def _count(self, now: float) -> None:
         """Find out what was spent since the last count, and asked for; the hit path itself counts nothing.
@@ -345,29 +345,30 @@ class Reservoir:
     def _advance(self, now: float) -> None:
         self._count(now)
         self.stock.advance(now)
-        self.stock.serve(self._line)
-        self._stand_in_for_debt()
+        self._serve()
         if self.stock.tokens < self.stock.low and self._busy is None:
             self.stock.low, self.hungry = 0, True
 
-    def _stand_in_for_debt(self) -> None:
-        """Have what is owed stand in line, at most a burst at a time; a closed reservoir forgets it."""
-        while self._debt and self._ended is None and self._debtor not in self._line:
-            self._debtor = part = Claim(min(self._debt, self.largest), math.inf, NOBODY)
-            self._debt -= part.cost
-            self._line.join(part)
-            self.stock.serve(self._line)
+    def _serve(self) -> None:
+        """Give what is here to whom it belongs, in order of arrival: to callers, and to what is owed."""
+        self.stock.serve(self._line, self._debt.claim)
+        while self._line.first is self._debt.claim and (paid := self.stock.pay(self._debt.claim.cost)):
+            self._debt.pay(paid, self._line, self.largest)
+            self.stock.serve(self._line, self._debt.claim)
+
+    def _first_cost(self) -> int:
+        """Return what must be here before anybody can be served: a debt needs no whole. 0: nobody is in line."""
+        return 1 if self._line.first is self._debt.claim else self._line.first_cost
 
     def _collects_at(self) -> float:
-        """Return when to ask for what is owed; inf unless that is first in line: any other first looks after it all."""
-        if self._line.first is not self._debtor:
+        """Return when to ask for what is owed; inf where a caller is in line: its leader looks after that too."""
+        if self._line.leader is not None:
             return math.inf
-        rest_until = self._rest_until if len(self._line) == 1 else -math.inf  # not while callers stand behind
-        return max(rest_until, self._pace.until(self._line.first_cost), self._comes_at())
+        return max(self._rest_until, self._pace.until(1), self._comes_at())
 
     def _wake_next(self) -> None:
-        """Whoever is first may send something to the store now, or whoever closes."""
-        self._line.wake_first()
+        """The leader may send something to the store now, or whoever closes."""
+        self._line.wake_leader()
         if self._closer is not None:
             self._line.wake(self._closer)
 
@@ -377,8 +378,8 @@ class Reservoir:
         wait = self._pace.wait(claim.cost, now) or claim.cost / min(each.rate for each in self.quota.bandwidths)
         verdict = Refuse(wait)
         self._line.dismiss(claim, verdict)
-        self.stock.serve(self._line)
-        self._line.wake_first()
+        self._serve()
+        self._line.wake_leader()
         return verdict
 
     def _is_answered(self, claim: Claim, fetch: Fetch, grant: Grant) -> bool:
@@ -397,7 +398,7 @@ class Reservoir:
 
     def _is_hopeless(self, claim: Claim, now: float) -> bool:
         """Whether the bucket is known to be short until after this caller's deadline, or for ever."""
-        wait = max(self._coming(now), self._pace.wait(self._line.first_cost, now))
+        wait = max(self._coming(now), self._pace.wait(self._first_cost(), now))
         return wait == math.inf or (wait > 0.0 and now + wait > claim.deadline)
 
     def _rejoin(self, claim: Claim) -> None:
@@ -408,7 +409,7 @@ class Reservoir:
         claim.verdict, claim.asked = None, 0
         self.stock.took_late(claim.cost)
         self.stock.set_aside()
-        self.stock.serve(self._line)
+        self._serve()
 
     def _repay(self, claim: Claim | None = None) -> GiveBack | None:
         return self._return(0, claim) if self._owed and self._busy is None else None
@@ -428,7 +429,7 @@ class Reservoir:
         self._busy = errand
 
     def _ask(self, now: float, claim: Claim | None = None, back: int = 0) -> Fetch:
-        first, pool = self._line.first, self.stock.held
+        first, needed, pool = self._line.first, self._first_cost(), self.stock.held
         queued = max(0, self._line.cost - pool)
         target = self._target(pool)
         self._last_want = max(queued, target - pool, 0)
@@ -437,7 +438,7 @@ class Reservoir:
         ask = Ask(
             host=self._host,
             seq=next(self._seqs) if self._lost_seq is None else self._lost_seq,
-            need=first.cost - pool if first else 0,
+            need=max(0, needed - pool),
             queued=queued,
             want=self._last_want,
             held=self.stock.report(),
@@ -451,7 +452,7 @@ class Reservoir:
         )
         self.hungry, self.stock.low = False, 0
         self.calls += 1
-        fetch = Fetch(ask, self.quota, now, first.cost if first else 0, self._lost_seq is not None)
+        fetch = Fetch(ask, self.quota, now, needed, self._lost_seq is not None)
         self._begin(fetch, claim)
         return fetch
 

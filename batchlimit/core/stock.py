@@ -2,7 +2,7 @@
 
 import math
 
-from batchlimit.core.claim import Admit, Fetch
+from batchlimit.core.claim import Admit, Claim, Fetch
 from batchlimit.core.lease import Grant
 from batchlimit.core.line import Line
 
@@ -92,21 +92,30 @@ class Stock:
         self.tokens = 0
         self.saved = everything
 
-    def serve(self, line: Line) -> None:
-        """Spend on the line, from its front while the tokens last; set the rest free if nobody is left in it."""
+    def serve(self, line: Line, debt: Claim) -> None:
+        """Spend on the line, from its front while the tokens last; set the rest free if nobody is left in it.
+
+        A debt is not served but paid.
+        """
         self.set_aside()
         served = False
-        while (first := line.first) is not None and first.cost <= self.saved:
+        while (first := line.first) is not None and first is not debt and first.cost <= self.saved:
             self.saved -= first.cost
             self._pledged += first.cost if first.tentative else 0
             line.dismiss(first, Admit(self.expires))
             served = True
         if served:
-            line.wake_first()
+            line.wake_leader()
         if not line:
             everything = self.saved
             self.saved = 0
             self.tokens = everything
+
+    def pay(self, owed: int) -> int:
+        """Spend up to `owed` tokens of those set aside on a debt; return how many."""
+        paid = min(owed, self.saved)
+        self.saved -= paid
+        return paid
 
     def report(self) -> int:
         """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""

@@ -58,7 +58,7 @@ class RateLimiter:
         rule = quota_rule(quota)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, redis.Redis) else store
         if not isinstance(opened, Store):
-            raise TypeError(f"a limiter needs a redis.Redis client or a Store, not {store!r}")
+            raise TypeError(f"a RateLimiter needs a redis.Redis client or a Store, not {store!r}")
         self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight), clock)
         self._slots = self._supply.slots
         self._clock = clock

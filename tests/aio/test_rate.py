@@ -267,7 +267,7 @@ def test_a_store_of_the_other_front_is_named(valkey: Server) -> None:
             with pytest.raises(TypeError, match=r"an AsyncRateLimiter needs a redis.asyncio.Redis"):
                 AsyncRateLimiter(store, "1/s")  # type: ignore[arg-type]
     for other in (redis.asyncio.Redis(), AsyncRedisStore(redis.asyncio.Redis())):
-        with pytest.raises(TypeError, match=r"a limiter needs a redis.Redis client or a Store"):
+        with pytest.raises(TypeError, match=r"a RateLimiter needs a redis.Redis client or a Store"):
             RateLimiter(other, "1/s")  # type: ignore[arg-type]
 
 

@@ -78,7 +78,7 @@ def _lend_the_whole_bucket_in_reserve() -> AbstractContextManager[Any]:
 
 
 def _forget_the_first_in_line() -> AbstractContextManager[Any]:
-    return patch.object(Line, "wake_first", lambda self: None)
+    return patch.object(Line, "wake_leader", lambda self: None)
 
 
 def _serve_the_last_first() -> AbstractContextManager[Any]:

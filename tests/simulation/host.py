@@ -42,9 +42,19 @@ class Caller(Claim):
     __slots__ = ("came", "then")
 
     def __init__(self, cost: int, deadline: float, came: float, then: Callable[[bool], None]) -> None:
-        super().__init__(cost, deadline, NOBODY)
+        super().__init__(cost, deadline, _HOST)
         self.came = came
         self.then = then
+
+
+class _Host:
+    """The host walks with each claim that is to be woken: there is nothing to ring."""
+
+    def set(self) -> None:
+        pass
+
+
+_HOST = _Host()
 
 
 def forget(admitted: bool) -> None:
@@ -83,6 +93,7 @@ class Host:
         self._frozen: list[Happening] | None = None
         self._looks_at = math.inf
         self._past = (0, 0, 0)
+        self._paid = 0  # of what callers owed to the present reservoir
         self._returned: set[int] = set()
         self.gone = False
         self.reservoir = self._new()
@@ -130,7 +141,7 @@ class Host:
     @property
     def awaited(self) -> int:
         """Tokens that somebody waits for, or that are owed."""
-        return self.reservoir._line.cost + self.reservoir._debt
+        return self.reservoir._line.cost + self.reservoir._debt.rest
 
     def call(self, cost: int, patience: float = 0.0, then: Callable[[bool], None] = forget) -> None:
         """One caller comes: first the hot path, that of `try_acquire`, then the line."""
@@ -201,9 +212,10 @@ class Host:
         happening()
         while awake := self.reservoir.to_wake():
             for claim in awake:
-                if claim.waker is NOBODY and not isinstance(claim, Caller) and isinstance(claim.verdict, Admit):
-                    self._spend(claim.cost)  # what was owed is paid
                 self._walk(claim)
+        if paid := self.reservoir._debt.paid - self._paid:
+            self._paid += paid
+            self._spend(paid)
         self._look_later()
 
     def _spend_at_once(self, cost: int) -> bool:
@@ -336,4 +348,4 @@ class Host:
         if self.reservoir.retired:
             admitted, refused, calls, *_ = self.reservoir.figures()
             self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
-            self.reservoir = self._new()
+            self.reservoir, self._paid = self._new(), 0

@@ -8,12 +8,14 @@ import pytest
 
 from batchlimit import FixedBatch, MemoryStore, Quota, RateLimited, RateLimiter, RedisStore, StoreUnavailable
 from batchlimit.core.key import LONGEST_KEY, bucket_name
+from tests.fronts.blocking import Blocking, Front
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start, until
 
 TEN = Quota(0.001, 10)
 
-Call = Callable[[RateLimiter, Any, Any], object]
+Limiter = RateLimiter | Blocking
+Call = Callable[[Limiter, Any, Any], object]
 
 CALLS: dict[str, Call] = {
     "try_acquire": lambda limiter, key, cost: limiter.try_acquire(key, cost),
@@ -22,7 +24,7 @@ CALLS: dict[str, Call] = {
     "decide": lambda limiter, key, cost: limiter.decide(key, cost),
     "refund": lambda limiter, key, cost: limiter.refund(key, cost),
 }
-ADMITTED: dict[str, Callable[[RateLimiter, str, int], bool]] = {
+ADMITTED: dict[str, Callable[[Limiter, str, int], bool]] = {
     "try_acquire": lambda limiter, key, cost: limiter.try_acquire(key, cost),
     "acquire": lambda limiter, key, cost: _acquired(limiter, key, cost, None),
     "acquire now": lambda limiter, key, cost: _acquired(limiter, key, cost, 0),
@@ -31,7 +33,7 @@ ADMITTED: dict[str, Callable[[RateLimiter, str, int], bool]] = {
 }
 
 
-def _acquired(limiter: RateLimiter, key: str, cost: int, timeout: float | None) -> bool:
+def _acquired(limiter: Limiter, key: str, cost: int, timeout: float | None) -> bool:
     try:
         limiter.acquire(key, cost, timeout=timeout)
     except RateLimited:
@@ -39,40 +41,40 @@ def _acquired(limiter: RateLimiter, key: str, cost: int, timeout: float | None) 
     return True
 
 
-def _cold(clock: Clock) -> RateLimiter:
-    return RateLimiter(Stage(MemoryStore(clock)), TEN, sizer=FixedBatch(5), clock=clock)
+def _cold(front: Front, clock: Clock) -> Limiter:
+    return front(Stage(MemoryStore(clock)), TEN, sizer=FixedBatch(5), clock=clock)
 
 
-def _warm(clock: Clock) -> RateLimiter:
-    limiter = _cold(clock)
+def _warm(front: Front, clock: Clock) -> Limiter:
+    limiter = _cold(front, clock)
     limiter.acquire(KEY)
     return limiter
 
 
-def _dry(clock: Clock) -> RateLimiter:
-    limiter = _cold(clock)
+def _dry(front: Front, clock: Clock) -> Limiter:
+    limiter = _cold(front, clock)
     limiter.acquire(KEY, 10)
     assert not limiter.try_acquire(KEY)
     return limiter
 
 
-def _expired(clock: Clock) -> RateLimiter:
-    limiter = _warm(clock)
+def _expired(front: Front, clock: Clock) -> Limiter:
+    limiter = _warm(front, clock)
     clock.now += 100.0
     return limiter
 
 
-def _zero(clock: Clock) -> RateLimiter:
-    return RateLimiter(Stage(MemoryStore(clock)), "0/s", clock=clock)
+def _zero(front: Front, clock: Clock) -> Limiter:
+    return front(Stage(MemoryStore(clock)), "0/s", clock=clock)
 
 
 STATES = {"cold": _cold, "warm": _warm, "dry": _dry, "expired": _expired}
 
 
 @pytest.fixture(params=STATES)
-def limiter(request: pytest.FixtureRequest, without_keeper: None) -> RateLimiter:
+def limiter(request: pytest.FixtureRequest, front: Front, without_keeper: None) -> Limiter:
     """A limiter in each state of its key; time stands still, and who spins on the clock is found out."""
-    return STATES[request.param](Clock(reads=10_000))
+    return STATES[request.param](front, Clock(reads=10_000))
 
 
 # Costs
@@ -99,7 +101,7 @@ def limiter(request: pytest.FixtureRequest, without_keeper: None) -> RateLimiter
     ],
 )
 def test_a_wrong_cost_is_an_error_at_once(
-    limiter: RateLimiter, call: Call, cost: object, error: type[Exception], message: str
+    limiter: Limiter, call: Call, cost: object, error: type[Exception], message: str
 ) -> None:
     before = limiter.statistics()
     with pytest.raises(error, match=message):
@@ -110,7 +112,7 @@ def test_a_wrong_cost_is_an_error_at_once(
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
 def test_a_cost_of_zero_is_admitted_and_spends_nothing(
-    limiter: RateLimiter, call: Callable[[RateLimiter, str, int], bool]
+    limiter: Limiter, call: Callable[[Limiter, str, int], bool]
 ) -> None:
     before = limiter.statistics().admitted
     assert call(limiter, KEY, 0)
@@ -120,13 +122,13 @@ def test_a_cost_of_zero_is_admitted_and_spends_nothing(
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
 def test_a_cost_of_zero_is_admitted_whatever_the_rate(
-    without_keeper: None, call: Callable[[RateLimiter, str, int], bool]
+    front: Front, without_keeper: None, call: Callable[[Limiter, str, int], bool]
 ) -> None:
-    assert call(_zero(Clock(reads=10_000)), KEY, 0)
+    assert call(_zero(front, Clock(reads=10_000)), KEY, 0)
 
 
-def test_a_cost_of_zero_does_not_stand_in_line(clock: Clock, without_keeper: None) -> None:
-    limiter = _dry(clock)
+def test_a_cost_of_zero_does_not_stand_in_line(front: Front, clock: Clock, without_keeper: None) -> None:
+    limiter = _dry(front, clock)
     waiter = start(lambda: limiter.acquire(KEY))
     until(lambda: limiter.statistics().waiting == 1)
     assert limiter.try_acquire(KEY, 0)
@@ -136,14 +138,14 @@ def test_a_cost_of_zero_does_not_stand_in_line(clock: Clock, without_keeper: Non
     waiter.result(DEADLINE)
 
 
-def test_a_cost_of_zero_is_admitted_by_real_time_too() -> None:
-    with RateLimiter.from_url("memory://", "0.001/s burst 1") as limiter:
+def test_a_cost_of_zero_is_admitted_by_real_time_too(front: Front) -> None:
+    with front.from_url("memory://", "0.001/s burst 1") as limiter:
         assert start(lambda: limiter.try_acquire(KEY)).result(DEADLINE)
         assert start(lambda: limiter.try_acquire(KEY, 0)).result(DEADLINE)
         assert start(lambda: limiter.decide(KEY, 0).allowed).result(DEADLINE)
 
 
-def test_a_refund_of_zero_changes_nothing(limiter: RateLimiter) -> None:
+def test_a_refund_of_zero_changes_nothing(limiter: Limiter) -> None:
     before = limiter.peek(KEY)
     limiter.refund(KEY, 0)
     assert limiter.peek(KEY) == before
@@ -151,14 +153,14 @@ def test_a_refund_of_zero_changes_nothing(limiter: RateLimiter) -> None:
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
 def test_the_whole_burst_fits_at_once(
-    without_keeper: None, call: Callable[[RateLimiter, str, int], bool], clock: Clock
+    front: Front, without_keeper: None, call: Callable[[Limiter, str, int], bool], clock: Clock
 ) -> None:
-    assert call(_cold(clock), KEY, 10)
+    assert call(_cold(front, clock), KEY, 10)
 
 
-def test_a_huge_burst_is_spent_to_the_last_token(valkey_store: RedisStore) -> None:
+def test_a_huge_burst_is_spent_to_the_last_token(front: Front, valkey_store: RedisStore) -> None:
     largest = 2**50
-    with RateLimiter(valkey_store, Quota(1e-6, largest)) as limiter:
+    with front(valkey_store, Quota(1e-6, largest)) as limiter:
         limiter.acquire(KEY, largest - 1, timeout=0)
         limiter.acquire(KEY, timeout=0)
         assert not limiter.try_acquire(KEY)
@@ -184,7 +186,7 @@ def test_a_huge_burst_is_spent_to_the_last_token(valkey_store: RedisStore) -> No
     ],
 )
 def test_a_wrong_key_is_an_error_at_once(
-    limiter: RateLimiter, call: Call, key: object, error: type[Exception], message: str
+    limiter: Limiter, call: Call, key: object, error: type[Exception], message: str
 ) -> None:
     keys = limiter.statistics().keys
     with pytest.raises(error, match=message):
@@ -204,8 +206,8 @@ ODD_KEYS = {
 
 
 @pytest.mark.parametrize("key", ODD_KEYS.values(), ids=ODD_KEYS)
-def test_an_odd_key_is_a_key_like_any_other(valkey: Server, prefix: str, key: str) -> None:
-    with RateLimiter.from_url(valkey.url, TEN, prefix=prefix) as limiter:
+def test_an_odd_key_is_a_key_like_any_other(front: Front, valkey: Server, prefix: str, key: str) -> None:
+    with front.from_url(valkey.url, TEN, prefix=prefix) as limiter:
         assert [limiter.try_acquire(key) for _ in range(11)] == [True] * 10 + [False]
         assert limiter.try_acquire(key + "y")
         assert not limiter.peek(key)
@@ -220,7 +222,7 @@ def test_an_odd_key_is_a_key_like_any_other(valkey: Server, prefix: str, key: st
 
 @pytest.mark.parametrize("timeout", [-1, -0.001, -math.inf, math.nan])
 @pytest.mark.parametrize("cost", [0, 1, 10])
-def test_a_wrong_timeout_is_an_error_at_once(limiter: RateLimiter, timeout: float, cost: int) -> None:
+def test_a_wrong_timeout_is_an_error_at_once(limiter: Limiter, timeout: float, cost: int) -> None:
     before = limiter.statistics()
     with pytest.raises(ValueError, match="timeout must be None or at least 0 seconds, not"):
         limiter.acquire(KEY, cost, timeout=timeout)
@@ -228,12 +230,12 @@ def test_a_wrong_timeout_is_an_error_at_once(limiter: RateLimiter, timeout: floa
 
 
 @pytest.mark.parametrize("timeout", ["1", [], b"1"])
-def test_a_timeout_that_is_no_number_is_an_error_at_once(limiter: RateLimiter, timeout: Any) -> None:
+def test_a_timeout_that_is_no_number_is_an_error_at_once(limiter: Limiter, timeout: Any) -> None:
     with pytest.raises(TypeError):
         limiter.acquire(KEY, timeout=timeout)
 
 
-def test_a_timeout_is_named(limiter: RateLimiter) -> None:
+def test_a_timeout_is_named(limiter: Limiter) -> None:
     with pytest.raises(TypeError):
         limiter.acquire(KEY, 1, 2.0)  # type: ignore[call-arg]
 
@@ -243,10 +245,10 @@ def test_a_timeout_is_named(limiter: RateLimiter) -> None:
 
 @pytest.mark.parametrize("quota", ["0/s", "0 per hour", Quota(0), "100/s; 0/s", "0/s; 100/s"])
 def test_a_rate_of_zero_refuses_everything_at_once_and_for_ever(
-    clock: Clock, without_keeper: None, quota: Quota | str
+    front: Front, clock: Clock, without_keeper: None, quota: Quota | str
 ) -> None:
     stage = Stage(MemoryStore(clock))
-    limiter = RateLimiter(stage, quota, clock=clock)
+    limiter = front(stage, quota, clock=clock)
     for _ in range(2):
         assert not limiter.try_acquire(KEY)
         assert not limiter.try_acquire(KEY, 1000)
@@ -268,8 +270,8 @@ def test_a_rate_of_zero_refuses_everything_at_once_and_for_ever(
 # Quotas
 
 
-def test_a_key_without_a_quota_is_named(clock: Clock) -> None:
-    limiter = RateLimiter(MemoryStore(clock), {"a": "1/s", "b:*": "2/s"}, clock=clock)
+def test_a_key_without_a_quota_is_named(front: Front, clock: Clock) -> None:
+    limiter = front(MemoryStore(clock), {"a": "1/s", "b:*": "2/s"}, clock=clock)
     for call in CALLS.values():
         with pytest.raises(ValueError, match=r"no quota for key 'c'; add a \"\*\" entry"):
             call(limiter, "c", 1)
@@ -292,11 +294,13 @@ def test_a_key_without_a_quota_is_named(clock: Clock) -> None:
         (None, TypeError, "not from None"),
     ],
 )
-def test_a_wrong_quota_fails_at_the_start_and_says_where(quota: Any, error: type[Exception], message: str) -> None:
+def test_a_wrong_quota_fails_at_the_start_and_says_where(
+    front: Front, quota: Any, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
-        RateLimiter(MemoryStore(), quota)
+        front(MemoryStore(), quota)
     with pytest.raises(error, match=message):
-        RateLimiter.from_url("embedded://", quota)
+        front.from_url("embedded://", quota)
 
 
 @pytest.mark.parametrize(
@@ -308,17 +312,17 @@ def test_a_wrong_quota_fails_at_the_start_and_says_where(quota: Any, error: type
     ],
 )
 def test_a_function_that_finds_no_quota_is_an_error_of_the_call(
-    found: Any, error: type[Exception], message: str
+    front: Front, found: Any, error: type[Exception], message: str
 ) -> None:
-    with RateLimiter(MemoryStore(), lambda _key: found) as limiter, pytest.raises(error, match=message):
+    with front(MemoryStore(), lambda _key: found) as limiter, pytest.raises(error, match=message):
         limiter.try_acquire(KEY)
 
 
-def test_an_error_of_the_function_is_the_callers() -> None:
+def test_an_error_of_the_function_is_the_callers(front: Front) -> None:
     def lookup(key: str) -> Quota:
         raise LookupError(key)
 
-    with RateLimiter(MemoryStore(), lookup) as limiter:
+    with front(MemoryStore(), lookup) as limiter:
         for call in CALLS.values():
             with pytest.raises(LookupError, match=KEY):
                 call(limiter, KEY, 1)
@@ -329,27 +333,27 @@ def test_an_error_of_the_function_is_the_callers() -> None:
 
 
 @pytest.mark.parametrize("store", [None, "redis://localhost", object()])
-def test_a_wrong_store_is_an_error_at_once(store: Any) -> None:
-    with pytest.raises(TypeError, match=r"a limiter needs a redis.Redis client or a Store, not"):
-        RateLimiter(store, "1/s")
+def test_a_wrong_store_is_an_error_at_once(front: Front, store: Any) -> None:
+    with pytest.raises(TypeError, match=r"RateLimiter needs a redis\.\S+ client or an? \w*Store, not"):
+        front(store, "1/s")
 
 
 @pytest.mark.parametrize("url", [None, b"redis://localhost", 6379])
-def test_a_url_is_a_str(url: Any) -> None:
+def test_a_url_is_a_str(front: Front, url: Any) -> None:
     with pytest.raises(TypeError, match="must be a str, not"):
-        RateLimiter.from_url(url, "1/s")
+        front.from_url(url, "1/s")
 
 
 @pytest.mark.parametrize("prefix", ["", "a b", "{a}"])
-def test_a_wrong_prefix_is_an_error_at_once(prefix: str) -> None:
+def test_a_wrong_prefix_is_an_error_at_once(front: Front, prefix: str) -> None:
     with pytest.raises(ValueError, match="a prefix must be"):
-        RateLimiter.from_url("redis://localhost", "1/s", prefix=prefix)
+        front.from_url("redis://localhost", "1/s", prefix=prefix)
 
 
-def test_a_server_that_is_no_redis_is_unavailable(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_server_that_is_no_redis_is_unavailable(front: Front, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("nobody") / "s"
     with (
-        RateLimiter.from_url(f"unix://{path}", "1/s") as limiter,
+        front.from_url(f"unix://{path}", "1/s") as limiter,
         pytest.raises(StoreUnavailable, match=str(path)),
     ):
         limiter.try_acquire(KEY)
@@ -374,10 +378,10 @@ def test_a_server_that_is_no_redis_is_unavailable(tmp_path_factory: pytest.TempP
     ],
 )
 def test_an_option_that_makes_no_sense_is_named_at_once(
-    option: dict[str, Any], kind: type[Exception], said: str
+    front: Front, option: dict[str, Any], kind: type[Exception], said: str
 ) -> None:
     with pytest.raises(kind, match=said):
-        RateLimiter(MemoryStore(), "1/s", **option)
+        front(MemoryStore(), "1/s", **option)
 
 
 @pytest.mark.parametrize("tokens", [-5, 2.5, True])

@@ -1,0 +1,50 @@
+"""What was used and never admitted: it is charged as tokens come."""
+
+import math
+
+from batchlimit.core.claim import NOBODY, Claim
+from batchlimit.core.line import Line
+
+
+class Debt:
+    """Tokens that are owed. A claim stands in line for them, always in the same place, and nobody waits with it.
+
+    It stands there for a burst at the most, for that is what a bucket ever has; `rest` is what comes after that. It
+    needs no whole: what is there is paid, when its turn has come.
+    """
+
+    __slots__ = ("claim", "paid", "rest")
+
+    def __init__(self) -> None:
+        self.claim = Claim(0, math.inf, NOBODY)
+        self.rest = 0
+        self.paid = 0
+
+    def __repr__(self) -> str:
+        return f"<Debt of {self.total}, {self.paid} paid>"
+
+    @property
+    def total(self) -> int:
+        """What is owed, in tokens."""
+        return self.claim.cost + self.rest
+
+    def line_up(self, line: Line, largest: int) -> None:
+        """Stand in line for what is owed: last, if it was not there, and for `largest` tokens at the most."""
+        total = self.total
+        if total and self.claim not in line:
+            self.claim.cost = 0
+            line.join(self.claim)
+        line.resize(self.claim, min(total, largest))
+        self.rest = total - self.claim.cost
+        if not total:
+            line.withdraw(self.claim)
+
+    def pay(self, tokens: int, line: Line, largest: int) -> None:
+        """Pay so many of those that it stands in line for."""
+        self.paid += tokens
+        line.resize(self.claim, self.claim.cost - tokens)
+        self.line_up(line, largest)
+
+    def forget(self) -> None:
+        """Owe nothing any more: the reservoir is closed."""
+        self.claim.cost = self.rest = 0
