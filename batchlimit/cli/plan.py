@@ -17,6 +17,11 @@ class Front(StrEnum):
     THREADS = "threads"
     ASYNC = "async"
 
+    @property
+    def callers(self) -> str:
+        """What they are called."""
+        return "tasks" if self is Front.ASYNC else "threads"
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:

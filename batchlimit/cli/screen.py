@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchlimit.cli.fleet import Row, Watcher
-from batchlimit.cli.plan import Front, Plan
+from batchlimit.cli.plan import Plan
 from batchlimit.cli.report import Latency, Report
 
 # Lines of the terminal that are not rows of hosts: borders, heading, total, progress, and the line above.
@@ -74,9 +74,8 @@ def _cells(row: Row) -> tuple[str, str, str, str, str]:
 
 def heading(plan: Plan, address: str) -> str:
     """What is about to run, in one line."""
-    callers = "tasks" if plan.front is Front.ASYNC else "threads"
     return (
-        f"{plan.quota!r} at {address}: {plan.hosts} hosts x {plan.threads} {callers}, {plan.seconds:g} s, "
+        f"{plan.quota!r} at {address}: {plan.hosts} hosts x {plan.threads} {plan.front.callers}, {plan.seconds:g} s, "
         f"{plan.calls:,.0f} calls planned"
     )
 
