@@ -22,6 +22,7 @@ from benchmarks.contest import rivals, scenarios
 from benchmarks.figures import Figure, as_json, ran_on
 from benchmarks.local import hit, stampede
 from benchmarks.memory import live_keys, passing_keys
+from benchmarks.stall import stall
 from tests.relay import Relay
 
 _QUOTA = "5000/s burst 1000"  # two cores carry twice that with room for the fleet's own work
@@ -85,6 +86,7 @@ def benchmarks(url: str, seconds: float, quick: bool, front: Front) -> dict[str,
         "rivals": lambda: rivals(url, min(seconds, _SHORT)),
         "stampede": lambda: stampede(url, 5 if quick else 20),
         "hit": lambda: hit(url, 11 if quick else 51),
+        "stall": lambda: stall(url, 4.0, 2 if quick else 10),
         "live-keys": lambda: live_keys(url),
         "passing-keys": lambda: passing_keys(100_000 if quick else 1_000_000),
     }
