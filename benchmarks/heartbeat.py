@@ -5,6 +5,7 @@ machine's own hiccups with it. The loop's selector notes how long the loop works
 """
 
 import asyncio
+import gc
 import random
 import selectors
 import time
@@ -64,6 +65,9 @@ class Seen:
 
 async def observe(call: Callable[[str], Awaitable[bool]], seconds: float, laps: Laps, seen: Seen) -> None:
     """Have all tasks make their calls, each due at an instant of its own, and note what the witnesses see."""
+    gc.collect()  # or what was made before, such as modules, would be gone through meanwhile
+    await asyncio.sleep(0)
+    laps.take()
     begin = time.monotonic()
     end = begin + _WARM_UP + seconds
     stints = [Stint(begin, end, CALLS / TASKS, number / TASKS) for number in range(TASKS)]
