@@ -27,21 +27,22 @@ _WARM_UP = 1.0
 class Laps(selectors.DefaultSelector):
     """A loop's selector that notes how long the loop works between two looks at it: nothing else runs meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         super().__init__()
-        self.laps = array("d")
-        self._woke = time.perf_counter()
+        self._clock = clock
+        self._laps = array("d")
+        self._woke = clock()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.laps.append(time.perf_counter() - self._woke)
+        self._laps.append(self._clock() - self._woke)
         try:
             return super().select(timeout)
         finally:
-            self._woke = time.perf_counter()
+            self._woke = self._clock()
 
     def take(self) -> "array[float]":
         """Return what was noted since the last time."""
-        laps, self.laps = self.laps, array("d")
+        laps, self._laps = self._laps, array("d")
         return laps
 
 
