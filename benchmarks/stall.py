@@ -8,7 +8,7 @@ import asyncio
 import multiprocessing
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -72,7 +72,7 @@ def stall(url: str, seconds: float, rounds: int) -> Iterator[Figure]:
 
 
 async def _limited(store: AsyncStore, seconds: float, laps: Laps, seen: Seen) -> None:
-    async with AsyncWatchedLimiter(store, _QUOTA) as limiter:
+    async with aclosing(store), AsyncWatchedLimiter(store, _QUOTA) as limiter:
 
         async def try_acquire(key: str) -> bool:
             waited = limiter.tally.waited
