@@ -4,9 +4,10 @@ Runs are short, so what hosts have leased and not spent when the time is over we
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from batchlimit.cli.fleet import unwatched
-from batchlimit.cli.plan import ours
+from batchlimit.cli.plan import Front, ours
 from batchlimit.cli.report import Report
 from batchlimit.cli.trial import trial
 from benchmarks.figures import Figure
@@ -16,14 +17,15 @@ from benchmarks.scenarios import SCENARIOS, Scenario
 _CONTESTED = ("0.9x", "2x", "6x", "quiet then 40x")
 
 
-def scenarios(url: str, seconds: float) -> Iterator[Figure]:
+def scenarios(url: str, seconds: float, front: Front) -> Iterator[Figure]:
     """Ours in every scenario."""
     for name, scenario in SCENARIOS.items():
-        yield from _figures(name, scenario, trial(scenario.plan(url, seconds), unwatched), ours=True)
+        plan = replace(scenario.plan(url, seconds), front=front)
+        yield from _figures(name, scenario, trial(plan, unwatched), ours=True)
 
 
 def rivals(url: str, seconds: float) -> Iterator[Figure]:
-    """Ours and every rival in turn, on the same machine in the same minutes."""
+    """Ours and every rival in turn, on the same machine in the same minutes; all of them with threads."""
     for name in _CONTESTED:
         for who, limiter in {"ours": ours, **RIVALS}.items():
             shown = trial(SCENARIOS[name].plan(url, seconds, limiter), unwatched)

@@ -1,6 +1,7 @@
 """A fleet of processes on one bucket: excess, use, calls and fairness; rivals; what a hit, a stampede and keys cost.
 
     python benchmarks/fleet.py [--url embedded://] [--json] [--quick] [--seconds N] [--only NAME] [--round-trip MS]
+                               [--front async]
 
 Exit status 1 if any run of ours broke the promise. A target that was missed says `short` and changes nothing else.
 """
@@ -13,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 from batchlimit import Quota
 from batchlimit.cli.fleet import unwatched
-from batchlimit.cli.plan import Phase, Plan, burst, steady
+from batchlimit.cli.plan import Front, Phase, Plan, burst, steady
 from batchlimit.cli.report import Report
 from batchlimit.cli.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
@@ -21,6 +22,7 @@ from benchmarks.contest import rivals, scenarios
 from benchmarks.figures import Figure, as_json, ran_on
 from benchmarks.local import hit, stampede
 from benchmarks.memory import live_keys, passing_keys
+from benchmarks.stall import stall
 from tests.relay import Relay
 
 _QUOTA = "5000/s burst 1000"  # two cores carry twice that with room for the fleet's own work
@@ -31,24 +33,30 @@ _SHORT = 3.0  # seconds a run of those that are many
 _RESERVE = 0.5  # alpha: the share of the burst that all hosts together may hold
 
 
-def fleets(url: str, seconds: float) -> Iterator[Figure]:
+def fleets(url: str, seconds: float, front: Front) -> Iterator[Figure]:
     """Every demand with every number of hosts."""
     quota = Quota.parse(_QUOTA)
     for hosts in _FLEETS:
         for demand in (0.5, 0.9, 2.0):
-            yield from _run(f"{demand}x", url, _QUOTA, hosts, steady(quota, demand, seconds))
-        yield from _run("quiet then 40x", url, _QUOTA, hosts, burst(quota, 40, seconds))
+            yield from _run(f"{demand}x", url, front, _QUOTA, hosts, steady(quota, demand, seconds))
+        yield from _run("quiet then 40x", url, front, _QUOTA, hosts, burst(quota, 40, seconds))
 
 
-def rich(url: str, seconds: float) -> Iterator[Figure]:
+def rich(url: str, seconds: float, front: Front) -> Iterator[Figure]:
     """The row of the design's table that this machine can carry."""
-    yield from _run("0.9x", url, _RICH, 4, steady(Quota.parse(_RICH), 0.9, seconds), calls_at_most=1.0)
+    yield from _run("0.9x", url, front, _RICH, 4, steady(Quota.parse(_RICH), 0.9, seconds), calls_at_most=1.0)
 
 
 def _run(
-    demand: str, url: str, quota: str, hosts: int, phases: tuple[Phase, ...], calls_at_most: float | None = None
+    demand: str,
+    url: str,
+    front: Front,
+    quota: str,
+    hosts: int,
+    phases: tuple[Phase, ...],
+    calls_at_most: float | None = None,
 ) -> Iterator[Figure]:
-    shown = trial(Plan(url, quota, f"bench-{secrets.token_hex(4)}", hosts, _THREADS, phases), unwatched)
+    shown = trial(Plan(url, quota, f"bench-{secrets.token_hex(4)}", hosts, _THREADS, phases, front=front), unwatched)
     name = f"{quota}, {demand}, {hosts} host{'s' * (hosts > 1)}"
     law = hosts / (_RESERVE * Quota.parse(quota).burst)
     calls = f"{shown.calls:,} for {shown.decisions:,} decisions; the price law says about {law:.2%}"
@@ -69,15 +77,16 @@ def _use(name: str, shown: Report, demand: str, even: bool) -> Figure:
     return Figure(f"{name}: used of the ideal", 100 * shown.ideal_share, "%", note=f"an unbatched bucket; {carried}")
 
 
-def benchmarks(url: str, seconds: float, quick: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
-    """All there are, by the name that --only takes."""
+def benchmarks(url: str, seconds: float, quick: bool, front: Front) -> dict[str, Callable[[], Iterator[Figure]]]:
+    """All there are, by the name that --only takes; the first three run on the chosen front."""
     return {
-        "fleets": lambda: fleets(url, seconds),
-        "rich": lambda: rich(url, seconds),
-        "scenarios": lambda: scenarios(url, min(seconds, _SHORT)),
+        "fleets": lambda: fleets(url, seconds, front),
+        "rich": lambda: rich(url, seconds, front),
+        "scenarios": lambda: scenarios(url, min(seconds, _SHORT), front),
         "rivals": lambda: rivals(url, min(seconds, _SHORT)),
         "stampede": lambda: stampede(url, 5 if quick else 20),
         "hit": lambda: hit(url, 11 if quick else 51),
+        "stall": lambda: stall(url, 4.0, 2 if quick else 10),
         "live-keys": lambda: live_keys(url),
         "passing-keys": lambda: passing_keys(100_000 if quick else 1_000_000),
     }
@@ -90,17 +99,17 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--only", choices=benchmarks("", 0, True))
+    parser.add_argument("--only", choices=benchmarks("", 0, True, Front.THREADS))
+    parser.add_argument("--front", type=Front, choices=list(Front), default=Front.THREADS, help="what the callers are")
     parser.add_argument("--round-trip", type=float, help="put a relay before the server that adds so many ms")
     chosen = parser.parse_args()
     seconds = chosen.seconds or (2.0 if chosen.quick else 6.0)
     figures = []
     with _server(chosen.url, chosen.round_trip) as url:
-        every = benchmarks(url, seconds, chosen.quick)
+        every = benchmarks(url, seconds, chosen.quick, chosen.front)
         if not chosen.json:
-            print(
-                f"{ran_on()}; {_THREADS} threads a host, {seconds:g} s a run{_distance(chosen.round_trip)}", flush=True
-            )
+            callers = f"{_THREADS} {chosen.front.callers} a host"
+            print(f"{ran_on()}; {callers}, {seconds:g} s a run{_distance(chosen.round_trip)}", flush=True)
         for figure in (figure for name, run in every.items() if chosen.only in (None, name) for figure in run()):
             figures.append(figure)
             if not chosen.json:

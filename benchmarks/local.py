@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import repeat
+from typing import NamedTuple
 
 from batchlimit import Quota, RateLimiter, RedisStore
 from batchlimit.core.lease import Ask, Grant
 from benchmarks.figures import Figure
+from benchmarks.tasks import Loop, crowds
 
 _STAMPEDE = 32
 _PATIENCE = 10.0
@@ -56,6 +58,7 @@ def stampede(url: str, rounds: int) -> Iterator[Figure]:
     late = f"median {statistics.median(calls for calls, _ in near):g}; who comes after the second answer asks anew"
     yield Figure("stampede: store calls, this server", max(near)[0], note=late)
     yield Figure("stampede: refused while there were tokens", sum(refused for _, refused in far + near), at_most=0)
+    yield from crowds(url, rounds)
 
 
 def _charge(store: Distant, pool: ThreadPoolExecutor, *, wait: bool) -> tuple[int, int]:
@@ -77,17 +80,35 @@ def _charge(store: Distant, pool: ThreadPoolExecutor, *, wait: bool) -> tuple[in
         return limiter.statistics().calls, refused
 
 
+class Round(NamedTuple):
+    """Nanoseconds a call, all in the same moments."""
+
+    threaded: float
+    awaited: float
+    bare: float
+
+
 def hit(url: str, rounds: int) -> Iterator[Figure]:
-    """One thread and a leased key, in turn with the bare minimum in the same process."""
+    """One thread and a leased key, or one task, in turn with the bare minimum in the same process."""
     bare = Bare(_HITS * rounds)
-    with RateLimiter.from_url(url, _RICH) as limiter:
+    with RateLimiter.from_url(url, _RICH) as limiter, Loop(url, _RICH) as loop:
         _warm(limiter)
-        timings = [(_timed(limiter.try_acquire), _timed(bare.take)) for _ in range(rounds)]
-        yield Figure("hit: try_acquire", statistics.median(ours for ours, _ in timings), "ns", note=_per_round(rounds))
-        yield Figure("hit: lock and subtraction", statistics.median(least for _, least in timings), "ns")
-        ratio = statistics.median(ours / least for ours, least in timings)
-        yield Figure("hit: ratio", ratio, at_most=3, note="median of the rounds' ratios")
+        loop.timed(10 * _HITS)
+        timings = [Round(_timed(limiter.try_acquire), loop.timed(_HITS), _timed(bare.take)) for _ in range(rounds)]
+        yield from _times(timings)
         yield Figure("hit: blocks that stay allocated", _growth(limiter), at_most=0, note="after 100,000 hits")
+        yield Figure("hit: blocks that stay, awaited", loop.growth(100_000), at_most=0, note="after 100,000 hits")
+
+
+def _times(timings: list[Round]) -> Iterator[Figure]:
+    threaded, awaited, bare = map(statistics.median, zip(*timings, strict=True))
+    yield Figure("hit: try_acquire", threaded, "ns", note=_per_round(len(timings)))
+    yield Figure("hit: await try_acquire", awaited, "ns", note="one task of another limiter, as often")
+    yield Figure("hit: lock and subtraction", bare, "ns")
+    note = "median of the rounds' ratios"
+    yield Figure("hit: ratio", statistics.median(each.threaded / each.bare for each in timings), at_most=3, note=note)
+    against = statistics.median(each.awaited / each.threaded for each in timings)
+    yield Figure("hit: async/threaded", against, at_most=0.8, note=note)
 
 
 def _per_round(rounds: int) -> str:

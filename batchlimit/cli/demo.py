@@ -12,7 +12,7 @@ from rich.console import Console
 
 from batchlimit import Quota, StoreUnavailable
 from batchlimit.cli.fleet import FleetError, unwatched
-from batchlimit.cli.plan import Plan, burst, steady
+from batchlimit.cli.plan import Front, Plan, burst, steady
 from batchlimit.cli.report import Report
 from batchlimit.cli.screen import heading, verdict, watching
 from batchlimit.cli.trial import trial
@@ -30,7 +30,7 @@ class Pattern(StrEnum):
 
 def demo(
     hosts: Annotated[int, typer.Option(min=1, max=256, help="Processes, each a host with a limiter of its own.")] = 4,
-    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads that call in each host.")] = 8,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads, or tasks, that call in each host.")] = 8,
     seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="How long they call.")] = 10.0,
     url: Annotated[
         str, typer.Option(help="The store, e.g. redis://localhost; embedded:// starts one.")
@@ -41,6 +41,7 @@ def demo(
     pattern: Annotated[
         Pattern, typer.Option(help="Even demand, or a quiet half at 0.1 of the rate and then a half at DEMAND.")
     ] = Pattern.STEADY,
+    front: Annotated[Front, typer.Option(help="Call from threads, or from tasks of an event loop.")] = Front.THREADS,
     key: Annotated[str, typer.Option(help="The key that they all spend; a new one each time by default.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:
@@ -55,7 +56,7 @@ def demo(
     if url.startswith("memory://") and hosts > 1:
         _say(f"warning: memory:// is one bucket per process, so {hosts} hosts have {hosts} buckets")
     phases = {Pattern.STEADY: steady, Pattern.BURST: burst}[pattern](limit, demand, seconds, cost)
-    plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", hosts, threads, phases, (cost,))
+    plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", hosts, threads, phases, (cost,), front=front)
     try:
         report = _run_quietly(plan) if as_json else _run(plan)
     except (ValueError, ImportError) as error:

@@ -10,8 +10,9 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Self
 
-from batchlimit.cli.host import COUNTERS, HostLog, run_host
+from batchlimit.cli.host import COUNTERS, HostLog
 from batchlimit.cli.plan import Plan
+from batchlimit.cli.process import run_host
 
 # From the last host's readiness to the start: long enough that every host has heard the instant.
 _HEAD_START = 0.1

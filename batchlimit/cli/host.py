@@ -1,19 +1,12 @@
-"""One host of a fleet: a process with a limiter of its own, and threads that call it and log what they saw."""
+"""What a host of a fleet is, whether its callers are threads or tasks: a process with a limiter of its own."""
 
 import os
-import signal
-import threading
-import time
 from array import array
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import closing
 from ctypes import Array, c_double
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from batchlimit import BatchLimitError
 from batchlimit.cli.caller import Caller, CallLog
-from batchlimit.cli.limiter import Limiter
 from batchlimit.cli.plan import Plan
 
 PUBLISHING = 0.15
@@ -36,56 +29,37 @@ class HostLog:
     """Store calls by the limiter's own count, before it was closed."""
 
 
-def run_host(link: Connection, board: Array[c_double], host: int, plan: Plan) -> None:
-    """The body of a host's process: says that it is ready, hears when to start, runs, and sends its HostLog.
+class Host:
+    """One host's part of a plan, and its link to the process that started it. Nothing here waits for anything."""
 
-    If it has to give up, it sends a str that says why. Whatever else comes through the link, its end too, means: stop.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle, which then ends the link
-    try:
-        link.send("")
-        start = link.recv()
-        if link.poll(max(0.0, start + plan.stay(host)[0] - time.monotonic())):
-            return
-        # Only now: a host that joins late makes its limiter late too.
-        with closing(plan.limiter(plan)) as limiter:
-            log = _run(limiter, link, board, host, plan, start)
-            if plan.vanishes(host):
-                link.send(log)
-                os._exit(0)  # as if killed: what it has leased goes with it
-        link.send(log)  # after the limiter was closed: what it gave back is on the server's count by then
-    except (EOFError, BrokenPipeError):
-        return  # nobody listens any more
-    except (BatchLimitError, ValueError) as error:
-        link.send(f"{type(error).__name__}: {error}")
+    __slots__ = ("_board", "_link", "_number", "_start", "plan")
 
+    def __init__(self, link: Connection, board: Array[c_double], number: int, plan: Plan, start: float) -> None:
+        self.plan = plan
+        self._link, self._board, self._number, self._start = link, board, number, start
 
-def _run(limiter: Limiter, link: Connection, board: Array[c_double], host: int, plan: Plan, start: float) -> HostLog:
-    stop = threading.Event()
-    callers = [Caller(limiter, plan, host, thread, start, stop) for thread in range(plan.threads)]
-    with ThreadPoolExecutor(plan.threads) as pool:
-        running = [pool.submit(caller.run) for caller in callers]
-        try:
-            while not link.poll() and _going_on(running):
-                _publish(limiter, callers, board, host)
-        finally:
-            stop.set()
-    for future in running:
-        future.result()
-    _publish(limiter, callers, board, host)
-    return _merged(callers, limiter.statistics().calls)
+    def callers(self) -> list[Caller]:
+        """Make its callers, each with a schedule of its own."""
+        return [Caller(self.plan, self._number, number, self._start) for number in range(self.plan.threads)]
 
+    def is_told_to_stop(self) -> bool:
+        """Whether anything has come through the link, its end too."""
+        return self._link.poll()
 
-def _going_on(running: list[Future[None]]) -> bool:
-    """Wait a little, or until it is over because all have finished or one has failed."""
-    done, not_done = wait(running, PUBLISHING, FIRST_EXCEPTION)
-    return bool(not_done) and not any(future.exception() for future in done)
+    def publish(self, callers: list[Caller], calls: int) -> None:
+        """Show whoever watches what the callers did so far, and how many store calls that took."""
+        admitted = sum(len(caller.admitted) for caller in callers)
+        refused = sum(len(caller.refused) for caller in callers)
+        self._board[self._number * COUNTERS : (self._number + 1) * COUNTERS] = [admitted, refused, calls]
 
-
-def _publish(limiter: Limiter, callers: list[Caller], board: Array[c_double], host: int) -> None:
-    admitted = sum(len(caller.admitted) for caller in callers)
-    refused = sum(len(caller.refused) for caller in callers)
-    board[host * COUNTERS : (host + 1) * COUNTERS] = [admitted, refused, limiter.statistics().calls]
+    def ended(self, callers: list[Caller], calls: int) -> HostLog:
+        """Return what all callers saw; a host that vanishes sends that and is no more."""
+        self.publish(callers, calls)
+        log = _merged(callers, calls)
+        if self.plan.vanishes(self._number):
+            self._link.send(log)
+            os._exit(0)  # as if killed: what it has leased goes with it
+        return log
 
 
 def _merged(callers: list[Caller], calls: int) -> HostLog:

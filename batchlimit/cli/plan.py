@@ -3,11 +3,24 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from itertools import accumulate, pairwise
 from typing import Any
 
 from batchlimit import Quota
-from batchlimit.cli.limiter import Limiter, WatchedLimiter
+from batchlimit.cli.limiter import AsyncLimiter, AsyncWatchedLimiter, Limiter, WatchedLimiter
+
+
+class Front(StrEnum):
+    """What the callers of a host are: threads, or tasks of one event loop."""
+
+    THREADS = "threads"
+    ASYNC = "async"
+
+    @property
+    def callers(self) -> str:
+        """What they are called."""
+        return "tasks" if self is Front.ASYNC else "threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +36,14 @@ def ours(plan: "Plan") -> Limiter:
     return WatchedLimiter.from_url(plan.url, plan.quota, prefix=plan.prefix)
 
 
+def ours_awaited(plan: "Plan") -> AsyncLimiter:
+    """The limiter of this package for tasks."""
+    return AsyncWatchedLimiter.from_url(plan.url, plan.quota, prefix=plan.prefix)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run of a fleet, all for one key; the threads of a host share its calls evenly.
+    """One run of a fleet, all for one key; the threads of a host, or its tasks, share its calls evenly.
 
     An empty `weights` or `presence` means: all hosts alike, and there from the first second to the last. What an
     absent host would have asked for, nobody asks for.
@@ -36,6 +54,7 @@ class Plan:
     key: str
     hosts: int
     threads: int
+    """Callers in each host: threads, or as many tasks."""
     phases: tuple[Phase, ...]
     costs: tuple[int, ...] = (1,)
     """Tokens a call: each thread goes round and round through them, in a shuffled order of its own."""
@@ -47,6 +66,9 @@ class Plan:
     """When each host joins and vanishes, in seconds since the start; one that vanishes gives nothing back."""
     limiter: Callable[["Plan"], Limiter] = ours
     """Makes each host's limiter; a function of a module, so that another process can find it."""
+    front: Front = Front.THREADS
+    async_limiter: Callable[["Plan"], AsyncLimiter] = ours_awaited
+    """The same where callers are tasks."""
 
     def __post_init__(self) -> None:
         for name, column in (("weights", self.weights), ("presence", self.presence)):
@@ -56,6 +78,8 @@ class Plan:
             raise ValueError(f"weights must be at least 0, and some of them more, not {self.weights!r}")
         if not self.costs:
             raise ValueError("costs must be at least one")
+        if self.front is Front.ASYNC and self.limiter is not ours:
+            raise ValueError(f"limiter {self.limiter.__name__!r} is for threads: tasks call an async_limiter")
 
     @property
     def seconds(self) -> float:
@@ -95,8 +119,10 @@ class Plan:
         return self.stay(host)[1] < self.seconds
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; the limiter by its name."""
-        return asdict(self) | {"seconds": self.seconds, "limiter": self.limiter.__name__}
+        """Plain values; the limiter that is called, by its name."""
+        plain = asdict(self) | {"seconds": self.seconds, "limiter": self.limiter.__name__}
+        awaited = plain.pop("async_limiter").__name__
+        return plain | {"limiter": awaited} if self.front is Front.ASYNC else plain
 
 
 def _overlap(stay: tuple[float, float], spell: tuple[float, float]) -> float:

@@ -75,7 +75,7 @@ def _cells(row: Row) -> tuple[str, str, str, str, str]:
 def heading(plan: Plan, address: str) -> str:
     """What is about to run, in one line."""
     return (
-        f"{plan.quota!r} at {address}: {plan.hosts} hosts x {plan.threads} threads, {plan.seconds:g} s, "
+        f"{plan.quota!r} at {address}: {plan.hosts} hosts x {plan.threads} {plan.front.callers}, {plan.seconds:g} s, "
         f"{plan.calls:,.0f} calls planned"
     )
 

@@ -21,6 +21,7 @@ def test_a_fleet_on_one_server_keeps_the_promise() -> None:
     assert ended.returncode == 0
     shown = json.loads(ended.stdout)
     assert shown["plan"]["quota"] == "500/s burst 100"
+    assert shown["plan"]["front"] == "threads"
     assert shown["report"]["excess"] == 0
     assert shown["report"]["admitted"] == sum(shown["report"]["host_admitted"]) > 0
     assert shown["report"]["calls"] > 0
@@ -31,6 +32,14 @@ def test_without_a_terminal_it_prints_lines_and_a_verdict() -> None:
     assert ended.returncode == 0
     assert "the promise was kept" in ended.stdout
     assert "\x1b" not in ended.stdout
+
+
+def test_tasks_keep_it_too_and_it_says_what_they_are() -> None:
+    ended = demo(*SMALL, "--front", "async")
+    assert ended.stderr == ""
+    assert ended.returncode == 0
+    assert "2 hosts x 2 tasks" in ended.stdout
+    assert "the promise was kept" in ended.stdout
 
 
 def test_a_limiter_that_cheats_is_convicted() -> None:
@@ -60,7 +69,9 @@ def test_what_cannot_work_is_told_in_one_line(arguments: list[str], status: int,
     assert "secret" not in ended.stderr + ended.stdout
 
 
-@pytest.mark.parametrize("arguments", [("--hosts", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--unknown",)])
+@pytest.mark.parametrize(
+    "arguments", [("--hosts", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--front", "fibers"), ("--unknown",)]
+)
 def test_options_out_of_range_are_refused(arguments: tuple[str, ...]) -> None:
     ended = demo(*arguments)
     assert ended.returncode == 2

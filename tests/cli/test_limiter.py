@@ -1,6 +1,9 @@
 """The tally counts the calls that waited for the store: those that asked, those in line behind one, and no others."""
 
-from batchlimit.cli.limiter import WatchedLimiter
+import asyncio
+
+from batchlimit import MemoryStore
+from batchlimit.cli.limiter import AsyncWatchedLimiter, WatchedLimiter
 from tests.sync.stage import DEADLINE, KEY, Gate, Stage, start, until
 
 
@@ -25,3 +28,24 @@ def test_who_asks_and_who_stands_in_line_have_waited_and_a_hit_has_not() -> None
         asked = len(stage.asks)
         assert start(two_calls).result(DEADLINE) == [0, 0]
         assert len(stage.asks) == asked
+
+
+def test_so_it_is_with_tasks() -> None:
+    async def two_calls(limiter: AsyncWatchedLimiter) -> list[int]:
+        counts = []
+        for _ in range(2):
+            await limiter.try_acquire(KEY)
+            counts.append(limiter.tally.waited)
+        return counts
+
+    async def tell() -> tuple[list[list[int]], list[int], int]:
+        async with AsyncWatchedLimiter(MemoryStore(), "1/hour burst 8") as limiter:
+            # All are in line before the first ask is under way: it leaves in a task of its own.
+            crowd = await asyncio.gather(*(two_calls(limiter) for _ in range(8)))
+            late = await asyncio.create_task(two_calls(limiter))
+            return crowd, late, limiter.tally.waited
+
+    crowd, late, mine = asyncio.run(tell())
+    assert [first for first, _ in crowd] == [1] * 8
+    assert late == [0, 0]
+    assert mine == 0

@@ -9,12 +9,57 @@ import pytest
 
 from batchlimit import Quota
 from batchlimit.cli.fleet import Fleet, FleetLog, Row
-from batchlimit.cli.limiter import WatchedLimiter
-from batchlimit.cli.plan import Phase, Plan, burst, steady
+from batchlimit.cli.limiter import AsyncWatchedLimiter, WatchedLimiter
+from batchlimit.cli.plan import Front, Phase, Plan, burst, steady
 from batchlimit.cli.report import report
 from batchlimit.cli.trial import trial
 
 PLAN = Plan("memory://", "1000/s burst 1000", "tested", 2, 1, (Phase(0.5, 400),))
+
+
+MARKS = "BATCHLIMIT_TEST_MARKS"
+
+
+class Marked(WatchedLimiter):
+    """Writes down when it is made, and when it is closed."""
+
+    def close(self) -> None:
+        super().close()
+        mark("closed")
+
+
+class AsyncMarked(AsyncWatchedLimiter):
+    """The same for tasks."""
+
+    async def close(self) -> None:
+        await super().close()
+        mark("closed")
+
+
+def marked(plan: Plan) -> Marked:
+    mark("made")
+    return Marked.from_url(plan.url, plan.quota)
+
+
+def marked_awaited(plan: Plan) -> AsyncMarked:
+    mark("made")
+    return AsyncMarked.from_url(plan.url, plan.quota)
+
+
+def mark(event: str) -> None:
+    with open(os.environ[MARKS], "a") as marks:
+        marks.write(f"{event} {time.monotonic()}\n")
+
+
+def marks(event: str) -> list[str]:
+    """When it happened, in order."""
+    lines = Path(os.environ[MARKS]).read_text().splitlines()
+    return [line.removeprefix(f"{event} ") for line in lines if line.startswith(event)]
+
+
+THREADS = replace(PLAN, limiter=marked)
+TASKS = replace(PLAN, front=Front.ASYNC, async_limiter=marked_awaited)
+both_fronts = pytest.mark.parametrize("plan", [THREADS, TASKS], ids=list(Front))
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:
@@ -61,6 +106,18 @@ def test_a_plan_that_makes_no_sense_is_refused(wrong: dict[str, tuple[float, ...
         replace(PLAN, **wrong)  # type: ignore[arg-type]
 
 
+def test_a_limiter_for_threads_is_none_for_tasks() -> None:
+    with pytest.raises(ValueError, match="'marked' is for threads"):
+        replace(THREADS, front=Front.ASYNC)
+
+
+def test_a_plan_names_the_limiter_that_is_called() -> None:
+    assert THREADS.as_json()["limiter"] == "marked"
+    shown = TASKS.as_json()
+    assert (shown["front"], shown["limiter"]) == ("async", "marked_awaited")
+    assert "async_limiter" not in shown
+
+
 def test_hosts_ask_in_proportion_to_their_weights() -> None:
     heavy, light = run(replace(PLAN, weights=(9, 1))).hosts
     assert sum(heavy.offered) > 3 * sum(light.offered) > 0
@@ -82,8 +139,9 @@ def test_the_report_counts_tokens_and_decisions() -> None:
     assert shown.planned == 500
 
 
-def test_a_host_that_joins_late_is_silent_until_then() -> None:
-    log = run(replace(PLAN, limiter=marked, presence=((0, 0.5), (0.25, 0.5))))
+@both_fronts
+def test_a_host_that_joins_late_is_silent_until_then(plan: Plan) -> None:
+    log = run(replace(plan, presence=((0, 0.5), (0.25, 0.5))))
     late = log.hosts[1]
     assert min(call.before for call in late.admitted) >= log.start + 0.25
     assert sum(late.offered[:25]) == 0 < sum(log.hosts[0].offered[:25])
@@ -91,9 +149,10 @@ def test_a_host_that_joins_late_is_silent_until_then() -> None:
     assert float(marks("made")[1]) >= log.start + 0.25, "nor is its limiter there before it"
 
 
-def test_a_host_that_vanishes_gives_nothing_back_and_leaves_its_log() -> None:
+@both_fronts
+def test_a_host_that_vanishes_gives_nothing_back_and_leaves_its_log(plan: Plan) -> None:
     """Two limiters were made, and only the one of the host that stayed was closed."""
-    log = run(replace(PLAN, limiter=marked, presence=((0, 0.25), (0, 0.5))))
+    log = run(replace(plan, presence=((0, 0.25), (0, 0.5))))
     gone, stayed = log.hosts
     assert gone.ended < log.start + 0.5 <= stayed.ended
     assert len(gone.admitted) > 0
@@ -101,39 +160,13 @@ def test_a_host_that_vanishes_gives_nothing_back_and_leaves_its_log() -> None:
     assert len(marks("closed")) == 1
 
 
-MARKS = "BATCHLIMIT_TEST_MARKS"
-
-
-class Marked(WatchedLimiter):
-    """Writes down when it is made, and when it is closed."""
-
-    def close(self) -> None:
-        super().close()
-        mark("closed")
-
-
-def marked(plan: Plan) -> Marked:
-    mark("made")
-    return Marked.from_url(plan.url, plan.quota)
-
-
-def mark(event: str) -> None:
-    with open(os.environ[MARKS], "a") as marks:
-        marks.write(f"{event} {time.monotonic()}\n")
-
-
-def marks(event: str) -> list[str]:
-    """When it happened, in order."""
-    lines = Path(os.environ[MARKS]).read_text().splitlines()
-    return [line.removeprefix(f"{event} ") for line in lines if line.startswith(event)]
-
-
 @pytest.fixture(autouse=True)
 def _marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MARKS, str(tmp_path / "marks"))
 
 
-def test_decisions_that_waited_for_the_store_are_told_apart() -> None:
-    shown = trial(replace(PLAN, url="embedded://", hosts=1), ignore)
+@pytest.mark.parametrize("front", Front)
+def test_decisions_that_waited_for_the_store_are_told_apart(front: Front) -> None:
+    shown = trial(replace(PLAN, url="embedded://", hosts=1, front=front), ignore)
     assert 0 < shown.waits < shown.decisions
     assert shown.miss_latency.p50_us > shown.hit_latency.p50_us
