@@ -38,6 +38,10 @@ class Home(Protocol):
         """Let go of a slot that has retired."""
         ...
 
+    def is_over(self) -> bool:
+        """Whether the loop was closed: a task that nobody will ever resume may be destroyed after that."""
+        ...
+
 
 class Caller:
     """A task in line, or about to be. What can be decided for it is decided without it: it wakes for its verdict."""
@@ -150,6 +154,8 @@ class Slot:
 
     def leave(self, caller: Caller) -> None:
         """Take a caller out of line; what it was given is for others."""
+        if self._home.is_over():
+            return
         caller.has_left, caller.due = True, math.inf
         self.reservoir.leave(caller.claim, self._home.clock())
         self._rouse()

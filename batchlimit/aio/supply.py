@@ -117,6 +117,10 @@ class Supply:
         """Let go of a slot that has retired."""
         self._let_go([slot])
 
+    def is_over(self) -> bool:
+        """Whether the loop was closed, and what is left of it only has to be forgotten."""
+        return self._loop is None or self._loop.is_closed()
+
     def _let_go(self, slots: Iterable[Slot]) -> None:
         for slot in list(slots):
             if self.slots.get(slot.key) is slot:

@@ -2,9 +2,11 @@
 
 import asyncio
 import inspect
+from collections.abc import Iterator
 
 import pytest
 
+from batchlimit import RedisStore
 from batchlimit.aio.keeper import Due
 from batchlimit.aio.supply import Supply
 from tests.aio.loop import VirtualLoop
@@ -29,6 +31,13 @@ def valkey(servers: Servers) -> Server:
         return servers.get("valkey")
     except Unavailable as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture
+def valkey_store(valkey: Server, prefix: str) -> Iterator[RedisStore]:
+    """A store on it, by which a test looks at what the limiters left there; its prefix is `prefix`."""
+    with valkey.client() as client:
+        yield RedisStore(client, prefix=prefix)
 
 
 @pytest.fixture

@@ -1,0 +1,235 @@
+"""One event loop at a time: who may use a limiter, what happens at the end of a loop, and in a forked child."""
+
+import asyncio
+import contextlib
+import contextvars
+import gc
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, FixedBatch, LimiterClosed, MemoryStore, Quota, RedisStore, Statistics
+from tests.aio.stage import KEY, SLOW, Gate, Stage
+from tests.servers import Server
+from tests.sync.stage import DEADLINE, start
+
+TEN = Quota(SLOW, 10)
+
+
+@pytest.fixture
+def limiter() -> AsyncRateLimiter:
+    """Made where no loop runs."""
+    return AsyncRateLimiter(MemoryStore(), TEN)
+
+
+CALLS: dict[str, Callable[[AsyncRateLimiter], Any]] = {
+    "try_acquire": lambda limiter: limiter.try_acquire(KEY),
+    "acquire": lambda limiter: limiter.acquire(KEY),
+    "decide": lambda limiter: limiter.decide(KEY),
+    "peek": lambda limiter: limiter.peek(KEY),
+    "refund": lambda limiter: limiter.refund(KEY),
+    "reserve": lambda limiter: limiter.reserve(KEY, 1),
+    "acquire_all": lambda limiter: limiter.acquire_all({KEY: 1}),
+    "close": lambda limiter: limiter.close(),
+}
+
+
+async def spend(limiter: AsyncRateLimiter) -> int:
+    spent = 0
+    while await limiter.try_acquire(KEY):
+        spent += 1
+    return spent
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("warm", [False, True])
+def test_another_loop_is_an_error_while_the_first_lives(
+    limiter: AsyncRateLimiter, call: Callable[[AsyncRateLimiter], Any], warm: bool
+) -> None:
+    async def first() -> None:
+        assert await limiter.try_acquire(KEY)
+        if warm:  # tokens are here: even what needs no store is refused there
+            assert limiter.statistics().held > 0
+        with pytest.raises(RuntimeError, match="in use on another event loop; make one limiter for each loop"):
+            await asyncio.to_thread(lambda: asyncio.run(second()))
+        assert await limiter.try_acquire(KEY)
+
+    async def second() -> None:
+        await call(limiter)
+
+    limiter = AsyncRateLimiter(MemoryStore(), TEN, sizer=FixedBatch(5)) if warm else limiter
+    asyncio.run(first())
+    assert limiter.statistics().admitted == 2
+
+
+def test_two_loops_in_threads_spend_nothing_twice() -> None:
+    """Hits look at the thread alone. Were it not for that, two threads would race for each token."""
+    limiter = AsyncRateLimiter(MemoryStore(), Quota(1e6, 10**6))
+    ready, done = threading.Barrier(2), threading.Event()
+
+    async def owner() -> None:
+        await limiter.acquire(KEY)
+        ready.wait(DEADLINE)
+        assert done.wait(DEADLINE)
+
+    async def other() -> int:
+        ready.wait(DEADLINE)
+        admitted = 0
+        for _ in range(1000):
+            with contextlib.suppress(RuntimeError):
+                admitted += await limiter.try_acquire(KEY)
+        return admitted
+
+    first = start(lambda: asyncio.run(owner()))
+    try:
+        assert asyncio.run(other()) == 0
+    finally:
+        done.set()
+    first.result(DEADLINE)
+
+
+def test_one_loop_after_the_other_is_no_error(limiter: AsyncRateLimiter) -> None:
+    assert asyncio.run(spend(limiter)) + asyncio.run(spend(limiter)) == 10
+    assert limiter.statistics().admitted == 10
+
+
+def test_a_loop_that_was_closed_without_a_word_takes_its_lease_along() -> None:
+    """What it held is the store's to take back, when the lease is over. Nobody spends it twice."""
+    store = MemoryStore()
+    limiter = AsyncRateLimiter(store, Quota(SLOW, 100), sizer=FixedBatch(20))
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(_one(limiter))
+    held = limiter.statistics().held
+    assert held > 0
+    loop.close()
+    assert start(lambda: asyncio.run(spend(limiter))).result(DEADLINE) == 100 - 1 - held
+
+
+async def _one(limiter: AsyncRateLimiter) -> bool:
+    return await limiter.try_acquire(KEY)
+
+
+def test_the_end_of_asyncio_run_gives_tokens_back_and_closes_connections(
+    valkey: Server, prefix: str, valkey_store: RedisStore
+) -> None:
+    """Though nobody closed the limiter; and there is nothing to warn of."""
+    quota = Quota(SLOW, 100)
+    sizer = FixedBatch(20)
+    limiter = AsyncRateLimiter.from_url(valkey.url, quota, prefix=prefix, connect_timeout=30.0, sizer=sizer)
+    for admitted in (1, 2):
+        assert asyncio.run(_one(limiter))
+        assert valkey_store.peek(KEY, quota).level == 100 - admitted
+        assert valkey_store.peek(KEY, quota).outstanding == 0
+    del limiter
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+
+
+def test_a_closed_limiter_stays_closed_on_the_next_loop(limiter: AsyncRateLimiter) -> None:
+    asyncio.run(limiter.close())
+    with pytest.raises(LimiterClosed):
+        asyncio.run(_one(limiter))
+    asyncio.run(limiter.close())
+
+
+def test_without_a_loop_python_says_so(limiter: AsyncRateLimiter) -> None:
+    for call in (limiter.try_acquire(KEY), limiter.acquire(KEY)):
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            call.send(None)
+    assert limiter.statistics() == Statistics(0, 0, 0, 0, 0, 0)
+
+
+async def test_a_dropped_limiter_gives_its_tokens_back() -> None:
+    stage = Stage()
+    limiter = AsyncRateLimiter(stage, TEN, sizer=FixedBatch(5), clock=asyncio.get_running_loop().time)
+    assert await limiter.try_acquire(KEY)
+    del limiter
+    gc.collect()
+    while not stage.closed:  # noqa: ASYNC110  there is nobody left to tell
+        await asyncio.sleep(0.01)
+    assert (await stage.peek(KEY, TEN)).outstanding == 0
+
+
+async def test_closing_leaves_nothing_to_the_loop() -> None:
+    """No task, no timer, no generator: a thousand limiters that come and go leave nothing behind."""
+    loop: Any = asyncio.get_running_loop()
+    tasks, generators = len(asyncio.all_tasks()), len(loop._asyncgens)
+    for _ in range(50):
+        limiter = AsyncRateLimiter(Stage(), TEN, clock=loop.time)
+        assert await limiter.try_acquire(KEY)
+        await limiter.close()
+    del limiter
+    gc.collect()
+    assert (len(asyncio.all_tasks()), len(loop._asyncgens)) == (tasks, generators)
+    assert not [timer for timer in loop._scheduled if not timer.cancelled()]
+
+
+async def test_what_a_request_has_in_its_context_is_not_the_limiters() -> None:
+    request = contextvars.ContextVar("request", default="none")
+    seen: list[str] = []
+
+    async def look() -> None:
+        seen.append(request.get())
+
+    stage = Stage()
+    stage.before = look
+    limiter = AsyncRateLimiter(stage, TEN, clock=asyncio.get_running_loop().time)
+    request.set("mine")
+    await limiter.acquire(KEY)
+    assert seen == ["none"]
+
+
+def test_a_forked_child_is_a_host_of_its_own(valkey: Server, prefix: str, valkey_store: RedisStore) -> None:
+    """It spends nothing of what the parent leased, though it was forked within its loop; and the parent goes on."""
+    quota = Quota(SLOW, 100)
+    limiter = AsyncRateLimiter.from_url(valkey.url, quota, prefix=prefix, connect_timeout=30.0)
+
+    async def parent() -> int:
+        await limiter.acquire(KEY, 40)
+        reader, writer = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of threads that other tests left behind
+            if (child := os.fork()) == 0:
+                _in_child(limiter, writer)
+        os.close(writer)
+        with os.fdopen(reader) as answers:
+            spent = int(answers.read())
+        os.waitpid(child, 0)  # noqa: ASYNC222  it has said its last word
+        return spent + await spend(limiter)
+
+    assert asyncio.run(parent()) == 60
+    assert valkey_store.peek(KEY, quota).level == 0
+
+
+def _in_child(limiter: AsyncRateLimiter, writer: int) -> None:
+    try:
+        asyncio._set_running_loop(None)
+
+        async def some() -> int:
+            spent = 0
+            for _ in range(25):
+                spent += await limiter.try_acquire(KEY)
+            return spent
+
+        os.write(writer, str(asyncio.run(some())).encode())
+    finally:
+        os._exit(0)
+
+
+async def test_a_fetch_that_is_under_way_when_the_loop_ends_wedges_nobody() -> None:
+    """The end of asyncio.run cancels all tasks, the limiter's among them."""
+    stage = Stage()
+    stage.before = Gate()
+    limiter = AsyncRateLimiter(stage, TEN, clock=asyncio.get_running_loop().time)
+    waiter = asyncio.create_task(limiter.acquire(KEY))
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.wait([waiter])
+    assert waiter.cancelled()
+    assert limiter.statistics().waiting == 0
