@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import Store
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.redis import RedisStore
+from tests.awaiting import BlockingStore
 from tests.servers import SERVERS, Server, Servers, Unavailable
 
 
@@ -38,13 +41,17 @@ def redis_store(server: Server, prefix: str) -> Iterator[RedisStore]:
     yield from _redis_store(server, prefix)
 
 
-@pytest.fixture(params=["memory", *SERVERS])
+@pytest.fixture(params=["memory", "memory awaited", *SERVERS, *(f"{name} awaited" for name in SERVERS)])
 def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iterator[Store]:
-    """Every store there is."""
-    if request.param == "memory":
-        yield MemoryStore(clock=time.monotonic)
+    """Every store there is, for threads and for tasks."""
+    name, _, awaited = request.param.partition(" ")
+    if name == "memory":
+        memory = MemoryStore(clock=time.monotonic)
+        yield BlockingStore(AsyncMemoryStore(memory)) if awaited else memory
+    elif awaited:
+        yield from _awaited_store(_running(servers, name), prefix)
     else:
-        yield from _redis_store(_running(servers, request.param), prefix)
+        yield from _redis_store(_running(servers, name), prefix)
 
 
 def _running(servers: Servers, name: str) -> Server:
@@ -52,6 +59,12 @@ def _running(servers: Servers, name: str) -> Server:
         return servers.get(name)
     except Unavailable as reason:
         pytest.skip(str(reason))
+
+
+def _awaited_store(server: Server, prefix: str) -> Iterator[Store]:
+    store = BlockingStore(AsyncRedisStore.from_url(server.url, prefix=prefix, connect_timeout=30.0))
+    yield store
+    store.close()
 
 
 def _redis_store(server: Server, prefix: str) -> Iterator[RedisStore]:

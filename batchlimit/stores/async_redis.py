@@ -1,6 +1,8 @@
 """Buckets in Redis or Valkey, for tasks: each call is one EVALSHA of a script that does it all atomically."""
 
+import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Self
 
 import redis
@@ -23,7 +25,16 @@ from batchlimit.stores.wire import (
 
 _CONNECTIONS = 64
 """The most that a client of our own opens. Nothing bounds how many keys are asked for at one moment, and redis-py's
-default opens a connection for each."""
+default opens a connection for each. Its own pool with a bound waits by an async generator, which cannot be done where
+the last tokens go back: when the loop ends."""
+
+try:
+    from redis.driver_info import DriverInfo
+except ImportError:  # redis-py before 7.2
+    _INTRODUCTION: dict[str, Any] = {}
+else:
+    # Made once: redis-py reads its own version from the disk for every connection, 0.9 ms each, on the event loop.
+    _INTRODUCTION = {"driver_info": DriverInfo()}
 
 
 class AsyncRedisStore:
@@ -33,10 +44,12 @@ class AsyncRedisStore:
         self._prefix = check_prefix(prefix)
         self._connect: Callable[[], redis.asyncio.Redis] | None = None
         self._inherited: redis.asyncio.Redis | None = None
+        self._patience = 0.0
         self._use(client)
 
     def _use(self, client: "redis.asyncio.Redis") -> None:
         self._client = client
+        self._free = asyncio.Semaphore(_CONNECTIONS)  # connections of our own that nobody uses
         # A registered script runs by its SHA; on NOSCRIPT, and only then, redis-py loads it and asks once more.
         self._take = client.register_script(script("take"))
         self._give_back = client.register_script(script("give_back"))
@@ -50,18 +63,16 @@ class AsyncRedisStore:
         """
 
         def connect() -> redis.asyncio.Redis:
-            pool = redis.asyncio.BlockingConnectionPool.from_url(
+            return redis.asyncio.Redis.from_url(
                 url,
-                max_connections=_CONNECTIONS,
-                timeout=connect_timeout,
                 socket_connect_timeout=connect_timeout,
                 socket_timeout=connect_timeout,
                 retry=Retry(NoBackoff(), 0),
+                **_INTRODUCTION,
             )
-            return redis.asyncio.Redis.from_pool(pool)
 
         store = cls(connect(), prefix=prefix)
-        store._connect = connect
+        store._connect, store._patience = connect, connect_timeout
         return store
 
     def __repr__(self) -> str:
@@ -109,7 +120,31 @@ class AsyncRedisStore:
     # The one place where redis-py's untyped replies come in.
     async def _run(self, registered: Any, key: str, arguments: Sequence[str | int | float]) -> Sequence[Any]:
         try:
-            reply: Sequence[Any] = await registered(keys=[bucket_name(self._prefix, key)], args=arguments)
+            async with self._turn():
+                reply: Sequence[Any] = await registered(keys=[bucket_name(self._prefix, key)], args=arguments)
         except (redis.RedisError, OSError) as error:
             raise StoreUnavailable(f"{self.address} failed: {type(error).__name__}: {error}") from error
         return reply
+
+    def _turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait for one of our connections; a client that the caller made has its own rules."""
+        return nullcontext() if self._connect is None else _Turn(self._free, self._patience)
+
+
+class _Turn:
+    """A semaphore that is waited for so many seconds; not by a generator, see above."""
+
+    __slots__ = ("_free", "_seconds")
+
+    def __init__(self, free: asyncio.Semaphore, seconds: float) -> None:
+        self._free, self._seconds = free, seconds
+
+    async def __aenter__(self) -> None:
+        if not self._free.locked():
+            await self._free.acquire()  # at once
+            return
+        async with asyncio.timeout(self._seconds):
+            await self._free.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._free.release()

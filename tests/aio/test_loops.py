@@ -160,10 +160,9 @@ async def test_closing_leaves_nothing_to_the_loop() -> None:
     loop: Any = asyncio.get_running_loop()
     tasks, generators = len(asyncio.all_tasks()), len(loop._asyncgens)
     for _ in range(50):
-        limiter = AsyncRateLimiter(Stage(), TEN, clock=loop.time)
-        assert await limiter.try_acquire(KEY)
-        await limiter.close()
-    del limiter
+        async with AsyncRateLimiter(Stage(), TEN, clock=loop.time) as limiter:
+            assert await limiter.try_acquire(KEY)
+        del limiter
     gc.collect()
     assert (len(asyncio.all_tasks()), len(loop._asyncgens)) == (tasks, generators)
     assert not [timer for timer in loop._scheduled if not timer.cancelled()]

@@ -1,32 +1,14 @@
 """The asyncio front behind the face of the threaded one, so that one test can be held against both."""
 
-import asyncio
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from batchlimit import AsyncRateLimiter, AsyncReservation, Decision, RateLimiter, RedisStore, Statistics
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from tests.sync.stage import DEADLINE, Stage
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """One loop for all tests, in a thread of its own, which ends with the process."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    return loop
-
-
-async def _await(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return await call(*args, **kwargs)
-
-
-def _run(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return asyncio.run_coroutine_threadsafe(_await(call, *args, **kwargs), _loop()).result(DEADLINE)
+from tests.awaiting import awaited
+from tests.sync.stage import Stage
 
 
 class _Awaited:
@@ -73,16 +55,16 @@ class BlockingReservation:
         return self._inner.settled
 
     def settle(self, actual: int) -> None:
-        _run(self._inner.settle, actual)
+        awaited(self._inner.settle, actual)
 
     def __enter__(self) -> Self:
-        _run(self._inner.__aenter__)
+        awaited(self._inner.__aenter__)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _run(self._inner.__aexit__, kind, error, trace)
+        awaited(self._inner.__aexit__, kind, error, trace)
 
 
 class Blocking:
@@ -103,33 +85,33 @@ class Blocking:
         return found
 
     def try_acquire(self, key: Any, cost: Any = 1) -> bool:
-        return bool(_run(self._inner.try_acquire, key, cost))
+        return bool(awaited(self._inner.try_acquire, key, cost))
 
     def acquire(self, key: Any, cost: Any = 1, *, timeout: Any = None) -> None:
-        _run(self._inner.acquire, key, cost, timeout=timeout)
+        awaited(self._inner.acquire, key, cost, timeout=timeout)
 
     def decide(self, key: Any, cost: Any = 1) -> Decision:
-        found: Decision = _run(self._inner.decide, key, cost)
+        found: Decision = awaited(self._inner.decide, key, cost)
         return found
 
     def peek(self, key: Any) -> Decision:
-        found: Decision = _run(self._inner.peek, key)
+        found: Decision = awaited(self._inner.peek, key)
         return found
 
     def refund(self, key: Any, cost: Any = 1) -> None:
-        _run(self._inner.refund, key, cost)
+        awaited(self._inner.refund, key, cost)
 
     def reserve(self, key: Any, cost: Any, *, timeout: Any = None, on_error: Any = "keep") -> BlockingReservation:
-        return BlockingReservation(_run(self._inner.reserve, key, cost, timeout=timeout, on_error=on_error))
+        return BlockingReservation(awaited(self._inner.reserve, key, cost, timeout=timeout, on_error=on_error))
 
     def acquire_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: Any = None) -> None:
-        _run(self._inner.acquire_all, costs, timeout=timeout)
+        awaited(self._inner.acquire_all, costs, timeout=timeout)
 
     def statistics(self) -> Statistics:
         return self._inner.statistics()
 
     def close(self) -> None:
-        _run(self._inner.close)
+        awaited(self._inner.close)
 
     def __enter__(self) -> Self:
         return self

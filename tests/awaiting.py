@@ -1,0 +1,56 @@
+"""What is awaited, for threads: one event loop in a thread of its own, and an AsyncStore with the face of a Store."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from batchlimit import AsyncStore
+from batchlimit.core.lease import Ask, GiveBack, Grant, Level
+from batchlimit.core.quota import Quota
+
+_DEADLINE = 60.0
+"""How long to wait for an answer. Generous: a slow machine is no failure of what is tested."""
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """One loop for all tests, which ends with the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return loop
+
+
+async def _await(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return await call(*args, **kwargs)
+
+
+def awaited(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call it on the loop, and return what it returns when it is awaited."""
+    return asyncio.run_coroutine_threadsafe(_await(call, *args, **kwargs), _loop()).result(_DEADLINE)
+
+
+class BlockingStore:
+    """An AsyncStore for threads, so that one contract can be held against both kinds."""
+
+    def __init__(self, inner: AsyncStore) -> None:
+        self._inner = inner
+        self.address = inner.address
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        grant: Grant = awaited(self._inner.take, key, quota, ask)
+        return grant
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        return int(awaited(self._inner.give_back, key, quota, back))
+
+    def peek(self, key: str, quota: Quota) -> Level:
+        level: Level = awaited(self._inner.peek, key, quota)
+        return level
+
+    def after_fork(self) -> None:
+        self._inner.after_fork()
+
+    def close(self) -> None:
+        awaited(self._inner.aclose)
