@@ -2,9 +2,9 @@
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from batchlimit.core.template import Template
 
@@ -31,7 +31,7 @@ class AsyncLimit:
     def __repr__(self) -> str:
         return f"<AsyncLimit by {self._template!r}>"
 
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Return the coroutine function, whose calls wait until they are admitted; TypeError for any other function."""
         if not inspect.iscoroutinefunction(function):
             raise TypeError(

@@ -38,7 +38,7 @@ class AsyncRateLimiter:
     """Admits calls by key under one exact limit for all processes that share the store; for tasks of one event loop.
 
     What is said of RateLimiter holds here, and what it does is awaited here, but for `statistics`. `store`: a
-    redis.asyncio client that you made (it is used, never closed), an AsyncStore, or a MemoryStore.
+    redis.asyncio client, an AsyncStore or a MemoryStore that you made.
 
     It may be made anywhere, and is at home on the loop that first uses it until that is closed; on another one, and in
     another thread, it raises RuntimeError meanwhile. A caller may be cancelled at any time: it takes no tokens along.
@@ -84,7 +84,9 @@ class AsyncRateLimiter:
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
         store = open_async_store(url, prefix=prefix, connect_timeout=connect_timeout)
-        return cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
+        limiter = cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
+        limiter._supply.owns_store = True
+        return limiter
 
     def __repr__(self) -> str:
         return f"<AsyncRateLimiter on {self._supply.store.address}: {len(self._slots)} keys>"

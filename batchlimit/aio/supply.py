@@ -40,6 +40,7 @@ class Supply:
         self, store: AsyncStore, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
     ) -> None:
         self.store = store
+        self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.clock = clock
         self.slots: dict[str, Slot] = {}
         self.closed = False
@@ -66,7 +67,8 @@ class Supply:
             if not self._loop.is_closed():
                 raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
             self._let_go(self.slots.values())
-            self.store.renew()
+            if self.owns_store:
+                self.store.renew()
         self._loop, self.thread = loop, threading.get_ident()
         self.yes, self.no = Known(True, loop), Known(False, loop)
         self._keeper = Keeper(loop, self.clock)
@@ -88,7 +90,8 @@ class Supply:
         slots = list(self.slots.values())
         await self._drain(slots)
         self._let_go(slots)
-        await self.store.disconnect()
+        if self.owns_store:
+            await self.store.disconnect()
 
     def slot(self, key: str) -> Slot:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""
@@ -133,7 +136,7 @@ class Supply:
         return self._host.statistics([reservoir.figures() for reservoir in live])
 
     async def close(self) -> None:
-        """Fail whoever waits, give all tokens back, close the store. A second call waits for the first."""
+        """Fail whoever waits, give all tokens back, close a store of our own. A second call waits for the first."""
         self.settle_in()
         await asyncio.shield(self._begin_to_close())
 
@@ -149,7 +152,8 @@ class Supply:
         self._let_go(slots)
         self._keeper.stop()
         await self._farewell.aclose()
-        await self.store.aclose()
+        if self.owns_store:
+            await self.store.aclose()
 
     def abandon(self) -> None:
         """Close from wherever the last reference was dropped, which may be another thread."""

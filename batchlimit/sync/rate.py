@@ -33,7 +33,7 @@ from batchlimit.sync.supply import Supply
 class RateLimiter:
     """Admits calls by key under one exact limit for all processes that share the store; safe in threads and over fork.
 
-    `store`: a redis-py client that you made (it is used, never closed) or a Store. `quota`: a Quota, a string such as
+    `store`: a redis-py client or a Store that you made: it is used, never closed. `quota`: a Quota, a string such as
     "100/s burst 200", a dict from keys and glob patterns to those, or a function of the key. `sizer` says how many
     tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory. `fill` is how full a bucket
     begins anew after the store lost it. Where tokens are short a host of `weight` 2 gets twice as many as one of
@@ -85,7 +85,9 @@ class RateLimiter:
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
         store = open_store(url, prefix=prefix, connect_timeout=connect_timeout)
-        return cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
+        limiter = cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
+        limiter._supply.owns_store = True
+        return limiter
 
     def __repr__(self) -> str:
         return f"<RateLimiter on {self._supply.store.address}: {len(self._slots)} keys>"

@@ -31,6 +31,7 @@ class Supply:
         self, store: Store, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
     ) -> None:
         self.store = store
+        self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.clock = clock
         self.slots: dict[str, Slot] = {}
         self._rule, self._options = rule, options
@@ -73,7 +74,7 @@ class Supply:
             return self._host.statistics([slot.figures() for slot in slots])
 
     def close(self) -> None:
-        """Fail whoever waits, give all tokens back, close the store. A second call has nothing to do."""
+        """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do."""
         with self._lock:
             self.closed = True
         self._keeper.stop()
@@ -84,7 +85,7 @@ class Supply:
         """Close without blocking, from wherever the last reference was dropped, even inside one of our locks."""
         self.closed = True
         if not self._keeper.stop():
-            self.store.close()
+            self._close_store()
 
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's; spending it twice would break the promise."""
@@ -105,7 +106,11 @@ class Supply:
         all(slot.empty(ended, deadline) for slot, ended in zip(slots, ends, strict=True))
         for slot in slots:
             self._host.remember(slot.figures())
-        self.store.close()
+        self._close_store()
+
+    def _close_store(self) -> None:
+        if self.owns_store:
+            self.store.close()
 
 
 _supplies: weakref.WeakSet[Supply] = weakref.WeakSet()

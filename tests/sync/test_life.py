@@ -82,10 +82,33 @@ def test_close_may_be_called_again() -> None:
     assert stage.peek(KEY, HUNDRED).level == 99
 
 
-def test_a_limiter_that_was_never_used_closes() -> None:
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
+    """The stages that limiters opened by themselves, by any URL."""
+    stages: list[Stage] = []
+
+    def open_stage(_url: str, **_options: object) -> Stage:
+        stages.append(Stage())
+        return stages[-1]
+
+    monkeypatch.setattr("batchlimit.sync.rate.open_store", open_stage)
+    return stages
+
+
+def test_a_limiter_that_was_never_used_closes(opened: list[Stage]) -> None:
+    RateLimiter.from_url("stage://", HUNDRED).close()
+    assert opened[0].closed
+
+
+def test_a_store_that_the_user_made_stays_open() -> None:
     stage = Stage()
-    RateLimiter(stage, HUNDRED).close()
-    assert stage.closed
+    with RateLimiter(stage, HUNDRED) as first, RateLimiter(stage, HUNDRED) as second:
+        first.acquire(KEY)
+        first.close()
+        second.acquire(KEY)
+    del first, second
+    gc.collect()
+    assert not stage.closed
 
 
 def test_close_from_many_threads_at_once() -> None:
@@ -140,7 +163,6 @@ def test_close_ends_though_the_store_is_away_and_the_figures_are_whole() -> None
 
     stage.before_back = fail
     limiter.close()
-    assert stage.closed
     assert (limiter.statistics().admitted, limiter.statistics().held) == (5, 0)
 
 
@@ -190,15 +212,14 @@ def test_a_limiter_that_is_garbage_gives_back(store: Store, keepers: Callable[[]
     until(lambda: keepers() == 0)
 
 
-def test_a_limiter_that_is_garbage_closes_its_store() -> None:
+def test_a_limiter_that_is_garbage_closes_its_store(opened: list[Stage]) -> None:
     for used in (True, False):
-        stage = Stage()
-        limiter = RateLimiter(stage, HUNDRED)
+        limiter = RateLimiter.from_url("stage://", HUNDRED)
         if used:
             limiter.acquire(KEY)
         del limiter
         gc.collect()
-        until(lambda stage=stage: stage.closed > 0)  # type: ignore[misc]
+        until(lambda: opened[-1].closed > 0)
 
 
 def test_fifty_limiters_leave_no_thread_behind(keepers: Callable[[], int]) -> None:
