@@ -71,7 +71,7 @@ class Caller:
         self.set()
 
     def fail(self, error: Exception) -> None:
-        """Have the task raise this; it is no longer in line."""
+        """Have the task raise this, and leave."""
         self.has_left = True
         self._error = error
         self.wake()
@@ -165,7 +165,6 @@ class Slot:
         try:
             step = self.reservoir.step(caller.claim, self._home.clock())
         except Exception as error:  # noqa: BLE001  a sizer of the user's own may raise whatever it likes: in its caller
-            self.reservoir.leave(caller.claim, self._home.clock())
             caller.fail(error)
         else:
             self._do(step, caller)

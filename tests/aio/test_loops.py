@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 import gc
+import inspect
 import os
 import threading
 import warnings
@@ -162,6 +163,8 @@ async def test_closing_leaves_nothing_to_the_loop() -> None:
     for _ in range(50):
         async with AsyncRateLimiter(Stage(), TEN, clock=loop.time) as limiter:
             assert await limiter.try_acquire(KEY)
+        assert inspect.isasyncgen(farewell := limiter._supply._farewell)
+        assert farewell.ag_frame is None, "it has been said"
         del limiter
     gc.collect()
     assert (len(asyncio.all_tasks()), len(loop._asyncgens)) == (tasks, generators)

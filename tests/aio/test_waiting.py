@@ -169,6 +169,18 @@ async def test_a_timeout_may_be_as_long_as_one_likes(timeout: float | None) -> N
     await waiter
 
 
+async def test_a_long_line_may_be_refused_one_after_the_other() -> None:
+    """Each that is refused wakes the next, which is refused in turn: no reason for calls as deep as the line."""
+    stage = Stage()
+    stage.before = Gate()
+    limiter = limiter_on(stage)
+    line = [asyncio.create_task(limiter.acquire(KEY, timeout=0.5)) for _ in range(3000)]
+    await in_line(limiter, 3000)
+    await asyncio.sleep(1.0)
+    assert all(isinstance(each.exception(), RateLimited) for each in line)
+    assert limiter.statistics().waiting == 0
+
+
 # When the store fails
 
 

@@ -891,3 +891,52 @@ def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
     assert front.reservoir.stock.low >= 0
     assert front.reservoir.stock.take(10) == -math.inf
     assert front.held == 9
+
+
+# Tentative claims
+
+
+def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
+    front = Front(tokens=10)
+    claim = Claim(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    assert isinstance(front.step(claim), Admit)
+    other = front.join(9)
+    assert front.fetch(other).ask.held == 10
+    assert front.reservoir.stock.held == 6
+
+
+def test_it_is_told_once_the_claim_is_confirmed() -> None:
+    front = Front(tokens=10)
+    claim = Claim(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.step(claim)
+    front.reservoir.confirm(claim)
+    assert front.fetch(front.join(9)).ask.held == 6
+
+
+def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanwhile() -> None:
+    front = Front(tokens=10)
+    claim = Claim(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.step(claim)
+    other = front.join(9)
+    fetch = front.fetch(other)
+    front.reservoir.leave(claim, 0.0)
+    assert isinstance(other.verdict, Admit)
+    front.grant(fetch)
+    assert front.reservoir.stock.tokens == 1
+
+
+@pytest.mark.parametrize("tentative", [False, True])
+def test_a_claim_leaves_once(tentative: bool) -> None:
+    front = Front(tokens=10)
+    claim = Claim(4, PATIENT, Bell(), tentative=tentative)
+    front.reservoir.join(claim)
+    front.step(claim)
+    spender = front.join(6)
+    assert isinstance(front.step(spender), Admit)
+    for _ in range(2):
+        front.reservoir.leave(claim, 0.0)
+        assert front.reservoir.stock.tokens == 4
+    assert front.reservoir.figures()[0] == 1 + 6

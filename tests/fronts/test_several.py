@@ -112,6 +112,8 @@ def test_a_lease_that_is_over_before_all_are_there_is_taken_anew(limiter: Any, s
     stage.before = dawdle
     limiter.acquire_all({"user": 1, "global": 7})
     assert limiter.statistics().admitted == 8
+    assert [ask.need for ask in stage.asks].count(1) == 2
+    assert levels(limiter) == [3, 20, 86]  # what expired is lost, and nobody spent it
 
 
 def test_nothing_is_charged_where_nothing_is_asked_for(limiter: Any) -> None:

@@ -1,0 +1,153 @@
+"""The hit path of try_acquire is written out by hand: held against the way through the reservoir here."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batchlimit import AsyncRateLimiter, BatchSizer, FixedBatch, GrowingBatch, Quota, StoreUnavailable, TimeBatch
+from batchlimit.core.claim import NOW
+from batchlimit.core.lease import Ask
+from batchlimit.core.reservoir import Reservoir
+from tests.aio.loop import run, virtual_loop
+from tests.aio.stage import KEY, Stage
+
+QUOTA = Quota(20.0, 40)
+"""Leases last 0.8 s."""
+
+
+class World:
+    """A limiter on a store that takes `round_trip` seconds to answer, and may be away."""
+
+    def __init__(self, sizer: BatchSizer) -> None:
+        self.stage = Stage()
+        self.stage.before = self._travel
+        self.round_trip = 0.0
+        self.reachable = True
+        self.limiter = AsyncRateLimiter(self.stage, QUOTA, sizer=sizer, clock=virtual_loop().time)
+        self._thefts = 0
+
+    async def _travel(self) -> None:
+        virtual_loop().leap(self.round_trip)
+        if not self.reachable:
+            raise StoreUnavailable("away")
+
+    async def try_acquire(self, cost: int) -> bool:
+        return await self.limiter.try_acquire(KEY, cost)
+
+    @property
+    def reservoir(self) -> Reservoir:
+        return self.limiter._slot(KEY).reservoir
+
+    async def steal(self, tokens: int) -> None:
+        """Another host spends at the same bucket."""
+        self._thefts += 1
+        ask = Ask("thief", self._thefts, need=0, queued=tokens, want=tokens)
+        await self.stage.inner.take(KEY, QUOTA, ask)
+
+    def state(self) -> dict[str, Any]:
+        stock = self.reservoir.stock
+        tokens = (stock.tokens, stock.saved, stock.coming, stock.low, stock.expires)
+        return {"tokens": tokens, "statistics": self.limiter.statistics(), "asks": len(self.stage.asks)}
+
+
+class SpelledOut(World):
+    """The same without the shortcut."""
+
+    async def try_acquire(self, cost: int) -> bool:
+        slot = self.limiter._slot(KEY)
+        if slot.take(cost) != NOW:
+            return True
+        if slot.reservoir.denies(cost, virtual_loop().time()):
+            slot.reservoir.refused += cost
+            return False
+        return (await self.limiter._settle(KEY, cost, NOW)).admitted
+
+
+def _calls(cost: int, times: int) -> Callable[[World], Awaitable[object]]:
+    async def play(world: World) -> list[bool | str]:
+        return [await _verdict(world, cost) for _ in range(times)]
+
+    return play
+
+
+async def _verdict(world: World, cost: int) -> bool | str:
+    try:
+        return await world.try_acquire(cost)
+    except StoreUnavailable as error:
+        return str(error)
+
+
+def _doing(change: Callable[[World], object]) -> Callable[[World], Awaitable[object]]:
+    async def play(world: World) -> None:
+        change(world)
+
+    return play
+
+
+STEPS = st.one_of(
+    st.builds(_calls, st.integers(1, 40), st.integers(1, 3)),
+    st.builds(_calls, st.integers(1, 3), st.integers(1, 30)),
+    st.sampled_from([0.001, 0.05, 0.4, 0.79, 0.8, 0.81, 3.0]).map(lambda s: _doing(lambda _: virtual_loop().leap(s))),
+    st.sampled_from([0.0, 0.01, 0.3, 0.9]).map(lambda s: _doing(lambda world: setattr(world, "round_trip", s))),
+    st.booleans().map(lambda here: _doing(lambda world: setattr(world, "reachable", here))),
+    st.integers(1, 40).map(lambda tokens: lambda world: world.steal(tokens)),
+)
+SIZERS = st.sampled_from([TimeBatch(), FixedBatch(1), FixedBatch(7), FixedBatch(40), GrowingBatch(first=3)])
+
+
+async def _story(
+    kind: type[World], sizer: BatchSizer, steps: list[Callable[[World], Awaitable[object]]]
+) -> list[tuple[object, dict[str, Any]]]:
+    world = kind(sizer)
+    return [(await step(world), world.state()) for step in steps]
+
+
+@pytest.mark.usefixtures("without_keeper")
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(SIZERS, st.lists(STEPS, max_size=30))
+def test_the_shortcut_does_what_the_rules_do(
+    sizer: BatchSizer, steps: list[Callable[[World], Awaitable[object]]]
+) -> None:
+    by_hand, spelled_out = (run(lambda kind=kind: _story(kind, sizer, steps)) for kind in (World, SpelledOut))  # type: ignore[misc]
+    assert by_hand == spelled_out
+
+
+@pytest.mark.parametrize("late", [0.0, 0.001, 1e6])
+async def test_a_lease_is_over_at_the_very_instant(without_keeper: None, late: float) -> None:
+    world = World(FixedBatch(20))
+    assert await world.try_acquire(1)
+    virtual_loop().now = world.reservoir.stock.expires + late
+    assert await world.try_acquire(1)
+    assert len(world.stage.asks) == 2
+    assert world.limiter.statistics().admitted == 2
+
+
+async def test_who_was_stopped_after_it_took_a_token_spends_nothing_of_a_dead_lease(without_keeper: None) -> None:
+    """The clock is read after the token is taken, as in the threaded front."""
+    world = World(FixedBatch(20))
+    assert await world.try_acquire(1)
+    taken = []
+
+    def stopped() -> float:
+        taken.append(world.reservoir.stock.tokens)
+        virtual_loop().leap(2.0)
+        world.limiter._clock = virtual_loop().time
+        return virtual_loop().time()
+
+    world.limiter._clock = stopped
+    assert await world.try_acquire(1)
+    assert taken == [18]
+    assert len(world.stage.asks) == 2
+    assert world.limiter.statistics().admitted == 2
+
+
+async def test_a_hit_asks_nobody_and_takes_what_it_costs(without_keeper: None) -> None:
+    world = World(FixedBatch(20))
+    assert await world.try_acquire(1)
+    assert await world.try_acquire(19)
+    assert (world.reservoir.stock.tokens, len(world.stage.asks)) == (0, 1)
+    await asyncio.sleep(0)
