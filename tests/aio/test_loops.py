@@ -165,7 +165,7 @@ async def test_closing_leaves_nothing_to_the_loop() -> None:
             assert await limiter.try_acquire(KEY)
         assert inspect.isasyncgen(farewell := limiter._supply._farewell)
         assert farewell.ag_frame is None, "it has been said"
-        del limiter
+        del limiter, farewell
     gc.collect()
     assert (len(asyncio.all_tasks()), len(loop._asyncgens)) == (tasks, generators)
     assert not [timer for timer in loop._scheduled if not timer.cancelled()]
