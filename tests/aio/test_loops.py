@@ -163,7 +163,8 @@ async def test_closing_leaves_nothing_to_the_loop() -> None:
     for _ in range(50):
         async with AsyncRateLimiter(Stage(), TEN, clock=loop.time) as limiter:
             assert await limiter.try_acquire(KEY)
-        assert inspect.isasyncgen(farewell := limiter._supply._farewell)
+        farewell = limiter._supply._farewell
+        assert inspect.isasyncgen(farewell)
         assert farewell.ag_frame is None, "it has been said"
         del limiter, farewell
     gc.collect()
