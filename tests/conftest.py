@@ -54,6 +54,31 @@ def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iter
         yield from _redis_store(_running(servers, name), prefix)
 
 
+@pytest.fixture
+def valkey(servers: Servers) -> Server:
+    """The one real server of tests of the fronts; that all servers behave alike is for tests/stores to show."""
+    return _running(servers, "valkey")
+
+
+@pytest.fixture
+def valkey_store(valkey: Server, prefix: str) -> Iterator[RedisStore]:
+    """A store on it, by which a test looks at what the limiters left there; its prefix is `prefix`."""
+    yield from _redis_store(valkey, prefix)
+
+
+@pytest.fixture
+def without_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing happens in the background, on either front, and pauses have no jitter."""
+
+    def ignore(_keeper: object, _due: object) -> None:
+        pass
+
+    monkeypatch.setattr("batchlimit.sync.keeper.Keeper.watch", ignore)
+    monkeypatch.setattr("batchlimit.aio.supply.Supply.watch", ignore)
+    for front in ("sync", "aio"):
+        monkeypatch.setattr(f"batchlimit.{front}.slot.uniform", lambda _low, _high: 1.0)
+
+
 def _running(servers: Servers, name: str) -> Server:
     try:
         return servers.get(name)
