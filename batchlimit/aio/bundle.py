@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from batchlimit.aio.slot import Caller, Slot
+from batchlimit.aio.caller import Caller
+from batchlimit.aio.slot import Slot
 from batchlimit.core.claim import NOW, Admit, Refuse
 from batchlimit.errors import RateLimited
 
