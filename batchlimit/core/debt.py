@@ -48,3 +48,7 @@ class Debt:
     def forget(self) -> None:
         """Owe nothing any more: the reservoir is closed."""
         self.claim.cost = self.rest = 0
+
+
+NONE = Debt()
+"""What a key owes of which nobody ever used too much: one for all of them, since nothing can change in it."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
+from batchlimit.core import debt
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
-from batchlimit.core.debt import Debt
 from batchlimit.core.grammar import LARGEST_BURST
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.line import Line
@@ -65,7 +65,7 @@ class Reservoir:
         self._weight = weight
         self._demand, self._pace, self._line, self._terms = Demand(now), Pace(), Line(), Terms(fill)
         self._owed = self._last_want = 0
-        self._debt = Debt()
+        self._debt = debt.NONE
         self._asked = 0
         self._used = now
         self._born = now if born is None else born
@@ -287,10 +287,13 @@ class Reservoir:
         What is here pays for them, in their turn, or what comes next: nobody waits for that but who comes behind.
         """
         self._advance(now)
-        if not self.quota.denies_all:
-            self._debt.rest += tokens
-            self._debt.line_up(self._line, self.largest)
-            self._serve()
+        if self.quota.denies_all or self._ended is not None:
+            return
+        if self._debt is debt.NONE:
+            self._debt = debt.Debt()
+        self._debt.rest += tokens
+        self._debt.line_up(self._line, self.largest)
+        self._serve()
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
