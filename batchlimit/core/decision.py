@@ -45,6 +45,8 @@ class Statistics:
     """Tokens leased and not yet spent."""
     waiting: int
     """Callers in line now."""
+    owed: int = 0
+    """Tokens that were used beyond what reservations had estimated, and that are charged as they flow in."""
 
 
 def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -> Decision:

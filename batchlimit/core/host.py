@@ -44,6 +44,6 @@ class Host:
 
     def statistics(self, live: list[Figures]) -> Statistics:
         """Add up the reservoirs that live and those that are gone."""
-        admitted, refused, calls, held, waiting = (sum(column) for column in zip(*live, [0] * 5, strict=True))
+        admitted, refused, calls, held, waiting, owed = (sum(column) for column in zip(*live, [0] * 6, strict=True))
         past = self._past
-        return Statistics(len(live), past[0] + admitted, past[1] + refused, past[2] + calls, held, waiting)
+        return Statistics(len(live), past[0] + admitted, past[1] + refused, past[2] + calls, held, waiting, owed)

@@ -1,5 +1,6 @@
 """Who waits for tokens, in order of arrival, and whom to wake."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from batchlimit.core.claim import NOBODY, Admit, Claim, Fail, Refuse
@@ -23,8 +24,9 @@ class Line:
         """Go through a copy: a claim may be dismissed on the way."""
         return iter(list(self._claims))
 
-    def __contains__(self, claim: object) -> bool:
-        return claim in self._claims
+    def __contains__(self, claim: Claim) -> bool:
+        place = self._place(claim)
+        return place < len(self._claims) and self._claims[place] is claim
 
     @property
     def first(self) -> Claim | None:
@@ -42,23 +44,24 @@ class Line:
         return self._claims[0].cost if self._claims else 0
 
     def join(self, claim: Claim) -> None:
-        """Stand last."""
-        self._last += 1
-        claim.number = self._last
-        self._claims.append(claim)
+        """Stand last; or where one stood before, ahead of all who came later, with the number that one had there."""
+        if claim in self:
+            return
+        if claim.number == 0:
+            self._last += 1
+            claim.number = self._last
+        self._claims.insert(self._place(claim), claim)
         self.cost += claim.cost
 
-    def rejoin(self, claim: Claim) -> None:
-        """Stand where one stood before, ahead of all who came later: for who was served, and was too late."""
-        if claim in self._claims:
-            return
-        place = sum(each.number < claim.number for each in self._claims)
-        self._claims.insert(place, claim)
-        self.cost += claim.cost
+    def ahead_of(self, claim: Claim) -> int:
+        """Return what those ask for who stand before a claim in line, in tokens."""
+        if claim is self._claims[-1]:
+            return self.cost - claim.cost
+        return sum(each.cost for each in self._claims[: self._place(claim)])
 
     def resize(self, claim: Claim, cost: int) -> None:
         """Have a claim ask for more or less, in its place."""
-        if claim in self._claims:
+        if claim in self:
             self.cost += cost - claim.cost
         claim.cost = cost
 
@@ -70,7 +73,7 @@ class Line:
 
     def withdraw(self, claim: Claim) -> None:
         """Let a claim go that knows why, if it ever joined; if it was the leader, another is now."""
-        if claim in self._claims:
+        if claim in self:
             self._remove(claim)
             self.wake_leader()
 
@@ -89,5 +92,13 @@ class Line:
         return awake
 
     def _remove(self, claim: Claim) -> None:
-        self._claims.remove(claim)
+        del self._claims[self._place(claim)]
         self.cost -= claim.cost
+
+    def _place(self, claim: Claim) -> int:
+        """Return where a claim stands, or would: a line is in the order of its numbers."""
+        return bisect_left(self._claims, claim.number, key=_number)
+
+
+def _number(claim: Claim) -> int:
+    return claim.number

@@ -23,8 +23,8 @@ _ROUND_TRIPS = 1.5
 """A prefetch leaves when what is left lasts this many round trips: one to travel, half a one for a surge."""
 
 
-Figures = tuple[int, int, int, int, int]
-"""(admitted, refused, calls, held, waiting): tokens, but for `calls` and `waiting`."""
+Figures = tuple[int, int, int, int, int, int]
+"""(admitted, refused, calls, held, waiting, owed): tokens, but for `calls` and `waiting`."""
 
 
 class Reservoir:
@@ -120,7 +120,7 @@ class Reservoir:
         if claim.verdict is not None:
             self._line.withdraw(claim)
             return claim.verdict
-        if NOW < claim.deadline <= now:
+        if NOW < claim.deadline <= now or (claim.deadline > NOW and self._is_behind_too_much(claim, now)):
             return self._refuse(claim, now)
         if self._busy is not None:
             return Wait(_within(math.inf, claim.deadline, now))
@@ -253,15 +253,25 @@ class Reservoir:
         """
         self.retired, self._ended = True, error
         for claim in self._line:
-            self._line.dismiss(claim, Fail(error))
-        self._debt.forget()
+            if claim is not self._debt.claim:
+                self._line.dismiss(claim, Fail(error))
         self._closer = closer
         return self._busy is not None
+
+    def last_ask(self, now: float) -> Fetch | None:
+        """Ask once more for what is owed, before all ends; what the bucket has not got now is forgiven by `drain`."""
+        self._advance(now)
+        if self._debt.total == 0 or self._busy is not None:
+            return None
+        return self._ask(now, ahead=0.0)
 
     def drain(self) -> GiveBack | None:
         """Let go of all free tokens; None when there are none, or while something else is under way."""
         if self._busy is not None:
             return None
+        if self._ended is not None:
+            self._line.withdraw(self._debt.claim)
+            self._debt.forget()
         tokens = self.stock.empty()
         return self._return(tokens) if tokens or self._owed else None
 
@@ -306,7 +316,7 @@ class Reservoir:
     def figures(self) -> Figures:
         """Return what happened up to this moment."""
         waiting = len(self._line) - (self._debt.claim in self._line)
-        return self.stock.spent, self.refused, self.calls, self.stock.held, waiting
+        return self.stock.spent, self.refused, self.calls, self.stock.held, waiting, self._debt.total
 
     # The rules within
 
@@ -378,7 +388,10 @@ class Reservoir:
     def _refuse(self, claim: Claim, now: float) -> Refuse:
         """Send a caller away; if nothing better is known, it may come back when its cost has flowed in once more."""
         self.refused += claim.cost
-        wait = self._pace.wait(claim.cost, now) or claim.cost / min(each.rate for each in self.quota.bandwidths)
+        backlog = self._backlog(claim, now) if claim in self._line else 0.0
+        wait = max(self._pace.wait(claim.cost, now), backlog) or claim.cost / min(
+            each.rate for each in self.quota.bandwidths
+        )
         verdict = Refuse(wait)
         self._line.dismiss(claim, verdict)
         self._serve()
@@ -404,9 +417,22 @@ class Reservoir:
         wait = max(self._coming(now), self._pace.wait(self._first_cost(), now))
         return wait == math.inf or (wait > 0.0 and now + wait > claim.deadline)
 
+    def _is_behind_too_much(self, claim: Claim, now: float) -> bool:
+        """Whether those ahead in line, and what is owed, take all that flows in until after this caller's deadline."""
+        return claim.deadline < math.inf and claim in self._line and now + self._backlog(claim, now) > claim.deadline
+
+    def _backlog(self, claim: Claim, now: float) -> float:
+        """Return the seconds that it takes at the least until there was enough for those ahead of a claim, and for it.
+
+        What is not here, nor was in the bucket when last it was seen, has to flow in first; others may take of it too.
+        """
+        rest = self._debt.rest if self._debt.claim in self._line else 0
+        missing = self._line.ahead_of(claim) + rest + claim.cost - self.stock.held
+        return self._terms.to_flow_in(missing, self.quota, now)
+
     def _rejoin(self, claim: Claim) -> None:
         """Put a caller back in its place whose tokens expired before it woke."""
-        self._line.rejoin(claim)
+        self._line.join(claim)
         if claim.tentative:
             self.stock.confirm(claim.cost)
         claim.verdict, claim.asked = None, 0
@@ -431,7 +457,7 @@ class Reservoir:
             claim.errand = errand
         self._busy = errand
 
-    def _ask(self, now: float, claim: Claim | None = None, back: int = 0) -> Fetch:
+    def _ask(self, now: float, claim: Claim | None = None, back: int = 0, ahead: float = _AHEAD) -> Fetch:
         first, needed, pool = self._line.first, self._first_cost(), self.stock.held
         queued = max(0, self._line.cost - pool)
         target = self._target(pool)
@@ -446,7 +472,7 @@ class Reservoir:
             want=self._last_want,
             held=self.stock.report(),
             back=back,
-            max_wait=max(0.0, min(_AHEAD, first.deadline - now)) if first else 0.0,
+            max_wait=max(0.0, min(ahead, first.deadline - now)) if first else 0.0,
             age=max(0.0, now - self._born),
             epoch=self._terms.epoch(self.quota, now),
             fill=self._terms.fill,

@@ -142,7 +142,7 @@ class Stock:
 
     def unspend(self, cost: int, now: float) -> int:
         """Put back spent tokens as far as the bucket still counts them as leased to us; return how many."""
-        room = max(0, self._recorded - self.held) if now < self.expires else 0
+        room = max(0, self._recorded - self.held - self._pledged) if now < self.expires else 0
         back = min(cost, room)
         self.saved += back
         return back

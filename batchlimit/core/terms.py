@@ -53,6 +53,11 @@ class Terms:
         to_full = min((each.burst - self.level) / each.rate for each in quota.bandwidths)
         return self._epoch if now - self._heard < to_full + _KEPT else 0
 
+    def to_flow_in(self, tokens: int, quota: Quota, now: float) -> float:
+        """Return how many seconds it takes at the least until the bucket had so many, by what it was when last seen."""
+        fastest = max(each.rate for each in quota.bandwidths)  # the level does not say which of them it is of
+        return max(0.0, (tokens - self.level) / fastest - (now - self._heard)) if fastest else 0.0
+
     def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in an answer that arrived at `now`; round trips are smoothed over about five."""
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now

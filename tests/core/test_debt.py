@@ -174,11 +174,34 @@ def test_what_is_owed_keeps_the_key_in_memory_until_it_is_paid() -> None:
 def test_a_closed_reservoir_owes_nothing() -> None:
     debtor = Debtor(0, 10**15)
     debtor.reservoir.close(ConnectionError("closed"), Claim(0, NOW, Bell()))
-    assert debtor.owed == 0
     assert debtor.reservoir.drain() is None
+    assert debtor.owed == 0
+
+
+def test_the_end_pays_what_the_bucket_has_now_and_no_more() -> None:
+    debtor = Debtor(0, 30)
+    debtor.reservoir.close(ConnectionError("closed"), Claim(0, NOW, Bell()))
+    fetch = debtor.reservoir.last_ask(debtor.at)
+    assert fetch is not None
+    assert (fetch.ask.need, fetch.ask.queued, fetch.ask.max_wait) == (1, 30, 0.0)
+    debtor.grant(fetch, 12)
+    assert (debtor.owed, debtor.reservoir.figures()[0]) == (18, 1 + 12)
+    assert debtor.reservoir.drain() is None
+    assert debtor.owed == 0
+
+
+def test_who_owes_nothing_asks_no_more() -> None:
+    debtor = Debtor(5)
+    debtor.reservoir.close(ConnectionError("closed"), Claim(0, NOW, Bell()))
+    assert debtor.reservoir.last_ask(debtor.at) is None
+
+
+def test_what_is_owed_is_in_the_figures() -> None:
+    debtor = Debtor(0, 250, burst=100)
+    assert debtor.reservoir.figures()[5] == 250
 
 
 def test_a_rate_of_zero_owes_nothing() -> None:
     reservoir = Reservoir(Quota(0), "a", itertools.count(1), 0.0)
     reservoir.debit(5, 0.0)
-    assert reservoir.figures() == (0, 0, 0, 0, 0)
+    assert reservoir.figures() == (0, 0, 0, 0, 0, 0)

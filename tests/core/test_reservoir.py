@@ -700,7 +700,7 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
     front.grant(fetch, 0.1, 7)
     assert front.reservoir.drain() == GiveBack("a", 3, tokens=12)
     front.reservoir.gave_back(0.1)
-    assert front.reservoir.figures()[3:] == (0, 0)
+    assert front.reservoir.figures()[3:] == (0, 0, 0)
     assert front.reservoir.drain() is None
 
 
@@ -843,29 +843,29 @@ def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
 def test_the_figures_are_exact() -> None:
     front = Front(tokens=20, sizer=FixedBatch(20))
     reservoir = front.reservoir
-    assert reservoir.figures() == (1, 0, 1, 20, 0)
+    assert reservoir.figures()[:5] == (1, 0, 1, 20, 0)
     reservoir.stock.take(5)
-    assert reservoir.figures() == (6, 0, 1, 15, 0)
+    assert reservoir.figures()[:5] == (6, 0, 1, 15, 0)
     reservoir.refund(Claim(2, NOW, Bell()), 0.1)
-    assert reservoir.figures() == (6, 0, 1, 17, 0)
+    assert reservoir.figures()[:5] == (6, 0, 1, 17, 0)
     claim = front.join(30, NOW)
-    assert reservoir.figures() == (6, 0, 1, 17, 1)
+    assert reservoir.figures()[:5] == (6, 0, 1, 17, 1)
     fetch = front.fetch(claim, 0.2)
-    assert reservoir.figures() == (6, 0, 2, 17, 1)
+    assert reservoir.figures()[:5] == (6, 0, 2, 17, 1)
     front.refuse(fetch, 0.2)
-    assert reservoir.figures() == (6, 30, 2, 17, 0)
+    assert reservoir.figures()[:5] == (6, 30, 2, 17, 0)
     reservoir.refused += 40  # from memory, by a front
     reservoir.stock.take(17)
-    assert reservoir.figures() == (23, 70, 2, 0, 0)
+    assert reservoir.figures()[:5] == (23, 70, 2, 0, 0)
     front.grant(front.fetch(front.join(1), 0.7), 0.7, 9)
-    assert reservoir.figures() == (24, 70, 3, 8, 0)
+    assert reservoir.figures()[:5] == (24, 70, 3, 8, 0)
     late = front.join(8)
     assert front.step(late, 0.8) == Admit(1.7)
-    assert reservoir.figures() == (32, 70, 3, 0, 0)
+    assert reservoir.figures()[:5] == (32, 70, 3, 0, 0)
     assert isinstance(front.step(late, 1.7), Fetch)
-    assert reservoir.figures() == (24, 70, 4, 0, 1)
+    assert reservoir.figures()[:5] == (24, 70, 4, 0, 1)
     reservoir.leave(late, 1.7)
-    assert reservoir.figures() == (24, 70, 4, 0, 0)
+    assert reservoir.figures()[:5] == (24, 70, 4, 0, 0)
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a look", "an ask"])

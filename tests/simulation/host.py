@@ -193,7 +193,7 @@ class Host:
     @property
     def figures(self) -> tuple[int, int, int]:
         """(admitted, refused, waiting) by the reservoirs' own count: to be what callers were told, exactly."""
-        admitted, refused, _, _, waiting = self.reservoir.figures()
+        admitted, refused, _, _, waiting, _ = self.reservoir.figures()
         return self._past[0] + admitted, self._past[1] + refused, waiting
 
     def _new(self) -> Reservoir:
