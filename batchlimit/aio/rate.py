@@ -13,7 +13,7 @@ from batchlimit.aio.answer import Answer, Pending
 from batchlimit.aio.bundle import Bundle
 from batchlimit.aio.limit import AsyncLimit
 from batchlimit.aio.reservation import AsyncReservation
-from batchlimit.aio.slot import Slot
+from batchlimit.aio.slot import Slot, arrived, outcome
 from batchlimit.aio.supply import Supply
 from batchlimit.clock import steady
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
@@ -26,7 +26,7 @@ from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
 from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
-from batchlimit.errors import RateLimited
+from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import AsyncStore
@@ -139,8 +139,7 @@ class AsyncRateLimiter:
         """
         slot = self._slot(key)
         check_cost(cost, slot.reservoir.largest, key)
-        if (travels := slot.refund(cost)) is not None:
-            await asyncio.shield(travels)
+        await arrived(slot.refund(cost))
 
     def reserve(
         self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
@@ -161,6 +160,7 @@ class AsyncRateLimiter:
         waits in line at one key at a time, holding nothing of the others.
         """
         wanted, until = check_costs(costs), deadline(timeout, self._clock())
+        self._supply.check_open()
         for key, cost in wanted.items():
             check_cost(cost, self._slot(key).reservoir.largest, key)
         await Bundle(wanted, self._slot, self._clock).acquire(until)
@@ -200,10 +200,12 @@ class AsyncRateLimiter:
         reservoir = self._slot(key).reservoir
         if reservoir.quota.denies_all:
             return outlook(reservoir.quota, 0, 0)
-        level = (await self._supply.store.peek(key, reservoir.quota)).level
-        return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
+        level = await outcome(self._supply.store.peek, key, reservoir.quota)
+        if isinstance(level, StoreUnavailable):
+            raise level
+        return outlook(reservoir.quota, level.level, reservoir.spendable(self._clock()))
 
-    def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int] | None":
+    def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
         """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
         if tokens < 0:
             return self._slot(key).refund(-tokens)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Self
 
+from batchlimit.aio.slot import arrived
 from batchlimit.core.estimate import Estimate, OnError
-from batchlimit.errors import BatchLimitError
+from batchlimit.errors import BatchLimitError, StoreUnavailable
 
 _logger = logging.getLogger("batchlimit")
 
@@ -26,7 +27,7 @@ class AsyncReservation:
         cost: int,
         on_error: OnError,
         charge: Coroutine[Any, Any, None],
-        adjust: "Callable[[str, int], asyncio.Future[int] | None]",
+        adjust: "Callable[[str, int], asyncio.Task[int | StoreUnavailable] | None]",
     ) -> None:
         self.key = key
         self._charge: Coroutine[Any, Any, None] | None = charge  # if nobody awaits it, Python says so
@@ -58,8 +59,7 @@ class AsyncReservation:
         """
         if self._charge is not None:
             raise RuntimeError("this reservation was not charged: write `await` or `async with` before reserve()")
-        if (travels := self._adjust(self.key, self._estimate.settle(actual))) is not None:
-            await asyncio.shield(travels)
+        await arrived(self._adjust(self.key, self._estimate.settle(actual)))
 
     def __await__(self) -> Generator[Any, Any, Self]:
         return self._charged().__await__()

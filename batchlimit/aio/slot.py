@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from random import uniform
-from typing import Any, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from batchlimit.aio.caller import Caller
 from batchlimit.aio.keeper import Due
@@ -17,8 +17,11 @@ from batchlimit.core.settled import Settled
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.base import AsyncStore
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
+_PATIENCE = 1.0
+"""How long (s) a slot is left alone whose looking after failed."""
 
 
 class Home(Protocol):
@@ -39,15 +42,11 @@ class Home(Protocol):
         """Let go of a slot that has retired."""
         ...
 
-    def is_over(self) -> bool:
-        """Whether the loop was closed: a task that nobody will ever resume may be destroyed after that."""
-        ...
-
 
 class Slot:
     """Where the tasks that want one key's tokens meet. Nothing here is interrupted but where it says `await`."""
 
-    __slots__ = ("_home", "_rousing", "due", "key", "reservoir", "stock")
+    __slots__ = ("_home", "_is_dead", "_rousing", "due", "key", "reservoir", "stock")
 
     def __init__(self, key: str, reservoir: Reservoir, home: Home) -> None:
         self.key = key
@@ -55,7 +54,7 @@ class Slot:
         self.stock = reservoir.stock  # one look less for every hit
         self.due = math.inf
         self._home = home
-        self._rousing = False
+        self._rousing = self._is_dead = False
 
     def __repr__(self) -> str:
         return f"<Slot {self.key!r}: {self.reservoir}>"
@@ -74,10 +73,10 @@ class Slot:
 
         None: the slot has retired, and another one stands for the key.
         """
-        if (before := self.take(cost)) != NOW:
-            return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
         if self.reservoir.retired:
             return None
+        if (before := self.take(cost)) != NOW:
+            return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
         caller = self.join(cost, deadline)
         try:
             verdict = await caller.verdict(self._home.clock)
@@ -96,7 +95,7 @@ class Slot:
 
     def leave(self, caller: Caller) -> None:
         """Take a caller out of line; what it was given is for others."""
-        if self._home.is_over():
+        if self._is_dead:
             return
         caller.has_left, caller.due = True, math.inf
         self.reservoir.leave(caller.claim, self._home.clock())
@@ -123,9 +122,21 @@ class Slot:
             case Admit() | Refuse() | Fail():
                 caller.wake()
 
+    def die(self) -> None:
+        """The loop was closed. Tasks of it may be destroyed later, and leave: they must not move anything any more.
+
+        The next slot of this key is the same host to the store: two of them that ask would mint tokens.
+        """
+        self._is_dead = True
+
     def ring(self) -> None:
         """Do what there is to do when no caller is here."""
-        match self.reservoir.tend(self._home.clock()):
+        try:
+            task = self.reservoir.tend(self._home.clock())
+        except Exception:
+            self._look_again(self, self._home.clock() + _PATIENCE)
+            raise
+        match task:
             case Fetch() as fetch:
                 self._fetch(fetch)
             case GiveBack() as back:
@@ -136,7 +147,7 @@ class Slot:
             self._home.drop(self)
         self._rouse()
 
-    def refund(self, cost: int) -> "asyncio.Task[int] | None":
+    def refund(self, cost: int) -> "asyncio.Task[int | StoreUnavailable] | None":
         """Take back tokens that were admitted and not used; the task by which they travel, if they do."""
         back = self.reservoir.refund(Claim(cost, NOW, NOBODY), self._home.clock())
         task = None if back is None else self._give_back(back)
@@ -153,33 +164,39 @@ class Slot:
         self.reservoir.close(error, Claim(0, NOW, NOBODY))
         self._rouse()
 
-    def drain(self) -> "asyncio.Task[int] | None":
-        """Return all free tokens; None when there are none, or while something else is under way."""
-        back = self.reservoir.drain()
-        return None if back is None else self._give_back(back)
+    async def empty(self) -> bool:
+        """Return all tokens, after one last ask for what is owed; False: the store is away."""
+        if (fetch := self.reservoir.last_ask(self._home.clock())) is not None:
+            await asyncio.wait([self._fetch(fetch)])
+            await asyncio.sleep(0)  # its answer is taken in by a callback
+        if (back := self.reservoir.drain()) is None:
+            return True
+        return isinstance(await self._give_back(back), int)
 
-    def _fetch(self, fetch: Fetch) -> None:
-        task = self._home.start(self._home.store.take(self.key, fetch.quota, fetch.ask))
+    def _fetch(self, fetch: Fetch) -> "asyncio.Task[Grant | StoreUnavailable]":
+        task = self._home.start(outcome(self._home.store.take, self.key, fetch.quota, fetch.ask))
         task.add_done_callback(partial(self._took, fetch))
+        return task
 
-    def _took(self, fetch: Fetch, task: "asyncio.Task[Grant]") -> None:
+    def _took(self, fetch: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
         """Report what became of an ask; not in the task itself, which may be cancelled before it begins."""
         now = self._home.clock()
-        if task.cancelled():
-            self.reservoir.failed(fetch, None, now)
-        elif (error := task.exception()) is not None:
-            self.reservoir.failed(fetch, _unavailable(error), now)
+        outcome = _CANCELLED if task.cancelled() else task.result()
+        if isinstance(outcome, Grant):
+            self.reservoir.granted(fetch, outcome, now, uniform(0.75, 1.25))
+        elif outcome is _CANCELLED and not fetch.repeated:
+            self.reservoir.failed(fetch, None, now)  # it was somebody else's end: whoever is still here asks again
         else:
-            self.reservoir.granted(fetch, task.result(), now, uniform(0.75, 1.25))
+            self.reservoir.failed(fetch, outcome, now)
         self._rouse()
 
-    def _give_back(self, back: GiveBack) -> "asyncio.Task[int]":
-        task = self._home.start(self._home.store.give_back(self.key, self.reservoir.quota, back))
+    def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
+        task = self._home.start(outcome(self._home.store.give_back, self.key, self.reservoir.quota, back))
         task.add_done_callback(self._gave)
         return task
 
-    def _gave(self, task: "asyncio.Task[int]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+    def _gave(self, task: "asyncio.Task[int | StoreUnavailable]") -> None:
+        if not task.cancelled() and isinstance(error := task.result(), StoreUnavailable):
             _logger.debug("tokens of %r were not given back; they will expire: %s", self.key, error)
         self.reservoir.gave_back(self._home.clock())
         self._rouse()
@@ -211,10 +228,27 @@ class Slot:
             self._home.watch(thing)
 
 
-def _unavailable(error: BaseException) -> StoreUnavailable:
-    """What a store of the user's own raised reaches callers as the one error that they know."""
-    if isinstance(error, StoreUnavailable):
+_CANCELLED = StoreUnavailable("the ask was cancelled")
+
+
+async def outcome(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | StoreUnavailable:
+    """What a store says, or what is wrong with it: a task that fails would be the event loop's affair as well."""
+    try:
+        return await call(*args, **kwargs)
+    except StoreUnavailable as error:
         return error
-    unavailable = StoreUnavailable(f"the store failed: {type(error).__name__}: {error}")
-    unavailable.__cause__ = error
-    return unavailable
+    except Exception as error:  # noqa: BLE001  what a store of the user's own raises reaches callers as the error they know
+        return unavailable(error)
+
+
+async def arrived(travels: "asyncio.Task[int | StoreUnavailable] | None") -> None:
+    """Wait until tokens that travel have arrived, or raise why they have not; who is cancelled does not stop them."""
+    if travels is not None and isinstance(result := await asyncio.shield(travels), StoreUnavailable):
+        raise result
+
+
+def unavailable(error: Exception) -> StoreUnavailable:
+    """What a store raised, as the one error that callers know."""
+    found = StoreUnavailable(f"the store failed: {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found

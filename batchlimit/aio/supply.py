@@ -57,23 +57,27 @@ class Supply:
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._tasks: set[asyncio.Task[Any]] = set()  # a loop itself keeps no task alive
         self._closing: asyncio.Task[None] | None = None
+        self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
     def settle_in(self) -> None:
         """Be at home on the running loop; RuntimeError while that of before is not closed."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
+            self.thread = 0 if self.closed else threading.get_ident()  # a loop may go on in another thread
             return
         if self._loop is not None:
             if not self._loop.is_closed():
                 raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
+            for slot in self.slots.values():
+                slot.die()
             self._let_go(self.slots.values())
             if self.owns_store:
                 self.store.renew()
-        self._loop, self.thread = loop, threading.get_ident()
+        self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()
         self.yes, self.no = Known(True, loop), Known(False, loop)
         self._keeper = Keeper(loop, self.clock)
         self._tasks.clear()
-        self._farewell = self._say_farewell()
+        self._farewell: Any = self._say_farewell()  # typeshed knows nothing of ag_running
         with contextlib.suppress(StopIteration):  # up to its `yield`: it is known to the loop from here on
             self._farewell.__anext__().send(None)
 
@@ -82,27 +86,27 @@ class Supply:
         try:
             yield
         finally:
-            if not self.closed:
-                await self._rest()
-
-    async def _rest(self) -> None:
-        """Return all tokens and close the connections; whoever comes then begins anew."""
-        slots = list(self.slots.values())
-        await self._drain(slots)
-        self._let_go(slots)
-        if self.owns_store:
-            await self.store.disconnect()
+            if self._closing is not None and not self._is_empty:
+                await asyncio.wait([self._closing])
+            if not self._is_empty:
+                await self._drain(list(self.slots.values()))
+                if self.owns_store:
+                    await self.store.disconnect()
 
     def slot(self, key: str) -> Slot:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""
         quota = self._rule(check_key(key))
-        if self.closed:
-            raise LimiterClosed(_CLOSED)
+        self.check_open()
         if (slot := self.slots.get(key)) is not None and not slot.reservoir.retired:
             return slot
         slot = self.slots[key] = Slot(key, self._host.reservoir(quota, self.clock()), self)
         slot.plan()
         return slot
+
+    def check_open(self) -> None:
+        """Raise LimiterClosed after close()."""
+        if self.closed:
+            raise LimiterClosed(_CLOSED)
 
     def watch(self, thing: Due) -> None:
         """See Keeper.watch."""
@@ -119,10 +123,6 @@ class Supply:
     def drop(self, slot: Slot) -> None:
         """Let go of a slot that has retired."""
         self._let_go([slot])
-
-    def is_over(self) -> bool:
-        """Whether the loop was closed, and what is left of it only has to be forgotten."""
-        return self._loop is None or self._loop.is_closed()
 
     def _let_go(self, slots: Iterable[Slot]) -> None:
         for slot in list(slots):
@@ -141,19 +141,25 @@ class Supply:
         await asyncio.shield(self._begin_to_close())
 
     def _begin_to_close(self) -> "asyncio.Task[None]":
-        if self._closing is None:
+        if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
             self._closing = self.start(self._close())
         return self._closing
 
     async def _close(self) -> None:
         slots = list(self.slots.values())
-        await self._drain(slots, LimiterClosed(_CLOSED))
-        self._let_go(slots)
-        self._keeper.stop()
-        await self._farewell.aclose()
-        if self.owns_store:
-            await self.store.aclose()
+        for slot in slots:
+            slot.close(LimiterClosed(_CLOSED))
+        try:
+            await self._drain(slots)
+        finally:
+            self._let_go(slots)
+            self._keeper.stop()
+            if self.owns_store:
+                await self.store.aclose()
+        self._is_empty = True
+        if not self._farewell.ag_running:  # else it is what waits for us
+            await self._farewell.aclose()
 
     def abandon(self) -> None:
         """Close from wherever the last reference was dropped, which may be another thread."""
@@ -162,31 +168,26 @@ class Supply:
         with contextlib.suppress(RuntimeError):  # a loop that is closed: what was leased expires
             self._loop.call_soon_threadsafe(self._begin_to_close)
 
-    async def _drain(self, slots: list[Slot], error: Exception | None = None) -> None:
-        """Return all tokens, as far as that can be done in time; with an error, fail whoever waits with it."""
+    async def _drain(self, slots: list[Slot]) -> None:
+        """Return all tokens, as far as that can be done in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                await self._await_answers(slots, error)
+                await self._await_answers()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                await self._give_back(slots)
+                await self._empty(slots)
 
-    async def _await_answers(self, slots: list[Slot], error: Exception | None) -> None:
+    async def _await_answers(self) -> None:
         """Wait until nothing is under way that could bring tokens."""
-        if error is not None:
-            for slot in slots:
-                slot.close(error)
-        mine = asyncio.current_task()
-        while under_way := [task for task in self._tasks if task is not mine]:
+        mine = (asyncio.current_task(), self._closing)
+        while under_way := [task for task in self._tasks if task not in mine]:
             await asyncio.wait(under_way)
             await asyncio.sleep(0)  # their callbacks run first
 
-    async def _give_back(self, slots: list[Slot]) -> None:
+    async def _empty(self, slots: list[Slot]) -> None:
         """Up to the first that finds the store away: it is away for all."""
         for first in range(0, len(slots), _AT_ONCE):
-            tasks = [task for slot in slots[first : first + _AT_ONCE] if (task := slot.drain()) is not None]
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            if any(isinstance(result, BaseException) for result in results):
+            if not all(await asyncio.gather(*(slot.empty() for slot in slots[first : first + _AT_ONCE]))):
                 return
 
     def after_fork(self) -> None:

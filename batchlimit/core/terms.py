@@ -56,7 +56,8 @@ class Terms:
     def to_flow_in(self, tokens: int, quota: Quota, now: float) -> float:
         """Return how many seconds it takes at the least until the bucket had so many, by what it was when last seen."""
         fastest = max(each.rate for each in quota.bandwidths)  # the level does not say which of them it is of
-        return max(0.0, (tokens - self.level) / fastest - (now - self._heard)) if fastest else 0.0
+        least = tokens - self.level - 1  # the level is of whole tokens: most of another one may have been there
+        return max(0.0, least / fastest - (now - self._heard)) if fastest else 0.0
 
     def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in an answer that arrived at `now`; round trips are smoothed over about five."""

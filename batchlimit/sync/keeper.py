@@ -15,6 +15,8 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.sync.slot import Slot
 
 _logger = logging.getLogger("batchlimit")
+_PATIENCE = 1.0
+"""How long (s) a slot is left alone whose looking after failed."""
 
 
 class Keeper:
@@ -111,7 +113,9 @@ class Keeper:
                     pass
         except StoreUnavailable as error:
             _logger.debug("tokens of %r were not given back: %s", slot.key, error)
-        except Exception:
+        except Exception:  # a sizer of the user's own
             _logger.exception("looking after %r failed; the other keys are looked after", slot.key)
+            slot.due = self._clock() + _PATIENCE
+            self.watch(slot)
         if slot.reservoir.retired:
             self._retire(slot)

@@ -170,6 +170,7 @@ class RateLimiter:
         waits in line at one key at a time, holding nothing of the others.
         """
         wanted, until = check_costs(costs), deadline(timeout, self._clock())
+        self._supply.check_open()
         for key, cost in wanted.items():
             check_cost(cost, self._slot(key).reservoir.largest, key)
         Bundle(wanted, self._live_slot, self._clock).acquire(until)

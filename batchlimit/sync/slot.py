@@ -74,6 +74,8 @@ class Slot:
 
         None: the slot has retired, and another one stands for the key.
         """
+        if self.reservoir.retired:
+            return None
         if (before := self.take(cost)) != NOW:
             return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
         waker = threading.Event()
@@ -189,10 +191,11 @@ class Slot:
         """Return all tokens of a closed slot, after what is under way has ended; False: the store is away."""
         if ended is not None:
             ended.wait(max(0.0, deadline - time.monotonic()))
-        if (back := self.locked(self.reservoir.drain)) is None:
-            return True
         try:
-            self.give_back(back)
+            if (fetch := self.locked(lambda: self.reservoir.last_ask(self._clock()))) is not None:
+                self.fetch(fetch)
+            if (back := self.locked(self.reservoir.drain)) is not None:
+                self.give_back(back)
         except StoreUnavailable as error:
             _logger.debug("tokens of %r were not given back; they will expire: %s", self.key, error)
             return False

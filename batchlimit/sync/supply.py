@@ -50,13 +50,17 @@ class Supply:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""
         quota = self._rule(check_key(key))
         with self._lock:
-            if self.closed:
-                raise LimiterClosed(_CLOSED)
+            self.check_open()
             slot = self.slots.get(key)
             if slot is None or slot.reservoir.retired:
                 slot = self.slots[key] = self._make(key, quota)
         slot.locked(lambda: None)  # a look at it is planned
         return slot
+
+    def check_open(self) -> None:
+        """Raise LimiterClosed after close()."""
+        if self.closed:
+            raise LimiterClosed(_CLOSED)
 
     def _make(self, key: str, quota: Quota) -> Slot:
         return Slot(key, self._host.reservoir(quota, self.clock()), self.store, self.clock, self._keeper.watch)
