@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from batchlimit.aio.caller import Caller
 from batchlimit.aio.slot import Slot
-from batchlimit.core.claim import NOW, Admit, Refuse
+from batchlimit.core.claim import NOW, Admit, Refuse, half_of
 from batchlimit.errors import RateLimited
 
 
@@ -17,6 +17,7 @@ class Bundle:
     def __init__(self, costs: Mapping[str, int], find: Callable[[str], Slot], clock: Callable[[], float]) -> None:
         self._costs, self._find, self._clock = costs, find, clock
         self._held: list[tuple[Slot, Caller]] = []
+        self._places: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
@@ -29,23 +30,25 @@ class Bundle:
 
     async def _try(self, behind: str | None, until: float) -> str | None:
         """Take all, waiting in line at the one that was short before; return the one that is short now."""
+        patience = NOW
         try:
             if behind is not None:
-                await self._wait_at(behind, until)
-            return await self._take_rest(behind, until)
+                patience = await self._wait_at(behind, until)
+            return await self._take_rest(behind, patience, until)
         finally:
             self._leave()
 
-    async def _wait_at(self, key: str, until: float) -> None:
-        """Stand in line at this key, holding nothing yet."""
-        refusal = await self._join(key, until).verdict(self._clock)
-        if isinstance(refusal, Refuse):
-            raise RateLimited(key, refusal.retry_after)
+    async def _wait_at(self, key: str, until: float) -> float:
+        """Stand in line at this key, holding nothing yet; return until when to wait for the others then."""
+        verdict = await self._join(key, until).verdict(self._clock)
+        if isinstance(verdict, Refuse):
+            raise RateLimited(key, verdict.retry_after)
+        return half_of(verdict, until, self._clock())
 
-    async def _take_rest(self, behind: str | None, until: float) -> str | None:
+    async def _take_rest(self, behind: str | None, patience: float, until: float) -> str | None:
         callers = {}
         for key in self._order(behind):
-            callers[key] = self._join(key, NOW)
+            callers[key] = self._join(key, patience)
             if isinstance(callers[key].claim.verdict, Refuse):
                 break  # by memory: nobody else has to be asked
         for key, caller in callers.items():
@@ -57,17 +60,18 @@ class Bundle:
         return self._confirm()
 
     def _order(self, behind: str | None) -> list[str]:
-        """First what is refused by memory, or admitted by it; the store is asked last."""
+        """First what is refused by memory, or admitted by it; the store is asked last. By name where it is the same."""
         now, ranks = self._clock(), {"refused": 1, "admitted": 2, "unknown": 3}
 
-        def rank(key: str) -> int:
-            return ranks[self._find(key).reservoir.prospect(self._costs[key], now)]
+        def rank(key: str) -> tuple[int, str]:
+            return ranks[self._find(key).reservoir.prospect(self._costs[key], now)], key
 
         return sorted((key for key in self._costs if key != behind), key=rank)
 
     def _join(self, key: str, until: float) -> Caller:
         slot = self._find(key)
-        caller = slot.join(self._costs[key], until)
+        caller = slot.join(self._costs[key], until, self._places.get(key, 0))
+        self._places[key] = caller.claim.number
         self._held.append((slot, caller))
         return caller
 

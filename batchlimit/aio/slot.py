@@ -86,9 +86,10 @@ class Slot:
         self.reservoir.confirm(caller.claim)
         return Settled(verdict, caller.waited, caller.claim.asked > 0, self.reservoir)
 
-    def join(self, cost: int, deadline: float) -> Caller:
-        """Put a caller in line, and do for it what can be done at once."""
+    def join(self, cost: int, deadline: float, number: int = 0) -> Caller:
+        """Put a caller in line, where it stood before if it has a number, and do for it what can be done at once."""
         caller = Caller(self, cost, deadline)
+        caller.claim.number = number
         self.reservoir.join(caller.claim)
         self.step(caller)
         return caller
@@ -166,15 +167,19 @@ class Slot:
 
     async def empty(self) -> bool:
         """Return all tokens, after one last ask for what is owed; False: the store is away."""
-        if (fetch := self.reservoir.last_ask(self._home.clock())) is not None:
-            await asyncio.wait([self._fetch(fetch)])
+        if (fetch := self.reservoir.last_ask(self._home.clock())) and (task := self._fetch(fetch)):
+            await asyncio.wait([task])
             await asyncio.sleep(0)  # its answer is taken in by a callback
         if (back := self.reservoir.drain()) is None:
             return True
         return isinstance(await self._give_back(back), int)
 
-    def _fetch(self, fetch: Fetch) -> "asyncio.Task[Grant | StoreUnavailable]":
-        task = self._home.start(outcome(self._home.store.take, self.key, fetch.quota, fetch.ask))
+    def _fetch(self, fetch: Fetch) -> "asyncio.Task[Grant | StoreUnavailable] | None":
+        try:
+            task = self._home.start(outcome(self._home.store.take, self.key, fetch.quota, fetch.ask))
+        except Exception as error:  # noqa: BLE001  a task factory of the user's own
+            self.reservoir.failed(fetch, unavailable(error), self._home.clock())
+            return None
         task.add_done_callback(partial(self._took, fetch))
         return task
 

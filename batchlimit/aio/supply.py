@@ -115,7 +115,11 @@ class Supply:
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run this in a task of the limiter's own, that no caller cancels, nor lends what it has in its context."""
         assert self._loop is not None
-        task = self._loop.create_task(work, name="batchlimit", context=Context())
+        try:
+            task = self._loop.create_task(work, name="batchlimit", context=Context())
+        except BaseException:  # a task factory of the user's own
+            work.close()
+            raise
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

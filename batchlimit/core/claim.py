@@ -46,6 +46,11 @@ class Admit:
     before: float
 
 
+def half_of(admit: Admit, until: float, now: float) -> float:
+    """Return the deadline of who holds tokens and wants others too: before half of their time is over, or `until`."""
+    return min(until, now + (admit.before - now) / 2)
+
+
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """No token for this caller; the same cost is expected to fit after `retry_after` seconds."""

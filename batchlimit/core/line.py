@@ -47,9 +47,8 @@ class Line:
         """Stand last; or where one stood before, ahead of all who came later, with the number that one had there."""
         if claim in self:
             return
-        if claim.number == 0:
-            self._last += 1
-            claim.number = self._last
+        claim.number = claim.number or self._last + 1
+        self._last = max(self._last, claim.number)
         self._claims.insert(self._place(claim), claim)
         self.cost += claim.cost
 

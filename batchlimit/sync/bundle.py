@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 
-from batchlimit.core.claim import NOW, Admit, Claim, Refuse
+from batchlimit.core.claim import NOW, Admit, Claim, Refuse, half_of
 from batchlimit.errors import RateLimited
 from batchlimit.sync.slot import Slot
 
@@ -11,13 +11,15 @@ from batchlimit.sync.slot import Slot
 class Bundle:
     """What one caller holds of several keys, until it holds all that it wants.
 
-    Whoever is refused at one key returns what it holds of the others before it waits, and it waits at that one alone.
-    So two callers who name the same keys in another order never wait for each other: nobody waits holding anything.
+    Whoever is refused at one key returns what it holds of the others before it waits, and waits at that one alone. Only
+    when it was served there, it waits for the others too, for half of the time that those tokens are good: so it comes
+    through where all keys have a line, and what it holds meanwhile does not expire. It keeps its place in each line.
     """
 
     def __init__(self, costs: Mapping[str, int], find: Callable[[str], Slot], clock: Callable[[], float]) -> None:
         self._costs, self._find, self._clock = costs, find, clock
         self._held: list[tuple[Slot, Claim]] = []
+        self._places: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
@@ -30,23 +32,29 @@ class Bundle:
 
     def _try(self, behind: str | None, until: float) -> str | None:
         """Take all, waiting in line at the one that was short before; return the one that is short now."""
+        patience = NOW
         try:
             for key in self._order(behind):
-                verdict = self._hold(key, until if key == behind else NOW)
+                verdict = self._hold(key, until if key == behind else patience)
                 if isinstance(verdict, Refuse):
                     if key == behind or self._clock() + verdict.retry_after > until:
                         raise RateLimited(key, verdict.retry_after)
                     return key
+                if key == behind:
+                    patience = half_of(verdict, until, self._clock())
             return self._confirm()
         finally:
             self._leave()
 
     def _order(self, behind: str | None) -> list[str]:
-        """First what is waited for, then what is refused by memory, or admitted by it; the store is asked last."""
+        """First what is waited for, then what is refused by memory, or admitted by it; the store is asked last.
+
+        By name where it is all the same: callers who want the same keys meet at the first of them.
+        """
         now, ranks = self._clock(), {"refused": 1, "admitted": 2, "unknown": 3}
 
-        def rank(key: str) -> int:
-            return 0 if key == behind else ranks[self._find(key).reservoir.prospect(self._costs[key], now)]
+        def rank(key: str) -> tuple[int, str]:
+            return ranks[self._find(key).reservoir.prospect(self._costs[key], now)] * (key != behind), key
 
         return sorted(self._costs, key=rank)
 
@@ -54,8 +62,10 @@ class Bundle:
         while True:
             slot, waker = self._find(key), threading.Event()
             claim = Claim(self._costs[key], until, waker, tentative=True)
+            claim.number = self._places.get(key, 0)
             self._held.append((slot, claim))  # before it is given anything: an interrupt falls where it will
             if slot.hold(claim, waker):
+                self._places[key] = claim.number
                 assert isinstance(claim.verdict, Admit | Refuse)
                 return claim.verdict
             self._held.pop()  # the slot had just retired
