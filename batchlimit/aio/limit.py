@@ -1,12 +1,11 @@
 """A limit around a block, or around every call of a coroutine function."""
 
 import functools
-import inspect
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from batchlimit.core.template import Template
+from batchlimit.core.template import Template, is_coroutine_function
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,10 +32,8 @@ class AsyncLimit:
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Return the coroutine function, whose calls wait until they are admitted; TypeError for any other function."""
-        if not inspect.iscoroutinefunction(function):
-            raise TypeError(
-                f"an AsyncRateLimiter limits coroutine functions, not {function!r}: a RateLimiter does both"
-            )
+        if not is_coroutine_function(function):
+            raise TypeError(f"an AsyncRateLimiter limits coroutine functions, not {function!r}: use a RateLimiter")
         charged = self._template.of(function)
 
         @functools.wraps(function)

@@ -71,6 +71,7 @@ class AsyncReservation:
         return self
 
     async def __aenter__(self) -> Self:
+        self._estimate.check_open()  # a second block would be charged to nobody
         return await self._charged()
 
     async def __aexit__(

@@ -186,13 +186,15 @@ class Slot:
     def _took(self, fetch: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
         """Report what became of an ask; not in the task itself, which may be cancelled before it begins."""
         now = self._home.clock()
-        outcome = _CANCELLED if task.cancelled() else task.result()
+        outcome: object = _CANCELLED if task.cancelled() else task.result()
         if isinstance(outcome, Grant):
             self.reservoir.granted(fetch, outcome, now, uniform(0.75, 1.25))
         elif outcome is _CANCELLED and not fetch.repeated:
             self.reservoir.failed(fetch, None, now)  # it was somebody else's end: whoever is still here asks again
-        else:
+        elif isinstance(outcome, StoreUnavailable):
             self.reservoir.failed(fetch, outcome, now)
+        else:
+            self.reservoir.failed(fetch, unavailable(TypeError(f"an answer that is no Grant: {outcome!r}")), now)
         self._rouse()
 
     def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":

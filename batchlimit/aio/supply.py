@@ -147,13 +147,13 @@ class Supply:
     def _begin_to_close(self) -> "asyncio.Task[None]":
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
+            for slot in list(self.slots.values()):
+                slot.close(LimiterClosed(_CLOSED))
             self._closing = self.start(self._close())
         return self._closing
 
     async def _close(self) -> None:
         slots = list(self.slots.values())
-        for slot in slots:
-            slot.close(LimiterClosed(_CLOSED))
         try:
             await self._drain(slots)
         finally:

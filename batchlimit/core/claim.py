@@ -6,6 +6,7 @@ from typing import Protocol
 
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.quota import Quota
+from batchlimit.errors import StoreUnavailable
 
 NOW = -math.inf
 """The deadline of a caller that takes the first answer: it waits for one round trip, never for a refill."""
@@ -23,7 +24,7 @@ def deadline(timeout: object, now: float) -> float:
 
 
 class Wakeable(Protocol):
-    """What a front waits on: threading.Event and asyncio.Event alike."""
+    """What a caller waits on, by whatever it waits: a thread's event, a task's future."""
 
     def set(self) -> None:
         """Wake whoever waits."""
@@ -66,7 +67,10 @@ class Fail:
 
     def to_raise(self) -> Exception:
         """Return an error for this caller alone: one that many raise would mix up their tracebacks."""
-        mine = type(self.error)(*self.error.args)
+        try:
+            mine = type(self.error)(*self.error.args)
+        except TypeError:  # a store's own error, whose constructor wants something else
+            mine = StoreUnavailable(str(self.error))
         mine.__cause__ = self.error
         return mine
 

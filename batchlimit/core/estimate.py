@@ -27,10 +27,14 @@ class Estimate:
             raise TypeError(f"actual must be a whole number of tokens, not {actual!r}")
         if actual < 0:
             raise ValueError(f"actual must be at least 0 tokens, not {actual}")
-        if self.settled:
-            raise RuntimeError("this reservation was settled before, by settle() or at the end of its block")
+        self.check_open()
         self.settled = True
         return actual - self.cost
+
+    def check_open(self) -> None:
+        """Raise RuntimeError where it was settled before."""
+        if self.settled:
+            raise RuntimeError("this reservation was settled before, by settle() or at the end of its block")
 
     def close(self, *, failed: bool) -> int:
         """End the block: return how much is to be refunded. An estimate that nobody settled is what it was."""

@@ -24,6 +24,8 @@ class Template:
             raise TypeError(
                 f"cost must be a whole number of tokens or a function of the call's arguments, not {cost!r}"
             )
+        if isinstance(cost, int) and cost < 0:
+            raise ValueError(f"cost must be at least 0 tokens, not {cost}")
         self._key, self._cost = key, cost
         self._fields = _fields(key) if isinstance(key, str) else []
 
@@ -65,14 +67,32 @@ class Template:
         def filled(*args: Any, **kwargs: Any) -> str:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            return render(**{**bound.arguments.get(extra or "", {}), **bound.arguments})
+            try:
+                return render(**{**bound.arguments.get(extra or "", {}), **bound.arguments})
+            except KeyError as missing:
+                raise TypeError(f"missing an argument that {self._key!r} names: {missing}") from None
 
         return filled
 
 
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether its calls are awaited: of a coroutine function, or of an object whose call is one.
+
+    TypeError for an asynchronous generator: what it does it does later, and nobody could say when it was admitted.
+    """
+    if inspect.isasyncgenfunction(function):
+        raise TypeError(f"an asynchronous generator cannot be limited: {function!r}; limit what it awaits")
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def _fields(key: str) -> list[str]:
     """Return the names that a text is to be filled with."""
-    found = [field for _, field, _, _ in Formatter().parse(key) if field is not None]
+    if not key:
+        raise ValueError("a key must not be empty: ''")
+    parsed = [(field, form) for _, field, form, _ in Formatter().parse(key) if field is not None]
+    if any("{" in (form or "") for _, form in parsed):
+        raise ValueError(f"a field of {key!r} must not have fields within")
+    found = [field for field, _ in parsed]
     names = [field.replace("[", ".").partition(".")[0] for field in found]
     for name in names:
         if not name.isidentifier():

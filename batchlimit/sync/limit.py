@@ -1,14 +1,11 @@
 """A limit around a block, or around every call of a function."""
 
-import asyncio
 import functools
-import inspect
-import threading
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import ParamSpec, Protocol, TypeVar, cast
 
-from batchlimit.core.template import Template
+from batchlimit.core.template import Template, is_coroutine_function
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,8 +18,8 @@ class Acquires(Protocol):
         """Wait until the call is admitted, or raise."""
         ...
 
-    def refund(self, key: str, cost: int = 1) -> None:
-        """Take back a call that was admitted and did not happen."""
+    async def _acquire_awaited(self, key: str, cost: int, timeout: float | None) -> None:
+        """Do the same in a task."""
         ...
 
 
@@ -38,9 +35,12 @@ class Limit:
         return f"<Limit by {self._template!r}>"
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Return the function, whose calls wait until they are admitted; a coroutine function's wait in a thread."""
+        """Return the function, whose calls wait until they are admitted; those of a coroutine function are awaited.
+
+        TypeError for an asynchronous generator.
+        """
         charged = self._template.of(function)
-        if inspect.iscoroutinefunction(function):
+        if is_coroutine_function(function):
             return cast(Callable[P, R], self._awaiting(cast(Callable[P, Awaitable[object]], function), charged))
 
         @functools.wraps(function)
@@ -66,22 +66,7 @@ class Limit:
         @functools.wraps(function)
         async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
             key, cost = charged(*args, **kwargs)
-            await self._acquire_in_thread(key, cost)
+            await self._limiter._acquire_awaited(key, cost, self._timeout)
             return await function(*args, **kwargs)
 
         return limited
-
-    async def _acquire_in_thread(self, key: str, cost: int) -> None:
-        """A thread cannot be cancelled: it returns what it was admitted for, if nobody waits for it any more."""
-        alone = threading.Event()
-
-        def acquire() -> None:
-            self._limiter.acquire(key, cost, timeout=self._timeout)
-            if alone.is_set():
-                self._limiter.refund(key, cost)
-
-        try:
-            await asyncio.to_thread(acquire)
-        except asyncio.CancelledError:
-            alone.set()
-            raise

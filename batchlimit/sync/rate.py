@@ -22,6 +22,7 @@ from batchlimit.errors import RateLimited
 from batchlimit.stores.base import Store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.stores.urls import open_store
+from batchlimit.sync import guest
 from batchlimit.sync.bundle import Bundle
 from batchlimit.sync.limit import Limit
 from batchlimit.sync.loops import warn_in_loop
@@ -205,6 +206,16 @@ class RateLimiter:
             return self._slots[key]
         except (KeyError, TypeError):
             return self._supply.slot(key)
+
+    async def _acquire_awaited(self, key: str, cost: int, timeout: float | None) -> None:
+        """Acquire in a task, for a coroutine function that is limited."""
+        until, verdict = deadline(timeout, self._clock()), None
+        while verdict is None:
+            slot = self._live_slot(key)
+            check_cost(cost, slot.reservoir.largest, key)
+            verdict = await guest.settle(slot, cost, until, self._clock)
+        if isinstance(verdict, Refuse):
+            raise RateLimited(key, verdict.retry_after)
 
     def _live_slot(self, key: str) -> Slot:
         slot = self._slot(key)

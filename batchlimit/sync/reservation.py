@@ -46,6 +46,7 @@ class Reservation:
         self._adjust(self.key, self._estimate.settle(actual))
 
     def __enter__(self) -> Self:
+        self._estimate.check_open()  # a second block would be charged to nobody
         return self
 
     def __exit__(

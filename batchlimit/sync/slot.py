@@ -18,7 +18,7 @@ from batchlimit.sync.loops import warn_in_loop
 
 T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
-_HEARTBEAT = 1.0
+HEARTBEAT = 1.0
 """A waiter looks again after so many seconds though nobody woke it: whoever should have may have been interrupted."""
 _LOOK = 60.0
 """The keeper looks at a slot after so many seconds at the latest, so that its plans do not pile up."""
@@ -106,10 +106,8 @@ class Slot:
         To be followed by `leave` when it is interrupted.
         """
         warn_in_loop()
-        with self.lock:
-            if self.reservoir.retired:
-                return None
-            self.reservoir.join(claim)
+        if not self.enter(claim):
+            return None
         verdict, waited = self._walk(claim, waker)
         if isinstance(verdict, Fail):
             raise verdict.to_raise()
@@ -119,7 +117,7 @@ class Slot:
         waited = False
         while True:
             waker.clear()  # before the look, so that whatever happens after it is not missed
-            match self.locked(lambda: self.reservoir.step(claim, self._clock())):
+            match self.step(claim):
                 case Admit(before) as verdict:
                     if self._clock() < before:
                         return verdict, waited
@@ -127,10 +125,25 @@ class Slot:
                     return verdict, waited
                 case Wait(seconds):
                     waited = True
-                    waker.wait(_HEARTBEAT if seconds is None else min(seconds, _HEARTBEAT))
+                    waker.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
                 case Fetch() as fetch:
                     waited = True
                     self.fetch(fetch)
+
+    def enter(self, claim: Claim) -> bool:
+        """Put a claim in line, to be followed by `leave` whatever happens; False: the slot has retired."""
+        with self.lock:
+            if not self.reservoir.retired:
+                self.reservoir.join(claim)
+            return not self.reservoir.retired
+
+    def step(self, claim: Claim) -> Admit | Refuse | Fail | Wait | Fetch:
+        """Say what the caller with this claim does next."""
+        return self.locked(lambda: self.reservoir.step(claim, self._clock()))
+
+    def lose(self, fetch: Fetch) -> None:
+        """Take note that nobody asks this after all."""
+        self.locked(lambda: self.reservoir.failed(fetch, None, self._clock()))
 
     def fetch(self, fetch: Fetch) -> None:
         """Ask the store and report back, whatever happens."""
@@ -140,7 +153,7 @@ class Slot:
             unavailable = error
             self.locked(lambda: self.reservoir.failed(fetch, unavailable, self._clock()))
         except BaseException:
-            self.locked(lambda: self.reservoir.failed(fetch, None, self._clock()))
+            self.lose(fetch)
             raise
         else:
             self.locked(lambda: self.reservoir.granted(fetch, grant, self._clock(), uniform(0.75, 1.25)))

@@ -5,15 +5,17 @@ import contextlib
 import contextvars
 import gc
 import inspect
+import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from batchlimit import AsyncRateLimiter, FixedBatch, LimiterClosed, MemoryStore, Quota, RedisStore, Statistics
+from batchlimit.stores.async_memory import AsyncMemoryStore
 from tests.aio.stage import KEY, SLOW, Gate, Stage
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, start
@@ -129,6 +131,93 @@ def test_the_end_of_asyncio_run_gives_tokens_back_and_closes_connections(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gc.collect()
+
+
+def test_tasks_of_a_loop_that_was_closed_move_nothing_any_more() -> None:
+    """When they are destroyed, they leave a line that nobody looks after: it once asked the store in our name."""
+    store, quota = MemoryStore(), Quota(SLOW, 100)
+    limiter = AsyncRateLimiter(store, quota, sizer=FixedBatch(50))
+
+    async def queue() -> None:
+        await limiter.acquire(KEY, 100)
+        for _ in range(3):
+            asyncio.ensure_future(limiter.acquire(KEY, 10))  # noqa: RUF006  nobody keeps it: that is the point
+        await asyncio.sleep(0.01)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(queue())
+    loop.close()
+
+    async def go_on() -> None:
+        assert not await limiter.decide("another", 100) or True
+        calls = limiter.statistics().calls
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+        await asyncio.sleep(0.01)
+        assert limiter.statistics().calls == calls
+
+    logging.disable()  # asyncio says of each that it was destroyed
+    try:
+        asyncio.run(go_on())
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_limiter_that_is_dropped_where_the_loop_ends_gives_its_tokens_back(kept: bool) -> None:
+    store, limiters = MemoryStore(), []
+
+    async def main() -> None:
+        limiter = AsyncRateLimiter(store, Quota(SLOW, 100), sizer=FixedBatch(20))
+        assert await limiter.try_acquire(KEY)
+        if kept:
+            limiters.append(limiter)
+
+    asyncio.run(main())
+    level = store.peek(KEY, Quota(SLOW, 100))
+    assert (level.level, level.outstanding) == (99, 0)
+
+
+def test_closing_may_be_cut_short_and_begun_anew() -> None:
+    """The end of asyncio.run cancels it; the farewell does the rest, and a later close() has nothing to say."""
+
+    async def main() -> None:
+        stage = Stage(AsyncMemoryStore(store))
+        limiters.append(AsyncRateLimiter(stage, Quota(SLOW, 100), sizer=FixedBatch(20)))
+        assert await limiters[0].try_acquire(KEY)
+        gate = stage.before_back = Gate()
+        closing = asyncio.ensure_future(limiters[0].close())
+        await gate.await_someone()
+        gate.open()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.wait([closing])
+
+    store = MemoryStore()
+    limiters: list[AsyncRateLimiter] = []
+    asyncio.run(main())
+    asyncio.run(limiters[0].close())
+    assert limiters[0].statistics().held == 0
+
+
+def test_a_generator_that_closes_the_limiter_at_the_end_of_the_loop_is_no_trouble() -> None:
+    store, left = MemoryStore(), []
+
+    async def lifespan() -> AsyncIterator[None]:
+        limiter = AsyncRateLimiter(store, Quota(SLOW, 100), sizer=FixedBatch(20))
+        try:
+            assert await limiter.try_acquire(KEY)
+            yield
+        finally:
+            await limiter.close()
+
+    async def main() -> None:
+        left.append(lifespan())
+        await anext(left[0])
+
+    asyncio.run(main())
+    assert store.peek(KEY, Quota(SLOW, 100)).outstanding == 0
 
 
 def test_a_closed_limiter_stays_closed_on_the_next_loop(limiter: AsyncRateLimiter) -> None:

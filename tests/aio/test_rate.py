@@ -18,6 +18,7 @@ from batchlimit import (
     RedisStore,
     StoreUnavailable,
 )
+from batchlimit.core.lease import Ask, Grant
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, SLOW, Gate, Stage, in_line, limiter_on, nothing
 from tests.servers import Server
@@ -295,7 +296,96 @@ async def test_a_store_of_ones_own_may_raise_anything() -> None:
     assert await limiter.try_acquire(KEY)
 
 
+async def test_a_store_of_ones_own_may_fail_in_every_call() -> None:
+    async def fail() -> None:
+        raise LookupError("no such thing")
+
+    stage = Stage()
+    limiter = limiter_on(stage)
+    await limiter.acquire(KEY)
+    await asyncio.sleep(5.0)
+    stage.before_back = fail
+    with pytest.raises(StoreUnavailable, match="the store failed: LookupError"):
+        await limiter.refund(KEY)
+    stage.peek = None  # type: ignore[assignment,method-assign]
+    with pytest.raises(StoreUnavailable, match="the store failed: TypeError"):
+        await limiter.peek(KEY)
+
+
+@pytest.mark.parametrize("answer", [None, 5, asyncio.CancelledError()], ids=repr)
+async def test_a_store_that_does_not_answer_properly_is_unavailable(answer: object) -> None:
+    asked = 0
+
+    class Odd(Stage):
+        async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+            nonlocal asked
+            asked += 1
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer  # type: ignore[return-value]
+
+    limiter = limiter_on(Odd())
+    with pytest.raises(StoreUnavailable):
+        await limiter.acquire(KEY)
+    assert asked <= 2
+
+
+async def test_an_error_of_the_users_task_factory_reaches_the_caller() -> None:
+    def broken(_loop: object, _work: object, **_options: object) -> asyncio.Task[None]:
+        raise LookupError("no tasks today")
+
+    limiter = limiter_on(Stage())
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(broken)  # type: ignore[arg-type]
+    try:
+        with pytest.raises(StoreUnavailable, match="no tasks today"):
+            await limiter.acquire(KEY)
+    finally:
+        loop.set_task_factory(None)
+    await limiter.acquire(KEY)
+
+
+async def test_a_sizer_that_fails_in_the_background_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    class Moody:
+        broken = False
+
+        def want(self, usage: object) -> int:
+            if self.broken:
+                raise ZeroDivisionError
+            return 0
+
+    sizer = Moody()
+    limiter = limiter_on(Stage(), "10/s burst 10", sizer=sizer)
+    async with limiter.reserve(KEY, 10) as reservation:
+        await reservation.settle(15)
+    sizer.broken = True
+    await asyncio.sleep(3.0)
+    assert limiter.statistics().owed == 5
+    assert 1 <= caplog.text.count("looking after") <= 5
+    sizer.broken = False
+    await asyncio.sleep(3.0)
+    assert limiter.statistics().owed == 0
+
+
 # Closing
+
+
+async def test_nobody_is_admitted_while_it_closes() -> None:
+    stage = Stage()
+    limiter = hundred(stage)
+    await limiter.acquire(KEY)
+    gate = stage.before = Gate()
+    asking = asyncio.create_task(limiter.acquire("another"))
+    await gate.await_someone()
+    closing = asyncio.create_task(limiter.close())
+    await asyncio.sleep(0)
+    for call in (limiter.try_acquire(KEY), limiter.acquire(KEY), limiter.acquire_all({})):
+        with pytest.raises(LimiterClosed):
+            await call
+    gate.open()
+    await closing
+    with pytest.raises(LimiterClosed):
+        await asking
 
 
 async def test_close_gives_all_tokens_back() -> None:

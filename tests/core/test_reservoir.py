@@ -10,6 +10,7 @@ from batchlimit.core.batch import BatchSizer, FixedBatch
 from batchlimit.core.bucket import Bucket
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.lease import GiveBack, Grant
+from batchlimit.core.line import Line
 from batchlimit.core.quota import Quota
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.terms import Fill
@@ -940,3 +941,54 @@ def test_a_claim_leaves_once(tentative: bool) -> None:
         front.reservoir.leave(claim, 0.0)
         assert front.reservoir.stock.tokens == 4
     assert front.reservoir.figures()[0] == 1 + 6
+
+
+def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
+    """It will be spent: a refund that took its room would be spent as well, and nobody had leased it."""
+    front = Front(tokens=10)
+    claim = Claim(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.step(claim)
+    front.grant(front.fetch(front.join(9)), tokens=3)
+    front.refuse(front.fetch(front.join(1)))  # by this ask the bucket knows that all but those four are spent
+    back = front.reservoir.refund(Claim(5, NOW, Bell()), 0.0)
+    assert isinstance(back, GiveBack)
+    assert back.refund == 5
+
+
+# Who is ahead
+
+
+def test_a_deadline_that_those_ahead_take_all_tokens_of_is_refused_at_once() -> None:
+    """A hundred a second: of two hundred ahead a hundred have to flow in first, whatever the bucket says of one."""
+    front = Front()
+    first = front.join(100)
+    front.grant(front.fetch(first), tokens=0, level=0, retry_after=0.1)
+    for _ in range(2):
+        front.join(50)
+    behind = front.join(10, 1.0)
+    refusal = front.step(behind)
+    assert isinstance(refusal, Refuse)
+    assert refusal.retry_after == about((200 + 10 - 0 - 1) / 100)
+    assert isinstance(front.step(front.join(10, 5.0)), Wait)
+
+
+def test_a_deadline_that_may_be_met_is_waited_for_though_others_are_ahead() -> None:
+    front = Front()
+    first = front.join(100)
+    front.grant(front.fetch(first), tokens=0, level=90, retry_after=0.1)
+    assert isinstance(front.step(front.join(10, 0.5)), Wait)
+
+
+def test_a_line_is_in_the_order_of_its_numbers_whoever_comes_back() -> None:
+    line = Line()
+    claims = [Claim(1, PATIENT, Bell()) for _ in range(5)]
+    for claim in claims:
+        line.join(claim)
+    line.withdraw(claims[1])
+    assert claims[1] not in line
+    line.withdraw(claims[1])
+    line.join(claims[1])
+    line.join(claims[1])
+    assert list(line) == claims
+    assert (line.cost, line.ahead_of(claims[3]), line.ahead_of(claims[4])) == (5, 3, 4)

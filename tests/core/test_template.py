@@ -66,6 +66,8 @@ def test_a_call_with_wrong_arguments_fails_before_it_is_charged() -> None:
         ("{nobody.host}", "names 'nobody'"),
         ("{}", "must name a parameter; write {{ and }} for braces"),
         ("{0}", "must name a parameter"),
+        ("{user:{width}}", "must not have fields within"),
+        ("", "a key must not be empty"),
         ("{", "Single '{' encountered|expected '}'"),
     ],
 )
@@ -74,6 +76,16 @@ def test_a_field_that_means_nothing_is_named_when_the_function_is_made(key: str,
 
     with pytest.raises(ValueError, match=message):
         Template(key, 1).of(function)
+
+
+def test_a_cost_below_zero_is_named_at_once() -> None:
+    with pytest.raises(ValueError, match="cost must be at least 0 tokens, not -1"):
+        Template("k", -1)
+
+
+def test_a_keyword_that_a_key_names_must_be_there() -> None:
+    with pytest.raises(TypeError, match=r"missing an argument that .* names: 'tenant'"):
+        Template("{tenant}", 1).of(search)("ann")
 
 
 @pytest.mark.parametrize("key", [None, 5, b"k"])

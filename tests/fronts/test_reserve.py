@@ -52,6 +52,14 @@ def test_it_may_be_kept_without_a_block(limiter: Any) -> None:
     assert left(limiter) == 70
 
 
+def test_a_second_block_is_an_error(limiter: Any) -> None:
+    """It would be charged to nobody."""
+    with limiter.reserve(KEY, 40) as reservation:
+        pass
+    with pytest.raises(RuntimeError, match="was settled before"), reservation:
+        pytest.fail("it was entered")
+
+
 def test_who_leaves_the_block_without_settling_keeps_the_estimate(limiter: Any) -> None:
     with limiter.reserve(KEY, 40):
         pass
@@ -185,6 +193,19 @@ def test_a_debt_of_an_idle_key_is_paid_by_itself(front: Front, valkey: Server, p
         with limiter.reserve(KEY, 10) as reservation:
             reservation.settle(25)
         until(lambda: limiter.statistics().admitted == 25)
+
+
+def test_what_is_owed_at_the_end_is_charged_as_far_as_it_is_there(front: Front) -> None:
+    """A program that reserves, settles and ends pays what it used, and not what it had estimated."""
+    store = MemoryStore()
+    for _ in range(3):
+        with front(store, "1/h burst 1000") as limiter, limiter.reserve(KEY, 1) as reservation:
+            reservation.settle(300)
+    assert store.peek(KEY, Quota.parse("1/h burst 1000")).level == 100
+    with front(store, "1/h burst 1000") as limiter, limiter.reserve(KEY, 1) as reservation:
+        reservation.settle(10**18)
+        assert limiter.statistics().owed > 0
+    assert store.peek(KEY, Quota.parse("1/h burst 1000")).level == 0
 
 
 def test_a_debt_does_not_outlive_the_limiter(front: Front, stage: Stage, clock: Clock, without_keeper: None) -> None:

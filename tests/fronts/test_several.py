@@ -189,7 +189,7 @@ def test_callers_who_name_the_same_keys_in_another_order_all_get_through(
 
 
 def test_who_wants_several_busy_keys_comes_through(front: Front) -> None:
-    """Each key has callers who take every token that flows in. It once waited at one in vain while it was at another."""
+    """Each key has callers who take every token that flows in: its turn at one was once in vain at the other."""
     with front(MemoryStore(), "50/s burst 5") as limiter:
         stop = threading.Event()
 

@@ -3,11 +3,13 @@
 import asyncio
 import functools
 import inspect
+import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from batchlimit import FixedBatch, MemoryStore, Quota, RateLimited, RateLimiter
+from batchlimit import FixedBatch, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
 from tests.sync.stage import Clock, Gate, Stage, start, until
 
 TEN = Quota(0.001, 10)
@@ -149,6 +151,82 @@ def test_a_partial_of_a_coroutine_function_is_one(limiter: RateLimiter) -> None:
 
     limited = limiter.limit("k")(functools.partial(search, "ann"))
     assert asyncio.run(limited(3)) == ("ann", 3)
+
+
+def test_a_coroutine_waits_in_line_without_a_thread(limiter: RateLimiter) -> None:
+    """Twenty of them, of whom one is cancelled: no more threads than one for the store, and nobody waits for ever."""
+    done = []
+
+    @limiter.limit("k")
+    async def work(i: int) -> None:
+        done.append(i)
+
+    async def main() -> None:
+        limiter.acquire("k", 10)
+        waiting = [asyncio.create_task(work(i)) for i in range(20)]
+        while limiter.statistics().waiting < 20:  # noqa: ASYNC110  the limiter has no event for it
+            await asyncio.sleep(0.001)
+        waiting[3].cancel()
+        await asyncio.wait([waiting[3]])
+        before = threading.active_count()
+        limiter.refund("k", 10)
+        await asyncio.wait(waiting[:3] + waiting[4:11])
+        assert threading.active_count() <= before
+        waiting[11].cancel()
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+
+    asyncio.run(main())
+    assert sorted(done) == [0, 1, 2, *range(4, 11)]
+    assert limiter.statistics().waiting == 0
+
+
+def test_a_coroutine_that_gives_up_does_not_hold_up_the_end_of_its_loop() -> None:
+    with RateLimiter.from_url("memory://", "1/h burst 1") as limiter:
+
+        @limiter.limit("k")
+        async def work() -> None: ...
+
+        async def main() -> None:
+            await work()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(work(), 0.01)
+
+        asyncio.run(main())  # it would wait for an hour
+        assert limiter.statistics().waiting == 0
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])
+def test_a_coroutine_hears_of_a_store_that_fails(limiter: RateLimiter, stage: Stage, error: Exception) -> None:
+    @limiter.limit("k")
+    async def work() -> None: ...
+
+    def fail() -> None:
+        raise error
+
+    stage.before = fail
+    with pytest.raises(type(error)):
+        asyncio.run(work())
+    stage.before = lambda: None
+    asyncio.run(work())
+    assert limiter.statistics().admitted == 1
+
+
+def test_an_object_whose_call_is_awaited_is_a_coroutine_function(limiter: RateLimiter) -> None:
+    class Works:
+        async def __call__(self) -> int:
+            return 1
+
+    assert asyncio.run(limiter.limit("k")(Works())()) == 1
+
+
+def test_an_asynchronous_generator_is_named(limiter: RateLimiter) -> None:
+    async def generates() -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match="an asynchronous generator cannot be limited"):
+        limiter.limit("k")(generates)
 
 
 def test_who_is_cancelled_in_the_meantime_takes_no_tokens_along(limiter: RateLimiter, stage: Stage) -> None:

@@ -1,0 +1,76 @@
+"""A coroutine at a threaded limiter: it stands in the same line as the threads, and blocks neither its loop nor one."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.sync.slot import HEARTBEAT, Slot
+
+
+class Bell:
+    """Wakes a task, from any thread."""
+
+    __slots__ = ("_event", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Ring; where the loop was closed meanwhile, nobody hears."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def clear(self) -> None:
+        """Be silent until it rings anew."""
+        self._event.clear()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until it rings, so many seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+
+
+async def settle(slot: Slot, cost: int, deadline: float, clock: Callable[[], float]) -> Admit | Refuse | None:
+    """Do what `Slot.settle` does for a thread, for a task; only the store is asked in a thread, and that is bounded."""
+    if slot.reservoir.retired:
+        return None
+    if (before := slot.take(cost)) != NOW:
+        return Admit(before)
+    bell = Bell()
+    claim = Claim(cost, deadline, bell)
+    try:
+        return await _walk(slot, claim, bell, clock) if slot.enter(claim) else None
+    except BaseException:
+        slot.leave(claim)
+        raise
+
+
+async def _walk(slot: Slot, claim: Claim, bell: Bell, clock: Callable[[], float]) -> Admit | Refuse:
+    while True:
+        bell.clear()  # before the look, so that whatever happens after it is not missed
+        match slot.step(claim):
+            case Admit(before) as verdict:
+                if clock() < before:
+                    return verdict
+            case Refuse() as verdict:
+                return verdict
+            case Fail() as verdict:
+                raise verdict.to_raise()
+            case Wait(seconds):
+                await bell.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
+            case Fetch() as fetch:
+                await _fetch(slot, claim, fetch)
+
+
+async def _fetch(slot: Slot, claim: Claim, fetch: Fetch) -> None:
+    """Ask in a thread, which reports back whether or not anybody still waits for it."""
+    claim.errand = None  # the thread's own from here on: the caller may leave
+    try:
+        asking = asyncio.get_running_loop().run_in_executor(None, slot.fetch, fetch)
+    except RuntimeError:  # the loop's threads are gone already
+        slot.lose(fetch)
+        raise
+    await asyncio.shield(asking)  # one that waits for a free thread must not be cancelled either
