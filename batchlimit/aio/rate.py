@@ -40,8 +40,9 @@ class AsyncRateLimiter:
     What is said of RateLimiter holds here, and what it does is awaited here, but for `statistics`. `store`: a
     redis.asyncio client, an AsyncStore or a MemoryStore that you made.
 
-    It may be made anywhere, and is at home on the loop that first uses it until that is closed; on another one, and in
-    another thread, it raises RuntimeError meanwhile. A caller may be cancelled at any time: it takes no tokens along.
+    It may be made anywhere, and is at home on the loop that first uses it until that is closed. Meanwhile it raises
+    RuntimeError in another thread, and on another loop of this thread as soon as it has to ask. A caller may be
+    cancelled at any time: it takes no tokens along. A hit spends its token when it is called, awaited or not.
     """
 
     def __init__(
