@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited, StoreUnavailable
+from batchlimit import AsyncRateLimiter, LimiterClosed, MemoryStore, Quota, RateLimited, StoreUnavailable
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, SLOW, TEN, Gate, Stage, in_line, limiter_on, nothing, stand_in_line
 
@@ -90,6 +90,24 @@ async def test_a_thousand_tasks_get_what_flows_in_one_ask_at_a_time() -> None:
     assert stage.busiest == 1
     assert 0.9 <= virtual_loop().now - begun < 2.0
     assert len(stage.asks) < 50
+
+
+async def test_who_was_served_at_one_of_its_keys_waits_for_the_other_while_its_tokens_are_good() -> None:
+    """Each key has a caller who takes every token. Beginning anew each time, it takes a second and a half."""
+    limiter = AsyncRateLimiter(MemoryStore(virtual_loop().time), "20/s burst 5", clock=virtual_loop().time)
+
+    async def take(key: str) -> None:
+        while True:
+            await limiter.acquire(key)
+
+    busy = [asyncio.create_task(take(key)) for key in ("a", "b")]
+    for _ in range(5):
+        await asyncio.sleep(1.0)
+        begun = virtual_loop().now
+        await limiter.acquire_all({"a": 1, "b": 1})
+        assert virtual_loop().now - begun < 0.5
+    for each in busy:
+        each.cancel()
 
 
 async def test_who_waits_wakes_for_its_verdict_alone() -> None:

@@ -644,3 +644,26 @@ def test_a_child_goes_on_with_the_buckets_in_memory(valkey: Server, prefix: str)
     with process(program, valkey.url, prefix) as other:
         assert other.hear() == "(False, True)"
         assert other.end() == 0
+
+
+def test_a_sizer_that_fails_in_the_background_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Moody:
+        broken = False
+
+        def want(self, usage: object) -> int:
+            if self.broken:
+                raise ZeroDivisionError
+            return 0
+
+    monkeypatch.setattr("batchlimit.sync.keeper._PATIENCE", 0.01)
+    sizer = Moody()
+    with RateLimiter(MemoryStore(), "100/s burst 10", sizer=sizer) as limiter:
+        with limiter.reserve(KEY, 10) as reservation:
+            sizer.broken = True
+            reservation.settle(15)
+        until(lambda: caplog.text.count("looking after") >= 2)
+        assert limiter.statistics().owed == 5
+        sizer.broken = False
+        until(lambda: limiter.statistics().owed == 0)
