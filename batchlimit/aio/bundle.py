@@ -17,7 +17,7 @@ class Bundle:
     def __init__(self, costs: Mapping[str, int], find: Callable[[str], Slot], clock: Callable[[], float]) -> None:
         self._costs, self._find, self._clock = costs, find, clock
         self._held: list[tuple[Slot, Caller]] = []
-        self._places: dict[str, int] = {}
+        self._places: dict[Slot, int] = {}  # not by key: a slot may retire, and the next one's line counts anew
 
     def __repr__(self) -> str:
         return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
@@ -70,8 +70,8 @@ class Bundle:
 
     def _join(self, key: str, until: float) -> Caller:
         slot = self._find(key)
-        caller = slot.join(self._costs[key], until, self._places.get(key, 0))
-        self._places[key] = caller.claim.number
+        caller = slot.join(self._costs[key], until, self._places.get(slot, 0))
+        self._places[slot] = caller.claim.number
         self._held.append((slot, caller))
         return caller
 

@@ -208,6 +208,7 @@ class AsyncRateLimiter:
 
     def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
         """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
+        self._supply.check_open()
         if tokens < 0:
             return self._slot(key).refund(-tokens)
         if tokens > 0:

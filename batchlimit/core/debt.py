@@ -32,7 +32,7 @@ class Debt:
         """Stand in line for what is owed: last, if it was not there, and for `largest` tokens at the most."""
         total = self.total
         if total and self.claim not in line:
-            self.claim.cost = 0
+            self.claim.cost = self.claim.number = 0
             line.join(self.claim)
         line.resize(self.claim, min(total, largest))
         self.rest = total - self.claim.cost

@@ -120,7 +120,7 @@ class Reservoir:
         if claim.verdict is not None:
             self._line.withdraw(claim)
             return claim.verdict
-        if NOW < claim.deadline <= now or (claim.deadline > NOW and self._is_behind_too_much(claim, now)):
+        if NOW < claim.deadline <= now:
             return self._refuse(claim, now)
         if self._busy is not None:
             return Wait(_within(math.inf, claim.deadline, now))
@@ -259,9 +259,12 @@ class Reservoir:
         return self._busy is not None
 
     def last_ask(self, now: float) -> Fetch | None:
-        """Ask once more for what is owed, before all ends; what the bucket has not got now is forgiven by `drain`."""
+        """Ask once more before all ends: for what is owed, and after an answer that was lost, and its tokens with it.
+
+        What is owed and not in the bucket now is forgiven by `drain`.
+        """
         self._advance(now)
-        if self._debt.total == 0 or self._busy is not None:
+        if self._busy is not None or (self._debt.total == 0 and self._lost_seq is None):
             return None
         return self._ask(now, ahead=0.0)
 
@@ -388,10 +391,11 @@ class Reservoir:
     def _refuse(self, claim: Claim, now: float) -> Refuse:
         """Send a caller away; if nothing better is known, it may come back when its cost has flowed in once more."""
         self.refused += claim.cost
-        backlog = self._backlog(claim, now) if claim in self._line else 0.0
-        wait = max(self._pace.wait(claim.cost, now), backlog) or claim.cost / min(
-            each.rate for each in self.quota.bandwidths
-        )
+        ahead = self._first_cost() if claim in self._line else 0
+        if wait := self._pace.wait(max(claim.cost, ahead), now):
+            wait = max(wait, self._backlog(claim, now))
+        else:
+            wait = claim.cost / min(each.rate for each in self.quota.bandwidths)
         verdict = Refuse(wait)
         self._line.dismiss(claim, verdict)
         self._serve()
@@ -413,20 +417,25 @@ class Reservoir:
                 self._refuse(claim, now)
 
     def _is_hopeless(self, claim: Claim, now: float) -> bool:
-        """Whether the bucket is known to be short until after this caller's deadline, or for ever."""
-        wait = max(self._coming(now), self._pace.wait(self._first_cost(), now))
-        return wait == math.inf or (wait > 0.0 and now + wait > claim.deadline)
+        """Whether the bucket is known to be short until after this caller's deadline, or for ever.
 
-    def _is_behind_too_much(self, claim: Claim, now: float) -> bool:
-        """Whether those ahead in line, and what is owed, take all that flows in until after this caller's deadline."""
-        return claim.deadline < math.inf and claim in self._line and now + self._backlog(claim, now) > claim.deadline
+        Where nothing is known of a lately short bucket, what it was when last seen says nothing either: tokens come
+        back to it, from here and from other hosts, and its quota may have been raised.
+        """
+        wait = max(self._coming(now), self._pace.wait(self._first_cost(), now))
+        if wait == 0.0 or claim.deadline == math.inf:
+            return wait == math.inf
+        return now + max(wait, self._backlog(claim, now)) > claim.deadline
 
     def _backlog(self, claim: Claim, now: float) -> float:
         """Return the seconds that it takes at the least until there was enough for those ahead of a claim, and for it.
 
         What is not here, nor was in the bucket when last it was seen, has to flow in first; others may take of it too.
         """
-        rest = self._debt.rest if self._debt.claim in self._line else 0
+        if claim not in self._line:
+            return 0.0
+        debt = self._debt.claim
+        rest = self._debt.rest if debt in self._line and debt.number < claim.number else 0
         missing = self._line.ahead_of(claim) + rest + claim.cost - self.stock.held
         return self._terms.to_flow_in(missing, self.quota, now)
 

@@ -19,7 +19,7 @@ class Bundle:
     def __init__(self, costs: Mapping[str, int], find: Callable[[str], Slot], clock: Callable[[], float]) -> None:
         self._costs, self._find, self._clock = costs, find, clock
         self._held: list[tuple[Slot, Claim]] = []
-        self._places: dict[str, int] = {}
+        self._places: dict[Slot, int] = {}  # not by key: a slot may retire, and the next one's line counts anew
 
     def __repr__(self) -> str:
         return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
@@ -62,10 +62,10 @@ class Bundle:
         while True:
             slot, waker = self._find(key), threading.Event()
             claim = Claim(self._costs[key], until, waker, tentative=True)
-            claim.number = self._places.get(key, 0)
+            claim.number = self._places.get(slot, 0)
             self._held.append((slot, claim))  # before it is given anything: an interrupt falls where it will
             if slot.hold(claim, waker):
-                self._places[key] = claim.number
+                self._places[slot] = claim.number
                 assert isinstance(claim.verdict, Admit | Refuse)
                 return claim.verdict
             self._held.pop()  # the slot had just retired

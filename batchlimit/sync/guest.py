@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.sync.slot import HEARTBEAT, Slot
@@ -40,9 +42,11 @@ async def settle(slot: Slot, cost: int, deadline: float, clock: Callable[[], flo
     if (before := slot.take(cost)) != NOW:
         return Admit(before)
     bell = Bell()
-    claim = Claim(cost, deadline, bell)
+    claim = Claim(cost, deadline, bell, tentative=True)  # it may be cancelled before it wakes
     try:
-        return await _walk(slot, claim, bell, clock) if slot.enter(claim) else None
+        verdict = await _walk(slot, claim, bell, clock) if slot.enter(claim) else None
+        slot.confirm(claim)
+        return verdict
     except BaseException:
         slot.leave(claim)
         raise
@@ -69,8 +73,22 @@ async def _fetch(slot: Slot, claim: Claim, fetch: Fetch) -> None:
     """Ask in a thread, which reports back whether or not anybody still waits for it."""
     claim.errand = None  # the thread's own from here on: the caller may leave
     try:
-        asking = asyncio.get_running_loop().run_in_executor(None, slot.fetch, fetch)
-    except RuntimeError:  # the loop's threads are gone already
+        asking = _threads.submit(slot.fetch, fetch)
+    except RuntimeError:  # the interpreter ends
         slot.lose(fetch)
         raise
-    await asyncio.shield(asking)  # one that waits for a free thread must not be cancelled either
+    await asyncio.shield(asyncio.wrap_future(asking))  # one that waits for a free thread must not be cancelled either
+
+
+def _new_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=16, thread_name_prefix="batchlimit-guest")
+
+
+def _after_fork() -> None:
+    global _threads  # noqa: PLW0603  the parent's threads are not here
+    _threads = _new_threads()
+
+
+# Our own, for the loop's are everybody's, and may be shut down with our asks among them: then nobody reports back.
+_threads = _new_threads()
+os.register_at_fork(after_in_child=_after_fork)

@@ -103,6 +103,30 @@ def test_who_came_before_is_served_before_it() -> None:
     assert debtor.owed == 3
 
 
+def test_a_second_debt_stands_last_again() -> None:
+    debtor = Debtor(0, 3)
+    debtor.grant(debtor.tend(), 3)
+    waiting = debtor.join(2)
+    debtor.reservoir.debit(10, debtor.at)
+    fetch = debtor.reservoir.step(waiting, debtor.at)
+    assert isinstance(fetch, Fetch)
+    debtor.grant(fetch, 4)
+    assert isinstance(waiting.verdict, Admit)
+    assert debtor.owed == 8
+
+
+def test_who_stands_before_a_debt_is_not_refused_for_it() -> None:
+    debtor = Debtor(0, burst=10)
+    before = debtor.join(10, 4.0)
+    fetch = debtor.reservoir.step(before, debtor.at)
+    assert isinstance(fetch, Fetch)
+    debtor.reservoir.debit(10**6, debtor.at)
+    debtor.grant(fetch, 0, retry_after=0.1)
+    assert before.verdict is None
+    behind = debtor.join(1, 4.0)
+    assert isinstance(debtor.reservoir.step(behind, debtor.at), Refuse)
+
+
 def test_debts_add_up() -> None:
     debtor = Debtor(0, 5)
     debtor.reservoir.debit(6, debtor.at)

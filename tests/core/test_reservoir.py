@@ -973,6 +973,22 @@ def test_a_deadline_that_those_ahead_take_all_tokens_of_is_refused_at_once() -> 
     assert isinstance(front.step(front.join(10, 5.0)), Wait)
 
 
+def test_what_the_bucket_had_long_ago_refuses_nobody() -> None:
+    """Tokens come back to it, from here too, and its quota may be raised: where nothing is known one asks."""
+    front = Front()
+    first = front.join(50)
+    front.grant(front.fetch(first), tokens=50, level=0)
+    assert isinstance(front.step(front.join(80, 10.1), at=10.0), Fetch)
+
+
+def test_a_refund_ends_what_is_known_of_a_short_bucket() -> None:
+    front = Front(tokens=10)
+    front.refuse(front.fetch(front.join(11)), retry_after=5.0)
+    assert isinstance(front.step(front.join(5, 1.0)), Refuse)
+    front.reservoir.refund(Claim(1, NOW, Bell()), 0.0)
+    assert not isinstance(front.step(front.join(5, 1.0)), Refuse)
+
+
 def test_a_deadline_that_may_be_met_is_waited_for_though_others_are_ahead() -> None:
     front = Front()
     first = front.join(100)

@@ -1,5 +1,6 @@
 """Rules that can be broken on purpose, to see that the simulation notices."""
 
+import itertools
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -82,11 +83,11 @@ def _forget_the_first_in_line() -> AbstractContextManager[Any]:
 
 
 def _serve_the_last_first() -> AbstractContextManager[Any]:
-    join = Line.join
+    join, numbers = Line.join, itertools.count(1)
 
     def broken(self: Line, claim: Claim) -> None:
+        claim.number = claim.number or -next(numbers)
         join(self, claim)
-        self._claims.insert(0, self._claims.pop())
 
     return patch.object(Line, "join", broken)
 

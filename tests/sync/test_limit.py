@@ -5,12 +5,13 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from batchlimit import FixedBatch, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
-from tests.sync.stage import Clock, Gate, Stage, start, until
+from tests.sync.stage import DEADLINE, Clock, Gate, Stage, start, until
 
 TEN = Quota(0.001, 10)
 
@@ -195,6 +196,29 @@ def test_a_coroutine_that_gives_up_does_not_hold_up_the_end_of_its_loop() -> Non
 
         asyncio.run(main())  # it would wait for an hour
         assert limiter.statistics().waiting == 0
+
+
+def test_the_threads_of_the_loop_may_end_and_the_key_is_not_blocked(limiter: RateLimiter, stage: Stage) -> None:
+    """An ask that waited for one of them was once never made, and never given up."""
+
+    @limiter.limit("k")
+    async def work() -> None: ...
+
+    async def main() -> None:
+        threads = ThreadPoolExecutor(1)
+        asyncio.get_running_loop().set_default_executor(threads)
+        gate = Gate()
+        busy = threads.submit(gate)
+        gate.await_someone()
+        working = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        threads.shutdown(wait=False, cancel_futures=True)
+        await working
+        gate.open()
+        busy.result()
+
+    asyncio.run(main())
+    assert start(lambda: limiter.try_acquire("k")).result(DEADLINE)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])
