@@ -1,6 +1,5 @@
 """Rules that can be broken on purpose, to see that the simulation notices."""
 
-import itertools
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -83,13 +82,10 @@ def _forget_the_first_in_line() -> AbstractContextManager[Any]:
 
 
 def _serve_the_last_first() -> AbstractContextManager[Any]:
-    join, numbers = Line.join, itertools.count(1)
+    def broken(self: Line) -> Claim | None:
+        return self._claims[-1] if self._claims else None
 
-    def broken(self: Line, claim: Claim) -> None:
-        claim.number = claim.number or -next(numbers)
-        join(self, claim)
-
-    return patch.object(Line, "join", broken)
+    return patch.object(Line, "first", property(broken))
 
 
 def _give_nothing_to_who_is_not_alone() -> AbstractContextManager[Any]:
