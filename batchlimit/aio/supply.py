@@ -90,8 +90,16 @@ class Supply:
                 await asyncio.wait([self._closing])
             if not self._is_empty:
                 await self._drain(list(self.slots.values()))
+                await self._give_up()
                 if self.owns_store:
                     await self.store.disconnect()
+
+    async def _give_up(self) -> None:
+        """Leave nothing under way to a loop that ends: the store had its time."""
+        left = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     def slot(self, key: str) -> Slot:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""

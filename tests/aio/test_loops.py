@@ -16,6 +16,7 @@ import pytest
 
 from batchlimit import AsyncRateLimiter, FixedBatch, LimiterClosed, MemoryStore, Quota, RedisStore, Statistics
 from batchlimit.stores.async_memory import AsyncMemoryStore
+from tests.aio.loop import run
 from tests.aio.stage import KEY, SLOW, Gate, Stage
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, Clock, start
@@ -229,6 +230,24 @@ def test_a_generator_that_closes_the_limiter_at_the_end_of_the_loop_is_no_troubl
     asyncio.run(main())
     assert trouble == []
     assert valkey_store.peek(KEY, quota).outstanding == 0
+
+
+def test_a_store_that_does_not_answer_is_given_up_when_the_loop_ends(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is left to the loop, of which asyncio would say that it was destroyed."""
+
+    async def main() -> None:
+        stage = Stage()
+        stage.before = Gate()
+        limiter = AsyncRateLimiter(stage, TEN, clock=asyncio.get_running_loop().time)
+        limiters.append(limiter)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(limiter.acquire(KEY), 0.1)
+
+    limiters: list[AsyncRateLimiter] = []
+    run(main)
+    limiters.clear()
+    gc.collect()
+    assert "destroyed" not in caplog.text
 
 
 def test_a_closed_limiter_stays_closed_on_the_next_loop(limiter: AsyncRateLimiter) -> None:
