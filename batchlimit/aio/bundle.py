@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from batchlimit.aio.caller import Caller
 from batchlimit.aio.slot import Slot
-from batchlimit.core.claim import NOW, Admit, Refuse, half_of
+from batchlimit.core.claim import NOW, Refuse, half_of
 from batchlimit.errors import RateLimited
 
 
@@ -61,10 +61,10 @@ class Bundle:
 
     def _order(self, behind: str | None) -> list[str]:
         """First what is refused by memory, or admitted by it; the store is asked last. By name where it is the same."""
-        now, ranks = self._clock(), {"refused": 1, "admitted": 2, "unknown": 3}
+        now = self._clock()
 
         def rank(key: str) -> tuple[int, str]:
-            return ranks[self._find(key).reservoir.prospect(self._costs[key], now)], key
+            return self._find(key).reservoir.prospect(self._costs[key], now), key
 
         return sorted((key for key in self._costs if key != behind), key=rank)
 
@@ -79,7 +79,7 @@ class Bundle:
         """Spend all that is held; or return the key whose tokens have expired by now."""
         now = self._clock()
         for slot, caller in self._held:
-            if not (isinstance(caller.claim.verdict, Admit) and now < caller.claim.verdict.before):
+            if not caller.claim.is_good(now):
                 return slot.key
         for slot, caller in self._held:
             slot.reservoir.confirm(caller.claim)

@@ -115,5 +115,9 @@ class Claim:
         self.errand: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
         self.verdict: Admit | Refuse | Fail | None = None
 
+    def is_good(self, now: float) -> bool:
+        """Whether it was admitted, by tokens that may be spent still."""
+        return isinstance(self.verdict, Admit) and now < self.verdict.before
+
     def __repr__(self) -> str:
         return f"<Claim of {self.cost} until {self.deadline}: {self.verdict}>"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from enum import IntEnum
 
 from batchlimit.core import debt
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
@@ -21,6 +21,14 @@ _REST = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
 _ROUND_TRIPS = 1.5
 """A prefetch leaves when what is left lasts this many round trips: one to travel, half a one for a surge."""
+
+
+class Prospect(IntEnum):
+    """What memory says of a call, in the order in which who needs several keys turns to them: the store comes last."""
+
+    REFUSED = 1
+    ADMITTED = 2
+    UNKNOWN = 3
 
 
 Figures = tuple[int, int, int, int, int, int]
@@ -91,11 +99,11 @@ class Reservoir:
             return 0.0
         return self._pace.wait(cost, now)
 
-    def prospect(self, cost: int, now: float) -> Literal["refused", "admitted", "unknown"]:
+    def prospect(self, cost: int, now: float) -> Prospect:
         """Say what would become of `cost` now, by memory alone; as safe without the lock as `denies`."""
         if self.denies(cost, now):
-            return "refused"
-        return "admitted" if cost <= self.spendable(now) else "unknown"
+            return Prospect.REFUSED
+        return Prospect.ADMITTED if cost <= self.spendable(now) else Prospect.UNKNOWN
 
     # Waiting in line
 

@@ -51,10 +51,10 @@ class Bundle:
 
         By name where it is all the same: callers who want the same keys meet at the first of them.
         """
-        now, ranks = self._clock(), {"refused": 1, "admitted": 2, "unknown": 3}
+        now = self._clock()
 
         def rank(key: str) -> tuple[int, str]:
-            return ranks[self._find(key).reservoir.prospect(self._costs[key], now)] * (key != behind), key
+            return self._find(key).reservoir.prospect(self._costs[key], now) * (key != behind), key
 
         return sorted(self._costs, key=rank)
 
@@ -74,7 +74,7 @@ class Bundle:
         """Spend all that is held; or return the key whose tokens have expired by now."""
         now = self._clock()
         for slot, claim in self._held:
-            if not (isinstance(claim.verdict, Admit) and now < claim.verdict.before):
+            if not claim.is_good(now):
                 return slot.key
         for slot, claim in self._held:
             slot.confirm(claim)

@@ -21,6 +21,7 @@ from batchlimit import (
 from batchlimit.core.lease import Ask, Grant
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, SLOW, Gate, Stage, in_line, limiter_on, nothing
+from tests.core.world import Moody
 from tests.servers import Server
 
 HUNDRED = Quota(SLOW, 100)
@@ -346,14 +347,6 @@ async def test_an_error_of_the_users_task_factory_reaches_the_caller() -> None:
 
 
 async def test_a_sizer_that_fails_in_the_background_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
-    class Moody:
-        broken = False
-
-        def want(self, usage: object) -> int:
-            if self.broken:
-                raise ZeroDivisionError
-            return 0
-
     sizer = Moody()
     limiter = limiter_on(Stage(), "10/s burst 10", sizer=sizer)
     async with limiter.reserve(KEY, 10) as reservation:

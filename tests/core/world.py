@@ -22,6 +22,17 @@ class Bell:
         self.rung += 1
 
 
+class Moody:
+    """A sizer that wants nothing more than callers wait for, and fails while it is broken."""
+
+    broken = False
+
+    def want(self, usage: object) -> int:
+        if self.broken:
+            raise ZeroDivisionError
+        return 0
+
+
 ANSWER = Grant(
     granted=0, kept=0, starts_in=0.0, lease=1.0, retry_after=0.0, level=90, active_hosts=1, epoch=7, version=1
 )

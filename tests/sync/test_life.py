@@ -20,6 +20,7 @@ from batchlimit import (
 )
 from batchlimit.core.key import bucket_name
 from batchlimit.core.lease import Level
+from tests.core.world import Moody
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, lapsed, process, start, together, until
 
@@ -649,14 +650,6 @@ def test_a_child_goes_on_with_the_buckets_in_memory(valkey: Server, prefix: str)
 def test_a_sizer_that_fails_in_the_background_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Moody:
-        broken = False
-
-        def want(self, usage: object) -> int:
-            if self.broken:
-                raise ZeroDivisionError
-            return 0
-
     monkeypatch.setattr("batchlimit.sync.keeper._PATIENCE", 0.01)
     sizer = Moody()
     with RateLimiter(MemoryStore(), "100/s burst 10", sizer=sizer) as limiter:
