@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from batchlimit.core.lease import Ask
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import Store
@@ -64,6 +65,12 @@ def valkey(servers: Servers) -> Server:
 def valkey_store(valkey: Server, prefix: str) -> Iterator[RedisStore]:
     """A store on it, by which a test looks at what the limiters left there; its prefix is `prefix`."""
     yield from _redis_store(valkey, prefix)
+
+
+@pytest.fixture
+def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts say that their server is 2 s away, so that leases last 4 s: a machine that stalls loses no token."""
+    monkeypatch.setattr("batchlimit.core.reservoir.Ask", lambda **told: Ask(**(told | {"round_trip": 2.0})))
 
 
 @pytest.fixture

@@ -158,6 +158,7 @@ def test_the_whole_burst_fits_at_once(
     assert call(_cold(front, clock), KEY, 10)
 
 
+@pytest.mark.usefixtures("far_away")
 def test_a_huge_burst_is_spent_to_the_last_token(front: Front, valkey_store: RedisStore) -> None:
     largest = 2**50
     with front(valkey_store, Quota(1e-6, largest)) as limiter:
@@ -206,8 +207,9 @@ ODD_KEYS = {
 
 
 @pytest.mark.parametrize("key", ODD_KEYS.values(), ids=ODD_KEYS)
+@pytest.mark.usefixtures("far_away")
 def test_an_odd_key_is_a_key_like_any_other(front: Front, valkey: Server, prefix: str, key: str) -> None:
-    with front.from_url(valkey.url, TEN, prefix=prefix) as limiter:
+    with front.from_url(valkey.url, TEN, prefix=prefix, connect_timeout=30.0) as limiter:
         assert [limiter.try_acquire(key) for _ in range(11)] == [True] * 10 + [False]
         assert limiter.try_acquire(key + "y")
         assert not limiter.peek(key)

@@ -4,6 +4,8 @@ import os
 import signal
 from contextlib import ExitStack
 
+import pytest
+
 from batchlimit import FixedBatch, Quota, RateLimiter, RedisStore
 from tests.servers import Server
 from tests.sync.stage import KEY, Process, lapsed, process, until
@@ -40,6 +42,7 @@ def test_a_process_that_was_stopped_past_its_lease_spends_nothing_of_it(
         other.end()
 
 
+@pytest.mark.usefixtures("far_away")
 def test_the_tokens_of_a_killed_process_are_lost_and_not_doubled(
     valkey: Server, valkey_store: RedisStore, prefix: str
 ) -> None:

