@@ -2,6 +2,7 @@
 
     BatchLimitError
     ├── RateLimited        the caller waits: no token now; `retry_after` says when
+    ├── ConcurrencyLimited the caller waits: too many calls are under way; `reason` and `retry_after` say more
     ├── StoreUnavailable   the operator looks: the store did not answer
     └── LimiterClosed      the programmer looks: the limiter was used after close()
 
@@ -23,6 +24,26 @@ class RateLimited(BatchLimitError):
 
     def __str__(self) -> str:
         return f"{self.key!r} is over its quota; retry after {self.retry_after:.3f} s"
+
+
+class ConcurrencyLimited(BatchLimitError):
+    """Too many calls are under way for this one. `reason` says what refused it:
+
+    `limit` (no queue, and the limit is reached), `partition` (others' guaranteed shares are kept free), `queue_full`,
+    `queue_timeout` (it waited in vain), `shed` (it was under way, and was given up). `retry_after` estimates in seconds
+    when to come back; None: nothing is known yet.
+    """
+
+    def __init__(self, reason: str, retry_after: float | None, *, limit: int, in_flight: int) -> None:
+        super().__init__(reason, retry_after)
+        self.reason = reason
+        self.retry_after = retry_after
+        self.limit = limit
+        self.in_flight = in_flight
+
+    def __str__(self) -> str:
+        when = "" if self.retry_after is None else f"; retry after {self.retry_after:.3f} s"
+        return f"refused ({self.reason}): {self.in_flight} calls are under way, the limit is {self.limit}{when}"
 
 
 class StoreUnavailable(BatchLimitError):

@@ -1,0 +1,1 @@
+"""The gate behind a lock."""

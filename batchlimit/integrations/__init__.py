@@ -1,0 +1,1 @@
+"""One module for each framework; each needs the extra of its name."""

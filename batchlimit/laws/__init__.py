@@ -1,0 +1,8 @@
+"""Laws that set a concurrency limit: pure, samples in, a limit out.
+
+Each holds itself to the text that it cites; recorded traces of the originals replay row for row.
+"""
+
+from batchlimit.laws.fixed import Fixed, Settable
+
+__all__ = ["Fixed", "Settable"]

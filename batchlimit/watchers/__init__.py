@@ -1,0 +1,1 @@
+"""What looks at the machine, and says when to back off."""
