@@ -27,11 +27,11 @@ class RateLimited(BatchLimitError):
 
 
 class ConcurrencyLimited(BatchLimitError):
-    """Too many calls are under way for this one. `reason` says what refused it:
+    """Too many calls are under way for this one; `reason` says what refused it.
 
-    `limit` (no queue, and the limit is reached), `partition` (others' guaranteed shares are kept free), `queue_full`,
-    `queue_timeout` (it waited in vain), `shed` (it was under way, and was given up). `retry_after` estimates in seconds
-    when to come back; None: nothing is known yet.
+    `limit`: the limit is reached, and there is no queue. `partition`: what is free is kept for others' guaranteed
+    shares. `queue_full`; `queue_timeout`: it waited in vain. `shed`: it was under way, and was given up. `retry_after`
+    estimates in seconds when to come back; None: nothing is known yet.
     """
 
     def __init__(self, reason: str, retry_after: float | None, *, limit: int, in_flight: int) -> None:
