@@ -14,13 +14,19 @@ NOW = -math.inf
 
 def deadline(timeout: object, now: float) -> float:
     """Return the instant until which a caller waits: NOW for a timeout of 0 seconds, never (inf) for None."""
+    seconds = patience(timeout)
+    return now + seconds if seconds > 0.0 else NOW
+
+
+def patience(timeout: object) -> float:
+    """Return for how many seconds a caller waits: for ever (inf) for None; TypeError or ValueError."""
     if timeout is None:
         return math.inf
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"timeout must be None or a number of seconds, not {timeout!r}")
     if not timeout >= 0.0:
         raise ValueError(f"timeout must be None or at least 0 seconds, not {timeout!r}")
-    return now + timeout if timeout > 0.0 else NOW
+    return timeout
 
 
 class Wakeable(Protocol):

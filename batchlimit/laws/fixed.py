@@ -1,5 +1,7 @@
 """Limits that no sample changes."""
 
+from collections.abc import Callable
+
 from batchlimit.core.sample import Sample
 
 
@@ -24,13 +26,23 @@ class Fixed:
 
 
 class Settable(Fixed):
-    """The limit that was set last. A limiter takes it over at the next call that begins or ends."""
+    """The limit that was set last."""
 
-    __slots__ = ()
+    __slots__ = ("_listeners",)
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self._listeners: list[Callable[[], object]] = []
 
     def set_limit(self, limit: int) -> None:
-        """From now on, as many calls may be under way: a whole number, at least 1."""
+        """From now on, as many calls may be under way: a whole number, at least 1. From any thread."""
         self._limit = _checked(limit)
+        for changed in self._listeners:
+            changed()
+
+    def listen(self, changed: Callable[[], object]) -> None:
+        """Call this whenever the limit was set, in the thread that set it."""
+        self._listeners.append(changed)
 
 
 def _checked(limit: object) -> int:

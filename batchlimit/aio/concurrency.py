@@ -1,0 +1,84 @@
+"""AsyncConcurrencyLimiter: the asyncio front of the concurrency limiter."""
+
+import math
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from batchlimit.aio.permit import AsyncPermit
+from batchlimit.core.claim import patience
+from batchlimit.core.law import Law
+from batchlimit.core.partition import Partitions
+from batchlimit.core.queue import NO_QUEUE, Queue
+from batchlimit.core.tally import ConcurrencyStatistics
+from batchlimit.doorway.classify import Classify, classify
+from batchlimit.doorway.door import Bypass, Door
+
+
+class AsyncConcurrencyLimiter:
+    """Limits how many calls are under way at once, to what its law finds is best.
+
+    One limiter serves the tasks of any event loops, of several threads too. It is not bound to a loop: make it when and
+    where you like. A permit may be completed by any task of any thread.
+
+    `law` sets the limit. `partitions` guarantees parts of it by name. Who finds no room waits in `queue`, if there is
+    one. `classify` says of an exception that ends a call what it tells about the load; `bypass(operation, partition)`
+    says which calls the limit is not for. `clock` gives ns and must never run backwards.
+    """
+
+    def __init__(
+        self,
+        law: Law,
+        *,
+        partitions: Partitions | None = None,
+        queue: Queue = NO_QUEUE,
+        classify: Classify = classify,
+        bypass: Bypass | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._door = Door(law, partitions=partitions, queue=queue, classify=classify, bypass=bypass, clock=clock)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {self._door!r}>"
+
+    @property
+    def limit(self) -> int:
+        """How many calls may be under way now."""
+        return self._door.limit
+
+    def acquire(
+        self,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> AsyncPermit:
+        """Return a permit to be awaited, or to be the context of an `async with` block: there the task enters.
+
+        At once, or when it is its turn; ConcurrencyLimited says why not, LimiterClosed. It waits for `timeout` seconds
+        at most (None: as long as the queue lets it, 0: not at all), and never longer than the queue lets it.
+        `operation` is what kind of call it is, for laws that hold unlike kinds apart. The task in a block that is
+        `sheddable` may be cancelled there, those of low `priority` first, and the block then ends in
+        ConcurrencyLimited; see Shedding.
+        """
+        wait = math.inf if timeout is None else patience(timeout)
+        return AsyncPermit(self._door, partition, wait, operation, priority, sheddable)
+
+    def statistics(self) -> ConcurrencyStatistics:
+        """Return what is under way and waits now, and what was counted so far."""
+        return self._door.statistics()
+
+    def close(self) -> None:
+        """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""
+        self._door.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,116 @@
+"""AsyncPermit: leave for one call to be under way in a task."""
+
+import asyncio
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Self
+
+from batchlimit.aio.turn import Turn
+from batchlimit.doorway.door import Door
+from batchlimit.doorway.passes import ASKED, HELD, OVER, SUCCESS, Pass
+
+
+class AsyncPermit(Pass):
+    """A permit as the context of an `async with` block, or to be awaited; the task enters there, and no sooner.
+
+    Where it was awaited, `with` and `async with` complete it alike.
+    """
+
+    __slots__ = ("_cancels", "_loop", "_partition", "_task", "_timeout")
+
+    # Of who is exposed to shedding alone: its task, the loop of that, and who wanted the task cancelled before.
+    _task: asyncio.Task[Any] | None
+    _loop: asyncio.AbstractEventLoop
+    _cancels: int
+
+    def __init__(
+        self, door: Door, partition: str, timeout: float, operation: str, priority: int, sheddable: bool
+    ) -> None:
+        super().__init__(door, operation, priority, sheddable)
+        self._partition = partition
+        self._timeout = timeout
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._enter().__await__()
+
+    async def _enter(self) -> Self:
+        if self.state is not ASKED:
+            raise RuntimeError(f"{self!r} was awaited before")
+        if not self.door.enter(self, self._partition):
+            await self._wait()
+        return self
+
+    async def __aenter__(self) -> Self:
+        if self.state is ASKED:
+            if not self.door.enter(self, self._partition):
+                await self._wait()
+        elif self.state is OVER:
+            raise RuntimeError(f"{self!r} was completed before")
+        if self.sheddable:
+            self._expose()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exit(error)
+
+    def __enter__(self) -> Self:
+        if self.state is ASKED:
+            raise RuntimeError(f"{self!r} was not awaited: write `async with`")
+        if self.state is OVER:
+            raise RuntimeError(f"{self!r} was completed before")
+        if self.sheddable:
+            self._expose()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exit(error)
+
+    def _exit(self, error: BaseException | None) -> None:
+        if self.shed:
+            self._end_shed(error)
+        self.door.leave(self, SUCCESS if error is None else self.door.classify(error))
+
+    async def _wait(self) -> None:
+        """Line up, and come back with the permit held."""
+        door = self.door
+        seconds = door.queue.patience(self._timeout)
+        if seconds <= 0:
+            raise door.refusal()
+        turn = Turn()
+        waiter = door.line_up(self._partition, turn.wake)
+        try:
+            await turn.wait(seconds, door.patience, door.look)
+        except BaseException:
+            if door.end_wait(self, waiter):
+                self.ignore()
+            raise
+        if not door.end_wait(self, waiter):
+            raise door.refusal("queue_timeout")
+
+    # To be shed
+
+    def _expose(self) -> None:
+        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
+        self._cancels = self._task.cancelling() if self._task else 0
+        self.door.expose(self)
+
+    def give_up(self) -> None:
+        """Cancel the task that is in the block of this permit; RuntimeError if its loop is closed. From any thread."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        # In the loop: the task stands at an await within the block, if the permit is held.
+        if self.state is HELD and self._task is not None and not self.shed:
+            self.shed = self._task.cancel(f"{self!r} was shed")
+
+    def _end_shed(self, error: BaseException | None) -> None:
+        """Turn the cancellation that was ours into a refusal, unless somebody else wants the task cancelled too."""
+        assert self._task is not None
+        others = self._task.uncancel() > self._cancels
+        if isinstance(error, asyncio.CancelledError) and not others:
+            self.ignore()
+            raise self.door.refusal("shed") from error

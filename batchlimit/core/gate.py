@@ -1,0 +1,110 @@
+"""A concurrency limit's gate: who may enter, who waits, and who is next when somebody leaves."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from batchlimit.core.partition import Partition, Partitions
+from batchlimit.core.queue import NO_QUEUE, Queue, Waiter, Waiting
+
+Reason = Literal["limit", "partition", "queue_full", "queue_timeout", "shed"]
+"""Why somebody was refused; see ConcurrencyLimited."""
+
+
+class Gate:
+    """Counts who is under way. No method blocks, reads a clock or wakes anybody: who was served is returned.
+
+    After each method nobody waits who may enter. So who comes may enter at once if there is room: whoever waits then
+    waits for something else.
+    """
+
+    __slots__ = ("_partitions", "_queue", "_rest", "in_flight", "limit", "strict", "waiting")
+
+    def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
+        self.limit = limit
+        self.in_flight = 0
+        self._queue = queue
+        self.waiting = Waiting(queue.order)
+        self.strict = partitions is not None and partitions.strict
+        shares = partitions.shares if partitions else {}
+        self._partitions = {name: Partition(name, share, strict=self.strict) for name, share in shares.items()}
+        self._rest = Partition("")
+        self._share_out()
+
+    def __repr__(self) -> str:
+        return f"<Gate: {self.in_flight} of {self.limit} under way, {self.waiting.count} waiting>"
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Every partition with a share, and last the one of all others."""
+        return (*self._partitions.values(), self._rest)
+
+    def partition(self, name: str) -> Partition:
+        """Return the partition of this name; that of all others if it has no share."""
+        return self._partitions.get(name, self._rest)
+
+    def enter(self, partition: Partition, now_ns: int) -> bool:
+        """Enter if that is allowed now."""
+        partition.asked_ns = now_ns
+        if not self._may_enter(partition, now_ns):
+            return False
+        self.in_flight += 1
+        partition.busy += 1
+        return True
+
+    def line_up(self, partition: Partition, wake: Callable[[], object]) -> Waiter | Reason:
+        """Wait, having been refused entry; or return why not even that is possible."""
+        if self.waiting.count < self._queue.length:
+            waiter = Waiter(partition, wake)
+            self.waiting.add(waiter)
+            return waiter
+        return "queue_full" if self._queue.length else self.reason
+
+    @property
+    def reason(self) -> Reason:
+        """Why nobody may enter who does not wait."""
+        return "partition" if self.in_flight < self.limit else "limit"
+
+    def give_up(self, waiter: Waiter) -> bool:
+        """Wait no longer; False if it is too late for that: the waiter was served, and is under way."""
+        if waiter.waiting:
+            self.waiting.remove(waiter)
+        return not waiter.served
+
+    def leave(self, partition: Partition, now_ns: int) -> list[Waiter]:
+        """Be under way no longer; return who was served."""
+        self.in_flight -= 1
+        partition.busy -= 1
+        return self.serve(now_ns) if self.waiting.count else []
+
+    def resize(self, limit: int, now_ns: int) -> list[Waiter]:
+        """Set the limit; return who was served. Whoever is under way stays, also above a lower limit."""
+        if limit == self.limit:
+            return []
+        self.limit = limit
+        self._share_out()
+        return self.serve(now_ns)
+
+    def serve(self, now_ns: int) -> list[Waiter]:
+        """Let enter who may; return them. Time alone may be a reason: a strict share that nobody claims is lent."""
+        for partition in self.waiting.partitions():
+            partition.asked_ns = now_ns
+        served: list[Waiter] = []
+        while waiter := next((each for each in self.waiting.heads() if self._may_enter(each.partition, now_ns)), None):
+            self.in_flight += 1
+            waiter.partition.busy += 1
+            waiter.serve(now_ns, self.in_flight)
+            self.waiting.remove(waiter)
+            served.append(waiter)
+        return served
+
+    def _may_enter(self, partition: Partition, now_ns: int) -> bool:
+        if not self.strict:
+            return self.in_flight < self.limit or partition.busy < partition.guaranteed
+        room = self.limit - self.in_flight
+        if partition.busy < partition.guaranteed:
+            return room > 0
+        return room > sum(each.kept(now_ns) for each in self._partitions.values())
+
+    def _share_out(self) -> None:
+        for partition in self._partitions.values():
+            partition.resize(self.limit)

@@ -1,0 +1,76 @@
+"""Who is guaranteed which part of a concurrency limit."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+_PARTS = 1_000_000
+"""Shares are counted in millionths: 7 % of 100 is 7 then, where ceil(100 * 0.07) is 8."""
+
+_LENT_AFTER_NS = 1_000_000_000
+"""A strict share that nobody claimed for 1 s is lent to others: who asks every second never finds it taken for long,
+and who is silent for longer costs nobody anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """Shares of the limit (0 to 1, together at most 1) that are guaranteed by name; what is left is anybody's.
+
+    A partition may always use more than its share as long as nobody else needs it. Who comes under no name, or under
+    one that is not here, gets only what is spare. They differ in what happens when a partition comes for its share and
+    others are using it:
+
+    - soft (Netflix's way): it enters at once, and the limit is exceeded, at worst by the sum of the shares.
+    - strict: the limit is never exceeded. It waits or is refused until the others leave; meanwhile, and for a second
+      after it last came, what is free of its share is kept for it.
+    """
+
+    shares: Mapping[str, float]
+    strict: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name, share in self.shares.items():
+            _check(name, share)
+        if (total := sum(map(_millionths, self.shares.values()))) > _PARTS:
+            raise ValueError(f"the shares must be at most 1 together, not {total / _PARTS:g}")
+        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
+
+
+class Partition:
+    """One partition's calls. Whoever came under a name without a share is in one without a guarantee."""
+
+    __slots__ = ("_millionths", "_strict", "asked_ns", "busy", "guaranteed", "name")
+
+    def __init__(self, name: str, share: float = 0.0, *, strict: bool = False) -> None:
+        self.name = name
+        self._millionths = _millionths(share)
+        self._strict = strict
+        self.busy = 0
+        self.guaranteed = 0
+        self.asked_ns = -_LENT_AFTER_NS
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.name!r}: {self.busy} under way, {self.guaranteed} guaranteed>"
+
+    def resize(self, limit: int) -> None:
+        """Take the share of another limit: rounded up, as Netflix does; down if strict, or they would not all fit."""
+        whole, rest = divmod(limit * self._millionths, _PARTS)
+        self.guaranteed = whole + (rest > 0 and not self._strict)
+
+    def kept(self, now_ns: int) -> int:
+        """Return how many places are to be kept free for it: strict ones that it claimed of late and does not use."""
+        return max(0, self.guaranteed - self.busy) if now_ns - self.asked_ns < _LENT_AFTER_NS else 0
+
+
+def _millionths(share: float) -> int:
+    return round(share * _PARTS)
+
+
+def _check(name: object, share: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a partition must be a str, not {name!r}")
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        raise TypeError(f"the share of {name!r} must be a number from 0 to 1, not {share!r}")
+    if not (math.isfinite(share) and 0 <= share <= 1):
+        raise ValueError(f"the share of {name!r} must be from 0 to 1, not {share!r}")

@@ -1,0 +1,110 @@
+"""Who waits for a place under a concurrency limit, and in which order."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from batchlimit.core.partition import Partition
+
+Order = Literal["fifo", "lifo"]
+"""The longest waiting first; or the newest, of which more are still wanted when their turn comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """How many may wait at most (`length`), for how long (`max_wait`, seconds; None: no limit), and who is next."""
+
+    length: int = 100
+    max_wait: float | None = 1.0
+    order: Order = "fifo"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.length, bool) or not isinstance(self.length, int):
+            raise TypeError(f"the length of a queue must be a whole number, not {self.length!r}")
+        if self.length < 0:
+            raise ValueError(f"the length of a queue must be at least 0, not {self.length}")
+        if self.max_wait is not None and not (math.isfinite(self.max_wait) and self.max_wait >= 0):
+            raise ValueError(f"max_wait must be at least 0 seconds, or None, not {self.max_wait!r}")
+        if self.order not in get_args(Order):
+            raise ValueError(f"the order of a queue must be 'fifo' or 'lifo', not {self.order!r}")
+
+    def patience(self, timeout: float) -> float:
+        """Return for how many seconds somebody may wait here whose own timeout this is; 0 where nobody may."""
+        longest = math.inf if self.max_wait is None else self.max_wait
+        return min(timeout, longest) if self.length else 0.0
+
+
+NO_QUEUE = Queue(length=0)
+"""Nobody waits."""
+
+
+class Waiter:
+    """One who waits. It is served once, or gives up; whichever comes first is final."""
+
+    __slots__ = ("in_flight", "number", "partition", "served", "start_ns", "waiting", "wake")
+
+    def __init__(self, partition: Partition, wake: Callable[[], object]) -> None:
+        self.partition = partition
+        self.wake = wake
+        self.number = 0
+        self.waiting = True
+        self.served = False
+        self.start_ns = self.in_flight = 0
+
+    def __repr__(self) -> str:
+        state = "served" if self.served else "waiting" if self.waiting else "gone"
+        return f"<Waiter {self.number} of {self.partition.name!r}: {state}>"
+
+    def serve(self, now_ns: int, in_flight: int) -> None:
+        """Be under way from now on, as one of so many."""
+        self.served, self.start_ns, self.in_flight = True, now_ns, in_flight
+
+
+class Waiting:
+    """All who wait, by partition. Who gave up stays in its line until its turn comes, and is skipped then."""
+
+    __slots__ = ("_lines", "_newest_first", "_numbers", "count")
+
+    def __init__(self, order: Order) -> None:
+        self._newest_first = order == "lifo"
+        self._lines: dict[Partition, deque[Waiter]] = {}
+        self._numbers = 0
+        self.count = 0
+
+    def add(self, waiter: Waiter) -> None:
+        self._numbers += 1
+        waiter.number = self._numbers
+        self._lines.setdefault(waiter.partition, deque()).append(waiter)
+        self.count += 1
+
+    def remove(self, waiter: Waiter) -> None:
+        """Take one out who waits no longer, served or not. A line of the gone alone is let go."""
+        waiter.waiting = False
+        self.count -= 1
+        line = self._lines[waiter.partition]
+        for end, drop in ((0, line.popleft), (-1, line.pop)):
+            while line and not line[end].waiting:
+                drop()
+        if not line:
+            del self._lines[waiter.partition]
+
+    def partitions(self) -> Iterable[Partition]:
+        """Return who has somebody waiting."""
+        return self._lines
+
+    def heads(self) -> Iterator[Waiter]:
+        """Yield who is next of each partition: first of those under their guarantee, then by the order of the queue."""
+        heads = [line[-1 if self._newest_first else 0] for line in self._lines.values()]
+        sign = -1 if self._newest_first else 1
+        return iter(sorted(heads, key=lambda w: (w.partition.busy >= w.partition.guaranteed, sign * w.number)))
+
+    def clear(self) -> list[Waiter]:
+        """Send all away; return them."""
+        gone = [waiter for line in self._lines.values() for waiter in line if waiter.waiting]
+        for waiter in gone:
+            waiter.waiting = False
+        self._lines.clear()
+        self.count = 0
+        return gone

@@ -1,0 +1,65 @@
+"""When to give up calls that are under way already, and how many."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Underway(Protocol):
+    """A call that may be given up, as the key of a Shedding sees it."""
+
+    operation: str
+    priority: int
+    start_ns: int
+    """When it was admitted, ns."""
+
+
+def youngest_of_the_least(call: Underway) -> Any:
+    """Order by priority, and of the same priority the youngest first: the least work is lost."""
+    return call.priority, -call.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Shedding:
+    """Give up calls that are under way, when the watchers had reasons to back off `after` times in a row.
+
+    Each such period then ends a `share` of the calls that were admitted with `sheddable=True`, at least one: those
+    with the smallest `key` (by default the lowest priority, and of the same the youngest). A lower limit alone keeps
+    out whoever comes; what is inside already may be what the memory is full of.
+    """
+
+    after: int = 3
+    share: float = 0.1
+    key: Callable[[Underway], Any] = youngest_of_the_least
+
+    def __post_init__(self) -> None:
+        if isinstance(self.after, bool) or not isinstance(self.after, int):
+            raise TypeError(f"after must be a whole number of periods, not {self.after!r}")
+        if self.after < 1:
+            raise ValueError(f"after must be at least 1 period, not {self.after}")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, not {self.share!r}")
+
+
+class Shedder:
+    """Counts the periods with reasons to back off, and says how many calls to give up."""
+
+    __slots__ = ("_periods", "shedding")
+
+    def __init__(self, shedding: Shedding) -> None:
+        self.shedding = shedding
+        self._periods = 0
+
+    def __repr__(self) -> str:
+        return f"<Shedder after {self._periods} of {self.shedding.after} periods>"
+
+    def note(self, events: Sequence[str]) -> None:
+        """Take note of what the watchers saw in the period that is over."""
+        self._periods = self._periods + 1 if events else 0
+
+    def choose(self, calls: Sequence[Any]) -> list[Any]:
+        """Return which of the calls that may be given up are to be."""
+        if self._periods < self.shedding.after:
+            return []
+        return sorted(calls, key=self.shedding.key)[: math.ceil(len(calls) * self.shedding.share)]

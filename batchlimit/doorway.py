@@ -1,1 +1,0 @@
-"""The gate behind a lock."""

@@ -1,0 +1,95 @@
+"""Pass: leave for one call to be under way, as threads and tasks share it."""
+
+import warnings
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from batchlimit.core.sample import Outcome
+
+if TYPE_CHECKING:
+    from batchlimit.core.gate import Gate
+    from batchlimit.core.partition import Partition
+    from batchlimit.core.queue import Waiter
+    from batchlimit.doorway.door import Door
+
+
+class State(Enum):
+    """Where a permit is in its life."""
+
+    ASKED = auto()
+    HELD = auto()
+    BYPASS = auto()
+    OVER = auto()
+
+
+# Looked up once: an attribute of an Enum class takes 30 ns.
+ASKED, HELD, BYPASS, OVER = State
+SUCCESS = Outcome.SUCCESS
+
+
+class Pass:
+    """Leave for one call to be under way, until it is completed; use it as the context of a `with` block.
+
+    The end of the block completes it: as a success, or as the limiter's `classify` says of the exception that ended it.
+    `success`, `drop` and `ignore` complete it sooner, and say how. What comes second changes nothing. None of them
+    blocks or raises, from any thread. A permit that nobody completes is released as ignored when it is collected, with
+    a ResourceWarning.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "door",
+        "gate",
+        "in_flight",
+        "operation",
+        "place",
+        "priority",
+        "shed",
+        "sheddable",
+        "start_ns",
+        "state",
+    )
+
+    gate: "Gate"
+    place: "Partition"
+    start_ns: int
+    in_flight: int
+
+    def __init__(self, door: "Door", operation: str, priority: int, sheddable: bool) -> None:
+        self.door = door
+        self.operation = operation
+        self.priority = priority
+        self.sheddable = sheddable
+        self.state = ASKED
+        self.shed = False
+
+    def __repr__(self) -> str:
+        what = f" for {self.operation!r}" if self.operation else ""
+        return f"<{type(self).__name__}{what}: {self.state.name.lower()}{', shed' if self.shed else ''}>"
+
+    def success(self) -> None:
+        """The call was served."""
+        self.door.leave(self, Outcome.SUCCESS)
+
+    def drop(self) -> None:
+        """Load made the call fail."""
+        self.door.leave(self, Outcome.DROPPED)
+
+    def ignore(self) -> None:
+        """The call tells nothing about the load."""
+        self.door.leave(self, Outcome.IGNORED)
+
+    def give_up(self) -> None:
+        """Be told that this call is to end; from any thread."""
+        self.shed = True
+
+    def hold(self, gate: "Gate", waiter: "Waiter") -> None:
+        """Be held, as the waiter that was served."""
+        self.gate, self.place = gate, waiter.partition
+        self.start_ns, self.in_flight = waiter.start_ns, waiter.in_flight
+        self.state = HELD
+
+    def __del__(self) -> None:
+        if self.state is HELD:
+            warnings.warn(f"{self!r} was never completed", ResourceWarning, stacklevel=2, source=self)
+            self.door.abandon(self.gate, self.place)
