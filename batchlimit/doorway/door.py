@@ -85,7 +85,7 @@ class Door:
             return self._pass_by(permit)
         with self._lock:
             gate, now = self._gate, self.clock()
-            place = gate.partition(partition)
+            place = gate.places.get(partition, gate.rest)
             if entered := gate.enter(place, now):
                 permit.gate, permit.place, permit.start_ns, permit.in_flight = gate, place, now, gate.in_flight
                 permit.state = HELD
