@@ -5,4 +5,7 @@ Each holds itself to the text that it cites; recorded traces of the originals re
 
 from batchlimit.laws.fixed import Fixed, Settable
 
-__all__ = ["Fixed", "Settable"]
+__all__ = [
+    "Fixed",
+    "Settable",
+]
