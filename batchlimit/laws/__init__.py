@@ -3,9 +3,11 @@
 Each holds itself to the text that it cites; recorded traces of the originals replay row for row.
 """
 
+from batchlimit.laws.aimd import AIMD
 from batchlimit.laws.fixed import Fixed, Settable
 
 __all__ = [
+    "AIMD",
     "Fixed",
     "Settable",
 ]
