@@ -5,6 +5,7 @@ Each holds itself to the text that it cites; recorded traces of the originals re
 
 from batchlimit.laws.aimd import AIMD
 from batchlimit.laws.fixed import Fixed, Settable
+from batchlimit.laws.gradient import Gradient
 from batchlimit.laws.gradient2 import Gradient2
 from batchlimit.laws.growth import log10, square_root
 from batchlimit.laws.vegas import Vegas
@@ -12,6 +13,7 @@ from batchlimit.laws.vegas import Vegas
 __all__ = [
     "AIMD",
     "Fixed",
+    "Gradient",
     "Gradient2",
     "Settable",
     "Vegas",
