@@ -9,14 +9,21 @@ from batchlimit.laws.gradient import Gradient
 from batchlimit.laws.gradient2 import Gradient2
 from batchlimit.laws.growth import log10, square_root
 from batchlimit.laws.vegas import Vegas
+from batchlimit.laws.window import AverageWindow, PercentileWindow, Summary, Window
+from batchlimit.laws.windowed import Windowed
 
 __all__ = [
     "AIMD",
+    "AverageWindow",
     "Fixed",
     "Gradient",
     "Gradient2",
+    "PercentileWindow",
     "Settable",
+    "Summary",
     "Vegas",
+    "Window",
+    "Windowed",
     "log10",
     "square_root",
 ]
