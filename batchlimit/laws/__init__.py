@@ -8,6 +8,7 @@ from batchlimit.laws.fixed import Fixed, Settable
 from batchlimit.laws.gradient import Gradient
 from batchlimit.laws.gradient2 import Gradient2
 from batchlimit.laws.growth import log10, square_root
+from batchlimit.laws.periodic import Periodic, p95
 from batchlimit.laws.vegas import Vegas
 from batchlimit.laws.window import AverageWindow, PercentileWindow, Summary, Window
 from batchlimit.laws.windowed import Windowed
@@ -19,11 +20,13 @@ __all__ = [
     "Gradient",
     "Gradient2",
     "PercentileWindow",
+    "Periodic",
     "Settable",
     "Summary",
     "Vegas",
     "Window",
     "Windowed",
     "log10",
+    "p95",
     "square_root",
 ]
