@@ -5,6 +5,7 @@ Each holds itself to the text that it cites; recorded traces of the originals re
 
 from batchlimit.laws.aimd import AIMD
 from batchlimit.laws.fixed import Fixed, Settable
+from batchlimit.laws.gitaly import Gitaly
 from batchlimit.laws.gradient import Gradient
 from batchlimit.laws.gradient2 import Gradient2
 from batchlimit.laws.growth import log10, square_root
@@ -17,6 +18,7 @@ __all__ = [
     "AIMD",
     "AverageWindow",
     "Fixed",
+    "Gitaly",
     "Gradient",
     "Gradient2",
     "PercentileWindow",
