@@ -11,6 +11,7 @@ from batchlimit.laws.gradient2 import Gradient2
 from batchlimit.laws.growth import log10, square_root
 from batchlimit.laws.periodic import Periodic, p95
 from batchlimit.laws.vegas import Vegas
+from batchlimit.laws.watched import Watched
 from batchlimit.laws.window import AverageWindow, PercentileWindow, Summary, Window
 from batchlimit.laws.windowed import Windowed
 
@@ -26,6 +27,7 @@ __all__ = [
     "Settable",
     "Summary",
     "Vegas",
+    "Watched",
     "Window",
     "Windowed",
     "log10",
