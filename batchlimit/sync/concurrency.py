@@ -1,9 +1,9 @@
 """ConcurrencyLimiter: the threaded front of the concurrency limiter."""
 
 import math
-import threading
 import time
 from collections.abc import Callable
+from threading import TIMEOUT_MAX, Event
 from types import TracebackType
 from typing import Self
 
@@ -78,7 +78,7 @@ class ConcurrencyLimiter:
         if seconds <= 0:
             raise door.refusal()
         warn_in_loop()
-        turn = threading.Event()
+        turn = Event()
         waiter = door.line_up(partition, turn.set)
         try:
             self._await(turn, seconds)
@@ -89,10 +89,10 @@ class ConcurrencyLimiter:
         if not door.end_wait(permit, waiter):
             raise door.refusal("queue_timeout")
 
-    def _await(self, turn: threading.Event, seconds: float) -> None:
+    def _await(self, turn: Event, seconds: float) -> None:
         """Return when it is their turn, or after so many seconds."""
         until = self._door.clock() + seconds * _SECOND
-        while seconds > 0 and not turn.wait(min(seconds, self._door.patience, threading.TIMEOUT_MAX)):
+        while seconds > 0 and not turn.wait(min(seconds, self._door.patience, TIMEOUT_MAX)):
             self._door.look()
             seconds = (until - self._door.clock()) / _SECOND
 
