@@ -280,7 +280,7 @@ class Door:
             except RuntimeError:  # its event loop is closed
                 if waiter.served:
                     with self._held():
-                        served += self._gate.leave(waiter.partition, self.clock())
+                        served += self._gate.take_back(waiter, self.clock())
 
 
 _doors: "weakref.WeakSet[Door]" = weakref.WeakSet()
