@@ -72,7 +72,6 @@ class Gradient2:
         """Take one step; the average learns also where the limit stays."""
         rtt = sample.rtt_ns
         if 0 < rtt <= setting.LONGEST_NS:
-            # What a step compares with is the average before anything is taken off it.
             long = self._long.add(float(rtt))
             if long / rtt > 2:
                 self._long.value *= 0.95
