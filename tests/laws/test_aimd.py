@@ -40,6 +40,11 @@ def test_the_timeout_is_in_seconds_and_five_unless_told() -> None:
     assert limits(AIMD(initial=100), [sample(5000), sample(5001)]) == [101, 90]
 
 
+def test_a_timeout_is_rounded_to_the_nearest_nanosecond() -> None:
+    assert 1.001 * 1e9 < 1_001_000_000
+    assert limits(AIMD(initial=100, timeout=1.001), [sample(1001)]) == [101]
+
+
 def test_the_ratio_is_the_callers() -> None:
     assert limits(AIMD(initial=100, minimum=1, backoff_ratio=0.5), [drop(), drop(), drop()]) == [50, 25, 12]
 

@@ -73,6 +73,15 @@ def test_ratio_tolerance_and_smoothing_are_the_callers() -> None:
     assert law.estimated_limit == 75 * 0.5 + 0.5 * (75 * 0.8 + 4)
 
 
+def test_a_step_to_the_same_limit_is_not_one_down() -> None:
+    law = Gradient(initial=10, minimum=20, backoff_ratio=1.0)
+    assert law.update(drop()) == 10
+
+
+def test_the_longest_duration_counts() -> None:
+    assert hundred().update(Sample(0, 2**53, 1000)) == 90
+
+
 def test_the_root_of_the_limit_may_wait_unless_told() -> None:
     assert limits(Gradient(initial=99), [sample()] * 3) == [108, 118, 128]
 

@@ -102,6 +102,12 @@ def test_a_number_is_finite_and_not_negative(build: Callable[..., object], name:
         build(**{name: value})
 
 
+@pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, 10**400, -(10**400)])
+def test_what_is_not_finite_is_told_so(value: float) -> None:
+    with pytest.raises(ValueError, match="timeout must be a finite number, not "):
+        AIMD(timeout=value)
+
+
 @pytest.mark.parametrize(("build", "name"), NUMBERS)
 @pytest.mark.parametrize("value", ["0.9", None, False])
 def test_a_number_is_a_number(build: Callable[..., object], name: str, value: object) -> None:
