@@ -19,7 +19,8 @@ class MemoryWatcher:
     The limit is the tightest on the way from this process's control group to the root, `memory.high` included. Where
     none has a limit below what the machine has, the machine's own memory counts. It is an event from `threshold` on,
     until use falls below `low` (a twentieth less, unless told). So is a lack of memory: one that lasts (version 1 tells
-    so), or one that was met by killing. Reaching the limit alone is none: a group that reads many files does all the time.
+    so), or one that was met by killing. Reaching the limit alone is none: a group that reads many files does so all the
+    time.
 
     Raises WatcherUnavailable where neither control groups nor the machine tell their use: on macOS, for one.
     """
