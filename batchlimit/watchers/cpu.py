@@ -84,5 +84,5 @@ class ThrottlingWatcher:
         now = throttling_of(group)
         if now is None:
             return None
-        before, self._before[group] = self._before.get(group), now
-        return None if before is None else now.since(before)
+        before, self._before[group] = self._before.get(group, now), now
+        return now.since(before)
