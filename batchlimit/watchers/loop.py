@@ -96,7 +96,7 @@ class LoopLagWatcher:
 
     def _runs(self) -> bool:
         """Whether somebody turns the loop; a forked child has a loop that says so, but its parent does."""
-        return self._pid == os.getpid() and not self._loop.is_closed() and self._loop.is_running()
+        return self._pid == os.getpid() and self._loop.is_running()
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

@@ -59,13 +59,11 @@ class PressureWatcher:
     def poll(self) -> str | None:
         now = self._clock(), _stalled(self._file, self._kind)
         before, self._before = self._before, now
-        seconds, stalled = (0.0, 0.0) if before is None else (now[0] - before[0], now[1] - before[1])
-        if seconds <= 0.0 or stalled < 0.0:  # the first poll, or the counts began anew
-            self._threshold.forget()
+        if before is None or now[0] <= before[0]:
             return None
-        if not self._threshold.update(stalled / seconds):
-            return None
-        return f"{self.name} for {stalled / seconds:.2f} of {seconds:.1f} s"
+        seconds = now[0] - before[0]
+        share = (now[1] - before[1]) / seconds  # less than 0, so no event, where the totals began anew
+        return f"{self.name} for {share:.2f} of {seconds:.1f} s" if self._threshold.update(share) else None
 
 
 def _readable(resource: Resource, kind: Kind, root: Path, proc: Path) -> Path:

@@ -175,7 +175,6 @@ def test_a_loop_that_ends_while_it_owes_a_call_does_not_lag(host: Host, clock: C
 def test_a_loop_closed_just_now_does_not_lag(host: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     watcher = LoopLagWatcher(host.loop, clock=clock, wait=patiently)
     host.close()
-    monkeypatch.setattr(host.loop, "is_closed", lambda: False)
     monkeypatch.setattr(host.loop, "is_running", lambda: True)
     monkeypatch.setattr(host.loop, "call_soon_threadsafe", _closed)
     assert watcher.poll() is None

@@ -4,6 +4,8 @@ import pytest
 
 from batchlimit.errors import BatchLimitError, WatcherUnavailable
 from batchlimit.watchers import MemoryWatcher
+from batchlimit.watchers.cgroup import Group
+from batchlimit.watchers.usage import Usage, of_group
 from tests.watchers.trees import MIB, Tree, write
 
 NO_LIMIT_V1 = 9223372036854771712
@@ -69,6 +71,12 @@ def test_what_is_used_less_what_could_be_dropped_is_held_against_the_limit(
         v2(tree.v2("web"), used, 100, idle)
         tree.join("0::/web")
     assert watcher(tree).poll() == event
+
+
+def test_what_could_be_dropped_is_never_more_than_what_is_used(tree: Tree, group: Path) -> None:
+    """The kernel does not count both at the same instant."""
+    v2(group, 5, 100, idle=10)
+    assert of_group(Group(group, 2)) == Usage(0, 100 * MIB)
 
 
 def test_memory_that_trembles_about_the_threshold_stays_an_event(tree: Tree, group: Path) -> None:

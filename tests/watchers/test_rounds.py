@@ -10,6 +10,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from batchlimit.watchers import MemoryWatcher, Rounds, Watcher, WatcherStatistics
+from batchlimit.watchers.watched import Watched
 
 Events = tuple[str, ...]
 
@@ -169,6 +170,29 @@ def test_a_poll_that_hangs_is_not_started_a_second_time() -> None:
     hanging.let_go.set()
 
 
+def test_a_poll_that_hung_counts_as_a_timeout_in_the_round_in_which_it_ends() -> None:
+    hanging = Hanging()
+    watched = Watched(hanging)
+    for _ in range(2):
+        watched.ask(lambda: None)
+    hanging.let_go.set()
+    ended()
+    assert watched.answer() is None
+    assert watched.statistics().timeouts == 1
+
+
+def test_a_round_ends_as_soon_as_all_polls_have() -> None:
+    hanging = Hanging()
+
+    def wait(event: threading.Event, _seconds: float) -> bool:
+        hanging.let_go.set()
+        assert event.wait(60)
+        return True
+
+    rounds = Rounds([hanging, Scripted("a")], print, wait=wait)
+    assert rounds.poll_once() == ("hanging no more", "a")
+
+
 def test_only_the_round_that_started_a_poll_waits_for_it() -> None:
     hanging = Hanging()
     hours = Hours()
@@ -190,7 +214,7 @@ def test_five_timeouts_in_a_row_are_one_event_and_the_count_starts_anew() -> Non
     hanging.let_go.set()
 
 
-def ended(rounds: Rounds) -> None:
+def ended() -> None:
     """Wait for polls to end that hung: their threads do."""
     for thread in threading.enumerate():
         if thread.name.startswith("batchlimit-watcher-"):
@@ -202,7 +226,7 @@ def test_an_answer_after_its_round_is_thrown_away() -> None:
     rounds = rounds_of(hanging)
     rounds.poll_once()
     hanging.let_go.set()
-    ended(rounds)
+    ended()
     hanging.poll = lambda: None  # type: ignore[method-assign]
     assert rounds.poll_once() == ()
     assert rounds.statistics() == (WatcherStatistics("hanging", polls=2, events=0, errors=0, timeouts=1),)
@@ -221,7 +245,7 @@ def test_a_poll_that_ends_in_time_ends_the_row_of_timeouts(answer: str | Excepti
     for _ in range(4):
         rounds.poll_once()
     moody.let_go.set()
-    ended(rounds)
+    ended()
     moody.answers = True
     rounds.poll_once()
     moody.answers = False
@@ -300,8 +324,8 @@ def test_stopping_does_not_wait_for_a_poll_that_hangs_and_nothing_is_told() -> N
         assert hanging.started.acquire(timeout=60)
         rounds.stop(60)
         assert not alive("batchlimit-watchers")
-    assert told.first(0) == []
     assert told._events == []
+    assert [each.timeouts for each in rounds.statistics()] == [0, 0]
     hanging.let_go.set()
 
 
@@ -319,18 +343,20 @@ def test_what_is_told_may_stop_the_rounds() -> None:
     assert not alive("batchlimit-watchers")
 
 
-def test_what_was_stopped_stays_stopped() -> None:
+def test_what_was_stopped_stays_stopped(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     rounds = Rounds([Scripted()], print)
     rounds.stop()
+    monkeypatch.setattr(threading.Thread, "start", _no_thread)
     rounds.start()
-    assert not alive("batchlimit-watchers")
+    assert not caplog.records
     assert "stopped" in repr(rounds)
 
 
-def test_without_watchers_there_is_no_thread() -> None:
+def test_without_watchers_there_is_no_thread(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     rounds = Rounds([], print)
+    monkeypatch.setattr(threading.Thread, "start", _no_thread)
     rounds.start()
-    assert not alive("batchlimit-watchers")
+    assert not caplog.records
     assert rounds.poll_once() == ()
 
 
@@ -425,9 +451,10 @@ stopped.stop(60)
 child = os.fork()
 if child == 0:
     signal.alarm(60)
+    others = threading.active_count() - 1
     idle.stop()
     stopped.stop()
-    os._exit(threading.active_count() - 1)
+    os._exit(others)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
