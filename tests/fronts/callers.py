@@ -42,6 +42,7 @@ class Callers(Protocol):
 
     def cancel(self, caller: Caller) -> None: ...
     def pass_by(self, seconds: float) -> None: ...
+    def shut(self) -> None: ...
     def settle(self) -> None: ...
     def close(self) -> None: ...
 
@@ -74,6 +75,9 @@ class Tasks:
 
     def pass_by(self, seconds: float) -> None:
         self._loop.leap(seconds)
+
+    def shut(self) -> None:
+        self._loop.run_until_complete(self.limiter.close())
 
     def settle(self) -> None:
         idle = 0
@@ -169,6 +173,9 @@ class Threads:
     def pass_by(self, seconds: float) -> None:
         with self.changed:
             self.now += seconds
+
+    def shut(self) -> None:
+        self.limiter.close()
 
     def settle(self) -> None:
         with self.changed:

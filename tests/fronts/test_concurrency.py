@@ -1,11 +1,13 @@
 """What both concurrency limiters do alike: outcomes, refusals, bypass, shares under a flood, bad arguments."""
 
 import asyncio
+import gc
 import os
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -21,9 +23,12 @@ from batchlimit import (
     Queue,
     RateLimited,
     Sample,
+    Shedding,
 )
-from batchlimit.laws import Fixed, Settable
+from batchlimit.laws import AIMD, Fixed, Gitaly, Settable
+from batchlimit.watchers import LatencyWatcher
 from tests.awaiting import awaited
+from tests.sync.stage import until
 
 SECOND = 1_000_000_000
 
@@ -61,6 +66,9 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+    def close(self) -> None:
+        awaited(self._inner.close)
 
     def acquire(self, *args: Any, **options: Any) -> Any:
         async def enter() -> Any:
@@ -366,3 +374,94 @@ def _in_child(limiter: Any, permit: Any, writer: int) -> None:
         os.write(writer, f"{first} {second} {entered}".encode())
     finally:
         os._exit(0)
+
+
+# What watches the machine
+
+
+class Told:
+    """A watcher that says what it is told to, and a law's way to wait for the round."""
+
+    name = "told"
+
+    def __init__(self) -> None:
+        self.event: str | None = None
+
+    def poll(self) -> str | None:
+        return self.event
+
+
+def test_a_law_hears_of_the_watchers_each_period(limiter: Any) -> None:
+    law, watcher = Gitaly(initial=10, minimum=1, maximum=20), Told()
+    with closing(limiter(law, watchers=[watcher], every=0.001)) as here:
+        until(lambda: here.limit == 20)
+        watcher.event = "memory 0.95 of 1 GiB"
+        until(lambda: here.limit == 1)
+        watcher.event = None
+        until(lambda: here.limit == 20)
+
+
+def test_a_law_that_hears_of_no_watchers_hears_of_a_drop(limiter: Any) -> None:
+    watcher = Told()
+    law = AIMD(initial=10, minimum=1, maximum=20)
+    with closing(limiter(law, watchers=[watcher], every=0.001)) as here:
+        here.acquire().success()
+        watcher.event = "memory"
+        until(lambda: here.limit == 1)
+
+
+def test_a_higher_limit_after_a_calm_period_serves_who_waits(limiter: Any) -> None:
+    law = Gitaly(initial=1, minimum=1, maximum=2)
+    with closing(limiter(law, watchers=[Told()], every=0.001, queue=Queue(9))) as here:
+        first = here.acquire()
+        second = here.acquire()  # waits for a round, and for nobody to leave
+        assert here.statistics().in_flight == 2
+        first.success()
+        second.success()
+
+
+def test_what_persists_is_shed(limiter: Any) -> None:
+    watcher = Told()
+    law = Gitaly(initial=10, minimum=1, maximum=20)
+    with closing(limiter(law, watchers=[watcher], every=0.001, shedding=Shedding(after=3))) as here:
+        doomed = exposed(here)
+        watcher.event = "memory"
+        until(lambda: here.statistics().shed == 1)
+        doomed.ignore()
+
+
+def exposed(limiter: Any) -> Any:
+    permit = limiter.acquire(sheddable=True)
+    return awaited(permit.__aenter__) if isinstance(limiter, Blocking) else permit
+
+
+def test_a_latency_watcher_hears_of_each_call(limiter: Any, clock: Clock) -> None:
+    watcher = LatencyWatcher(target=0.1)
+    with closing(limiter(Fixed(2), watchers=[watcher], clock=clock)) as here:
+        until(lambda: here._calibration.statistics()[0].polls == 1)
+        with here.acquire():
+            clock.pass_by(0.2)
+        assert watcher.poll() is not None
+
+
+def test_a_limiter_that_nobody_has_watches_nothing(limiter: Any) -> None:
+    """Its thread ends with it."""
+
+    watcher: Any = Told()
+    gone = weakref.ref(watcher)
+    here = limiter(Fixed(1), watchers=[watcher], every=0.001)
+    del watcher
+    assert gone() is not None
+    del here
+    until(lambda: gc.collect() >= 0 and gone() is None)
+
+
+def test_shedding_needs_watchers(limiter: Any) -> None:
+    with pytest.raises(ValueError, match="shedding needs watchers"):
+        limiter(Fixed(1), shedding=Shedding())
+
+
+@pytest.mark.parametrize(("every", "error"), [(0, ValueError), (-1, ValueError), ("1", TypeError)])
+def test_a_wrong_period(limiter: Any, every: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="every"):
+        limiter(Fixed(1), watchers=[Told()], every=every)

@@ -229,7 +229,7 @@ class Permits(RuleBasedStateMachine):
         for caller in itertools.chain(self.model.held, self.model.waiting):
             if caller.permit is not None:
                 caller.permit.success()
-        self.callers.limiter.close()
+        self.callers.shut()
         self.callers.settle()
         for caller in self.all:
             if caller.permit is not None:
