@@ -261,31 +261,31 @@ def test_each_round_is_told_and_the_first_is_at_the_start() -> None:
         assert told.first(1) == [("a",)]
 
 
-def test_rounds_are_a_period_apart() -> None:
-    told, resume = Told(), threading.Semaphore(0)
-    waits: list[float] = []
+def test_rounds_begin_a_period_apart_and_at_once_where_one_took_longer() -> None:
     now = [0.0]
+    began: list[float] = []
+    waits: list[float] = []
 
-    def wait(event: threading.Event, seconds: float) -> bool:
-        if any(each.awaited for each in rounds._watched):
-            return event.wait(60)
+    class Slow(Rounds):
+        def poll_once(self) -> Events:
+            began.append(now[0])
+            now[0] += (2.0, 40.0, 2.0, 2.0)[len(began) - 1]
+            return ()
+
+    def wait(_event: threading.Event, seconds: float) -> bool:
         waits.append(seconds)
-        assert resume.acquire(timeout=60)
         now[0] += seconds
-        return event.is_set()
+        if len(waits) == 3:
+            rounds.stop()
+        return False
 
-    def tell(events: Events) -> None:
-        now[0] += 2.0  # what a round takes is part of its period
-        told(events)
+    def tell(_events: Events) -> None:
+        now[0] += 1.0
 
-    rounds = Rounds([Scripted("a", "b", "c")], tell, every=30.0, clock=lambda: now[0], wait=wait)
-    rounds.start()
-    resume.release(2)
-    assert told.first(3) == [("a",), ("b",), ("c",)]
-    rounds._stopping = True
-    resume.release()
-    rounds.stop(60)
-    assert waits[:2] == [28.0, 28.0]
+    rounds = Slow([Scripted()], tell, every=30.0, clock=lambda: now[0], wait=wait)
+    rounds._run()
+    assert began == [0.0, 30.0, 71.0, 101.0]
+    assert waits == [27.0, 27.0, 27.0]
 
 
 def test_a_round_that_nobody_can_use_is_logged_and_the_next_one_told(caplog: pytest.LogCaptureFixture) -> None:
