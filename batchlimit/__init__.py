@@ -14,7 +14,14 @@ from batchlimit.core.sample import Outcome, Sample
 from batchlimit.core.shedding import Shedding
 from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics
 from batchlimit.doorway.classify import classify
-from batchlimit.errors import BatchLimitError, ConcurrencyLimited, LimiterClosed, RateLimited, StoreUnavailable
+from batchlimit.errors import (
+    BatchLimitError,
+    ConcurrencyLimited,
+    LimiterClosed,
+    RateLimited,
+    StoreUnavailable,
+    WatcherUnavailable,
+)
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import AsyncStore, Store
 from batchlimit.stores.memory import MemoryStore
@@ -61,5 +68,6 @@ __all__ = [
     "StoreUnavailable",
     "TimeBatch",
     "Usage",
+    "WatcherUnavailable",
     "classify",
 ]

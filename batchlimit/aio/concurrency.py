@@ -57,7 +57,7 @@ class AsyncConcurrencyLimiter:
         )
         self._calibration = Calibration(self._door, watchers, every, shedding)
         # One that was dropped unclosed leaves no thread behind.
-        weakref.finalize(self, self._calibration.stop, 0)
+        weakref.finalize(self, self._calibration.retire)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._door!r}>"

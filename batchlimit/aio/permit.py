@@ -59,7 +59,10 @@ class AsyncPermit(Pass):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._exit(error)
+        # As _exit, which takes 60 ns to call.
+        if self.sheddable and self.shed:
+            self._end_shed(error)
+        self.door.leave(self, SUCCESS if error is None else self.door.classify(error))
 
     def __enter__(self) -> Self:
         if self.state is ASKED:
@@ -76,7 +79,7 @@ class AsyncPermit(Pass):
         self._exit(error)
 
     def _exit(self, error: BaseException | None) -> None:
-        if self.shed:
+        if self.sheddable and self.shed:
             self._end_shed(error)
         self.door.leave(self, SUCCESS if error is None else self.door.classify(error))
 

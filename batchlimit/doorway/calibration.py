@@ -27,6 +27,10 @@ class Calibration:
         """Watch no more; wait for the round that is under way, so long at most."""
         self._rounds.stop(seconds)
 
+    def retire(self) -> None:
+        """Watch no more, soon: for a limiter that was dropped unclosed. Takes no lock."""
+        self._rounds.retire()
+
     def statistics(self) -> tuple[WatcherStatistics, ...]:
         return self._rounds.statistics()
 

@@ -74,6 +74,10 @@ class Rounds:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
 
+    def retire(self) -> None:
+        """Make no further round; do not wake the thread or wait for it: no lock is taken, as in a destructor."""
+        self._stopping = True
+
     def poll_once(self) -> tuple[str, ...]:
         """Make one round, never two at once: return the events, after a period at most; none if it is stopped."""
         deadline = self._clock() + self._every
