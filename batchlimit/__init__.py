@@ -12,7 +12,7 @@ from batchlimit.core.queue import Queue
 from batchlimit.core.quota import Quota
 from batchlimit.core.sample import Outcome, Sample
 from batchlimit.core.shedding import Shedding
-from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics
+from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics, WatcherStatistics
 from batchlimit.doorway.classify import classify
 from batchlimit.errors import (
     BatchLimitError,
@@ -68,6 +68,7 @@ __all__ = [
     "StoreUnavailable",
     "TimeBatch",
     "Usage",
+    "WatcherStatistics",
     "WatcherUnavailable",
     "classify",
 ]

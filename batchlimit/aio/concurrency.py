@@ -89,7 +89,7 @@ class AsyncConcurrencyLimiter:
 
     def statistics(self) -> ConcurrencyStatistics:
         """Return what is under way and waits now, and what was counted so far."""
-        return self._door.statistics()
+        return self._calibration.statistics()
 
     async def close(self) -> None:
         """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""

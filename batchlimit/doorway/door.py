@@ -13,7 +13,7 @@ from batchlimit.core.law import Calibrated, Law
 from batchlimit.core.partition import Partition, Partitions
 from batchlimit.core.queue import Queue, Waiter
 from batchlimit.core.sample import Outcome, Sample
-from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics
+from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics, WatcherStatistics
 from batchlimit.doorway.classify import Classify
 from batchlimit.doorway.passes import BYPASS, HELD, OVER, Pass
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
@@ -248,7 +248,7 @@ class Door:
             gone = self._gate.waiting.clear()
         self._wake(gone)
 
-    def statistics(self) -> ConcurrencyStatistics:
+    def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         with self._held():
             return ConcurrencyStatistics(
                 limit=self._gate.limit,
@@ -261,6 +261,7 @@ class Door:
                 shed=self._shed,
                 abandoned=self._lost,
                 refused=dict(self._refused),
+                watchers=watchers,
                 partitions={p.name: PartitionStatistics(p.busy, p.guaranteed) for p in self._gate.partitions},
             )
 

@@ -7,9 +7,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 
+from batchlimit.core.tally import WatcherStatistics
 from batchlimit.watchers.argument import checked_seconds
 from batchlimit.watchers.base import Watcher
-from batchlimit.watchers.watched import Watched, WatcherStatistics
+from batchlimit.watchers.watched import Watched
 
 _logger = logging.getLogger("batchlimit")
 

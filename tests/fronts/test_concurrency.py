@@ -438,7 +438,7 @@ def exposed(limiter: Any) -> Any:
 def test_a_latency_watcher_hears_of_each_call(limiter: Any, clock: Clock) -> None:
     watcher = LatencyWatcher(target=0.1)
     with closing(limiter(Fixed(2), watchers=[watcher], clock=clock)) as here:
-        until(lambda: here._calibration.statistics()[0].polls == 1)
+        until(lambda: here.statistics().watchers[0].polls == 1)
         with here.acquire():
             clock.pass_by(0.2)
         assert watcher.poll() is not None
