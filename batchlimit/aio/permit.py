@@ -15,15 +15,17 @@ class AsyncPermit(Pass):
     Where it was awaited, `with` and `async with` complete it alike.
     """
 
-    __slots__ = ("_cancels", "_loop", "_task", "partition", "timeout")
+    __slots__ = ("_cancelled", "_cancels", "_loop", "_task", "partition", "timeout")
 
     # How it is to be entered with: set by `acquire`, for an __init__ of our own around the other takes 100 ns.
     partition: str
     timeout: float
-    # Of who is exposed to shedding alone: its task, the loop of that, and who wanted the task cancelled before.
+    # Of who is exposed to shedding alone: its task, the loop of that, how often others wanted the task cancelled, and
+    # whether we did.
     _task: asyncio.Task[Any] | None
     _loop: asyncio.AbstractEventLoop
     _cancels: int
+    _cancelled: bool
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._enter().__await__()
@@ -49,7 +51,7 @@ class AsyncPermit(Pass):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # As _exit, which takes 60 ns to call.
-        if self.sheddable and self.shed:
+        if self.sheddable and self._cancelled:
             self._end_shed(error)
         self.door.leave(self, SUCCESS if error is None else self.door.classify(error))
 
@@ -68,7 +70,7 @@ class AsyncPermit(Pass):
         self._exit(error)
 
     def _exit(self, error: BaseException | None) -> None:
-        if self.sheddable and self.shed:
+        if self.sheddable and self._cancelled:
             self._end_shed(error)
         self.door.leave(self, SUCCESS if error is None else self.door.classify(error))
 
@@ -93,7 +95,7 @@ class AsyncPermit(Pass):
 
     def _expose(self) -> None:
         self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
-        self._cancels = self._task.cancelling() if self._task else 0
+        self._cancels, self._cancelled = self._task.cancelling() if self._task else 0, False
         self.door.expose(self)
 
     def give_up(self) -> None:
@@ -102,8 +104,8 @@ class AsyncPermit(Pass):
 
     def _cancel(self) -> None:
         # In the loop: the task stands at an await within the block, if the permit is held.
-        if self.state is HELD and self._task is not None and not self.shed:
-            self.shed = self._task.cancel(f"{self!r} was shed")
+        if self.state is HELD and self._task is not None:
+            self._cancelled = self._task.cancel(f"{self!r} was shed")
 
     def _end_shed(self, error: BaseException | None) -> None:
         """Turn the cancellation that was ours into a refusal, unless somebody else wants the task cancelled too."""

@@ -236,6 +236,8 @@ class Door:
         """Tell those that are chosen among the exposed permits to give up."""
         with self._held():
             chosen = choose([permit for permit in self._exposed if not permit.shed])
+            for permit in chosen:
+                permit.shed = True
             self._shed += len(chosen)
         for permit in chosen:
             with suppress(RuntimeError):  # its event loop is closed: nobody is in its block any more
