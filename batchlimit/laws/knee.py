@@ -1,0 +1,137 @@
+"""Looks for the knee of throughput over concurrency."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from batchlimit.core.sample import Sample
+from batchlimit.laws.baseline import Baselines, Reading
+from batchlimit.laws.slope import Slope
+from batchlimit.laws.span import Span
+
+_SHORTEST_SPAN = 200_000_000
+
+
+def evenly() -> float:
+    return 1.0
+
+
+class Knee:
+    __slots__ = (
+        "_base", "_first", "_hold_until", "_in_slow_start", "_jitter", "_least", "_limit", "_loaded", "_maximum",
+        "_minimum", "_peak", "_probe_every", "_probing", "_resume", "_slope", "_span", "_strained", "_tolerance",
+        "_congested", "_calm_at", "limit",
+    )  # fmt: skip
+
+    def __init__(self, initial: int = 20, minimum: int = 1, maximum: int = 1000, *, tolerance: float = 1.3,
+                 jitter: Callable[[], float] = evenly) -> None:
+        self._minimum, self._maximum, self._first = minimum, maximum, initial
+        self._limit = float(initial)
+        self.limit = initial
+        self._tolerance, self._jitter = tolerance, jitter
+        self._span, self._base, self._slope = Span(), Baselines(), Slope()
+        self._in_slow_start = True
+        self._peak = float(initial)
+        self._probing = 0
+        self._resume = 0.0
+        self._loaded = 0
+        self._calm_at = 0
+        self._probe_every = 5
+        self._congested = 0
+        self._hold_until = -(10**30)
+        self._strained = False
+        self._least = _SHORTEST_SPAN
+
+    def update(self, sample: Sample) -> int:
+        if self._span.add(sample):
+            self._close()
+        return self.limit
+
+    def _close(self) -> None:
+        span = self._span
+        now = span.end
+        reading = self._base.read(span.times)
+        since = -(10**30)
+        self._peak = max(span.peak, self._peak + 0.02 * (span.peak - self._peak))
+        if self._probing:
+            self._probe(reading)
+        else:
+            self._decide(span, reading)
+            if self._loaded >= self._probe_every and now - self._calm_at >= 20e9 * min(1, self._probe_every / 40):
+                self._probing, self._resume = 2, self._limit
+                self._limit *= 0.6
+                since = now
+        self._least = max(_SHORTEST_SPAN, int(3 * self._base.longest))
+        self._settle()
+        span.restart(now, self._least, since)
+
+    def _settle(self) -> None:
+        self._limit = min(self._limit, max(self._first, 2 * self._peak), self._maximum)
+        self._limit = max(self._limit, self._minimum)
+        self.limit = int(self._limit + 0.5)
+
+    def _probe(self, reading: Reading) -> None:
+        self._probing -= 1
+        self._base.follow(reading, 0.0)
+        if not self._probing:
+            self._limit = self._resume
+            self._loaded = 0
+            self._calm_at = self._span.end
+            self._probe_every = min(40, 2 * self._probe_every)
+
+    def allowed(self) -> float:
+        return max(self._tolerance, 1 / max(0.2, 1 - 1.2 / math.sqrt(self._limit)))
+
+    def _decide(self, span: Span, reading: Reading) -> None:
+        if span.dropped > 0.02 * span.count:
+            self._shrink(0.85)
+            return
+        if span.peak < 0.8 * self.limit:
+            self._base.follow(reading, 0.1)
+            self._loaded, self._calm_at = 0, span.end
+            self._congested = 0
+            self._slope.clear()
+            return
+        self._loaded += 1
+        self._base.fall(reading)
+        ratio, allowed = reading.ratio, self.allowed()
+        if ratio <= allowed:
+            self._congested = 0
+            self._slope.clear()
+            if 1 - 1 / ratio <= 0.5 * (1 - 1 / allowed):
+                self._grow()
+            else:
+                self._in_slow_start = False
+            return
+        self._congested += 1
+        elapsed = max(1, span.end - span.begin)
+        self._slope.add(span.busy / elapsed, reading.work / elapsed)
+        e = self._slope.value
+        if e is not None and e > 0.6:
+            self._base.follow(reading, 0.5)
+            self._limit *= 1.15
+            self._slope.clear()
+            self._probe_every = 5
+            return
+        self._in_slow_start = False
+        if self._congested > 1 and ratio > 1.2 * allowed:
+            self._shrink(max(0.7, 1 / math.sqrt(ratio)))
+        else:
+            self._shrink(0.95)
+
+    def _grow(self) -> None:
+        if not self._strained:
+            self._limit += 0.4 * self._limit if self._in_slow_start else math.sqrt(self._limit) / 2
+
+    def _shrink(self, factor: float) -> None:
+        self._in_slow_start = False
+        if self._span.end >= self._hold_until:
+            self._limit *= factor
+            self._hold_until = self._span.end + self._least
+
+    def calibrate(self, events: Sequence[str], now_ns: int) -> int:
+        self._strained = bool(events)
+        if events and now_ns >= self._hold_until:
+            self._limit = max(self._minimum, self._limit * 0.85)
+            self._hold_until = now_ns + self._least
+            self.limit = int(self._limit + 0.5)
+        return self.limit
