@@ -19,7 +19,7 @@ class Knee:
     __slots__ = (
         "_base", "_first", "_hold_until", "_in_slow_start", "_jitter", "_least", "_limit", "_loaded", "_maximum",
         "_minimum", "_peak", "_probe_every", "_probing", "_resume", "_slope", "_span", "_strained", "_tolerance",
-        "_congested", "_calm_at", "limit",
+        "_congested", "_before", "_calm_at", "limit",
     )  # fmt: skip
 
     def __init__(self, initial: int = 20, minimum: int = 1, maximum: int = 1000, *, tolerance: float = 1.3,
@@ -32,6 +32,7 @@ class Knee:
         self._in_slow_start = True
         self._peak = float(initial)
         self._probing = 0
+        self._before = (0.0, 0.0)
         self._resume = 0.0
         self._loaded = 0
         self._calm_at = 0
@@ -71,12 +72,23 @@ class Knee:
 
     def _probe(self, reading: Reading) -> None:
         self._probing -= 1
-        self._base.follow(reading, 0.0)
-        if not self._probing:
+        if self._probing:
+            self._base.follow(reading, 0.0)
+        else:
+            e = self._two_points(self._span, reading)
+            self._base.follow(reading, 1.0 if e is not None and e > 0.6 else 0.0, 1.0)
             self._limit = self._resume
             self._loaded = 0
             self._calm_at = self._span.end
             self._probe_every = min(40, 2 * self._probe_every)
+
+    def _two_points(self, span: Span, reading: Reading) -> float | None:
+        elapsed = max(1, span.end - span.begin)
+        n, x = span.busy / elapsed, reading.work / elapsed
+        n0, x0 = self._before
+        if min(n, x, n0, x0) <= 0 or n0 < 1.1 * n:
+            return None
+        return math.log(x0 / x) / math.log(n0 / n)
 
     def allowed(self) -> float:
         return max(self._tolerance, 1 / max(0.2, 1 - 1.2 / math.sqrt(self._limit)))
@@ -92,6 +104,10 @@ class Knee:
             self._slope.clear()
             return
         self._loaded += 1
+        elapsed = max(1, span.end - span.begin)
+        n, x = span.busy / elapsed, reading.work / elapsed
+        n0, x0 = self._before
+        self._before = (n, x) if self._loaded == 1 else ((n + n0) / 2, (x + x0) / 2)
         self._base.fall(reading)
         ratio, allowed = reading.ratio, self.allowed()
         if ratio <= allowed:
@@ -107,8 +123,9 @@ class Knee:
         self._slope.add(span.busy / elapsed, reading.work / elapsed)
         e = self._slope.value
         if e is not None and e > 0.6:
-            self._base.follow(reading, 0.5)
+            self._base.follow(reading, 1.0)
             self._limit *= 1.15
+            self._in_slow_start = True
             self._slope.clear()
             self._probe_every = 5
             return

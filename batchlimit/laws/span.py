@@ -24,7 +24,7 @@ class Span:
     def __init__(self) -> None:
         self.names: set[str] = {""}
         self.begin = self.end = self._due = self._since = 0
-        self.restart(0, 0)
+        self.restart(10**30, 200_000_000)
 
     def __repr__(self) -> str:
         return f"<Span: {self.count} calls, {self.dropped} dropped, at most {self.peak} at once>"
@@ -56,7 +56,7 @@ class Span:
                     self._name(operation, rtt)
         if self.begin <= end < self._due:
             return False
-        return self._is_over(end)
+        return self._is_over(start, end)
 
     def _name(self, operation: str, rtt: int) -> None:
         if operation not in self.names:
@@ -65,11 +65,11 @@ class Span:
             self.names.add(operation)
         self.times.setdefault(operation, []).append(rtt)
 
-    def _is_over(self, end: int) -> bool:
+    def _is_over(self, start: int, end: int) -> bool:
         if end < self.begin:
-            # The clock stepped back, or one call claimed to be of the future: count from here.
-            self._due += end - self.begin
-            self.begin = end
+            # The first call; or the clock stepped back, or a call had claimed to be of the future: count from here.
+            self._due += start - self.begin
+            self.begin = start
         self.end = end
         age = end - self.begin
         return end >= self._due and any(self.count >= calls and age >= least for calls, least in _ENOUGH)
