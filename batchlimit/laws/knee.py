@@ -22,8 +22,15 @@ class Knee:
         "_congested", "_before", "_calm_at", "limit",
     )  # fmt: skip
 
-    def __init__(self, initial: int = 20, minimum: int = 1, maximum: int = 1000, *, tolerance: float = 1.3,
-                 jitter: Callable[[], float] = evenly) -> None:
+    def __init__(
+        self,
+        initial: int = 20,
+        minimum: int = 1,
+        maximum: int = 1000,
+        *,
+        tolerance: float = 1.3,
+        jitter: Callable[[], float] = evenly,
+    ) -> None:
         self._minimum, self._maximum, self._first = minimum, maximum, initial
         self._limit = float(initial)
         self.limit = initial

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from batchlimit.core.law import Law
 from batchlimit.laws import Fixed
+from batchlimit.laws.knee import Knee
 from benchmarks.queueing.scenario import Scenario
 
 BOUNDS: dict[str, Callable[[Scenario], Law]] = {
@@ -13,7 +14,9 @@ BOUNDS: dict[str, Callable[[Scenario], Law]] = {
 }
 """What no law needs to know: c, the number of workers at first."""
 
-LAWS: dict[str, Callable[[Scenario], Law]] = {}
+LAWS: dict[str, Callable[[Scenario], Law]] = {
+    "Knee": lambda scenario: Knee(),
+}
 """With the defaults of each, but for what the name says."""
 
 CONTESTANTS = {**BOUNDS, **LAWS}
