@@ -14,14 +14,13 @@ from os import cpu_count
 from pathlib import Path
 
 from benchmarks.markdown import table
-from benchmarks.queueing.contestants import CONTESTANTS, LAWS
+from benchmarks.queueing.contestants import CONTESTANTS, LAWS, OURS
 from benchmarks.queueing.drawing import draw_goodput, draw_limits
 from benchmarks.queueing.report import details, goodput_table, verdicts
 from benchmarks.queueing.results import Results, measure
 from benchmarks.queueing.scenario import FALSE_REJECTIONS, GOODPUT, HIDDEN_SEEDS, JUDGED, SCENARIOS, SEEDS
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs"
-_OURS = "Knee"
 _MOVING = "DHI"
 """The scenarios whose limits are drawn: where capacity changes, or how long a call takes."""
 
@@ -40,7 +39,7 @@ def main() -> int:
     text += _show("## Figure by figure\n\n" + "\n".join(details(seen)))
     if not chosen.quick and len(letters) == len(SCENARIOS) and chosen.hidden:
         _write(text, seen)
-    return int(any(row[0] == _OURS and row[-1] != "yes" for row in verdicts(seen)))
+    return int(any(row[0] == OURS and row[-1] != "yes" for row in verdicts(seen)))
 
 
 def _arguments() -> argparse.Namespace:

@@ -8,13 +8,12 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.queueing.contestants import CONTESTANTS
+from benchmarks.queueing.contestants import CONTESTANTS, OURS
 from benchmarks.queueing.results import Results
 from benchmarks.queueing.run import Run
 from benchmarks.queueing.scenario import SCENARIOS, Scenario
 
 _COLOURS = ("#777777", "#e69f00", "#d55e00", "#cc79a7", "#009e73", "#56b4e9", "#b8860b", "#000000")
-_OURS = "Knee"
 
 
 @contextmanager
@@ -25,8 +24,8 @@ def _style() -> Iterator[None]:
 
 
 def _colours(names: Sequence[str]) -> dict[str, str]:
-    others = [name for name in names if name != _OURS]
-    return {_OURS: "#0072b2"} | dict(zip(others, _COLOURS * 9, strict=False))
+    others = [name for name in names if name != OURS]
+    return {OURS: "#0072b2"} | dict(zip(others, _COLOURS * 9, strict=False))
 
 
 def draw_limits(path: Path, letters: Sequence[str], names: Sequence[str], seed: int) -> None:
@@ -45,7 +44,7 @@ def draw_limits(path: Path, letters: Sequence[str], names: Sequence[str], seed: 
 def _draw_limit(axes: Axes, scenario: Scenario, colours: Mapping[str, str], seed: int) -> None:
     for name, colour in colours.items():
         times, limits = _limits(scenario, name, seed)
-        ours = name == _OURS
+        ours = name == OURS
         axes.plot(times, limits, label=name, color=colour, linewidth=2.0 if ours else 0.9, zorder=3 if ours else 2)
     starts = [phase.since for phase in scenario.phases] + [scenario.seconds]
     axes.stairs([phase.workers for phase in scenario.phases], starts, color="#bbbbbb", linestyle="--", baseline=None)
@@ -78,7 +77,7 @@ def draw_goodput(path: Path, results: Results, letters: Sequence[str], names: Se
             runs = [results[letter][name] for letter in letters]
             means = [each.mean("goodput") for each in runs]
             axes.vlines(columns, [each.worst("goodput") for each in runs], means, color=colour, linewidth=1)
-            axes.plot(columns, means, "o", markersize=5 if name == _OURS else 3, color=colour, label=name)
+            axes.plot(columns, means, "o", markersize=5 if name == OURS else 3, color=colour, label=name)
         axes.axhline(0.94, color="#bbbbbb", linewidth=0.8, zorder=0)
         axes.set_xticks(range(len(letters)), letters)
         axes.set_ylim(-0.03, 1.06)
