@@ -9,6 +9,8 @@ from batchlimit.laws.slope import Slope
 from batchlimit.laws.span import Span
 
 _SHORTEST_SPAN = 200_000_000
+SHARP=0.6
+FALL=0.2
 
 
 def evenly() -> float:
@@ -68,7 +70,7 @@ class Knee:
                 self._probing, self._resume = 2, self._limit
                 self._limit *= 0.6
                 since = now
-        self._least = max(_SHORTEST_SPAN, int(3 * self._base.longest))
+        self._least = max(_SHORTEST_SPAN, int(min(3 * self._base.longest, 3e9)), int(self._base.longest))
         self._settle()
         span.restart(now, self._least, since)
 
@@ -115,19 +117,17 @@ class Knee:
         n, x = span.busy / elapsed, reading.work / elapsed
         n0, x0 = self._before
         self._before = (n, x) if self._loaded == 1 else ((n + n0) / 2, (x + x0) / 2)
-        self._base.fall(reading)
+        self._base.follow(reading, 0.0, FALL)
         ratio, allowed = reading.ratio, self.allowed()
         if ratio <= allowed:
             self._congested = 0
             self._slope.clear()
             if 1 - 1 / ratio <= 0.5 * (1 - 1 / allowed):
                 self._grow()
-            else:
-                self._in_slow_start = False
             return
         self._congested += 1
-        elapsed = max(1, span.end - span.begin)
-        self._slope.add(span.busy / elapsed, reading.work / elapsed)
+        if self._congested > 1:
+            self._slope.add(span.count, n, x)
         e = self._slope.value
         if e is not None and e > 0.6:
             self._base.follow(reading, 1.0)
@@ -138,7 +138,7 @@ class Knee:
             return
         self._in_slow_start = False
         if self._congested > 1 and ratio > 1.2 * allowed:
-            self._shrink(max(0.7, 1 / math.sqrt(ratio)))
+            self._shrink(max(SHARP, 1 / math.sqrt(ratio)))
         else:
             self._shrink(0.95)
 
