@@ -119,11 +119,10 @@ class Knee:
         self._before = (n, x) if self._loaded == 1 else ((n + n0) / 2, (x + x0) / 2)
         self._base.follow(reading, 0.0, FALL)
         ratio, allowed = reading.ratio, self.allowed()
-        if ratio <= allowed:
+        if 1 - 1 / ratio <= 0.5 * (1 - 1 / allowed):
             self._congested = 0
             self._slope.clear()
-            if 1 - 1 / ratio <= 0.5 * (1 - 1 / allowed):
-                self._grow()
+            self._grow()
             return
         self._congested += 1
         if self._congested > 1:
@@ -131,16 +130,14 @@ class Knee:
         e = self._slope.value
         if e is not None and e > 0.6:
             self._base.follow(reading, 1.0)
-            self._limit *= 1.15
+            self._limit *= 1.4
+            self._loaded, self._calm_at = 0, span.end
             self._in_slow_start = True
             self._slope.clear()
             self._probe_every = 5
-            return
-        self._in_slow_start = False
-        if self._congested > 1 and ratio > 1.2 * allowed:
-            self._shrink(max(SHARP, 1 / math.sqrt(ratio)))
-        else:
-            self._shrink(0.95)
+        elif ratio > allowed:
+            sharp = self._congested > 1 and ratio > 1.2 * allowed
+            self._shrink(max(SHARP, 1 / math.sqrt(ratio)) if sharp else 0.95)
 
     def _grow(self) -> None:
         if not self._strained:
