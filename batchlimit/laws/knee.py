@@ -21,7 +21,7 @@ class Knee:
     __slots__ = (
         "_base", "_first", "_hold_until", "_in_slow_start", "_jitter", "_least", "_limit", "_loaded", "_maximum",
         "_minimum", "_peak", "_probe_every", "_probing", "_resume", "_slope", "_span", "_strained", "_tolerance",
-        "_congested", "_before", "_calm_at", "limit",
+        "_congested", "_before", "_spans", "_calm_at", "limit",
     )  # fmt: skip
 
     def __init__(
@@ -40,7 +40,7 @@ class Knee:
         self._span, self._base, self._slope = Span(), Baselines(), Slope()
         self._in_slow_start = True
         self._peak = float(initial)
-        self._probing = 0
+        self._probing = self._spans = 0
         self._before = (0.0, 0.0)
         self._resume = 0.0
         self._loaded = 0
@@ -103,6 +103,12 @@ class Knee:
         return max(self._tolerance, 1 / max(0.2, 1 - 1.2 / math.sqrt(self._limit)))
 
     def _decide(self, span: Span, reading: Reading) -> None:
+        self._spans += 1
+        if self._spans == 1:
+            return
+        if self._spans == 2 and reading.ratio <= self.allowed():
+            self._base.follow(reading, 1.0)
+            reading = self._base.read(span.times)
         if span.dropped > 0.02 * span.count:
             self._shrink(0.85)
             return
