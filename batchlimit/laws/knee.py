@@ -11,6 +11,7 @@ from batchlimit.laws.span import Span
 _SHORTEST_SPAN = 200_000_000
 SHARP=0.6
 FALL=0.2
+PR=0.7
 
 
 def evenly() -> float:
@@ -85,7 +86,7 @@ class Knee:
             self._base.follow(reading, 0.0)
         else:
             e = self._two_points(self._span, reading)
-            self._base.follow(reading, 1.0 if e is not None and e > 0.6 else 0.0, 1.0)
+            self._base.follow(reading, PR if e is not None and e > 0.6 else 0.0, 0.5)
             self._limit = self._resume
             self._loaded = 0
             self._calm_at = self._span.end
@@ -127,7 +128,7 @@ class Knee:
         ratio, allowed = reading.ratio, self.allowed()
         if 1 - 1 / ratio <= 0.5 * (1 - 1 / allowed):
             self._congested = 0
-            self._slope.clear()
+            self._slope.add(span.count, n, x)
             self._grow()
             return
         self._congested += 1
@@ -152,7 +153,7 @@ class Knee:
     def _shrink(self, factor: float) -> None:
         self._in_slow_start = False
         if self._span.end >= self._hold_until:
-            self._limit *= factor
+            self._limit = min(self._limit, max(self._limit, self._span.busy / max(1, self._span.end - self._span.begin)) * factor)
             self._hold_until = self._span.end + self._least
 
     def calibrate(self, events: Sequence[str], now_ns: int) -> int:
