@@ -1,5 +1,6 @@
 """How long calls take when they do not queue: one time for each operation, so that unlike calls share a limit."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -64,4 +65,4 @@ class Baselines:
     def _move(self, reading: Reading, rise: float, fall: float) -> None:
         for operation, (count, median) in reading.medians.items():
             gap = median - self._times[operation]
-            self._times[operation] += gap * (rise if gap > 0 else fall) * min(1.0, count / _CERTAIN)
+            self._times[operation] += gap * (rise if gap > 0 else fall) * math.sqrt(min(1.0, count / _CERTAIN))

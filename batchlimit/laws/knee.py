@@ -11,6 +11,7 @@ from batchlimit.laws.span import Span
 _SHORTEST_SPAN = 200_000_000
 SHARP=0.6
 FALL=0.2
+KEEP=0.3
 PR=0.7
 
 
@@ -87,7 +88,8 @@ class Knee:
         else:
             e = self._two_points(self._span, reading)
             self._base.follow(reading, PR if e is not None and e > 0.6 else 0.0, 0.5)
-            self._limit = self._resume
+            if e is None or e > KEEP:
+                self._limit = self._resume
             self._loaded = 0
             self._calm_at = self._span.end
             self._probe_every = min(40, 2 * self._probe_every)
