@@ -11,6 +11,7 @@ from batchlimit.laws.span import Span
 _SHORTEST_SPAN = 200_000_000
 SHARP=0.6
 FALL=0.2
+SLOW=0.02
 KEEP=0.3
 PR=0.7
 
@@ -116,7 +117,7 @@ class Knee:
             self._shrink(0.85)
             return
         if span.peak < 0.8 * self.limit:
-            self._base.follow(reading, 0.1)
+            self._base.follow(reading, 0.1 if reading.ratio <= self.allowed() else SLOW, FALL)
             self._loaded, self._calm_at = 0, span.end
             self._congested = 0
             self._slope.clear()
