@@ -48,7 +48,7 @@ class Baselines:
         taken = work = 0.0
         medians: dict[str, tuple[int, float]] = {}
         for operation, each in times.items():
-            median = max(_SHORTEST, sorted(each)[len(each) // 2])
+            median = max(_SHORTEST, sorted(each)[(len(each) - 1) // 2])
             medians[operation] = len(each), median
             taken += len(each) * median
             work += len(each) * self._times.setdefault(operation, median)

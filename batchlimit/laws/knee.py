@@ -11,6 +11,7 @@ from batchlimit.laws.span import Span
 _SHORTEST_SPAN = 200_000_000
 SHARP=0.6
 FALL=0.2
+S=1.2
 SLOW=0.02
 KEEP=0.3
 PR=0.7
@@ -104,7 +105,7 @@ class Knee:
         return math.log(x0 / x) / math.log(n0 / n)
 
     def allowed(self) -> float:
-        return max(self._tolerance, 1 / max(0.2, 1 - 1.2 / math.sqrt(self._limit)))
+        return max(self._tolerance, 1 / max(0.2, 1 - S / math.sqrt(self._limit)))
 
     def _decide(self, span: Span, reading: Reading) -> None:
         self._spans += 1
