@@ -1,13 +1,13 @@
-"""How long calls take when they do not queue: one time for each operation, so that unlike calls share a limit."""
+"""How long calls take when they do not queue: a time for each operation, so that unlike calls share one limit."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-_SHORTEST = 1000.0
-"""ns, below which nothing is told apart: coarse clocks say 0."""
 _CERTAIN = 40
-"""Calls after which a median is taken at its word; of fewer, it moves a baseline in proportion."""
+"""Calls whose median is taken at its word. Of fewer it moves a baseline less, by the root: as far as it is true."""
+_BIAS = 1.4
+"""How much longer calls may take in the second span of an operation than in its first for the first to be corrected."""
 
 
 class Reading(NamedTuple):
@@ -18,19 +18,20 @@ class Reading(NamedTuple):
     ratio: float
     """How many times as long as without a queue the same calls took: 1 where none waited."""
     work: float
-    """ns that these calls would have taken without a queue."""
+    """ns that a call of this mixture takes without a queue, on average."""
 
 
 class Baselines:
-    """The time without a queue of each operation, in ns: falls quickly, rises only when told to.
+    """The time without a queue of each operation, in ns, learnt from what spans show.
 
     A median, never a minimum: one lucky call must not set a mark that no other can reach.
     """
 
-    __slots__ = ("_times",)
+    __slots__ = ("_fresh", "_times")
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
+        self._fresh: set[str] = set()
 
     def __repr__(self) -> str:
         return f"Baselines({', '.join(f'{name!r}: {time / 1e6:.3f} ms' for name, time in self._times.items())})"
@@ -41,28 +42,33 @@ class Baselines:
         return max(self._times.values(), default=0.0)
 
     def read(self, times: Mapping[str, Sequence[int]]) -> Reading:
-        """Compare the times of a span with the baselines; what was never seen before becomes its own baseline.
+        """Compare a span with the baselines; an operation that was never seen before sets its own.
 
         Operations count by the work that they bring: what takes ten times as long fills ten times as many places.
         """
-        taken = work = 0.0
+        calls, taken, work = 0, 0.0, 0.0
         medians: dict[str, tuple[int, float]] = {}
         for operation, each in times.items():
-            median = max(_SHORTEST, sorted(each)[(len(each) - 1) // 2])
+            median = float(sorted(each)[(len(each) - 1) // 2])
             medians[operation] = len(each), median
+            calls += len(each)
             taken += len(each) * median
-            work += len(each) * self._times.setdefault(operation, median)
-        return Reading(medians, taken / work if work else 1.0, work)
+            work += len(each) * self._baseline(operation, median)
+        return Reading(medians, taken / work, work / calls) if calls else Reading(medians, 1.0, 0.0)
 
-    def fall(self, reading: Reading) -> None:
-        """Go half the way down to what was shorter."""
-        self._move(reading, 0.0, 0.5)
-
-    def follow(self, reading: Reading, rise: float, fall: float = 0.5) -> None:
-        """Go such parts of the way up or down to what a span showed without a queue."""
-        self._move(reading, rise, fall)
-
-    def _move(self, reading: Reading, rise: float, fall: float) -> None:
+    def move(self, reading: Reading, rise: float, fall: float) -> None:
+        """Go such a part of the way up, or down, to what a span showed."""
         for operation, (count, median) in reading.medians.items():
             gap = median - self._times[operation]
             self._times[operation] += gap * (rise if gap > 0 else fall) * math.sqrt(min(1.0, count / _CERTAIN))
+
+    def _baseline(self, operation: str, median: float) -> float:
+        if operation not in self._times:
+            self._times[operation] = median
+            self._fresh.add(operation)
+        elif operation in self._fresh:
+            # Of its first calls the short ones end first. Where they took much longer next, that was a queue.
+            self._fresh.remove(operation)
+            if median < _BIAS * self._times[operation]:
+                self._times[operation] = median
+        return self._times[operation]

@@ -1,169 +1,212 @@
-"""Looks for the knee of throughput over concurrency."""
+"""Where is the knee? A limit by what more calls at once are good for."""
 
 import math
 from collections.abc import Callable, Sequence
 
 from batchlimit.core.sample import Sample
+from batchlimit.laws import setting
+from batchlimit.laws.band import Band
 from batchlimit.laws.baseline import Baselines, Reading
-from batchlimit.laws.slope import Slope
+from batchlimit.laws.probe import Probe
+from batchlimit.laws.slope import Point, Slope, between
 from batchlimit.laws.span import Span
 
-_SHORTEST_SPAN = 200_000_000
-SHARP=0.6
-FALL=0.2
-S=1.2
-SLOW=0.02
-KEEP=0.3
-PR=0.7
+_SHORTEST_NS, _LONG_NS = 200_000_000, 3 * 10**9
+_STRAIN_NS = 60 * 10**9
+"""How long a reason to back off keeps the limit from growing if watchers then say no more: they may have ended."""
+_IN_USE = 0.8
+"""The part of the limit that a span must have reached: what it shows is then the limit's doing, not the callers'."""
+_LOST = 0.02
+"""The share of dropped calls that is no accident."""
+_CUT, _LEAP = 0.85, 1.4
+_STEEP, _FLAT = 0.6, 0.3
+"""Slopes from which on calls merely take longer, and up to which more of them at once bring nothing."""
+_HEADROOM = 2.0
+"""Times the largest crowd of late that the limit may be: one that grew unused lets in a flood."""
+_FADE = 0.02
+"""How much of a crowd is forgotten with each span that saw a smaller one."""
+_FALL, _RISE, _CREEP = 0.2, 0.1, 0.02
+"""How far a baseline goes with each span: down; up when not in use; up when it looks like a queue all the same."""
+_PROBED_RISE, _PROBED_FALL = 0.7, 0.5
 
 
-def evenly() -> float:
+def _even() -> float:
     return 1.0
 
 
 class Knee:
+    """Holds the calls under way where throughput stops growing with them: fewer waste capacity, more only queue.
+
+    It decides once a span: some 40 calls, or fewer in a longer time. A span shows how much longer than without a queue
+    the same calls took, the ratio, each operation against a baseline of its own. What follows, with L the limit:
+
+        in use (80 % of L or more), ratio near 1     grow: x1.4 until something slows, from then on + sqrt(L) / 2
+        ratio over tolerance, and over 1.2 sqrt(L)   shrink: 5 %; if it lasts, by the root of the ratio, to 60 % at most
+          calls in line
+        between the two                              hold
+        over 2 % of the calls dropped                x0.85
+        not in use                                   hold, and learn how long calls take
+
+    The ratio alone cannot tell a queue from calls that merely take longer, as when something further down has slowed.
+    The slope of throughput over concurrency can: where answers grow with the calls at once there is no queue, and the
+    baselines move to what is. Under a load that never ends, another limit is tried for two spans now and then.
+
+    `initial`, `minimum` and `maximum` are in calls; an initial limit out of bounds is taken to the nearer one.
+    `jitter`, about 1, spreads the probes of many processes. A call of no time, or over 104 days, is counted, not timed.
+    """
+
     __slots__ = (
-        "_base", "_first", "_hold_until", "_in_slow_start", "_jitter", "_least", "_limit", "_loaded", "_maximum",
-        "_minimum", "_peak", "_probe_every", "_probing", "_resume", "_slope", "_span", "_strained", "_tolerance",
-        "_congested", "_before", "_spans", "_calm_at", "limit",
+        "_band", "_baselines", "_before", "_cut_at", "_estimate", "_in_slow_start", "_initial", "_is_first", "_jitter",
+        "_least", "_limit", "_maximum", "_minimum", "_peak", "_probe", "_slope", "_slow_spans", "_span", "_strained_at",
     )  # fmt: skip
 
     def __init__(
         self,
+        *,
         initial: int = 20,
         minimum: int = 1,
         maximum: int = 1000,
-        *,
         tolerance: float = 1.3,
-        jitter: Callable[[], float] = evenly,
+        jitter: Callable[[], float] = _even,
     ) -> None:
-        self._minimum, self._maximum, self._first = minimum, maximum, initial
-        self._limit = float(initial)
-        self.limit = initial
-        self._tolerance, self._jitter = tolerance, jitter
-        self._span, self._base, self._slope = Span(), Baselines(), Slope()
-        self._in_slow_start = True
-        self._peak = float(initial)
-        self._probing = self._spans = 0
-        self._before = (0.0, 0.0)
-        self._resume = 0.0
-        self._loaded = 0
-        self._calm_at = 0
-        self._probe_every = 5
-        self._congested = 0
-        self._hold_until = -(10**30)
-        self._strained = False
-        self._least = _SHORTEST_SPAN
+        self._minimum, self._maximum = setting.bounds(minimum, maximum)
+        self._initial = min(self._maximum, max(self._minimum, setting.whole("initial", initial)))
+        self._band = Band(setting.between("tolerance", tolerance, 1.0, math.inf, "()"))
+        self._jitter = setting.function("jitter", jitter)
+        self._limit, self._estimate, self._peak = self._initial, float(self._initial), float(self._initial)
+        self._least = _SHORTEST_NS
+        self._span, self._baselines, self._slope, self._probe = Span(self._least), Baselines(), Slope(), Probe()
+        self._before: Point | None = None
+        self._is_first = self._in_slow_start = True
+        self._slow_spans = 0
+        self._cut_at: int | None = None
+        self._strained_at: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Knee {self._estimate:.2f}: {self._baselines!r}, {self._slope!r}, {self._probe!r}>"
+
+    @property
+    def limit(self) -> int:
+        return self._limit
 
     def update(self, sample: Sample) -> int:
+        """Count a call; decide if it ends a span."""
         if self._span.add(sample):
-            self._close()
-        return self.limit
-
-    def _close(self) -> None:
-        span = self._span
-        now = span.end
-        reading = self._base.read(span.times)
-        since = -(10**30)
-        self._peak = max(span.peak, self._peak + 0.02 * (span.peak - self._peak))
-        if self._probing:
-            self._probe(reading)
-        else:
-            self._decide(span, reading)
-            if self._loaded >= self._probe_every and now - self._calm_at >= 20e9 * min(1, self._probe_every / 40):
-                self._probing, self._resume = 2, self._limit
-                self._limit *= 0.6
-                since = now
-        self._least = max(_SHORTEST_SPAN, int(min(3 * self._base.longest, 3e9)), int(self._base.longest))
-        self._settle()
-        span.restart(now, self._least, since)
-
-    def _settle(self) -> None:
-        self._limit = min(self._limit, max(self._first, 2 * self._peak), self._maximum)
-        self._limit = max(self._limit, self._minimum)
-        self.limit = int(self._limit + 0.5)
-
-    def _probe(self, reading: Reading) -> None:
-        self._probing -= 1
-        if self._probing:
-            self._base.follow(reading, 0.0)
-        else:
-            e = self._two_points(self._span, reading)
-            self._base.follow(reading, PR if e is not None and e > 0.6 else 0.0, 0.5)
-            if e is None or e > KEEP:
-                self._limit = self._resume
-            self._loaded = 0
-            self._calm_at = self._span.end
-            self._probe_every = min(40, 2 * self._probe_every)
-
-    def _two_points(self, span: Span, reading: Reading) -> float | None:
-        elapsed = max(1, span.end - span.begin)
-        n, x = span.busy / elapsed, reading.work / elapsed
-        n0, x0 = self._before
-        if min(n, x, n0, x0) <= 0 or n0 < 1.1 * n:
-            return None
-        return math.log(x0 / x) / math.log(n0 / n)
-
-    def allowed(self) -> float:
-        return max(self._tolerance, 1 / max(0.2, 1 - S / math.sqrt(self._limit)))
-
-    def _decide(self, span: Span, reading: Reading) -> None:
-        self._spans += 1
-        if self._spans == 1:
-            return
-        if self._spans == 2 and reading.ratio <= self.allowed():
-            self._base.follow(reading, 1.0)
-            reading = self._base.read(span.times)
-        if span.dropped > 0.02 * span.count:
-            self._shrink(0.85)
-            return
-        if span.peak < 0.8 * self.limit:
-            self._base.follow(reading, 0.1 if reading.ratio <= self.allowed() else SLOW, FALL)
-            self._loaded, self._calm_at = 0, span.end
-            self._congested = 0
-            self._slope.clear()
-            return
-        self._loaded += 1
-        elapsed = max(1, span.end - span.begin)
-        n, x = span.busy / elapsed, reading.work / elapsed
-        n0, x0 = self._before
-        self._before = (n, x) if self._loaded == 1 else ((n + n0) / 2, (x + x0) / 2)
-        self._base.follow(reading, 0.0, FALL)
-        ratio, allowed = reading.ratio, self.allowed()
-        if 1 - 1 / ratio <= 0.5 * (1 - 1 / allowed):
-            self._congested = 0
-            self._slope.add(span.count, n, x)
-            self._grow()
-            return
-        self._congested += 1
-        if self._congested > 1:
-            self._slope.add(span.count, n, x)
-        e = self._slope.value
-        if e is not None and e > 0.6:
-            self._base.follow(reading, 1.0)
-            self._limit *= 1.4
-            self._loaded, self._calm_at = 0, span.end
-            self._in_slow_start = True
-            self._slope.clear()
-            self._probe_every = 5
-        elif ratio > allowed:
-            sharp = self._congested > 1 and ratio > 1.2 * allowed
-            self._shrink(max(SHARP, 1 / math.sqrt(ratio)) if sharp else 0.95)
-
-    def _grow(self) -> None:
-        if not self._strained:
-            self._limit += 0.4 * self._limit if self._in_slow_start else math.sqrt(self._limit) / 2
-
-    def _shrink(self, factor: float) -> None:
-        self._in_slow_start = False
-        if self._span.end >= self._hold_until:
-            self._limit = min(self._limit, max(self._limit, self._span.busy / max(1, self._span.end - self._span.begin)) * factor)
-            self._hold_until = self._span.end + self._least
+            self._decide()
+        return self._limit
 
     def calibrate(self, events: Sequence[str], now_ns: int) -> int:
-        self._strained = bool(events)
-        if events and now_ns >= self._hold_until:
-            self._limit = max(self._minimum, self._limit * 0.85)
-            self._hold_until = now_ns + self._least
-            self.limit = int(self._limit + 0.5)
-        return self.limit
+        """Shrink if watchers saw a reason to, and do not grow before a period without; at most one cut a span."""
+        self._strained_at = now_ns if events else None
+        if events:
+            self._cut(_CUT, now_ns, self._estimate)
+            self._settle()
+        return self._limit
+
+    def _decide(self) -> None:
+        span = self._span
+        reading = self._baselines.read(span.times)
+        peak = min(span.peak, self._maximum)
+        self._peak += (peak - self._peak) * (1.0 if peak > self._peak else _FADE)
+        begins = False
+        if span.dropped > _LOST * span.count:
+            self._cut(_CUT, span.end, self._estimate)
+        if self._probe.under_way:
+            self._heed_probe(reading)
+        elif self._is_first or span.dropped > _LOST * span.count:
+            self._is_first = False
+        elif span.peak < _IN_USE * self._limit:
+            self._rest(reading)
+        else:
+            self._steer(reading)
+            begins = self._probe.is_due(span.end, self._jitter())
+        if begins:
+            self._estimate = self._probe.begin(self._estimate, self._minimum)
+        self._settle()
+        longest = self._baselines.longest
+        self._least = int(max(_SHORTEST_NS, min(3 * longest, _LONG_NS), longest))
+        if begins:
+            span.restart(span.end, self._least, since=span.end)
+        else:
+            span.restart(span.end, self._least)
+
+    def _settle(self) -> None:
+        ceiling = min(self._maximum, max(self._initial, _HEADROOM * self._peak))
+        self._estimate = max(self._minimum, min(self._estimate, ceiling))
+        self._limit = int(self._estimate + 0.5)
+
+    def _rest(self, reading: Reading) -> None:
+        """Learn from a span that the limit did not bound: nobody queues there, unless the ratio says so."""
+        looks_calm = reading.ratio <= self._band.allowed(self._estimate)
+        self._baselines.move(reading, _RISE if looks_calm else _CREEP, _FALL)
+        self._forget()
+        self._slope.clear()
+        self._slow_spans = 0
+
+    def _forget(self) -> None:
+        self._probe.calm(self._span.end)
+        self._before = None
+
+    def _steer(self, reading: Reading) -> None:
+        point, ratio = self._point(reading), reading.ratio
+        self._baselines.move(reading, 0.0, _FALL)
+        self._slow_spans = 0 if self._band.has_room(ratio, self._estimate) else self._slow_spans + 1
+        # The first slow span is half of the time before.
+        if point is not None and self._slow_spans != 1:
+            self._slope.add(point)
+        if point is not None:
+            self._before = point if self._before is None else _halfway(self._before, point)
+        slope = self._slope.value
+        if not self._slow_spans:
+            self._grow()
+        elif slope is not None and slope > _STEEP:
+            self._start_over(reading)
+        else:
+            factor = self._band.factor(ratio, self._estimate, self._slow_spans > 1)
+            if factor < 1:
+                # Calls that queue were admitted under the limit before: back off from what there was, not twice.
+                self._cut(factor, self._span.end, self._span.concurrency)
+
+    def _point(self, reading: Reading) -> Point | None:
+        span = self._span
+        throughput = (span.count - span.dropped) * reading.work / span.length
+        if min(span.concurrency, throughput) <= 0:
+            return None
+        return Point(span.count, math.log(span.concurrency), math.log(throughput))
+
+    def _start_over(self, reading: Reading) -> None:
+        """No queue: calls merely take longer than they did."""
+        self._baselines.move(reading, 1.0, 1.0)
+        self._estimate *= _LEAP
+        self._in_slow_start = True
+        self._slope.clear()
+        self._probe.hurry(self._span.end)
+
+    def _heed_probe(self, reading: Reading) -> None:
+        point, is_over = self._point(reading), self._probe.step(self._span.end)
+        slope = None if point is None or self._before is None else between(self._before, point)
+        no_queue = is_over and slope is not None and slope > _STEEP
+        self._baselines.move(reading, _PROBED_RISE if no_queue else 0.0, _PROBED_FALL)
+        if not is_over:
+            return
+        self._before = None
+        # Who lost nothing with the lower limit keeps it.
+        if slope is None or slope > _FLAT:
+            self._estimate = self._probe.resume
+        self._estimate = min(self._estimate, self._probe.resume)
+
+    def _grow(self) -> None:
+        if self._strained_at is None or abs(self._span.end - self._strained_at) >= _STRAIN_NS:
+            self._estimate += (_LEAP - 1) * self._estimate if self._in_slow_start else math.sqrt(self._estimate) / 2
+
+    def _cut(self, factor: float, now: int, crowd: float) -> None:
+        self._in_slow_start = False
+        if self._cut_at is not None and abs(now - self._cut_at) < self._least:
+            return
+        self._cut_at = now
+        self._estimate = min(self._estimate, max(self._estimate, crowd) * factor)
+        self._probe.resume *= factor
+
+
+def _halfway(one: Point, other: Point) -> Point:
+    return Point(one.calls + other.calls, (one.ln_n + other.ln_n) / 2, (one.ln_x + other.ln_x) / 2)
