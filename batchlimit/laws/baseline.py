@@ -9,6 +9,9 @@ _CERTAIN = 40
 _BIAS = 1.4
 """How much longer calls may take in the second span of an operation than in its first for the first to be corrected."""
 
+_MOST = 3.0
+"""Times what a span just showed that a baseline may be: whatever a queue does, it does not make calls quicker."""
+
 
 class Reading(NamedTuple):
     """What a span showed against the baselines."""
@@ -60,7 +63,8 @@ class Baselines:
         """Go such a part of the way up, or down, to what a span showed."""
         for operation, (count, median) in reading.medians.items():
             gap = median - self._times[operation]
-            self._times[operation] += gap * (rise if gap > 0 else fall) * math.sqrt(min(1.0, count / _CERTAIN))
+            moved = self._times[operation] + gap * (rise if gap > 0 else fall) * math.sqrt(min(1.0, count / _CERTAIN))
+            self._times[operation] = min(moved, _MOST * median)
 
     def _baseline(self, operation: str, median: float) -> float:
         if operation not in self._times:

@@ -11,7 +11,8 @@ from batchlimit.laws.probe import Probe
 from batchlimit.laws.slope import Point, Slope, between
 from batchlimit.laws.span import Span
 
-_SHORTEST_NS, _LONG_NS = 200_000_000, 3 * 10**9
+_SHORTEST_NS, _LONG_NS, _LONGEST_NS = 200_000_000, 3 * 10**9, 60 * 10**9
+"""A span is open for three round trips, where they are no longer than 1 s; for one where they take over 3 s."""
 _STRAIN_NS = 60 * 10**9
 """How long a reason to back off keeps the limit from growing if watchers then say no more: they may have ended."""
 _IN_USE = 0.8
@@ -124,7 +125,7 @@ class Knee:
             self._estimate = self._probe.begin(self._estimate, self._minimum)
         self._settle()
         longest = self._baselines.longest
-        self._least = int(max(_SHORTEST_NS, min(3 * longest, _LONG_NS), longest))
+        self._least = int(max(_SHORTEST_NS, min(3 * longest, _LONG_NS), min(longest, _LONGEST_NS)))
         if begins:
             span.restart(span.end, self._least, since=span.end)
         else:

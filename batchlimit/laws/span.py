@@ -79,6 +79,7 @@ class Span:
             # The first call of all; or the clock stepped back, or a call had claimed to be of the future.
             self._due += start - self.begin
             self.begin = start
+            self._since = min(self._since, end)
         self.end = end
         age = end - self.begin
         return end >= self._due and any(self.count >= calls and age >= least for calls, least in _ENOUGH)

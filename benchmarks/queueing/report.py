@@ -25,7 +25,8 @@ def details(results: Results) -> Iterator[str]:
     """A table for each scenario, all figures of each contestant."""
     head = ["", "goodput", "worst", "false rejections", "worst", "rejected", "late", "p50", "p99", "worst p99"]
     for letter, rows in results.items():
-        yield f"### {letter}: {SCENARIOS[letter].title}\n\n{table(head, (_row(who, runs) for who, runs in rows.items()))}"
+        figures = table(head, (_row(who, runs) for who, runs in rows.items()))
+        yield f"### {letter}: {SCENARIOS[letter].title}\n\n{figures}"
 
 
 def _row(who: str, runs: Runs) -> list[str]:
@@ -36,7 +37,7 @@ def _row(who: str, runs: Runs) -> list[str]:
 
 
 def verdicts(results: Results) -> Iterator[list[str]]:
-    """For each law: its least mean goodput of the judged scenarios, its false rejections in A, and whether it passes."""
+    """For each law: its least mean goodput of the judged scenarios, its false rejections in A, whether it passes."""
     letters = [letter for letter in JUDGED if letter in results]
     for who in LAWS:
         least, where = min(

@@ -114,18 +114,48 @@ _ALL = (
     Scenario("B", "1.5x", _steady(1.5)),
     Scenario("C", "3x", _steady(3.0)),
     Scenario("D", "0.9x, then service time x3", (Phase(0, 0.9, 20), Phase(20, 0.9, 20, 3.0))),
-    Scenario("E", "80 % 5 ms and 20 % 80 ms, 1.5x", _steady(1.5), (Kind(0.8, 0.005, 0.5, "quick"), Kind(0.2, 0.08, 0.5, "slow"))),
-    Scenario("F", "2 workers, 1 s service, 2x", _steady(2.0, 2), (Kind(mean=1.0),), deadline=6.0, measured=60, seconds=240),
+    Scenario(
+        "E",
+        "80 % 5 ms and 20 % 80 ms, 1.5x",
+        _steady(1.5),
+        (Kind(0.8, 0.005, 0.5, "quick"), Kind(0.2, 0.08, 0.5, "slow")),
+    ),
+    Scenario(
+        "F", "2 workers, 1 s service, 2x", _steady(2.0, 2), (Kind(mean=1.0),), deadline=6.0, measured=60, seconds=240
+    ),
     Scenario("G", "100 workers, 0.9x, from a limit of 20", _steady(0.9, 100)),
     # A thousand workers are as many as there may be calls: nobody ever waits.
     Scenario("H", "900/s, nobody waits, service time x3", (Phase(0, 0.018, 1000), Phase(20, 0.018, 1000, 3.0))),
-    Scenario("I", "20, 10, 20, 30 workers", tuple(Phase(20 * k, 1.2, c) for k, c in enumerate((20, 10, 20, 30))), seconds=80),
+    Scenario(
+        "I", "20, 10, 20, 30 workers", tuple(Phase(20 * k, 1.2, c) for k, c in enumerate((20, 10, 20, 30))), seconds=80
+    ),
     Scenario("J", "0.7x, all stands still for 200 ms every 5 s", _steady(0.7), stalls=Stalls(5.0, 0.2)),
-    Scenario("K", "0.9x, 3x for 5 s, refused callers retry 3 times", (Phase(0, 0.9, 20), Phase(20, 3.0, 20), Phase(25, 0.9, 20)), retries=3),
+    Scenario(
+        "K",
+        "0.9x, 3x for 5 s, refused callers retry 3 times",
+        (Phase(0, 0.9, 20), Phase(20, 3.0, 20), Phase(25, 0.9, 20)),
+        retries=3,
+    ),
     Scenario("L", "4 workers, 0.5x rising to 2x in 10 minutes", _ramp(4, 0.5, 2.0, 600), measured=0, seconds=600),
     Scenario("M", "10 workers, 1.5x for 5 minutes", _steady(1.5, 10), measured=60, seconds=300),
-    Scenario("N", "0.5 calls/s: 1 worker, 4 s service, 2x", _steady(2.0, 1), (Kind(mean=4.0),), deadline=20.0, measured=300, seconds=1800),
-    Scenario("O", "5 calls/s: 7 workers, 1 s service, 0.7x", _steady(0.7, 7), (Kind(mean=1.0),), deadline=6.0, measured=60, seconds=300),
-)  # fmt: skip
+    Scenario(
+        "N",
+        "0.5 calls/s: 1 worker, 4 s service, 2x",
+        _steady(2.0, 1),
+        (Kind(mean=4.0),),
+        deadline=20.0,
+        measured=300,
+        seconds=1800,
+    ),
+    Scenario(
+        "O",
+        "5 calls/s: 7 workers, 1 s service, 0.7x",
+        _steady(0.7, 7),
+        (Kind(mean=1.0),),
+        deadline=6.0,
+        measured=60,
+        seconds=300,
+    ),
+)
 
 SCENARIOS = {each.letter: each for each in _ALL}
