@@ -7,7 +7,7 @@ _SLACK = 1.2
 _WIDEST = 5.0
 """The most that the rule above allows, at limits of 1 and 2, where it stands for nothing."""
 _GENTLE, _SHARPEST = 0.95, 0.6
-_CLEARLY = 1.2
+_FAR = 1.2
 """Times the allowed ratio from which gently is too slow."""
 
 
@@ -34,10 +34,13 @@ class Band:
         """Return whether so few are in line that more may come."""
         return 1 - 1 / ratio <= 0.5 * (1 - 1 / self.allowed(limit))
 
+    def is_far(self, ratio: float, limit: float) -> bool:
+        """Return whether far more are in line than may be."""
+        return ratio > _FAR * self.allowed(limit)
+
     def factor(self, ratio: float, limit: float, lasts: bool) -> float:
         """Return what to multiply the limit by: a span alone may be a pause, which is not answered sharply."""
-        allowed = self.allowed(limit)
-        if ratio <= allowed:
+        if ratio <= self.allowed(limit):
             return 1.0
         # The limit without a line is L / ratio; the root goes half the way, for the baseline may be wrong.
-        return max(_SHARPEST, 1 / math.sqrt(ratio)) if lasts and ratio > _CLEARLY * allowed else _GENTLE
+        return max(_SHARPEST, 1 / math.sqrt(ratio)) if lasts and self.is_far(ratio, limit) else _GENTLE

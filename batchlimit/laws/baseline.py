@@ -9,6 +9,8 @@ _CERTAIN = 40
 _BIAS = 1.4
 """How much longer calls may take in the second span of an operation than in its first for the first to be corrected."""
 
+_USUAL = 0.1
+"""How far what is usual goes with each span to the mixture that it showed."""
 _MOST = 3.0
 """Times what a span just showed that a baseline may be: whatever a queue does, it does not make calls quicker."""
 
@@ -20,8 +22,8 @@ class Reading(NamedTuple):
     """For each operation: how many calls, and their median time in ns."""
     ratio: float
     """How many times as long as without a queue the same calls took: 1 where none waited."""
-    work: float
-    """ns that a call of this mixture takes without a queue, on average."""
+    weight: float = 1.0
+    """How much work a call was on average, in calls of the usual mixture: 1 where there is one operation only."""
 
 
 class Baselines:
@@ -30,11 +32,12 @@ class Baselines:
     A median, never a minimum: one lucky call must not set a mark that no other can reach.
     """
 
-    __slots__ = ("_fresh", "_times")
+    __slots__ = ("_fresh", "_shares", "_times")
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
         self._fresh: set[str] = set()
+        self._shares: dict[str, float] = {}
 
     def __repr__(self) -> str:
         return f"Baselines({', '.join(f'{name!r}: {time / 1e6:.3f} ms' for name, time in self._times.items())})"
@@ -49,15 +52,21 @@ class Baselines:
 
         Operations count by the work that they bring: what takes ten times as long fills ten times as many places.
         """
-        calls, taken, work = 0, 0.0, 0.0
-        medians: dict[str, tuple[int, float]] = {}
-        for operation, each in times.items():
-            median = float(sorted(each)[(len(each) - 1) // 2])
-            medians[operation] = len(each), median
-            calls += len(each)
-            taken += len(each) * median
-            work += len(each) * self._baseline(operation, median)
-        return Reading(medians, taken / work, work / calls) if calls else Reading(medians, 1.0, 0.0)
+        calls = sum(map(len, times.values()))
+        if not calls:
+            return Reading({}, 1.0)
+        medians = {name: (len(each), float(sorted(each)[(len(each) - 1) // 2])) for name, each in times.items()}
+        taken = sum(count * median for count, median in medians.values())
+        work = sum(count * self._baseline(name, median) for name, (count, median) in medians.items())
+        return Reading(medians, taken / work, work / calls / self._usual_work(medians, calls))
+
+    def _usual_work(self, medians: Mapping[str, tuple[int, float]], calls: int) -> float:
+        for name, (count, _) in medians.items():
+            self._shares.setdefault(name, count / calls)
+        for name in self._shares:
+            self._shares[name] += _USUAL * (medians.get(name, (0, 0.0))[0] / calls - self._shares[name])
+        work = sum(share * self._times[name] for name, share in self._shares.items())
+        return work / sum(self._shares.values())
 
     def move(self, reading: Reading, rise: float, fall: float) -> None:
         """Go such a part of the way up, or down, to what a span showed."""

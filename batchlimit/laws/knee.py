@@ -22,6 +22,8 @@ _LOST = 0.02
 _CUT, _LEAP = 0.85, 1.4
 _STEEP, _FLAT = 0.6, 0.3
 """Slopes from which on calls merely take longer, and up to which more of them at once bring nothing."""
+_SURE = 25
+"""Calls of a probe whose slope is true to about 0.3."""
 _HEADROOM = 2.0
 """Times the largest crowd of late that the limit may be: one that grew unused lets in a flood."""
 _FADE = 0.02
@@ -57,8 +59,8 @@ class Knee:
     """
 
     __slots__ = (
-        "_band", "_baselines", "_before", "_cut_at", "_estimate", "_in_slow_start", "_initial", "_is_first", "_jitter",
-        "_least", "_limit", "_maximum", "_minimum", "_peak", "_probe", "_slope", "_slow_spans", "_span", "_strained_at",
+        "_band", "_baselines", "_before", "_cut_at", "_estimate", "_in_slow_start", "_initial", "_is_far", "_is_first",
+        "_jitter", "_least", "_limit", "_maximum", "_minimum", "_peak", "_probe", "_slope", "_span", "_strained_at",
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +81,7 @@ class Knee:
         self._span, self._baselines, self._slope, self._probe = Span(self._least), Baselines(), Slope(), Probe()
         self._before: Point | None = None
         self._is_first = self._in_slow_start = True
-        self._slow_spans = 0
+        self._is_far = False
         self._cut_at: int | None = None
         self._strained_at: int | None = None
 
@@ -113,7 +115,7 @@ class Knee:
         if span.dropped > _LOST * span.count:
             self._cut(_CUT, span.end, self._estimate)
         if self._probe.under_way:
-            self._heed_probe(reading)
+            begins = self._heed_probe(reading)
         elif self._is_first or span.dropped > _LOST * span.count:
             self._is_first = False
         elif span.peak < _IN_USE * self._limit:
@@ -142,7 +144,7 @@ class Knee:
         self._baselines.move(reading, _RISE if looks_calm else _CREEP, _FALL)
         self._forget()
         self._slope.clear()
-        self._slow_spans = 0
+        self._is_far = False
 
     def _forget(self) -> None:
         self._probe.calm(self._span.end)
@@ -151,26 +153,28 @@ class Knee:
     def _steer(self, reading: Reading) -> None:
         point, ratio = self._point(reading), reading.ratio
         self._baselines.move(reading, 0.0, _FALL)
-        self._slow_spans = 0 if self._band.has_room(ratio, self._estimate) else self._slow_spans + 1
-        # The first slow span is half of the time before.
-        if point is not None and self._slow_spans != 1:
+        lasts, self._is_far = self._is_far, self._band.is_far(ratio, self._estimate)
+        if self._is_far and not lasts:
+            # A leap: what came before would put down to the limit what the backend did, and this span is half of it.
+            self._slope.clear()
+        elif point is not None:
             self._slope.add(point)
         if point is not None:
             self._before = point if self._before is None else _halfway(self._before, point)
         slope = self._slope.value
-        if not self._slow_spans:
+        if self._band.has_room(ratio, self._estimate):
             self._grow()
         elif slope is not None and slope > _STEEP:
             self._start_over(reading)
         else:
-            factor = self._band.factor(ratio, self._estimate, self._slow_spans > 1)
+            factor = self._band.factor(ratio, self._estimate, lasts)
             if factor < 1:
                 # Calls that queue were admitted under the limit before: back off from what there was, not twice.
                 self._cut(factor, self._span.end, self._span.concurrency)
 
     def _point(self, reading: Reading) -> Point | None:
         span = self._span
-        throughput = (span.count - span.dropped) * reading.work / span.length
+        throughput = (span.count - span.dropped) * reading.weight / span.length
         if min(span.concurrency, throughput) <= 0:
             return None
         return Point(span.count, math.log(span.concurrency), math.log(throughput))
@@ -183,18 +187,21 @@ class Knee:
         self._slope.clear()
         self._probe.hurry(self._span.end)
 
-    def _heed_probe(self, reading: Reading) -> None:
+    def _heed_probe(self, reading: Reading) -> bool:
+        """Learn from a span of a probe; return whether to go on with another."""
         point, is_over = self._point(reading), self._probe.step(self._span.end)
         slope = None if point is None or self._before is None else between(self._before, point)
         no_queue = is_over and slope is not None and slope > _STEEP
         self._baselines.move(reading, _PROBED_RISE if no_queue else 0.0, _PROBED_FALL)
         if not is_over:
-            return
-        self._before = None
-        # Who lost nothing with the lower limit keeps it.
-        if slope is None or slope > _FLAT:
+            return False
+        lost = slope is None or slope >= _FLAT or self._estimate >= self._probe.resume
+        if lost:
             self._estimate = self._probe.resume
-        self._estimate = min(self._estimate, self._probe.resume)
+        # Where a lower limit lost nothing, the knee is further down; unless it was too few calls to say so.
+        goes_on = not lost and point is not None and point.calls >= _SURE
+        self._before = point if goes_on else None
+        return goes_on
 
     def _grow(self) -> None:
         if self._strained_at is None or abs(self._span.end - self._strained_at) >= _STRAIN_NS:

@@ -19,7 +19,7 @@ class Point(NamedTuple):
     ln_n: float
     """N: calls under way on average."""
     ln_x: float
-    """X: work done per time, in ns of calls that do not queue; so it does not matter which calls came."""
+    """X: calls that ended per time, each as heavy as its work; so it does not matter which came."""
 
 
 class Slope:
