@@ -28,7 +28,7 @@ _HEADROOM = 2.0
 """Times the largest crowd of late that the limit may be: one that grew unused lets in a flood."""
 _FADE = 0.02
 """How much of a crowd is forgotten with each span that saw a smaller one."""
-_FALL, _RISE, _CREEP = 0.2, 0.1, 0.02
+_FALL, _RISE, _CREEP = 0.1, 0.1, 0.02
 """How far a baseline goes with each span: down; up when not in use; up when it looks like a queue all the same."""
 _PROBED_RISE, _PROBED_FALL = 0.7, 0.5
 
@@ -153,7 +153,9 @@ class Knee:
     def _steer(self, reading: Reading) -> None:
         point, ratio = self._point(reading), reading.ratio
         self._baselines.move(reading, 0.0, _FALL)
-        lasts, self._is_far = self._is_far, self._band.is_far(ratio, self._estimate)
+        has_room, lasts = self._band.has_room(ratio, self._estimate), self._is_far
+        # Once far, it stays so until there is room again: between, chance decides.
+        self._is_far = not has_room and (lasts or self._band.is_far(ratio, self._estimate))
         if self._is_far and not lasts:
             # A leap: what came before would put down to the limit what the backend did, and this span is half of it.
             self._slope.clear()
@@ -162,7 +164,7 @@ class Knee:
         if point is not None:
             self._before = point if self._before is None else _halfway(self._before, point)
         slope = self._slope.value
-        if self._band.has_room(ratio, self._estimate):
+        if has_room:
             self._grow()
         elif slope is not None and slope > _STEEP:
             self._start_over(reading)
