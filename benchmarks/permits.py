@@ -16,11 +16,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Law, Partitions, Sample
-from batchlimit.laws import AIMD, Fixed, Gradient2, Vegas, Windowed
+from batchlimit.laws import AIMD, Fixed, Gradient2, Knee, Vegas, Windowed
 from benchmarks.figures import Figure, as_json, ran_on
 
 _CALLS = 10_000
 LAWS: dict[str, Callable[[], Law]] = {
+    "Knee": Knee,
     "Fixed": lambda: Fixed(20),
     "AIMD": AIMD,
     "Gradient2": Gradient2,
@@ -70,7 +71,7 @@ def laws(rounds: int) -> Iterator[Figure]:
 
 
 def _default() -> Law:
-    return Fixed(20)
+    return Knee()
 
 
 def _halves() -> Partitions:

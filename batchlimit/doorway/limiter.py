@@ -12,6 +12,7 @@ from batchlimit.core.tally import ConcurrencyStatistics
 from batchlimit.doorway.calibration import Calibration
 from batchlimit.doorway.classify import Classify, classify
 from batchlimit.doorway.door import Bypass, Door
+from batchlimit.laws.knee import Knee
 from batchlimit.watchers.base import Watcher
 
 
@@ -20,7 +21,7 @@ class Limiter:
 
     def __init__(
         self,
-        law: Law,
+        law: Law | None = None,
         *,
         partitions: Partitions | None = None,
         queue: Queue = NO_QUEUE,
@@ -31,6 +32,7 @@ class Limiter:
         shedding: Shedding | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        law = Knee() if law is None else law
         if isinstance(law, type) or not isinstance(law, Law):
             raise TypeError(f"law must be a law, like Fixed(20), not {law!r}")
         if not isinstance(partitions, Partitions | None):

@@ -9,6 +9,7 @@ from batchlimit.laws.gitaly import Gitaly
 from batchlimit.laws.gradient import Gradient
 from batchlimit.laws.gradient2 import Gradient2
 from batchlimit.laws.growth import log10, square_root
+from batchlimit.laws.knee import Knee
 from batchlimit.laws.periodic import Periodic, p95
 from batchlimit.laws.vegas import Vegas
 from batchlimit.laws.watched import Watched
@@ -22,6 +23,7 @@ __all__ = [
     "Gitaly",
     "Gradient",
     "Gradient2",
+    "Knee",
     "PercentileWindow",
     "Periodic",
     "Settable",
