@@ -15,11 +15,11 @@ class AsyncConcurrencyLimiter(Limiter):
     One limiter serves the tasks of any event loops, of several threads too. It is not bound to a loop: make it when and
     where you like. A permit may be completed by any task of any thread.
 
-    `law` sets the limit (None: Knee()), and belongs to this limiter alone. `partitions` guarantees parts of the limit by
-    name. Who finds no room waits in `queue`, if there is one. `classify` says of an exception that ends a call what it
-    tells about the load; `bypass(operation, partition)` says which calls the limit is not for. `watchers` look at the
-    machine once in `every` seconds, in a thread, and the law hears of what they see; if it persists, `shedding` ends
-    calls that are under way. `clock` gives ns and must never run backwards.
+    `law` sets the limit (None: Knee()), and belongs to this limiter alone. `partitions` guarantees parts of it by name.
+    Who finds no room waits in `queue`, if there is one. `classify` says of an exception that ends a call what it tells
+    about the load; `bypass(operation, partition)` says which calls the limit is not for. `watchers` look at the machine
+    once in `every` seconds, in a thread, and the law hears of what they see; if it persists, `shedding` ends calls that
+    are under way. `clock` gives ns and must never run backwards.
     """
 
     def acquire(

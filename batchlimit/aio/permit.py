@@ -1,12 +1,24 @@
 """AsyncPermit: leave for one call to be under way in a task."""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from batchlimit.aio.turn import Turn
 from batchlimit.doorway.passes import ASKED, HELD, OVER, SUCCESS, Pass
+
+
+class _NoLoop:
+    """The loop of a future that is done: nobody ever waits for it."""
+
+    def get_debug(self) -> bool:
+        return False
+
+
+_LEFT: asyncio.Future[None] = asyncio.Future(loop=cast(asyncio.AbstractEventLoop, _NoLoop()))
+"""What leaving a block awaits: one future for all, which is done. A coroutine for each takes 60 ns more."""
+_LEFT.set_result(None)
 
 
 class AsyncPermit(Pass):
@@ -47,13 +59,14 @@ class AsyncPermit(Pass):
             self._expose()
         return self
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> Awaitable[None]:
         # As _exit, which takes 60 ns to call.
         if self.sheddable and self._cancelled:
             self._end_shed(error)
         self.door.leave(self, SUCCESS if error is None else self.door.classify(error))
+        return _LEFT
 
     def __enter__(self) -> Self:
         if self.state is ASKED:

@@ -17,10 +17,12 @@ class Gate:
     waits for something else.
     """
 
-    __slots__ = ("_queue", "in_flight", "limit", "places", "rest", "strict", "waiting")
+    __slots__ = ("_queue", "in_flight", "limit", "open_to", "places", "rest", "strict", "waiting")
 
     def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
         self.limit = limit
+        self.open_to = 0
+        """Below so many under way anybody may enter, of whatever partition; 0 where shares are strict."""
         self.in_flight = 0
         self._queue = queue
         self.waiting = Waiting(queue.order)
@@ -44,11 +46,9 @@ class Gate:
 
     def enter(self, partition: Partition, now_ns: int) -> bool:
         """Enter if that is allowed now."""
-        # The usual case is flattened: each call of a method takes 50 ns.
-        if self.strict or self.in_flight >= self.limit:
-            partition.asked_ns = now_ns
-            if not self._may_enter(partition, now_ns):
-                return False
+        partition.asked_ns = now_ns
+        if not self._may_enter(partition, now_ns):
+            return False
         self.in_flight += 1
         partition.busy += 1
         return True
@@ -113,5 +113,6 @@ class Gate:
         return room > sum(each.kept(now_ns) for each in self.places.values())
 
     def _share_out(self) -> None:
+        self.open_to = 0 if self.strict else self.limit
         for partition in self.places.values():
             partition.resize(self.limit)

@@ -16,11 +16,11 @@ _SECOND = 1_000_000_000
 class ConcurrencyLimiter(Limiter):
     """Limits how many calls are under way at once, to what its law finds is best; safe in threads and over fork.
 
-    `law` sets the limit (None: Knee()), and belongs to this limiter alone. `partitions` guarantees parts of the limit by
-    name. Who finds no room waits in `queue`, if there is one. `classify` says of an exception that ends a call what it
-    tells about the load; `bypass(operation, partition)` says which calls the limit is not for. `watchers` look at the
-    machine once in `every` seconds, in a thread, and the law hears of what they see; if it persists, `shedding` ends
-    calls that are under way. `clock` gives ns and must never run backwards.
+    `law` sets the limit (None: Knee()), and belongs to this limiter alone. `partitions` guarantees parts of it by name.
+    Who finds no room waits in `queue`, if there is one. `classify` says of an exception that ends a call what it tells
+    about the load; `bypass(operation, partition)` says which calls the limit is not for. `watchers` look at the machine
+    once in `every` seconds, in a thread, and the law hears of what they see; if it persists, `shedding` ends calls that
+    are under way. `clock` gives ns and must never run backwards.
     """
 
     def acquire(
