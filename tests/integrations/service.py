@@ -15,11 +15,23 @@ Words = list[str]
 
 
 def _read(request: bytes) -> Words:
+    if request == b"garbled":
+        raise ValueError("nobody can read that")
     return request.decode().split()
 
 
 def _write(response: Words) -> bytes:
     return " ".join(response).encode()
+
+
+class Failed(grpc.RpcError):
+    """What a client raises, here for a call that a handler makes."""
+
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self._code = code
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
 
 
 class Service(grpc.GenericRpcHandler):
@@ -36,7 +48,7 @@ class Service(grpc.GenericRpcHandler):
         return make(getattr(self, kind), request_deserializer=_read, response_serializer=_write)
 
     def obey(self, request: Words, context: Any) -> Words:
-        """`hold`, `abort CODE`, `status CODE`, `raise ERROR`; anything else is echoed."""
+        """`hold`, `abort CODE`, `status CODE`, `below CODE`, `raise ERROR`; anything else is echoed."""
         match request:
             case ["hold"]:
                 self.gate.stop()
@@ -44,6 +56,8 @@ class Service(grpc.GenericRpcHandler):
                 context.abort(grpc.StatusCode[code], "as told")
             case ["status", code]:
                 context.set_code(grpc.StatusCode[code])
+            case ["below", code]:
+                raise Failed(grpc.StatusCode[code])
             case ["raise", error]:
                 raise getattr(builtins, error)("as told")
             case _:
@@ -55,6 +69,8 @@ class Service(grpc.GenericRpcHandler):
 
     def unary_stream(self, request: Words, context: Any) -> Iterator[Words]:
         yield ["first"]
+        while request == ["flood"]:
+            yield request
         yield self.obey(request, context)
 
     def stream_unary(self, requests: Iterator[Words], context: Any) -> Words:
@@ -81,6 +97,8 @@ class AsyncService(grpc.GenericRpcHandler):
                 await context.abort(grpc.StatusCode[code], "as told")
             case ["status", code]:
                 context.set_code(grpc.StatusCode[code])
+            case ["below", code]:
+                raise Failed(grpc.StatusCode[code])
             case ["raise", error]:
                 raise getattr(builtins, error)("as told")
             case _:
@@ -92,6 +110,8 @@ class AsyncService(grpc.GenericRpcHandler):
 
     async def unary_stream(self, request: Words, context: Any) -> AsyncIterator[Words]:
         yield ["first"]
+        while request == ["flood"]:
+            yield request
         yield await self.obey(request, context)
 
     async def stream_unary(self, requests: AsyncIterator[Words], context: Any) -> Words:

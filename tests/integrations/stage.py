@@ -17,6 +17,7 @@ from batchlimit.sync.concurrency import ConcurrencyLimiter
 from tests.awaiting import awaited
 from tests.integrations.gate import Gate
 from tests.integrations.service import AsyncService, Service
+from tests.sync.stage import until
 
 
 class Recording(Fixed):
@@ -76,10 +77,10 @@ class Client:
     def __init__(self, channel: grpc.Channel) -> None:
         self._channel = channel
 
-    def call(self, kind: str, *requests: str, service: str = "test.Echo", **options: Any) -> Call:
-        """Begin a call."""
+    def call(self, kind: str, *requests: str, service: str = "test.Echo", to: str = "", **options: Any) -> Call:
+        """Begin a call, to the method of its kind or to another one."""
         argument = iter(requests) if kind.startswith("stream") else requests[0]
-        method = getattr(self._channel, kind)(f"/{service}/{kind}", str.encode, bytes.decode)
+        method = getattr(self._channel, kind)(f"/{service}/{to or kind}", str.encode, bytes.decode)
         streams = kind.endswith("stream")
         return Call((method if streams else method.future)(argument, **options), streams)
 
@@ -87,12 +88,24 @@ class Client:
 class Stage:
     """A server behind a limiter, and how to reach it."""
 
-    def __init__(self, limiter: ConcurrencyLimiter | AsyncConcurrencyLimiter, gate: Gate, port: int) -> None:
-        self.limiter, self.gate, self.address = limiter, gate, f"127.0.0.1:{port}"
+    def __init__(
+        self, limiter: ConcurrencyLimiter | AsyncConcurrencyLimiter, law: Recording, gate: Gate, port: int
+    ) -> None:
+        self.limiter, self.law, self.gate, self.address = limiter, law, gate, f"127.0.0.1:{port}"
 
     @property
     def statistics(self) -> ConcurrencyStatistics:
         return self.limiter.statistics()
+
+    @property
+    def counted(self) -> tuple[int, int, int]:
+        """How many calls were a success, dropped and ignored, once none is under way.
+
+        A client may hear sooner of the end of its call than the limiter, by the step of an event loop.
+        """
+        until(lambda: self.statistics.in_flight == 0)
+        counts = self.statistics
+        return counts.succeeded, counts.dropped, counts.ignored
 
     @contextmanager
     def client(self, **options: Any) -> Iterator[Client]:
@@ -107,7 +120,7 @@ SetUp = Callable[..., Any]
 
 @contextmanager
 def threaded(
-    law: Fixed, *, workers: int = 4, interceptor: dict[str, Any] | None = None, **options: Any
+    law: Recording, *, workers: int = 4, interceptor: dict[str, Any] | None = None, **options: Any
 ) -> Iterator[Stage]:
     """A stage of the threaded front. The options are the limiter's."""
     limiter, gate = ConcurrencyLimiter(law, **options), Gate()
@@ -116,7 +129,7 @@ def threaded(
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        yield Stage(limiter, gate, port)
+        yield Stage(limiter, law, gate, port)
     finally:
         gate.open()
         server.stop(None).wait()
@@ -124,14 +137,14 @@ def threaded(
 
 @contextmanager
 def on_asyncio(
-    law: Fixed, *, workers: int = 0, interceptor: dict[str, Any] | None = None, **options: Any
+    law: Recording, *, workers: int = 0, interceptor: dict[str, Any] | None = None, **options: Any
 ) -> Iterator[Stage]:
     """A stage of the asyncio front."""
     limiter, gate = AsyncConcurrencyLimiter(law, **options), Gate()
     intercept = AsyncConcurrencyInterceptor(limiter, **interceptor or {})
     server, port = awaited(_start, gate, intercept)
     try:
-        yield Stage(limiter, gate, port)
+        yield Stage(limiter, law, gate, port)
     finally:
         gate.open()
         awaited(server.stop, None)

@@ -3,7 +3,6 @@
 import grpc
 import pytest
 
-from batchlimit.laws import Fixed
 from tests.integrations.service import KINDS
 from tests.integrations.stage import Recording, SetUp, threaded
 
@@ -26,7 +25,7 @@ def test_who_is_let_in_is_served_as_without_a_limiter(stage: SetUp, kind: str) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_is_refused_is_told_why_and_when_to_come_back(stage: SetUp, kind: str) -> None:
-    with stage(Fixed(1)) as scene, scene.client() as client:
+    with stage(Recording(1)) as scene, scene.client() as client:
         assert client.call("unary_unary", "that one may know how long a call takes").code is OK
         held = client.call("unary_unary", "hold")
         scene.gate.meet()
@@ -40,7 +39,7 @@ def test_who_is_refused_is_told_why_and_when_to_come_back(stage: SetUp, kind: st
 
 def test_a_refusal_takes_no_worker() -> None:
     """Every worker is busy, and stays so until all refusals have arrived."""
-    with threaded(Fixed(2), workers=2) as scene, scene.client() as client:
+    with threaded(Recording(2), workers=2) as scene, scene.client() as client:
         held = [client.call("unary_unary", "hold") for _ in range(2)]
         scene.gate.meet(2)
         assert [client.call(kind, "a").code for kind in KINDS] == [EXHAUSTED] * 4
