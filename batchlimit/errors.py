@@ -4,7 +4,8 @@
     ├── RateLimited        the caller waits: no token now; `retry_after` says when
     ├── ConcurrencyLimited the caller waits: too many calls are under way; `reason` and `retry_after` say more
     ├── StoreUnavailable   the operator looks: the store did not answer
-    └── LimiterClosed      the programmer looks: the limiter was used after close()
+    ├── LimiterClosed      the programmer looks: the limiter was used after close()
+    └── WatcherUnavailable the operator looks: this machine does not tell what a watcher would watch
 
 Arguments that can never work (a cost above the burst, a quota with a typo) raise ValueError or TypeError.
 """
@@ -52,3 +53,7 @@ class StoreUnavailable(BatchLimitError):
 
 class LimiterClosed(BatchLimitError):
     """The limiter was closed; its tokens went back and it admits nothing any more."""
+
+
+class WatcherUnavailable(BatchLimitError, OSError):
+    """This machine does not tell what the watcher would watch: it lacks the files, or hides them."""

@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -11,9 +12,12 @@ from batchlimit.core.claim import patience
 from batchlimit.core.law import Law
 from batchlimit.core.partition import Partitions
 from batchlimit.core.queue import NO_QUEUE, Queue
+from batchlimit.core.shedding import Shedding
 from batchlimit.core.tally import ConcurrencyStatistics
+from batchlimit.doorway.calibration import Calibration
 from batchlimit.doorway.classify import Classify, classify
 from batchlimit.doorway.door import Bypass, Door
+from batchlimit.watchers.base import Watcher
 
 
 class AsyncConcurrencyLimiter:
@@ -24,7 +28,9 @@ class AsyncConcurrencyLimiter:
 
     `law` sets the limit. `partitions` guarantees parts of it by name. Who finds no room waits in `queue`, if there is
     one. `classify` says of an exception that ends a call what it tells about the load; `bypass(operation, partition)`
-    says which calls the limit is not for. `clock` gives ns and must never run backwards.
+    says which calls the limit is not for. `watchers` look at the machine once in `every` seconds, in a thread, and the
+    law hears of what they see; if it persists, `shedding` ends calls that are under way. `clock` gives ns and must
+    never run backwards.
     """
 
     def __init__(
@@ -35,9 +41,23 @@ class AsyncConcurrencyLimiter:
         queue: Queue = NO_QUEUE,
         classify: Classify = classify,
         bypass: Bypass | None = None,
+        watchers: Sequence[Watcher] = (),
+        every: float = 30.0,
+        shedding: Shedding | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._door = Door(law, partitions=partitions, queue=queue, classify=classify, bypass=bypass, clock=clock)
+        self._door = Door(
+            law,
+            partitions=partitions,
+            queue=queue,
+            classify=classify,
+            bypass=bypass,
+            watchers=watchers,
+            clock=clock,
+        )
+        self._calibration = Calibration(self._door, watchers, every, shedding)
+        # One that was dropped unclosed leaves no thread behind.
+        weakref.finalize(self, self._calibration.stop, 0)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._door!r}>"
@@ -71,8 +91,9 @@ class AsyncConcurrencyLimiter:
         """Return what is under way and waits now, and what was counted so far."""
         return self._door.statistics()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""
+        self._calibration.stop(0)  # a watcher that hangs is not waited for
         self._door.close()
 
     async def __aenter__(self) -> Self:
@@ -81,4 +102,4 @@ class AsyncConcurrencyLimiter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        await self.close()

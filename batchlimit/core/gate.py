@@ -72,6 +72,11 @@ class Gate:
             self.waiting.remove(waiter)
         return not waiter.served
 
+    def take_back(self, waiter: Waiter, now_ns: int) -> list[Waiter]:
+        """Let one who was served be under way no longer, for nobody could tell it; return who was served instead."""
+        waiter.served = False
+        return self.leave(waiter.partition, now_ns)
+
     def leave(self, partition: Partition, now_ns: int) -> list[Waiter]:
         """Be under way no longer; return who was served."""
         self.in_flight -= 1

@@ -18,6 +18,9 @@ from batchlimit.doorway.classify import Classify
 from batchlimit.doorway.passes import BYPASS, HELD, OVER, Pass
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.laws.fixed import Settable
+from batchlimit.laws.watched import Watched
+from batchlimit.watchers.base import Watcher
+from batchlimit.watchers.latency import LatencyWatcher
 
 _logger = logging.getLogger("batchlimit")
 
@@ -45,9 +48,12 @@ class Door:
         queue: Queue,
         classify: Classify,
         bypass: Bypass | None,
+        watchers: Sequence[Watcher],
         clock: Callable[[], int],
     ) -> None:
-        self.law, self.queue, self.classify, self.clock = law, queue, classify, clock
+        self.law = Watched(law) if watchers and not isinstance(law, Calibrated) else law
+        self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
+        self.queue, self.classify, self.clock = queue, classify, clock
         self._partitions, self._bypass = partitions, bypass
         # Held to touch the gate, the law and what is counted; never while somebody is woken.
         self._lock = threading.Lock()
@@ -160,6 +166,8 @@ class Door:
             self._mean_ns += (rtt - self._mean_ns) * (_RECENT if self._mean_ns else 1.0)
         else:
             self._dropped += 1
+        for observe in self._observers:
+            observe(rtt)
         sample = Sample(permit.start_ns, rtt, permit.in_flight, outcome is DROPPED, permit.operation)
         try:
             limit = self.law.update(sample)
@@ -280,7 +288,7 @@ class Door:
             except RuntimeError:  # its event loop is closed
                 if waiter.served:
                     with self._held():
-                        served += self._gate.leave(waiter.partition, self.clock())
+                        served += self._gate.take_back(waiter, self.clock())
 
 
 _doors: "weakref.WeakSet[Door]" = weakref.WeakSet()

@@ -91,5 +91,5 @@ class Pass:
 
     def __del__(self) -> None:
         if self.state is HELD:
+            self.door.abandon(self.gate, self.place)  # first: a warning may be an error
             warnings.warn(f"{self!r} was never completed", ResourceWarning, stacklevel=2, source=self)
-            self.door.abandon(self.gate, self.place)

@@ -72,8 +72,7 @@ class Gradient2:
         """Take one step; the average learns also where the limit stays."""
         rtt = sample.rtt_ns
         if 0 < rtt <= setting.LONGEST_NS:
-            # What a step compares with is the average before anything is taken off it.
-            long = self._long.add(float(rtt))
+            long = self._long.add(rtt)
             if long / rtt > 2:
                 self._long.value *= 0.95
             if sample.in_flight >= self._estimate / 2:

@@ -1,9 +1,10 @@
 """ConcurrencyLimiter: the threaded front of the concurrency limiter."""
 
 import math
-import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
+from threading import TIMEOUT_MAX, Event
 from types import TracebackType
 from typing import Self
 
@@ -11,11 +12,14 @@ from batchlimit.core.claim import patience
 from batchlimit.core.law import Law
 from batchlimit.core.partition import Partitions
 from batchlimit.core.queue import NO_QUEUE, Queue
+from batchlimit.core.shedding import Shedding
 from batchlimit.core.tally import ConcurrencyStatistics
+from batchlimit.doorway.calibration import Calibration
 from batchlimit.doorway.classify import Classify, classify
 from batchlimit.doorway.door import Bypass, Door
 from batchlimit.sync.loops import warn_in_loop
 from batchlimit.sync.permit import Permit
+from batchlimit.watchers.base import Watcher
 
 _SECOND = 1_000_000_000
 
@@ -25,7 +29,9 @@ class ConcurrencyLimiter:
 
     `law` sets the limit. `partitions` guarantees parts of it by name. Who finds no room waits in `queue`, if there is
     one. `classify` says of an exception that ends a call what it tells about the load; `bypass(operation, partition)`
-    says which calls the limit is not for. `clock` gives ns and must never run backwards.
+    says which calls the limit is not for. `watchers` look at the machine once in `every` seconds, in a thread, and the
+    law hears of what they see; if it persists, `shedding` ends calls that are under way. `clock` gives ns and must
+    never run backwards.
     """
 
     def __init__(
@@ -36,9 +42,23 @@ class ConcurrencyLimiter:
         queue: Queue = NO_QUEUE,
         classify: Classify = classify,
         bypass: Bypass | None = None,
+        watchers: Sequence[Watcher] = (),
+        every: float = 30.0,
+        shedding: Shedding | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._door = Door(law, partitions=partitions, queue=queue, classify=classify, bypass=bypass, clock=clock)
+        self._door = Door(
+            law,
+            partitions=partitions,
+            queue=queue,
+            classify=classify,
+            bypass=bypass,
+            watchers=watchers,
+            clock=clock,
+        )
+        self._calibration = Calibration(self._door, watchers, every, shedding)
+        # One that was dropped unclosed leaves no thread behind.
+        weakref.finalize(self, self._calibration.stop, 0)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._door!r}>"
@@ -78,7 +98,7 @@ class ConcurrencyLimiter:
         if seconds <= 0:
             raise door.refusal()
         warn_in_loop()
-        turn = threading.Event()
+        turn = Event()
         waiter = door.line_up(partition, turn.set)
         try:
             self._await(turn, seconds)
@@ -89,10 +109,10 @@ class ConcurrencyLimiter:
         if not door.end_wait(permit, waiter):
             raise door.refusal("queue_timeout")
 
-    def _await(self, turn: threading.Event, seconds: float) -> None:
+    def _await(self, turn: Event, seconds: float) -> None:
         """Return when it is their turn, or after so many seconds."""
         until = self._door.clock() + seconds * _SECOND
-        while seconds > 0 and not turn.wait(min(seconds, self._door.patience, threading.TIMEOUT_MAX)):
+        while seconds > 0 and not turn.wait(min(seconds, self._door.patience, TIMEOUT_MAX)):
             self._door.look()
             seconds = (until - self._door.clock()) / _SECOND
 
@@ -102,6 +122,7 @@ class ConcurrencyLimiter:
 
     def close(self) -> None:
         """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""
+        self._calibration.stop()
         self._door.close()
 
     def __enter__(self) -> Self:

@@ -3,11 +3,14 @@
 from types import TracebackType
 from typing import Self
 
-from batchlimit.doorway.passes import SUCCESS, Pass
+from batchlimit.doorway.passes import OVER, SUCCESS, Pass
 
 
 class Permit(Pass):
-    """A permit as the context of a `with` block. Nobody can end a thread: one that may be shed has to `check`."""
+    """Leave for one call to be under way, held from `acquire` on; the end of its `with` block completes it.
+
+    Nobody can end a thread: a call that is sheddable has to `check` whether it is to give up.
+    """
 
     __slots__ = ()
 
@@ -17,6 +20,8 @@ class Permit(Pass):
             raise self.door.refusal("shed")
 
     def __enter__(self) -> Self:
+        if self.state is OVER:
+            raise RuntimeError(f"{self!r} was completed before")
         return self
 
     def __exit__(

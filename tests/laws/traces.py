@@ -1,4 +1,8 @@
-"""Recorded runs of the originals, and the laws that have to replay them."""
+"""Recorded runs of the originals, and the laws that have to replay them.
+
+The files in golden/ hold what the classes of Netflix/concurrency-limits at commit 78a74b9 answered, state included, to
+samples made up for the purpose.
+"""
 
 import gzip
 import json

@@ -1,0 +1,37 @@
+"""What the watchers of the machine see, told to the law once a period; and what is shed if it persists."""
+
+from collections.abc import Sequence
+
+from batchlimit.core.shedding import Shedder, Shedding
+from batchlimit.doorway.door import Door
+from batchlimit.watchers.base import Watcher
+from batchlimit.watchers.rounds import Rounds
+from batchlimit.watchers.watched import WatcherStatistics
+
+
+class Calibration:
+    """Watchers that are polled once in `every` seconds, from when it is made until it is stopped."""
+
+    def __init__(self, door: Door, watchers: Sequence[Watcher], every: float, shedding: Shedding | None) -> None:
+        if shedding is not None and not watchers:
+            raise ValueError("shedding needs watchers, whose reasons to back off persist")
+        self._door = door
+        self._shedder = None if shedding is None else Shedder(shedding)
+        self._rounds = Rounds(watchers, self._tell, every=every)
+        self._rounds.start()
+
+    def __repr__(self) -> str:
+        return f"<Calibration by {self._rounds!r}>"
+
+    def stop(self, seconds: float = 1.0) -> None:
+        """Watch no more; wait for the round that is under way, so long at most."""
+        self._rounds.stop(seconds)
+
+    def statistics(self) -> tuple[WatcherStatistics, ...]:
+        return self._rounds.statistics()
+
+    def _tell(self, events: tuple[str, ...]) -> None:
+        self._door.calibrate(events)
+        if self._shedder is not None:
+            self._shedder.note(events)
+            self._door.shed(self._shedder.choose)

@@ -1,0 +1,87 @@
+"""A watcher in its rounds."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from batchlimit.watchers.base import Watcher
+from batchlimit.watchers.poll import Poll
+
+_logger = logging.getLogger("batchlimit")
+_TIMEOUTS = 5
+"""After so many timeouts in a row, a watcher that does not answer is itself a reason to back off, as in Gitaly's
+adaptive limits: a machine that hangs cannot say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatcherStatistics:
+    """How a watcher did so far: how often it was asked, saw a reason to back off, failed, and was not done in time."""
+
+    name: str
+    polls: int
+    events: int
+    errors: int
+    timeouts: int
+
+
+class Watched:
+    """What a round does with one watcher: `ask` when it begins, `answer` when it ends. For one thread at a time."""
+
+    __slots__ = ("_asked", "_errors", "_events", "_in_a_row", "_poll", "_polls", "_timeouts", "_watcher")
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._polls = self._events = self._errors = self._timeouts = self._in_a_row = 0
+        self._poll: Poll | None = None
+        self._asked = False  # whether the poll is this round's, and not one that hangs since an earlier one
+
+    def __repr__(self) -> str:
+        return f"<Watched: {self.statistics()}>"
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the round waits for it; for one that hangs since an earlier round nobody waits again."""
+        return self._asked and self._poll is not None and not self._poll.ended
+
+    def ask(self, ring: Callable[[], None]) -> None:
+        """Poll the watcher, unless a poll of it still hangs. An answer that came after its round is thrown away."""
+        self._asked = self._poll is None or self._poll.ended
+        if self._asked:
+            self._polls += 1
+            self._poll = Poll(self._watcher, ring)
+            self._poll.start()
+
+    def answer(self) -> str | None:
+        """Return what the watcher makes of this round: a reason to back off, or None."""
+        poll = self._poll
+        if poll is None or not self._asked or not poll.ended:
+            event = self._time_out()
+        else:
+            self._in_a_row = 0
+            event = poll.event
+            if poll.error is not None:
+                self._fail(poll.error)
+        self._events += event is not None
+        return event
+
+    def forget(self) -> None:
+        """In a forked child: the poll under way was another process's."""
+        self._poll = None
+        self._asked = False
+
+    def statistics(self) -> WatcherStatistics:
+        """Return the counts up to now; in any thread."""
+        return WatcherStatistics(self._watcher.name, self._polls, self._events, self._errors, self._timeouts)
+
+    def _time_out(self) -> str | None:
+        self._timeouts += 1
+        self._in_a_row += 1
+        if self._in_a_row < _TIMEOUTS:
+            return None
+        self._in_a_row = 0
+        return f"{self._watcher.name} has not answered for {_TIMEOUTS} periods"
+
+    def _fail(self, error: BaseException) -> None:
+        self._errors += 1
+        level = logging.WARNING if self._errors == 1 else logging.DEBUG
+        _logger.log(level, "watcher %s failed, which counts as nothing seen: %r", self._watcher.name, error)

@@ -1,0 +1,143 @@
+"""What a permit costs, in threads and in tasks, by law, beside the semaphores of the standard library in one run."""
+
+import argparse
+import asyncio
+import gc
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+# Run as a file, Python looks beside it; what it needs lies in the checkout around it.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Law, Partitions, Sample
+from batchlimit.laws import AIMD, Fixed, Gradient2, Vegas, Windowed
+from benchmarks.figures import Figure, as_json, ran_on
+
+_CALLS = 10_000
+LAWS: dict[str, Callable[[], Law]] = {
+    "Fixed": lambda: Fixed(20),
+    "AIMD": AIMD,
+    "Gradient2": Gradient2,
+    "Vegas": Vegas,
+    "Windowed(Gradient2)": lambda: Windowed(Gradient2()),
+}
+
+
+def threads(rounds: int) -> Iterator[Figure]:
+    """`with limiter.acquire(): pass` in one thread, in turn with `with semaphore: pass`."""
+    limiter, shared = ConcurrencyLimiter(_default()), ConcurrencyLimiter(_default(), partitions=_halves())
+    semaphore = threading.Semaphore(20)
+    timings = [
+        (
+            _timed(_block(limiter.acquire)),
+            _timed(_block(lambda: shared.acquire("a"))),
+            _timed(_block(lambda: semaphore)),
+        )
+        for _ in range(rounds)
+    ]
+    yield from _compared("threads", "threading.Semaphore", timings, at_most=3000)
+
+
+def tasks(rounds: int) -> Iterator[Figure]:
+    """`async with limiter.acquire(): pass` in one task, in turn with `async with semaphore: pass`."""
+    yield from _compared("asyncio", "asyncio.Semaphore", asyncio.run(_tasks(rounds)), at_most=2000)
+
+
+async def _tasks(rounds: int) -> list[tuple[float, float, float]]:
+    limiter, shared = AsyncConcurrencyLimiter(_default()), AsyncConcurrencyLimiter(_default(), partitions=_halves())
+    semaphore = asyncio.Semaphore(20)
+    return [
+        (
+            await _awaited(limiter.acquire),
+            await _awaited(lambda: shared.acquire("a")),
+            await _awaited(lambda: semaphore),
+        )
+        for _ in range(rounds)
+    ]
+
+
+def laws(rounds: int) -> Iterator[Figure]:
+    """What each law takes for a sample of a call that took about 20 ms, 20 of them under way."""
+    for name, make in LAWS.items():
+        timings = [_updates(make()) for _ in range(rounds)]
+        yield Figure(f"law: {name}", statistics.median(timings), "ns", note="a sample")
+
+
+def _default() -> Law:
+    return Fixed(20)
+
+
+def _halves() -> Partitions:
+    return Partitions({"a": 0.5, "b": 0.5})
+
+
+def _compared(front: str, rival: str, timings: list[tuple[float, float, float]], at_most: float) -> Iterator[Figure]:
+    permit, shared, semaphore = map(statistics.median, zip(*timings, strict=True))
+    note = f"median of {len(timings)} rounds of {_CALLS:,} each, in turn"
+    yield Figure(f"{front}: a permit", permit, "ns", at_most=at_most, note=note)
+    yield Figure(f"{front}: a permit of a partition", shared, "ns")
+    yield Figure(f"{front}: {rival}", semaphore, "ns")
+    ratio = statistics.median(each[0] / each[2] for each in timings)
+    yield Figure(f"{front}: ratio", ratio, note="median of the rounds' ratios")
+
+
+def _block(context: Callable[[], Any]) -> Callable[[], None]:
+    def pass_through() -> None:
+        for _ in repeat(None, _CALLS):
+            with context():
+                pass
+
+    return pass_through
+
+
+def _timed(call: Callable[[], None]) -> float:
+    begin = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - begin) / _CALLS
+
+
+async def _awaited(context: Callable[[], Any]) -> float:
+    begin = time.perf_counter_ns()
+    for _ in repeat(None, _CALLS):
+        async with context():
+            pass
+    return (time.perf_counter_ns() - begin) / _CALLS
+
+
+def _updates(law: Law) -> float:
+    samples = [Sample(i * 1_000_000, 20_000_000 + i * 7919 % 5_000_000, 20) for i in range(_CALLS)]
+    begin = time.perf_counter_ns()
+    for sample in samples:
+        law.update(sample)
+    return (time.perf_counter_ns() - begin) / _CALLS
+
+
+PARTS: dict[str, Callable[[int], Iterator[Figure]]] = {"threads": threads, "asyncio": tasks, "laws": laws}
+
+
+def main() -> None:
+    """Print one figure a line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=PARTS, help="one part")
+    parser.add_argument("--quick", action="store_true", help="three rounds instead of 21")
+    parser.add_argument("--json", action="store_true", help="print one document instead of lines")
+    args = parser.parse_args()
+    gc.freeze()
+    wanted = [args.only] if args.only else list(PARTS)
+    figures = (figure for part in wanted for figure in PARTS[part](3 if args.quick else 21))
+    if args.json:
+        print(as_json(list(figures)))
+        return
+    print(ran_on())
+    for figure in figures:
+        print(figure, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""Tasks at a concurrency limiter: of several loops, cancelled, shed, and whatever asyncio adds to what threads do."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from batchlimit import AsyncConcurrencyLimiter, AsyncPermit, ConcurrencyLimited, LimiterClosed, Queue, Shedding
+from batchlimit.core.shedding import Shedder
+from batchlimit.laws import Fixed, Settable
+from tests.aio.loop import run
+from tests.sync.stage import DEADLINE, start, until
+
+
+async def yields(times: int = 3) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+def test_a_permit_is_awaited_or_the_context_of_a_block() -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(9))
+        async with limiter.acquire() as first:
+            assert isinstance(first, AsyncPermit)
+        second = await limiter.acquire()
+        with second:
+            pass
+        async with await limiter.acquire() as third:
+            third.drop()
+        (await asyncio.wait_for(limiter.acquire(), 1)).success()
+        seen = limiter.statistics()
+        assert (seen.succeeded, seen.dropped, seen.in_flight) == (3, 1, 0)
+
+    run(main)
+
+
+def test_who_never_awaits_never_enters() -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(1))
+        permit = limiter.acquire()
+        assert limiter.statistics().in_flight == 0
+        with pytest.raises(RuntimeError, match="was not awaited: write `async with`"), permit:
+            pass
+        assert limiter.statistics().admitted == 0
+
+    run(main)
+
+
+def test_a_permit_is_entered_with_once() -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(9))
+        permit = await limiter.acquire()
+        with pytest.raises(RuntimeError, match="was awaited before"):
+            await permit
+        permit.success()
+        with pytest.raises(RuntimeError, match="was completed before"):
+            async with permit:
+                pass
+
+    run(main)
+
+
+def test_a_thousand_tasks_are_served_in_order() -> None:
+    async def main() -> list[int]:
+        limiter = AsyncConcurrencyLimiter(Fixed(7), queue=Queue(1000, max_wait=None))
+        order: list[int] = []
+
+        async def call(number: int) -> None:
+            async with limiter.acquire():
+                assert limiter.statistics().in_flight <= 7
+                order.append(number)
+                await asyncio.sleep(1)
+
+        await asyncio.gather(*map(call, range(1000)))
+        assert limiter.statistics().in_flight == 0
+        return order
+
+    assert run(main) == list(range(1000))
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_cancelled_at_each_step_nothing_is_lost(steps: int) -> None:
+    """The place comes and the cancellation comes, so many steps of the loop apart."""
+
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
+        holder = await limiter.acquire()
+
+        async def call() -> None:
+            async with limiter.acquire():
+                await asyncio.sleep(1)
+
+        tasks = [asyncio.create_task(call()) for _ in range(2)]
+        await yields()
+        holder.success()
+        await yields(steps)
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        seen = limiter.statistics()
+        assert (seen.in_flight, seen.waiting, seen.succeeded) == (0, 0, 2)
+
+    run(main)
+
+
+def test_a_timeout_within_the_block_is_a_drop_and_a_cancellation_is_not() -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(9))
+        with pytest.raises(TimeoutError):
+            async with limiter.acquire(), asyncio.timeout(1):
+                await asyncio.sleep(2)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1), limiter.acquire():
+                await asyncio.sleep(2)
+        assert (limiter.statistics().dropped, limiter.statistics().ignored) == (1, 1)
+
+    run(main)
+
+
+# Several loops
+
+
+def test_a_task_is_served_by_a_thread_and_by_another_loop() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
+
+    async def enter() -> AsyncPermit:
+        return await limiter.acquire()
+
+    first = asyncio.run(enter())
+    waiting = start(lambda: asyncio.run(enter()))
+    until(lambda: limiter.statistics().waiting == 1)
+    first.success()
+    second = waiting.result(DEADLINE)
+    other = threading.Thread(target=second.success)
+    other.start()
+    other.join()
+    assert (limiter.statistics().succeeded, limiter.statistics().in_flight) == (2, 0)
+
+
+def test_whose_loop_is_closed_passes_the_place_on() -> None:
+    """And does so once: its task is destroyed later, and finds itself served neither then nor before."""
+    limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
+
+    async def enter() -> AsyncPermit:
+        return await limiter.acquire()
+
+    holder = asyncio.run(enter())
+    dead = asyncio.new_event_loop()
+    waits = enter()
+    task = dead.create_task(waits)
+    dead.run_until_complete(yields())
+    assert limiter.statistics().waiting == 1
+    dead.close()
+    waiting = start(lambda: asyncio.run(enter()))
+    until(lambda: limiter.statistics().waiting == 2)
+    holder.success()
+    last = waiting.result(DEADLINE)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    with contextlib.suppress(RuntimeError):  # its timer cannot be cancelled on a loop that is closed
+        waits.close()
+    assert limiter.statistics().in_flight == 1
+    last.success()
+
+
+def test_closing_sends_away_who_waits() -> None:
+    async def main() -> None:
+        async with AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None)) as limiter:
+            holder = await limiter.acquire()
+            task = asyncio.ensure_future(limiter.acquire())
+            await yields()
+        with pytest.raises(LimiterClosed):
+            await task
+        holder.success()
+        assert limiter.statistics().in_flight == 0
+
+    run(main)
+
+
+def test_a_limit_that_rises_serves_who_waits() -> None:
+    async def main() -> None:
+        law = Settable(1)
+        limiter = AsyncConcurrencyLimiter(law, queue=Queue(9))
+        holder = await limiter.acquire()
+        tasks = [asyncio.ensure_future(limiter.acquire()) for _ in range(3)]
+        await yields()
+        law.set_limit(3)
+        await yields()
+        assert [task.done() for task in tasks] == [True, True, False]
+        holder.success()
+        for task in tasks:
+            (await task).success()
+
+    run(main)
+
+
+# Shedding
+
+
+def shed_all(limiter: AsyncConcurrencyLimiter) -> None:
+    shedder = Shedder(Shedding(after=1, share=1))
+    shedder.note(["memory"])
+    limiter._door.shed(shedder.choose)
+
+
+def test_a_task_that_is_shed_ends_in_a_refusal() -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(9))
+        ended: list[str] = []
+
+        async def call(sheddable: bool) -> None:
+            async with limiter.acquire(sheddable=sheddable):
+                try:
+                    await asyncio.sleep(1)
+                finally:
+                    ended.append("shed" if sheddable else "kept")
+
+        tasks = [asyncio.create_task(call(sheddable)) for sheddable in (True, False)]
+        await yields()
+        shed_all(limiter)
+        with pytest.raises(ConcurrencyLimited, match=r"\(shed\)"):
+            await tasks[0]
+        await tasks[1]
+        assert ended == ["shed", "kept"]
+        seen = limiter.statistics()
+        assert (seen.shed, seen.ignored, seen.succeeded, seen.in_flight) == (1, 1, 1, 0)
+        assert tasks[0].cancelling() == 0
+
+    run(main)
+
+
+def test_a_task_goes_on_after_the_block_that_was_shed() -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(9))
+
+        async def call() -> str:
+            try:
+                async with limiter.acquire(sheddable=True):
+                    await asyncio.sleep(1)
+            except ConcurrencyLimited as error:
+                await asyncio.sleep(1)
+                return error.reason
+            return "served"
+
+        task = asyncio.create_task(call())
+        await yields()
+        shed_all(limiter)
+        assert await task == "shed"
+
+    run(main)
+
+
+def test_who_is_cancelled_too_is_cancelled() -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(9))
+
+        async def call() -> None:
+            async with limiter.acquire(sheddable=True):
+                await asyncio.sleep(1)
+
+        task = asyncio.create_task(call())
+        await yields()
+        shed_all(limiter)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert limiter.statistics().in_flight == 0
+
+    run(main)
+
+
+def test_a_block_that_ends_before_it_hears_of_it_is_served() -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(9))
+
+        async def call() -> None:
+            async with limiter.acquire(sheddable=True):
+                shed_all(limiter)
+            await asyncio.sleep(1)
+
+        await asyncio.create_task(call())
+        assert limiter.statistics().succeeded == 1
+
+    run(main)
+
+
+def test_what_is_awaited_outside_of_a_block_is_not_shed() -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(9))
+        permit = await limiter.acquire(sheddable=True)
+        shed_all(limiter)
+        await yields()
+        permit.success()
+        assert limiter.statistics().shed == 0
+
+    run(main)

@@ -1,0 +1,142 @@
+"""Threads at a concurrency limiter: never more under way than the limit says, and nobody waits for nothing."""
+
+import random
+import threading
+
+import pytest
+
+from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Partitions, Permit, Queue, Shedding
+from batchlimit.core.shedding import Shedder
+from batchlimit.laws import Fixed, Settable
+from tests.sync.stage import DEADLINE, start, together, until
+
+
+class Room:
+    """Counts who is inside, and the most that ever were."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.inside = self.most = self.served = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.inside -= 1
+            self.served += 1
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_sixteen_threads_never_exceed_a_strict_limit(order: str) -> None:
+    """With shares, queues, timeouts and permits completed twice; the room itself counts."""
+    limiter = ConcurrencyLimiter(
+        Fixed(5),
+        partitions=Partitions({"live": 0.6, "batch": 0.2}, strict=True),
+        queue=Queue(8, max_wait=0.002, order=order),  # type: ignore[arg-type]
+    )
+    room = Room()
+
+    def hammer() -> int:
+        refused = 0
+        rng = random.Random(threading.get_ident())
+        for _ in range(400):
+            try:
+                with limiter.acquire(
+                    rng.choice(["live", "batch", "other"]), timeout=rng.choice([0, 0.0001, None])
+                ) as permit:
+                    with room:
+                        pass
+                    if rng.random() < 0.1:
+                        permit.drop()
+            except ConcurrencyLimited:
+                refused += 1
+        return refused
+
+    refused = sum(together(16, hammer))
+    seen = limiter.statistics()
+    assert room.most <= 5
+    assert (seen.in_flight, seen.waiting) == (0, 0)
+    assert seen.succeeded + seen.dropped == room.served == 16 * 400 - refused
+    assert sum(seen.refused.values()) == refused
+
+
+def test_who_waits_is_served_by_whoever_leaves() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
+    holder = limiter.acquire()
+    waiting = [start(limiter.acquire) for _ in range(3)]
+    until(lambda: limiter.statistics().waiting == 3)
+    holder.success()
+    for _ in range(3):
+        until(lambda: any(each.done() for each in waiting))
+        served = next(each for each in waiting if each.done())
+        waiting.remove(served)
+        assert limiter.statistics().in_flight == 1
+        served.result(DEADLINE).success()
+    assert limiter.statistics().in_flight == 0
+
+
+def test_a_limit_that_rises_serves_who_waits() -> None:
+    """The reference serves upon release alone: here nobody leaves."""
+    law = Settable(1)
+    limiter = ConcurrencyLimiter(law, queue=Queue(9, max_wait=None))
+    holder = limiter.acquire()
+    waiting = [start(limiter.acquire) for _ in range(2)]
+    until(lambda: limiter.statistics().waiting == 2)
+    law.set_limit(3)
+    for permit in [holder, *(each.result(DEADLINE) for each in waiting)]:
+        permit.success()
+
+
+def test_closing_sends_away_who_waits() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
+    with limiter.acquire():
+        waiting = start(limiter.acquire)
+        until(lambda: limiter.statistics().waiting == 1)
+        limiter.close()
+        with pytest.raises(LimiterClosed):
+            waiting.result(DEADLINE)
+
+
+def test_a_permit_collected_amid_the_limiter_is_released() -> None:
+    """The collector may run anywhere, also in a thread that holds the lock: here amid the law, which it guards."""
+    held: list[Permit] = []
+
+    class Untidy(Fixed):
+        def update(self, sample: object) -> int:
+            held.clear()
+            return self.limit
+
+    limiter = ConcurrencyLimiter(Untidy(2))
+    held.append(limiter.acquire())
+    with pytest.warns(ResourceWarning, match="was never completed"):
+        limiter.acquire().success()
+    assert (limiter.statistics().in_flight, limiter.statistics().abandoned) == (0, 1)
+
+
+# Shedding
+
+
+def test_a_thread_that_is_shed_finds_out_when_it_looks() -> None:
+    limiter = ConcurrencyLimiter(Fixed(3))
+    shedder = Shedder(Shedding(after=1, share=0.5))
+    shedder.note(["memory"])
+    fixed, least, more = (limiter.acquire(priority=n, sheddable=n > 0) for n in (0, 1, 2))
+    limiter._door.shed(shedder.choose)
+    for spared in (fixed, more):
+        spared.check()
+        spared.success()
+    with pytest.raises(ConcurrencyLimited, match=r"refused \(shed\)"), least:
+        least.check()
+    seen = limiter.statistics()
+    assert (seen.shed, seen.ignored, seen.succeeded, seen.in_flight) == (1, 1, 2, 0)
+    assert seen.refused == {"shed": 1}
+
+
+def test_who_is_over_is_not_shed() -> None:
+    limiter = ConcurrencyLimiter(Fixed(3))
+    limiter.acquire(sheddable=True).success()
+    limiter._door.shed(lambda calls: calls)
+    assert limiter.statistics().shed == 0
