@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from batchlimit.aio.concurrency import AsyncConcurrencyLimiter
+from batchlimit.core.law import Law
 from batchlimit.core.sample import Sample
 from batchlimit.core.tally import ConcurrencyStatistics
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
@@ -77,25 +79,40 @@ class Client:
     def __init__(self, channel: grpc.Channel) -> None:
         self._channel = channel
 
-    def call(self, kind: str, *requests: str, service: str = "test.Echo", to: str = "", **options: Any) -> Call:
-        """Begin a call, to the method of its kind or to another one."""
-        argument = iter(requests) if kind.startswith("stream") else requests[0]
+    def call(
+        self,
+        kind: str,
+        *requests: str,
+        service: str = "test.Echo",
+        to: str = "",
+        later: Iterator[str] | None = None,
+        **options: Any,
+    ) -> Call:
+        """Begin a call, to the method of its kind or to another one; `later` come more requests."""
+        argument = chain(requests, later or ()) if kind.startswith("stream") else requests[0]
         method = getattr(self._channel, kind)(f"/{service}/{to or kind}", str.encode, bytes.decode)
         streams = kind.endswith("stream")
         return Call((method if streams else method.future)(argument, **options), streams)
 
 
 class Stage:
-    """A server behind a limiter, and how to reach it."""
+    """A server behind a limiter of this law, and how to reach it; `do` calls what is a coroutine function or is not."""
 
-    def __init__(
-        self, limiter: ConcurrencyLimiter | AsyncConcurrencyLimiter, law: Recording, gate: Gate, port: int
-    ) -> None:
-        self.limiter, self.law, self.gate, self.address = limiter, law, gate, f"127.0.0.1:{port}"
+    def __init__(self, law: Any, limiter: Any, intercept: Any, gate: Gate, port: int, do: Callable[..., Any]) -> None:
+        self.law, self.limiter, self.gate, self.address = law, limiter, gate, f"127.0.0.1:{port}"
+        self._intercept, self._do = intercept, do
+
+    def intercept(self, continuation: Any, details: Any) -> Any:
+        """Ask the interceptor, as if a call had come."""
+        return self._do(self._intercept.intercept_service, continuation, details)
+
+    def close_limiter(self) -> None:
+        self._do(self.limiter.close)
 
     @property
     def statistics(self) -> ConcurrencyStatistics:
-        return self.limiter.statistics()
+        counts: ConcurrencyStatistics = self.limiter.statistics()
+        return counts
 
     @property
     def counted(self) -> tuple[int, int, int]:
@@ -120,7 +137,7 @@ SetUp = Callable[..., Any]
 
 @contextmanager
 def threaded(
-    law: Recording, *, workers: int = 4, interceptor: dict[str, Any] | None = None, **options: Any
+    law: Law, *, workers: int = 4, interceptor: dict[str, Any] | None = None, **options: Any
 ) -> Iterator[Stage]:
     """A stage of the threaded front. The options are the limiter's."""
     limiter, gate = ConcurrencyLimiter(law, **options), Gate()
@@ -129,25 +146,31 @@ def threaded(
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        yield Stage(limiter, law, gate, port)
+        yield Stage(law, limiter, intercept, gate, port, _call)
     finally:
         gate.open()
         server.stop(None).wait()
+        limiter.close()
+
+
+def _call(do: Callable[..., Any], *args: Any) -> Any:
+    return do(*args)
 
 
 @contextmanager
 def on_asyncio(
-    law: Recording, *, workers: int = 0, interceptor: dict[str, Any] | None = None, **options: Any
+    law: Law, *, workers: int = 0, interceptor: dict[str, Any] | None = None, **options: Any
 ) -> Iterator[Stage]:
     """A stage of the asyncio front."""
     limiter, gate = AsyncConcurrencyLimiter(law, **options), Gate()
     intercept = AsyncConcurrencyInterceptor(limiter, **interceptor or {})
     server, port = awaited(_start, gate, intercept)
     try:
-        yield Stage(limiter, law, gate, port)
+        yield Stage(law, limiter, intercept, gate, port, awaited)
     finally:
         gate.open()
         awaited(server.stop, None)
+        awaited(limiter.close)
 
 
 async def _start(gate: Gate, intercept: AsyncConcurrencyInterceptor) -> tuple[grpc.aio.Server, int]:

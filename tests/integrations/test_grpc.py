@@ -2,7 +2,7 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import pytest
@@ -83,7 +83,7 @@ def test_where_nothing_is_known_of_when_to_come_back_nothing_is_said(stage: SetU
 
 def test_a_limiter_that_is_closed_makes_its_server_unavailable(stage: SetUp) -> None:
     with stage(Recording(1)) as scene, scene.client() as client:
-        scene.limiter.close()
+        scene.close_limiter()
         assert client.call("unary_unary", "a").code is grpc.StatusCode.UNAVAILABLE
 
 
@@ -140,3 +140,27 @@ def test_a_plain_function_is_no_handler_on_asyncio() -> None:
     with pytest.raises(TypeError, match="must be a coroutine"):
         awaited(AsyncConcurrencyInterceptor(limiter).intercept_service, found, call)
     assert limiter.statistics().in_flight == 0
+
+
+@pytest.mark.parametrize("kind", ["stream_unary", "unary_unary"])
+def test_a_refusal_waits_for_no_request(stage: SetUp, kind: str) -> None:
+    """Nor does that depend on what kind of method was called."""
+    with stage(Recording(1)) as scene, scene.client() as client:
+        held = client.call("unary_unary", "hold")
+        scene.gate.meet()
+        never = iter(lambda: scene.gate.stop() or "a", "")
+        assert client.call("stream_unary", to=kind, later=never).code is EXHAUSTED
+        scene.gate.open()
+        assert held.answers() == ["hold"]
+
+
+def test_an_interceptor_behind_that_fails_holds_nothing(stage: SetUp) -> None:
+    call = SimpleNamespace(method="/test.Echo/unary_unary", invocation_metadata=())
+    with stage(Recording(1)) as scene:
+        with pytest.raises(LookupError):
+            scene.intercept(_failing, call)
+        assert scene.counted == (0, 0, 1)
+
+
+def _failing(details: object) -> NoReturn:
+    raise LookupError

@@ -5,7 +5,7 @@ the interceptors: those behind it do not run for a call that is refused.
 """
 
 from batchlimit.integrations.grpc.aio import AsyncConcurrencyInterceptor
-from batchlimit.integrations.grpc.name import by_metadata, by_method
+from batchlimit.integrations.grpc.details import by_metadata, by_method
 from batchlimit.integrations.grpc.status import outcome_of
 from batchlimit.integrations.grpc.sync import ConcurrencyInterceptor
 

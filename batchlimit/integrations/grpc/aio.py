@@ -7,10 +7,11 @@ import grpc
 import grpc.aio
 
 from batchlimit.aio.concurrency import AsyncConcurrencyLimiter
+from batchlimit.aio.permit import AsyncPermit
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.integrations.grpc.async_call import AsyncCall
 from batchlimit.integrations.grpc.call import Handler
-from batchlimit.integrations.grpc.name import Name, nobody
+from batchlimit.integrations.grpc.details import Name, alike, never, nobody
 from batchlimit.integrations.grpc.refusal import Refusal, refusal
 from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of
 
@@ -23,15 +24,23 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
     generator functions: for others there is the threaded server.
 
     `partition` names the partition of a call; its operation is the method in full. `outcome` says what a status tells
-    about the load; the limiter's own `classify` judges an exception that ends a handler without a status.
+    about the load; the limiter's own `classify` judges an exception that ends a handler without a status. Of the calls
+    that are `sheddable`, the limiter may give up some amid their handlers, those of low `priority` first; see Shedding.
     """
 
     def __init__(
-        self, limiter: AsyncConcurrencyLimiter, *, partition: Name = nobody, outcome: OutcomeOf = outcome_of
+        self,
+        limiter: AsyncConcurrencyLimiter,
+        *,
+        partition: Name = nobody,
+        outcome: OutcomeOf = outcome_of,
+        sheddable: Callable[[grpc.HandlerCallDetails], bool] = never,
+        priority: Callable[[grpc.HandlerCallDetails], int] = alike,
     ) -> None:
         self._limiter = limiter
         self._partition = partition
         self._outcome = outcome
+        self._sheddable, self._priority = sheddable, priority
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._limiter!r}>"
@@ -42,9 +51,8 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "Handler | None":
         """Return the handler to be served under a permit, or one that refuses."""
-        partition, operation = self._partition(handler_call_details), handler_call_details.method
         try:
-            permit = await self._limiter.acquire(partition, operation=operation)
+            permit = await self._acquire(handler_call_details)
         except (ConcurrencyLimited, LimiterClosed) as error:
             return _refusing(refusal(error))
         handler = None
@@ -55,6 +63,14 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
             if handler is None:
                 permit.ignore()
         return handler
+
+    def _acquire(self, details: grpc.HandlerCallDetails) -> AsyncPermit:
+        return self._limiter.acquire(
+            self._partition(details),
+            operation=details.method,
+            priority=self._priority(details),
+            sheddable=self._sheddable(details),
+        )
 
 
 def _refusing(answer: Refusal) -> Handler:

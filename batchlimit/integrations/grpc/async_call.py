@@ -10,8 +10,10 @@ import grpc
 import grpc.aio
 
 from batchlimit.aio.permit import AsyncPermit
+from batchlimit.errors import ConcurrencyLimited
 from batchlimit.integrations.grpc.call import Handler
 from batchlimit.integrations.grpc.ending import Ending
+from batchlimit.integrations.grpc.refusal import refusal
 from batchlimit.integrations.grpc.status import OutcomeOf
 
 
@@ -41,6 +43,17 @@ class AsyncCall:
         return make(self._serve, inner.request_deserializer, inner.response_serializer)
 
     async def _serve(self, requests: AsyncIterator[Any], context: Any) -> Any:
+        try:
+            with self._permit:
+                return await self._settled(requests, context)
+        except ConcurrencyLimited as error:
+            if not self._permit.shed:
+                raise
+            answer = refusal(error)
+            await context.abort(answer.code, answer.details, answer.metadata)
+
+    async def _settled(self, requests: AsyncIterator[Any], context: Any) -> Any:
+        """Run the handler; complete the permit by how the call ends."""
         ending, error = Ending(self._permit, self._outcome, context), None
         try:
             return await self._respond(requests, context)

@@ -1,4 +1,4 @@
-"""Under which partition's name a call comes."""
+"""As what a call comes: what its method and its metadata say of it."""
 
 from collections.abc import Callable
 
@@ -11,6 +11,16 @@ Name = Callable[[grpc.HandlerCallDetails], str]
 def nobody(details: grpc.HandlerCallDetails) -> str:
     """Return no name: the call gets what is spare, which is all where there are no partitions."""
     return ""
+
+
+def never(details: grpc.HandlerCallDetails) -> bool:
+    """Say of no call that it may be given up."""
+    return False
+
+
+def alike(details: grpc.HandlerCallDetails) -> int:
+    """Return the same priority for all."""
+    return 0
 
 
 def by_method(details: grpc.HandlerCallDetails) -> str:
