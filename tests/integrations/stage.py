@@ -21,6 +21,9 @@ from tests.integrations.gate import Gate
 from tests.integrations.service import AsyncService, Service
 from tests.sync.stage import until
 
+_PATIENCE_S = 10.0
+"""How long a server may take to stop, of a test that failed."""
+
 
 class Recording(Fixed):
     """A fixed limit that remembers what it was told."""
@@ -149,7 +152,7 @@ def threaded(
         yield Stage(law, limiter, intercept, gate, port, _call)
     finally:
         gate.open()
-        server.stop(None).wait()
+        server.stop(None).wait(_PATIENCE_S)
         limiter.close()
 
 

@@ -1,5 +1,7 @@
 """A gRPC call that is given up amid its handler."""
 
+from typing import Any
+
 import grpc
 import pytest
 
@@ -25,7 +27,7 @@ class Trouble:
 def test_who_is_given_up_is_told_so(kind: str) -> None:
     """The less important one; what is not sheddable stays."""
     watcher, law = Trouble(), Gitaly(initial=10, minimum=1, maximum=20)
-    shedding = {"watchers": [watcher], "every": 0.001, "shedding": Shedding(after=1, share=0.1)}
+    shedding: dict[str, Any] = {"watchers": [watcher], "every": 0.001, "shedding": Shedding(after=1, share=0.1)}
     terms = {"sheddable": lambda details: dict(details.invocation_metadata).get("sheddable") == "yes"}
     with on_asyncio(law, interceptor=terms, **shedding) as scene, scene.client() as client:
         stays = client.call(kind, "hold")
