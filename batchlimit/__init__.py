@@ -12,9 +12,16 @@ from batchlimit.core.queue import Queue
 from batchlimit.core.quota import Quota
 from batchlimit.core.sample import Outcome, Sample
 from batchlimit.core.shedding import Shedding
-from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics
+from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics, WatcherStatistics
 from batchlimit.doorway.classify import classify
-from batchlimit.errors import BatchLimitError, ConcurrencyLimited, LimiterClosed, RateLimited, StoreUnavailable
+from batchlimit.errors import (
+    BatchLimitError,
+    ConcurrencyLimited,
+    LimiterClosed,
+    RateLimited,
+    StoreUnavailable,
+    WatcherUnavailable,
+)
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import AsyncStore, Store
 from batchlimit.stores.memory import MemoryStore
@@ -61,5 +68,7 @@ __all__ = [
     "StoreUnavailable",
     "TimeBatch",
     "Usage",
+    "WatcherStatistics",
+    "WatcherUnavailable",
     "classify",
 ]

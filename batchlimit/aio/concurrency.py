@@ -1,26 +1,15 @@
 """AsyncConcurrencyLimiter: the asyncio front of the concurrency limiter."""
 
 import math
-import time
-import weakref
-from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 from batchlimit.aio.permit import AsyncPermit
 from batchlimit.core.claim import patience
-from batchlimit.core.law import Law
-from batchlimit.core.partition import Partitions
-from batchlimit.core.queue import NO_QUEUE, Queue
-from batchlimit.core.shedding import Shedding
-from batchlimit.core.tally import ConcurrencyStatistics
-from batchlimit.doorway.calibration import Calibration
-from batchlimit.doorway.classify import Classify, classify
-from batchlimit.doorway.door import Bypass, Door
-from batchlimit.watchers.base import Watcher
+from batchlimit.doorway.limiter import Limiter
 
 
-class AsyncConcurrencyLimiter:
+class AsyncConcurrencyLimiter(Limiter):
     """Limits how many calls are under way at once, to what its law finds is best.
 
     One limiter serves the tasks of any event loops, of several threads too. It is not bound to a loop: make it when and
@@ -32,40 +21,6 @@ class AsyncConcurrencyLimiter:
     law hears of what they see; if it persists, `shedding` ends calls that are under way. `clock` gives ns and must
     never run backwards.
     """
-
-    def __init__(
-        self,
-        law: Law,
-        *,
-        partitions: Partitions | None = None,
-        queue: Queue = NO_QUEUE,
-        classify: Classify = classify,
-        bypass: Bypass | None = None,
-        watchers: Sequence[Watcher] = (),
-        every: float = 30.0,
-        shedding: Shedding | None = None,
-        clock: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self._door = Door(
-            law,
-            partitions=partitions,
-            queue=queue,
-            classify=classify,
-            bypass=bypass,
-            watchers=watchers,
-            clock=clock,
-        )
-        self._calibration = Calibration(self._door, watchers, every, shedding)
-        # One that was dropped unclosed leaves no thread behind.
-        weakref.finalize(self, self._calibration.stop, 0)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} at {self._door!r}>"
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return self._door.limit
 
     def acquire(
         self,
@@ -84,12 +39,9 @@ class AsyncConcurrencyLimiter:
         `sheddable` may be cancelled there, those of low `priority` first, and the block then ends in
         ConcurrencyLimited; see Shedding.
         """
-        wait = math.inf if timeout is None else patience(timeout)
-        return AsyncPermit(self._door, partition, wait, operation, priority, sheddable)
-
-    def statistics(self) -> ConcurrencyStatistics:
-        """Return what is under way and waits now, and what was counted so far."""
-        return self._door.statistics()
+        permit = AsyncPermit(self._door, operation, priority, sheddable)
+        permit.partition, permit.timeout = partition, math.inf if timeout is None else patience(timeout)
+        return permit
 
     async def close(self) -> None:
         """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""

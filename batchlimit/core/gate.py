@@ -1,6 +1,6 @@
 """A concurrency limit's gate: who may enter, who waits, and who is next when somebody leaves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from batchlimit.core.partition import Partition, Partitions
@@ -72,16 +72,16 @@ class Gate:
             self.waiting.remove(waiter)
         return not waiter.served
 
-    def take_back(self, waiter: Waiter, now_ns: int) -> list[Waiter]:
+    def take_back(self, waiter: Waiter, now_ns: int) -> Sequence[Waiter]:
         """Let one who was served be under way no longer, for nobody could tell it; return who was served instead."""
         waiter.served = False
         return self.leave(waiter.partition, now_ns)
 
-    def leave(self, partition: Partition, now_ns: int) -> list[Waiter]:
+    def leave(self, partition: Partition, now_ns: int) -> Sequence[Waiter]:
         """Be under way no longer; return who was served."""
         self.in_flight -= 1
         partition.busy -= 1
-        return self.serve(now_ns) if self.waiting.count else []
+        return self.serve(now_ns) if self.waiting.count else ()
 
     def resize(self, limit: int, now_ns: int) -> list[Waiter]:
         """Set the limit; return who was served. Whoever is under way stays, also above a lower limit."""

@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 from batchlimit.core.sample import Sample
 
 
+@runtime_checkable
 class Law(Protocol):
     """Samples go in, a limit comes out. It reads no clock, draws no random numbers, and is never called by two at once.
 

@@ -16,7 +16,7 @@ class Outcome(Enum):
 
 
 class Sample(NamedTuple):
-    """One call that is over. A tuple, for one is made for each call: 0.3 us, a frozen dataclass takes 1.0."""
+    """One call that is over. A tuple, for one is made for each call: a frozen dataclass takes three times as long."""
 
     start_ns: int
     """When it was admitted: ns of a clock that never runs backwards."""

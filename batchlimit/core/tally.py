@@ -13,6 +13,17 @@ class PartitionStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class WatcherStatistics:
+    """How a watcher did so far: how often it was asked, saw a reason to back off, failed, and was not done in time."""
+
+    name: str
+    polls: int
+    events: int
+    errors: int
+    timeouts: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConcurrencyStatistics:
     """A concurrency limiter now, and what it counted since it was made; in calls."""
 
@@ -32,6 +43,7 @@ class ConcurrencyStatistics:
     """How often which reason refused a call."""
     partitions: Mapping[str, PartitionStatistics]
     """By name; "" is who came under no name that has a share."""
+    watchers: tuple[WatcherStatistics, ...]
 
     @property
     def admitted(self) -> int:

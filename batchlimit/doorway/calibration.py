@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from batchlimit.core.shedding import Shedder, Shedding
+from batchlimit.core.tally import ConcurrencyStatistics
 from batchlimit.doorway.door import Door
 from batchlimit.watchers.base import Watcher
 from batchlimit.watchers.rounds import Rounds
-from batchlimit.watchers.watched import WatcherStatistics
 
 
 class Calibration:
@@ -27,8 +27,13 @@ class Calibration:
         """Watch no more; wait for the round that is under way, so long at most."""
         self._rounds.stop(seconds)
 
-    def statistics(self) -> tuple[WatcherStatistics, ...]:
-        return self._rounds.statistics()
+    def retire(self) -> None:
+        """Watch no more, soon: for a limiter that was dropped unclosed. Takes no lock."""
+        self._rounds.retire()
+
+    def statistics(self) -> ConcurrencyStatistics:
+        """Return what the door counted, and the watchers."""
+        return self._door.statistics(self._rounds.statistics())
 
     def _tell(self, events: tuple[str, ...]) -> None:
         self._door.calibrate(events)

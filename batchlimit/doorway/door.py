@@ -13,7 +13,7 @@ from batchlimit.core.law import Calibrated, Law
 from batchlimit.core.partition import Partition, Partitions
 from batchlimit.core.queue import Queue, Waiter
 from batchlimit.core.sample import Outcome, Sample
-from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics
+from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics, WatcherStatistics
 from batchlimit.doorway.classify import Classify
 from batchlimit.doorway.passes import BYPASS, HELD, OVER, Pass
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
@@ -28,17 +28,23 @@ Bypass = Callable[[str, str], bool]
 """Says of a call, by its operation and its partition, that no limit is for it."""
 
 _SECOND = 1_000_000_000
-_RECENT = 0.05
-"""The weight of a new rtt in the mean: about the last twenty calls, for saying when to come back."""
+_RECENT = 16
+"""How many of the last calls the mean rtt is about, for saying when to come back."""
 
 _CLOSED = "this concurrency limiter was closed"
+
+_new: Callable[[type[Sample], tuple[int, int, int, bool, str]], Sample] = tuple.__new__
 
 # Looked up once: an attribute of an Enum class takes 30 ns.
 SUCCESS, DROPPED, IGNORED = Outcome
 
 
 class Door:
-    """One gate for threads and for tasks of any event loop. No method blocks, but for microseconds on the lock."""
+    """One gate for threads and for tasks of any event loop. No method blocks, but for microseconds on the lock.
+
+    `enter` and `leave` are what a call costs, and are written flat. `with` costs 45 ns more than to hold the lock by
+    hand, but nothing interrupts it halfway: a Ctrl-C after acquire() and before `try` would lock the door for ever.
+    """
 
     def __init__(
         self,
@@ -52,6 +58,7 @@ class Door:
         clock: Callable[[], int],
     ) -> None:
         self.law = Watched(law) if watchers and not isinstance(law, Calibrated) else law
+        self._update = self.law.update
         self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
         self.queue, self.classify, self.clock = queue, classify, clock
         self._partitions, self._bypass = partitions, bypass
@@ -144,37 +151,41 @@ class Door:
         """Complete a permit; nothing if it is over, or of the process from which this one was forked."""
         with self._lock:
             state, permit.state = permit.state, OVER
-            if state is not HELD or permit.gate is not self._gate:
+            gate = self._gate
+            if state is not HELD or permit.gate is not gate:
                 return
             now = self.clock()
-            served = self._gate.leave(permit.place, now)
+            served = gate.leave(permit.place, now)
             if permit.sheddable:
                 self._exposed.discard(permit)
             if outcome is IGNORED:
                 self._ignored += 1
             else:
-                served = self._learn(permit, now, outcome, served)
+                limit = self._learn(permit, now - permit.start_ns, outcome)
+                if limit != gate.limit:
+                    served = [*served, *gate.resize(max(1, limit), now)]
         if served:
-            self._wake(served)
+            self._wake([*served])
         if self._abandoned:
             self._collect()
 
-    def _learn(self, permit: Pass, now: int, outcome: Outcome, served: list[Waiter]) -> list[Waiter]:
-        rtt = now - permit.start_ns
+    def _learn(self, permit: Pass, rtt: int, outcome: Outcome) -> int:
+        """Count a call that is a sample, and tell the law; return the limit from now on. Requires the lock."""
         if outcome is SUCCESS:
             self._succeeded += 1
-            self._mean_ns += (rtt - self._mean_ns) * (_RECENT if self._mean_ns else 1.0)
+            mean = self._mean_ns
+            self._mean_ns = mean + (rtt - mean) / _RECENT if mean else rtt
         else:
             self._dropped += 1
         for observe in self._observers:
             observe(rtt)
-        sample = Sample(permit.start_ns, rtt, permit.in_flight, outcome is DROPPED, permit.operation)
+        # As Sample(...), which takes 150 ns more.
+        sample = _new(Sample, (permit.start_ns, rtt, permit.in_flight, outcome is DROPPED, permit.operation))
         try:
-            limit = self.law.update(sample)
+            return self._update(sample)
         except Exception:
             _logger.exception("%r failed at %r; the limit stays", self.law, sample)
-            return served
-        return served if limit == self._gate.limit else served + self._gate.resize(max(1, limit), now)
+            return self._gate.limit
 
     # Otherwise
 
@@ -193,7 +204,7 @@ class Door:
             self._wake(served)
 
     def _release_abandoned(self) -> list[Waiter]:
-        served = []
+        served: list[Waiter] = []
         while self._abandoned:
             gate, place = self._abandoned.popleft()
             if gate is self._gate:
@@ -225,6 +236,8 @@ class Door:
         """Tell those that are chosen among the exposed permits to give up."""
         with self._held():
             chosen = choose([permit for permit in self._exposed if not permit.shed])
+            for permit in chosen:
+                permit.shed = True
             self._shed += len(chosen)
         for permit in chosen:
             with suppress(RuntimeError):  # its event loop is closed: nobody is in its block any more
@@ -237,7 +250,7 @@ class Door:
             gone = self._gate.waiting.clear()
         self._wake(gone)
 
-    def statistics(self) -> ConcurrencyStatistics:
+    def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         with self._held():
             return ConcurrencyStatistics(
                 limit=self._gate.limit,
@@ -250,6 +263,7 @@ class Door:
                 shed=self._shed,
                 abandoned=self._lost,
                 refused=dict(self._refused),
+                watchers=watchers,
                 partitions={p.name: PartitionStatistics(p.busy, p.guaranteed) for p in self._gate.partitions},
             )
 

@@ -80,8 +80,7 @@ class Pass:
         self.door.leave(self, Outcome.IGNORED)
 
     def give_up(self) -> None:
-        """Be told that this call is to end; from any thread."""
-        self.shed = True
+        """Hear that this call is to end, once; from any thread. RuntimeError: there is nobody to hear it."""
 
     def hold(self, gate: "Gate", waiter: "Waiter") -> None:
         """Be held, as the waiter that was served."""

@@ -1,30 +1,19 @@
 """ConcurrencyLimiter: the threaded front of the concurrency limiter."""
 
 import math
-import time
-import weakref
-from collections.abc import Callable, Sequence
 from threading import TIMEOUT_MAX, Event
 from types import TracebackType
 from typing import Self
 
 from batchlimit.core.claim import patience
-from batchlimit.core.law import Law
-from batchlimit.core.partition import Partitions
-from batchlimit.core.queue import NO_QUEUE, Queue
-from batchlimit.core.shedding import Shedding
-from batchlimit.core.tally import ConcurrencyStatistics
-from batchlimit.doorway.calibration import Calibration
-from batchlimit.doorway.classify import Classify, classify
-from batchlimit.doorway.door import Bypass, Door
+from batchlimit.doorway.limiter import Limiter
 from batchlimit.sync.loops import warn_in_loop
 from batchlimit.sync.permit import Permit
-from batchlimit.watchers.base import Watcher
 
 _SECOND = 1_000_000_000
 
 
-class ConcurrencyLimiter:
+class ConcurrencyLimiter(Limiter):
     """Limits how many calls are under way at once, to what its law finds is best; safe in threads and over fork.
 
     `law` sets the limit. `partitions` guarantees parts of it by name. Who finds no room waits in `queue`, if there is
@@ -33,40 +22,6 @@ class ConcurrencyLimiter:
     law hears of what they see; if it persists, `shedding` ends calls that are under way. `clock` gives ns and must
     never run backwards.
     """
-
-    def __init__(
-        self,
-        law: Law,
-        *,
-        partitions: Partitions | None = None,
-        queue: Queue = NO_QUEUE,
-        classify: Classify = classify,
-        bypass: Bypass | None = None,
-        watchers: Sequence[Watcher] = (),
-        every: float = 30.0,
-        shedding: Shedding | None = None,
-        clock: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self._door = Door(
-            law,
-            partitions=partitions,
-            queue=queue,
-            classify=classify,
-            bypass=bypass,
-            watchers=watchers,
-            clock=clock,
-        )
-        self._calibration = Calibration(self._door, watchers, every, shedding)
-        # One that was dropped unclosed leaves no thread behind.
-        weakref.finalize(self, self._calibration.stop, 0)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} at {self._door!r}>"
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return self._door.limit
 
     def acquire(
         self,
@@ -115,10 +70,6 @@ class ConcurrencyLimiter:
         while seconds > 0 and not turn.wait(min(seconds, self._door.patience, TIMEOUT_MAX)):
             self._door.look()
             seconds = (until - self._door.clock()) / _SECOND
-
-    def statistics(self) -> ConcurrencyStatistics:
-        """Return what is under way and waits now, and what was counted so far."""
-        return self._door.statistics()
 
     def close(self) -> None:
         """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""

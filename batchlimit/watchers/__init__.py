@@ -8,7 +8,6 @@ from batchlimit.watchers.memory import MemoryWatcher
 from batchlimit.watchers.pressure import PressureWatcher
 from batchlimit.watchers.rounds import Rounds
 from batchlimit.watchers.threshold import Threshold
-from batchlimit.watchers.watched import WatcherStatistics
 
 __all__ = [
     "LatencyWatcher",
@@ -19,5 +18,4 @@ __all__ = [
     "Threshold",
     "ThrottlingWatcher",
     "Watcher",
-    "WatcherStatistics",
 ]

@@ -7,9 +7,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 
+from batchlimit.core.tally import WatcherStatistics
 from batchlimit.watchers.argument import checked_seconds
 from batchlimit.watchers.base import Watcher
-from batchlimit.watchers.watched import Watched, WatcherStatistics
+from batchlimit.watchers.watched import Watched
 
 _logger = logging.getLogger("batchlimit")
 
@@ -73,6 +74,10 @@ class Rounds:
         self._bell.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
+
+    def retire(self) -> None:
+        """Make no further round; do not wake the thread or wait for it: no lock is taken, as in a destructor."""
+        self._stopping = True
 
     def poll_once(self) -> tuple[str, ...]:
         """Make one round, never two at once: return the events, after a period at most; none if it is stopped."""

@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from batchlimit.core.tally import WatcherStatistics
 from batchlimit.watchers.base import Watcher
 from batchlimit.watchers.poll import Poll
 
@@ -11,17 +11,6 @@ _logger = logging.getLogger("batchlimit")
 _TIMEOUTS = 5
 """After so many timeouts in a row, a watcher that does not answer is itself a reason to back off, as in Gitaly's
 adaptive limits: a machine that hangs cannot say so."""
-
-
-@dataclass(frozen=True, slots=True)
-class WatcherStatistics:
-    """How a watcher did so far: how often it was asked, saw a reason to back off, failed, and was not done in time."""
-
-    name: str
-    polls: int
-    events: int
-    errors: int
-    timeouts: int
 
 
 class Watched:

@@ -1,5 +1,7 @@
 """Who may enter, who waits, and who is next: as tables of what happens and who is under way then."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from batchlimit import Partitions, Queue
@@ -46,7 +48,7 @@ class Scene:
         self._take_in(self.gate.serve(self.now))
         return self.seen
 
-    def _take_in(self, served: list[Waiter]) -> None:
+    def _take_in(self, served: Sequence[Waiter]) -> None:
         for waiter in served:
             call = next(name for name, each in self._waiters.items() if each is waiter)
             del self._waiters[call]

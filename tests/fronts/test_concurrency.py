@@ -337,6 +337,20 @@ def test_a_limit_that_is_set_counts_at_once(limiter: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("law", "options", "message"),
+    [
+        (10, {}, r"law must be a law, like Fixed\(20\), not 10"),
+        (AIMD, {}, "law must be a law"),
+        (Fixed(1), {"partitions": {"live": 0.5}}, r"partitions must be like Partitions\(.*, not {'live': 0.5}"),
+        (Fixed(1), {"queue": 5}, r"queue must be like Queue\(100\), not 5"),
+    ],
+)
+def test_wrong_parts(limiter: Any, law: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        limiter(law, **options)
+
+
+@pytest.mark.parametrize(
     ("timeout", "error"), [(-1, ValueError), (float("nan"), ValueError), ("1", TypeError), (True, TypeError)]
 )
 def test_a_wrong_timeout(limiter: Any, timeout: Any, error: type[Exception]) -> None:
@@ -438,7 +452,7 @@ def exposed(limiter: Any) -> Any:
 def test_a_latency_watcher_hears_of_each_call(limiter: Any, clock: Clock) -> None:
     watcher = LatencyWatcher(target=0.1)
     with closing(limiter(Fixed(2), watchers=[watcher], clock=clock)) as here:
-        until(lambda: here._calibration.statistics()[0].polls == 1)
+        until(lambda: here.statistics().watchers[0].polls == 1)
         with here.acquire():
             clock.pass_by(0.2)
         assert watcher.poll() is not None

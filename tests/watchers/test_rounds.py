@@ -9,7 +9,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from batchlimit.watchers import MemoryWatcher, Rounds, Watcher, WatcherStatistics
+from batchlimit import WatcherStatistics
+from batchlimit.watchers import MemoryWatcher, Rounds, Watcher
 from batchlimit.watchers.watched import Watched
 
 Events = tuple[str, ...]
