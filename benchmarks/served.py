@@ -13,8 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit.aio.concurrency import AsyncConcurrencyLimiter
-from batchlimit.core.law import Law
+from batchlimit import AsyncConcurrencyLimiter, Law
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
 from batchlimit.laws import Fixed, Gradient2, Vegas, Windowed
 

@@ -9,13 +9,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit.aio.concurrency import AsyncConcurrencyLimiter
-from batchlimit.core.law import Law
-from batchlimit.core.sample import Sample
-from batchlimit.core.tally import ConcurrencyStatistics
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, ConcurrencyStatistics, Law, Sample
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from batchlimit.laws import Fixed
-from batchlimit.sync.concurrency import ConcurrencyLimiter
 from tests.awaiting import awaited
 from tests.integrations.gate import Gate
 from tests.integrations.service import AsyncService, Service

@@ -7,8 +7,7 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
-from batchlimit.aio.concurrency import AsyncConcurrencyLimiter
-from batchlimit.core.partition import Partitions
+from batchlimit import AsyncConcurrencyLimiter, Partitions
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, by_metadata, by_method
 from tests.awaiting import awaited
 from tests.integrations.service import KINDS

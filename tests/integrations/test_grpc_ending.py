@@ -5,9 +5,9 @@ import asyncio
 import grpc
 import pytest
 
+from batchlimit import ConcurrencyLimiter
 from batchlimit.integrations.grpc.ending import Ending
 from batchlimit.integrations.grpc.status import outcome_of
-from batchlimit.sync.concurrency import ConcurrencyLimiter
 from tests.integrations.stage import Recording
 
 

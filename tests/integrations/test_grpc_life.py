@@ -5,7 +5,7 @@ import random
 import grpc
 import pytest
 
-from batchlimit.core.queue import Queue
+from batchlimit import Queue
 from tests.integrations.service import KINDS
 from tests.integrations.stage import Call, Recording, SetUp, on_asyncio, threaded
 from tests.sync.stage import until

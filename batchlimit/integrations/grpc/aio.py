@@ -6,9 +6,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit.aio.concurrency import AsyncConcurrencyLimiter
-from batchlimit.aio.permit import AsyncPermit
-from batchlimit.errors import ConcurrencyLimited, LimiterClosed
+from batchlimit import AsyncConcurrencyLimiter, AsyncPermit, ConcurrencyLimited, LimiterClosed
 from batchlimit.integrations.grpc.async_call import AsyncCall
 from batchlimit.integrations.grpc.call import Handler
 from batchlimit.integrations.grpc.details import Name, alike, never, nobody

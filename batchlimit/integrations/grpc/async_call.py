@@ -9,8 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit.aio.permit import AsyncPermit
-from batchlimit.errors import ConcurrencyLimited
+from batchlimit import AsyncPermit, ConcurrencyLimited
 from batchlimit.integrations.grpc.call import Handler
 from batchlimit.integrations.grpc.ending import Ending
 from batchlimit.integrations.grpc.refusal import refusal

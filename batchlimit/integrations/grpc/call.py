@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from batchlimit import Permit
 from batchlimit.integrations.grpc.ending import Ending
 from batchlimit.integrations.grpc.status import OutcomeOf
 from batchlimit.integrations.grpc.stream import Responses
-from batchlimit.sync.permit import Permit
 
 _logger = logging.getLogger("batchlimit")
 

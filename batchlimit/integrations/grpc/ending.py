@@ -4,10 +4,8 @@ from typing import Any, Protocol
 
 import grpc
 
-from batchlimit.aio.permit import AsyncPermit
-from batchlimit.core.sample import Outcome
+from batchlimit import AsyncPermit, Outcome, Permit
 from batchlimit.integrations.grpc.status import OutcomeOf, status
-from batchlimit.sync.permit import Permit
 
 _ROUNDED = 0.02
 """A deadline travels as a duration of three digits, rounded up, and the client goes by its own clock: when it gives up,

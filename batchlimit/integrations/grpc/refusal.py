@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import grpc
 
-from batchlimit.errors import BatchLimitError, ConcurrencyLimited
+from batchlimit import BatchLimitError, ConcurrencyLimited
 
 PUSHBACK = "grpc-retry-pushback-ms"
 """gRPC's own key: a client whose channel retries comes back after so many ms, and not by its own backoff."""

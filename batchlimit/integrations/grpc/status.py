@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import grpc
 
-from batchlimit.core.sample import Outcome
+from batchlimit import Outcome
 
 OutcomeOf = Callable[[grpc.StatusCode], Outcome]
 """Returns what a status tells about the load."""

@@ -6,12 +6,11 @@ from typing import Any
 
 import grpc
 
-from batchlimit.errors import ConcurrencyLimited, LimiterClosed
+from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed
 from batchlimit.integrations.grpc.call import Call, Handler
 from batchlimit.integrations.grpc.details import Name, nobody
 from batchlimit.integrations.grpc.refusal import Refusal, refusal
 from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of
-from batchlimit.sync.concurrency import ConcurrencyLimiter
 
 
 class ConcurrencyInterceptor(grpc.ServerInterceptor):
