@@ -1,11 +1,16 @@
 """How long a gRPC call holds its permit: never lost, never doubled, whoever ends it and when."""
 
 import random
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
 
-from batchlimit import Queue
+from batchlimit import AsyncConcurrencyLimiter, Queue
+from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
+from tests.awaiting import awaited
 from tests.integrations.service import KINDS
 from tests.integrations.stage import Call, Recording, SetUp, on_asyncio, threaded
 from tests.sync.stage import until
@@ -139,9 +144,43 @@ def test_nobody_waits_on_a_threaded_server() -> None:
     with threaded(Recording(1), queue=Queue(9, max_wait=None)) as scene, scene.client() as client:
         held = client.call("unary_unary", "hold")
         scene.gate.meet()
-        assert client.call("unary_unary", "a").code is EXHAUSTED
+        assert client.call("unary_unary", "a").told["batchlimit-reason"] == "limit"
         scene.gate.open()
         assert held.answers() == ["hold"]
+
+
+def test_a_generator_is_left_before_its_permit_is() -> None:
+    """What it does at the end is part of the call."""
+    limiter, seen = AsyncConcurrencyLimiter(Recording(1)), []
+
+    async def generate(request: object, context: object) -> AsyncIterator[str]:
+        try:
+            yield "first"
+        finally:
+            seen.append(limiter.statistics().in_flight)
+
+    async def found(details: object) -> Any:
+        return grpc.unary_stream_rpc_method_handler(generate)
+
+    details: Any = SimpleNamespace(method="/test.Echo/unary_stream", invocation_metadata=())
+    handler = awaited(AsyncConcurrencyInterceptor(limiter).intercept_service, found, details)
+    with pytest.raises(ConnectionError):
+        awaited(handler.stream_stream, None, _Broken())
+    assert (seen, limiter.statistics().in_flight) == ([1], 0)
+
+
+class _Broken:
+    """The context of a stream whose client has gone."""
+
+    def code(self) -> None: ...
+
+    def time_remaining(self) -> None: ...
+
+    async def read(self) -> bytes:
+        return b"a"
+
+    async def write(self, response: object) -> None:
+        raise ConnectionError
 
 
 @pytest.mark.parametrize("seed", range(3))
