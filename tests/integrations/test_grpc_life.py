@@ -79,7 +79,7 @@ def test_whose_time_is_over_before_a_worker_is_free_is_a_drop() -> None:
     with threaded(Recording(2), workers=1) as scene, scene.client() as client:
         busy = client.call("unary_unary", "hold")
         scene.gate.meet()
-        assert client.call("unary_unary", "a", timeout=0.05).code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert client.call("unary_unary", "a", timeout=0.25).code is grpc.StatusCode.DEADLINE_EXCEEDED
         scene.gate.open()
         assert busy.answers() == ["hold"]
         assert scene.counted == (1, 1, 0)
