@@ -22,6 +22,9 @@ _BACKEND = Backend()
 _WARM_UP = 0.25
 """The part of a run that is not counted: a law that adapts has to find its limit first."""
 _LOW, _HIGH = 0.3, 3.0
+_ATTEMPTS = 3
+_MOST_LAG_S = 0.02
+"""A client that starts its calls later than this (p99) measures the machine rather than the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,15 @@ class Run:
 
 
 def run(backend: Backend, law: str | None, load: float, seconds: float) -> Run:
-    """Offer so many times its capacity to a new server."""
+    """Offer so many times its capacity to a new server; again, if the machine was busy with something else."""
+    for _ in range(_ATTEMPTS - 1):
+        found = _run(backend, law, load, seconds)
+        if found.lag <= _MOST_LAG_S:
+            return found
+    return _run(backend, law, load, seconds)
+
+
+def _run(backend: Backend, law: str | None, load: float, seconds: float) -> Run:
     with served(backend, law) as (address, server):
         calls = asyncio.run(offer(address, load * backend.capacity, seconds, seed=1))
         server.send("what is the limit?")
