@@ -1,0 +1,170 @@
+"""The simulated server obeys the laws of queues, and the same seed gives the same run."""
+
+import math
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from batchlimit.core.sample import Sample
+from batchlimit.laws import Fixed
+from benchmarks.queueing.arrivals import arrivals
+from benchmarks.queueing.contestants import CONTESTANTS
+from benchmarks.queueing.results import Task, carry_out
+from benchmarks.queueing.run import Run
+from benchmarks.queueing.scenario import (
+    GOODPUT,
+    HIDDEN_SEEDS,
+    SCENARIOS,
+    SEEDS,
+    Kind,
+    Phase,
+    Scenario,
+    Stalls,
+    jittered,
+)
+
+SHORT = replace(SCENARIOS["A"], measured=5.0, seconds=30.0)
+NO_LIMIT = 10**9
+
+
+class Witness(Fixed):
+    """Keeps every sample."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.samples: list[Sample] = []
+
+    def update(self, sample: Sample) -> int:
+        self.samples.append(sample)
+        return super().update(sample)
+
+
+def loaded(load: float, workers: int = 20, cv: float = 0.5, **more: float) -> Scenario:
+    return Scenario("X", "", (Phase(0.0, load, workers),), (Kind(cv=cv),), **{"measured": 5.0, "seconds": 60.0, **more})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("who", ["no limit", "Vegas", "Knee"])
+def test_the_same_seed_is_the_same_run(who: str) -> None:
+    once, again, other = (Run(SHORT, CONTESTANTS[who](SHORT), seed).figures() for seed in (3, 3, 4))
+    assert once == pytest.approx(again, nan_ok=True)
+    assert once != other
+
+
+def test_who_comes_does_not_depend_on_the_law() -> None:
+    """Otherwise luck would decide between laws."""
+    tight, wide = Witness(25), Witness(NO_LIMIT)
+    for law in (tight, wide):
+        Run(loaded(1.5), law, 0).figures()
+    calls = list(islice(arrivals(loaded(1.5), 0), 1000))
+    assert {each.start_ns for each in tight.samples[:500]} <= {call.came for call in calls}
+    assert {each.start_ns for each in wide.samples[:500]} <= {call.came for call in calls}
+
+
+def test_arrivals_and_service_are_as_the_scenario_says() -> None:
+    calls = list(arrivals(loaded(0.7), 1))
+    assert len(calls) / 60 == pytest.approx(700, rel=0.02)
+    mean = sum(call.work for call in calls) / len(calls)
+    sd = math.sqrt(sum((call.work - mean) ** 2 for call in calls) / len(calls))
+    assert mean == pytest.approx(20e6, rel=0.02)
+    assert sd / mean == pytest.approx(0.5, rel=0.03)
+
+
+def test_one_worker_waits_as_the_formula_of_pollaczek_and_khinchine_says() -> None:
+    """Mean wait of M/G/1: rho (1 + cv^2) / (2 (1 - rho)) service times."""
+    law = Witness(NO_LIMIT)
+    Run(loaded(0.6, workers=1, seconds=4000.0), law, 5).figures()
+    waits = 0.6 * (1 + 0.25) / (2 * 0.4)
+    mean = sum(each.rtt_ns for each in law.samples) / len(law.samples) / 20e6
+    assert mean == pytest.approx(1 + waits, rel=0.05)
+
+
+def test_littles_law_holds() -> None:
+    """Calls under way as an arrival finds them, itself included: 1 + rate x time, for arrivals are random."""
+    law = Witness(NO_LIMIT)
+    Run(loaded(0.7), law, 2).figures()
+    samples = law.samples[1000:]
+    found = sum(each.in_flight for each in samples) / len(samples)
+    rate = len(samples) / ((samples[-1].start_ns - samples[0].start_ns) / 1e9)
+    assert found == pytest.approx(1 + rate * sum(each.rtt_ns for each in samples) / len(samples) / 1e9, rel=0.03)
+
+
+def test_overload_without_a_limit_collapses() -> None:
+    figures = Run(loaded(1.5), Fixed(NO_LIMIT), 0).figures()
+    assert figures.goodput < 0.05
+    assert figures.late > 0.95
+    assert figures.rejected == 0
+
+
+@pytest.mark.parametrize("limit", [1, 20, 40])
+def test_no_more_calls_are_under_way_than_the_limit(limit: int) -> None:
+    law = Witness(limit)
+    figures = Run(loaded(1.5), law, 0).figures()
+    assert max(each.in_flight for each in law.samples) == limit
+    assert figures.goodput == pytest.approx(min(1.0, limit / 20), rel=0.08)
+    assert figures.goodput * 1000 / 1500 + figures.rejected == pytest.approx(1.0, abs=0.02)
+
+
+def test_loss_without_a_line_is_erlangs() -> None:
+    """Limit = workers, nobody waits: the share turned away is Erlang B of 14 and 20, whatever the service times."""
+    share = 1.0
+    for servers in range(1, 21):
+        share = 14 * share / (servers + 14 * share)
+    figures = Run(loaded(0.7, seconds=200.0), Fixed(20), 0).figures()
+    assert figures.false_rejections == figures.rejected == pytest.approx(share, rel=0.1)
+
+
+def test_rejections_are_false_only_below_capacity() -> None:
+    assert math.isnan(Run(loaded(1.5), Fixed(20), 0).figures().false_rejections)
+
+
+def test_workers_come_and_go() -> None:
+    scenario = Scenario("X", "", (Phase(0, 2.0, 10), Phase(10, 2.0, 5), Phase(20, 2.0, 20)), measured=0, seconds=30)
+    answered = [0, 0, 0]
+
+    def watch(now: int, limit: int, in_flight: int, in_time: bool) -> None:
+        answered[now // 10**10] += 1
+
+    Run(scenario, Fixed(40), 0, watch).figures()
+    assert answered == pytest.approx([5000, 2500, 10000], rel=0.05)
+
+
+def test_calls_get_slower() -> None:
+    scenario = Scenario("X", "", (Phase(0, 0.1, 1000), Phase(10, 0.1, 1000, 3.0)), measured=11, seconds=20)
+    assert Run(scenario, Fixed(NO_LIMIT), 0).figures().p50 == pytest.approx(3 * 0.0179, rel=0.03)
+
+
+def test_all_stands_still_while_it_stalls() -> None:
+    law = Witness(NO_LIMIT)
+    Run(replace(loaded(0.5), stalls=Stalls(1.0, 0.2)), law, 0).figures()
+    ends = [(each.start_ns + each.rtt_ns) % 10**9 for each in law.samples if each.start_ns > 10**9]
+    assert min(ends) >= 0.2e9
+    assert max(each.rtt_ns for each in law.samples) > 0.2e9
+
+
+def test_refused_callers_try_again_and_are_counted_once() -> None:
+    plain, again = (Run(replace(loaded(1.5), retries=retries), Fixed(30), 0).figures() for retries in (0, 3))
+    assert again.rejected == pytest.approx(plain.rejected, abs=0.02)
+    light, tries = (Run(replace(loaded(0.7), retries=retries), Fixed(20), 0).figures() for retries in (0, 3))
+    assert tries.rejected < light.rejected / 10
+
+
+def test_hidden_runs_have_other_seeds_and_other_numbers() -> None:
+    assert not set(SEEDS) & set(HIDDEN_SEEDS)
+    for scenario in SCENARIOS.values():
+        seen = {jittered(scenario, seed).phases for seed in HIDDEN_SEEDS}
+        assert len(seen) == len(HIDDEN_SEEDS)
+        assert scenario.phases not in seen
+        assert jittered(scenario, 100) == jittered(scenario, 100)
+
+
+@pytest.mark.parametrize("who", CONTESTANTS)
+def test_everyone_runs(who: str) -> None:
+    figures = carry_out(Task("F", who, 0, hidden=True))
+    assert 0.0 <= figures.goodput < 1.3
+
+
+@pytest.mark.parametrize("letter", "ABCDEGH")
+def test_the_knee_reaches_its_target(letter: str) -> None:
+    """The first seed of the table in docs/concurrency.md; F tells little with one."""
+    assert carry_out(Task(letter, "Knee", 0, hidden=False)).goodput >= GOODPUT
