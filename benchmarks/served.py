@@ -15,7 +15,7 @@ import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, Law
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
-from batchlimit.laws import Fixed, Gradient2, Vegas, Windowed
+from batchlimit.laws import Fixed, Gradient2, Knee, Vegas, Windowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Backend:
 def laws(workers: int) -> dict[str, Callable[[], Law]]:
     """All that the server may be limited by."""
     return {
+        "knee": Knee,
         "fixed": lambda: Fixed(workers),
         "fixed-2c": lambda: Fixed(2 * workers),
         "vegas": lambda: Windowed(Vegas()),
