@@ -15,7 +15,8 @@ import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, Law
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
-from batchlimit.laws import Fixed, Gradient2, Knee, Vegas, Windowed
+from batchlimit.laws import Fixed, Gradient2, Vegas, Windowed
+from batchlimit.laws.knee import Knee
 
 
 @dataclass(frozen=True, slots=True)
