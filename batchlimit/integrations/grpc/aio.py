@@ -1,0 +1,83 @@
+"""AsyncConcurrencyInterceptor: limits the calls of a gRPC server on asyncio."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from batchlimit import AsyncConcurrencyLimiter, AsyncPermit, ConcurrencyLimited, LimiterClosed
+from batchlimit.integrations.grpc.async_call import AsyncCall
+from batchlimit.integrations.grpc.call import Handler
+from batchlimit.integrations.grpc.details import Name, alike, never, nobody
+from batchlimit.integrations.grpc.refusal import Refusal, refusal
+from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of
+
+
+class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
+    """Lets as many calls in at once as the limiter lets; refuses the others before their requests are read.
+
+    Who finds no room waits in the limiter's queue, if there is one, until its client gives up. A call is under way
+    until its handler has returned or raised, or its stream has ended. Handlers are coroutine functions or async
+    generator functions: for others there is the threaded server.
+
+    `partition` names the partition of a call; its operation is the method in full. `outcome` says what a status tells
+    about the load; the limiter's own `classify` judges an exception that ends a handler without a status. Of the calls
+    that are `sheddable`, the limiter may give up some amid their handlers, those of low `priority` first; see Shedding.
+    """
+
+    def __init__(
+        self,
+        limiter: AsyncConcurrencyLimiter,
+        *,
+        partition: Name = nobody,
+        outcome: OutcomeOf = outcome_of,
+        sheddable: Callable[[grpc.HandlerCallDetails], bool] = never,
+        priority: Callable[[grpc.HandlerCallDetails], int] = alike,
+    ) -> None:
+        self._limiter = limiter
+        self._partition = partition
+        self._outcome = outcome
+        self._sheddable, self._priority = sheddable, priority
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._limiter!r}>"
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        """Return the handler to be served under a permit, or one that refuses."""
+        try:
+            permit = await self._acquire(handler_call_details)
+        except (ConcurrencyLimited, LimiterClosed) as error:
+            return _refusing(refusal(error))
+        handler = None
+        try:
+            if found := await continuation(handler_call_details):
+                handler = AsyncCall(found, permit, self._outcome).handler()
+        finally:
+            if handler is None:
+                permit.ignore()
+        return handler
+
+    def _acquire(self, details: grpc.HandlerCallDetails) -> AsyncPermit:
+        return self._limiter.acquire(
+            self._partition(details),
+            operation=details.method,
+            priority=self._priority(details),
+            sheddable=self._sheddable(details),
+        )
+
+
+def _refusing(answer: Refusal) -> Handler:
+    """Return a handler that refuses, whatever kind of method it stands for.
+
+    As one whose requests stream it waits for none of them.
+    """
+
+    async def refuse(requests: object, context: Any) -> None:
+        await context.abort(answer.code, answer.details, answer.metadata)
+
+    return grpc.stream_unary_rpc_method_handler(refuse)

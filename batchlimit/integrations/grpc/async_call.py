@@ -1,0 +1,81 @@
+"""A call that a server on asyncio has admitted, and its permit."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from batchlimit import AsyncPermit, ConcurrencyLimited
+from batchlimit.integrations.grpc.call import Handler
+from batchlimit.integrations.grpc.ending import Ending
+from batchlimit.integrations.grpc.refusal import refusal
+from batchlimit.integrations.grpc.status import OutcomeOf
+
+
+class AsyncCall:
+    """One call, its handler and its permit, which is completed when the handler has returned or its stream has ended.
+
+    grpcio is told that its requests stream, and that its responses, if they do, are written by a coroutine. It then
+    enters the handler at once, and whatever ends the call passes through here: awaiting a request before, it might be
+    cancelled, and a generator it would leave for the event loop to close.
+    """
+
+    __slots__ = ("_generates", "_handler", "_outcome", "_permit", "_run")
+
+    def __init__(self, handler: Handler, permit: AsyncPermit, outcome: OutcomeOf) -> None:
+        self._handler, self._permit, self._outcome = handler, permit, outcome
+        self._run: Any = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+        self._generates = inspect.isasyncgenfunction(self._run)
+        if not self._generates and not inspect.iscoroutinefunction(self._run):
+            raise TypeError(f"a handler of an asyncio server must be a coroutine or async generator, not {self._run!r}")
+
+    def handler(self) -> Handler:
+        """Return the handler to give to grpcio."""
+        inner = self._handler
+        make = (
+            grpc.stream_stream_rpc_method_handler if inner.response_streaming else grpc.stream_unary_rpc_method_handler
+        )
+        return make(self._serve, inner.request_deserializer, inner.response_serializer)
+
+    async def _serve(self, requests: AsyncIterator[Any], context: Any) -> Any:
+        try:
+            with self._permit:
+                return await self._settled(requests, context)
+        except ConcurrencyLimited as error:
+            if not self._permit.shed:
+                raise
+            answer = refusal(error)
+            await context.abort(answer.code, answer.details, answer.metadata)
+
+    async def _settled(self, requests: AsyncIterator[Any], context: Any) -> Any:
+        """Run the handler; complete the permit by how the call ends."""
+        ending, error = Ending(self._permit, self._outcome, context), None
+        try:
+            return await self._respond(requests, context)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            ending.end(error, gone=isinstance(error, asyncio.CancelledError))
+
+    async def _respond(self, requests: AsyncIterator[Any], context: Any) -> Any:
+        """Run the handler."""
+        argument = requests if self._handler.request_streaming else await _only(context)
+        if not self._generates:
+            return await self._run(argument, context)
+        async with aclosing(self._run(argument, context)) as responses:
+            async for response in responses:
+                await context.write(response)
+        return None
+
+
+async def _only(context: Any) -> Any:
+    """Return the request."""
+    request = await context.read()
+    if request is grpc.aio.EOF:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
+    return request

@@ -1,0 +1,32 @@
+"""Where handlers of either front stop until a test lets them go."""
+
+import asyncio
+import threading
+from concurrent.futures import Future
+
+
+class Gate:
+    """Closed until it is opened; a test can wait until so many stand before it."""
+
+    def __init__(self) -> None:
+        self._came = threading.Semaphore(0)
+        self._open: Future[None] = Future()
+
+    def stop(self) -> None:
+        """Stop here, in a thread."""
+        self._came.release()
+        self._open.result()
+
+    async def astop(self) -> None:
+        """Stop here, in a task."""
+        self._came.release()
+        await asyncio.shield(asyncio.wrap_future(self._open))
+
+    def meet(self, number: int = 1) -> None:
+        """Wait until so many more have come."""
+        for _ in range(number):
+            self._came.acquire()
+
+    def open(self) -> None:
+        if not self._open.done():
+            self._open.set_result(None)

@@ -1,0 +1,179 @@
+"""A gRPC server on loopback behind a limiter, on either front, and a client of it."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, ConcurrencyStatistics, Law, Sample
+from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
+from batchlimit.laws import Fixed
+from tests.awaiting import awaited
+from tests.integrations.gate import Gate
+from tests.integrations.service import AsyncService, Service
+from tests.sync.stage import until
+
+_PATIENCE_S = 10.0
+"""How long a server may take to stop, of a test that failed."""
+
+
+class Recording(Fixed):
+    """A fixed limit that remembers what it was told."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.samples: list[Sample] = []
+
+    def update(self, sample: Sample) -> int:
+        self.samples.append(sample)
+        return self.limit
+
+
+class Call:
+    """A call that its client has begun."""
+
+    def __init__(self, call: Any, streams: bool) -> None:
+        self._call, self._streams = call, streams
+
+    def answers(self) -> list[str]:
+        """Return all its responses; or raise."""
+        return list(self._call) if self._streams else [self._call.result()]
+
+    def first(self) -> str:
+        """Return the first response of a stream."""
+        return str(next(self._call))
+
+    def cancel(self) -> None:
+        self._call.cancel()
+
+    @property
+    def code(self) -> grpc.StatusCode:
+        """How it ended, when it has."""
+        self._end()
+        return self._call.code()  # type: ignore[no-any-return]
+
+    @property
+    def details(self) -> str:
+        self._end()
+        return str(self._call.details())
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Its trailing metadata."""
+        self._end()
+        return dict(self._call.trailing_metadata())
+
+    def _end(self) -> None:
+        with suppress(grpc.RpcError, grpc.FutureCancelledError):
+            self.answers()
+
+
+class Client:
+    """Calls the service of a stage: methods of each of the KINDS, with one request or several."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._channel = channel
+
+    def call(
+        self,
+        kind: str,
+        *requests: str,
+        service: str = "test.Echo",
+        to: str = "",
+        later: Iterator[str] | None = None,
+        **options: Any,
+    ) -> Call:
+        """Begin a call, to the method of its kind or to another one; `later` come more requests."""
+        argument = chain(requests, later or ()) if kind.startswith("stream") else requests[0]
+        method = getattr(self._channel, kind)(f"/{service}/{to or kind}", str.encode, bytes.decode)
+        streams = kind.endswith("stream")
+        return Call((method if streams else method.future)(argument, **options), streams)
+
+
+class Stage:
+    """A server behind a limiter of this law, and how to reach it; `do` calls what is a coroutine function or is not."""
+
+    def __init__(self, law: Any, limiter: Any, intercept: Any, gate: Gate, port: int, do: Callable[..., Any]) -> None:
+        self.law, self.limiter, self.gate, self.address = law, limiter, gate, f"127.0.0.1:{port}"
+        self._intercept, self._do = intercept, do
+
+    def intercept(self, continuation: Any, details: Any) -> Any:
+        """Ask the interceptor, as if a call had come."""
+        return self._do(self._intercept.intercept_service, continuation, details)
+
+    def close_limiter(self) -> None:
+        self._do(self.limiter.close)
+
+    @property
+    def statistics(self) -> ConcurrencyStatistics:
+        counts: ConcurrencyStatistics = self.limiter.statistics()
+        return counts
+
+    @property
+    def counted(self) -> tuple[int, int, int]:
+        """How many calls were a success, dropped and ignored, once none is under way.
+
+        A client may hear sooner of the end of its call than the limiter, by the step of an event loop.
+        """
+        until(lambda: self.statistics.in_flight == 0)
+        counts = self.statistics
+        return counts.succeeded, counts.dropped, counts.ignored
+
+    @contextmanager
+    def client(self, **options: Any) -> Iterator[Client]:
+        """A client on a channel of its own."""
+        with grpc.insecure_channel(self.address, options=tuple(options.items())) as channel:
+            yield Client(channel)
+
+
+SetUp = Callable[..., Any]
+"""Sets up a stage: of this limiter, with so many workers, and options for the interceptor."""
+
+
+@contextmanager
+def threaded(
+    law: Law, *, workers: int = 4, interceptor: dict[str, Any] | None = None, **options: Any
+) -> Iterator[Stage]:
+    """A stage of the threaded front. The options are the limiter's."""
+    limiter, gate = ConcurrencyLimiter(law, **options), Gate()
+    intercept = ConcurrencyInterceptor(limiter, **interceptor or {})
+    server = grpc.server(ThreadPoolExecutor(workers), [Service(gate)], [intercept])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield Stage(law, limiter, intercept, gate, port, _call)
+    finally:
+        gate.open()
+        server.stop(None).wait(_PATIENCE_S)
+        limiter.close()
+
+
+def _call(do: Callable[..., Any], *args: Any) -> Any:
+    return do(*args)
+
+
+@contextmanager
+def on_asyncio(
+    law: Law, *, workers: int = 0, interceptor: dict[str, Any] | None = None, **options: Any
+) -> Iterator[Stage]:
+    """A stage of the asyncio front."""
+    limiter, gate = AsyncConcurrencyLimiter(law, **options), Gate()
+    intercept = AsyncConcurrencyInterceptor(limiter, **interceptor or {})
+    server, port = awaited(_start, gate, intercept)
+    try:
+        yield Stage(law, limiter, intercept, gate, port, awaited)
+    finally:
+        gate.open()
+        awaited(server.stop, None)
+        awaited(limiter.close)
+
+
+async def _start(gate: Gate, intercept: AsyncConcurrencyInterceptor) -> tuple[grpc.aio.Server, int]:
+    server = grpc.aio.server(handlers=[AsyncService(gate)], interceptors=[intercept])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    return server, port
