@@ -15,8 +15,7 @@ import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, Law
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
-from batchlimit.laws import Fixed, Gradient2, Vegas, Windowed
-from batchlimit.laws.knee import Knee
+from batchlimit.laws import Fixed, Gradient2, Knee, Vegas, Windowed
 
 
 @dataclass(frozen=True, slots=True)

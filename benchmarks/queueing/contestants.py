@@ -4,8 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from batchlimit.core.law import Law
-from batchlimit.laws import AIMD, Fixed, Gradient, Gradient2, Periodic, Vegas, Windowed
-from batchlimit.laws.knee import Knee
+from batchlimit.laws import AIMD, Fixed, Gradient, Gradient2, Knee, Periodic, Vegas, Windowed
 from benchmarks.queueing.scenario import Scenario
 
 OURS = "Knee"
