@@ -10,6 +10,8 @@
 Arguments that can never work (a cost above the burst, a quota with a typo) raise ValueError or TypeError.
 """
 
+from functools import partial
+
 
 class BatchLimitError(Exception):
     """The base of every error that batchlimit raises for a reason outside the call's arguments."""
@@ -30,9 +32,9 @@ class RateLimited(BatchLimitError):
 class ConcurrencyLimited(BatchLimitError):
     """Too many calls are under way for this one; `reason` says what refused it.
 
-    `limit`: the limit is reached, and there is no queue. `partition`: what is free is kept for others' guaranteed
-    shares. `queue_full`; `queue_timeout`: it waited in vain. `shed`: it was under way, and was given up. `retry_after`
-    estimates in seconds when to come back; None: nothing is known yet.
+    `limit`: the limit is reached, and it had no queue, or did not want to wait. `partition`: what is free is kept for
+    others' guaranteed shares. `queue_full`; `queue_timeout`: it waited in vain. `shed`: it was under way, and was given
+    up. `retry_after` estimates in seconds when to come back; None: nothing is known yet.
     """
 
     def __init__(self, reason: str, retry_after: float | None, *, limit: int, in_flight: int) -> None:
@@ -41,6 +43,10 @@ class ConcurrencyLimited(BatchLimitError):
         self.retry_after = retry_after
         self.limit = limit
         self.in_flight = in_flight
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes, keyword arguments and all."""
+        return partial(type(self), limit=self.limit, in_flight=self.in_flight), (self.reason, self.retry_after)
 
     def __str__(self) -> str:
         when = "" if self.retry_after is None else f"; retry after {self.retry_after:.3f} s"

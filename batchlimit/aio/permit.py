@@ -6,7 +6,9 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from batchlimit.aio.turn import Turn
-from batchlimit.doorway.passes import ASKED, HELD, OVER, SUCCESS, Pass
+from batchlimit.core.gate import Reason
+from batchlimit.core.queue import Waiter
+from batchlimit.doorway.passes import ASKED, HELD, OVER, SUCCESS, WAITING, Pass
 
 
 class _NoLoop:
@@ -45,16 +47,16 @@ class AsyncPermit(Pass):
     async def _enter(self) -> Self:
         if self.state is not ASKED:
             raise RuntimeError(f"{self!r} was awaited before")
-        if not self.door.enter(self, self.partition):
-            await self._wait()
+        if reason := self.door.enter(self, self.partition):
+            await self._wait(reason)
         return self
 
     async def __aenter__(self) -> Self:
         if self.state is ASKED:
-            if not self.door.enter(self, self.partition):
-                await self._wait()
-        elif self.state is OVER:
-            raise RuntimeError(f"{self!r} was completed before")
+            if reason := self.door.enter(self, self.partition):
+                await self._wait(reason)
+        else:
+            self._check()
         if self.sheddable:
             self._expose()
         return self
@@ -65,14 +67,16 @@ class AsyncPermit(Pass):
         # As _exit, which takes 60 ns to call.
         if self.sheddable and self._cancelled:
             self._end_shed(error)
-        self.door.leave(self, SUCCESS if error is None else self.door.classify(error))
+        if error is None:
+            self.door.leave(self, SUCCESS)
+        else:
+            self.door.leave_by(self, error)
         return _LEFT
 
     def __enter__(self) -> Self:
         if self.state is ASKED:
             raise RuntimeError(f"{self!r} was not awaited: write `async with`")
-        if self.state is OVER:
-            raise RuntimeError(f"{self!r} was completed before")
+        self._check()
         if self.sheddable:
             self._expose()
         return self
@@ -85,23 +89,35 @@ class AsyncPermit(Pass):
     def _exit(self, error: BaseException | None) -> None:
         if self.sheddable and self._cancelled:
             self._end_shed(error)
-        self.door.leave(self, SUCCESS if error is None else self.door.classify(error))
+        self.door.leave_by(self, error)
 
-    async def _wait(self) -> None:
-        """Line up, and come back with the permit held."""
+    def _check(self) -> None:
+        if self.state is OVER:
+            raise RuntimeError(f"{self!r} was completed before")
+        if self.state is WAITING:
+            raise RuntimeError(f"{self!r} is waited for by another task")
+
+    async def _wait(self, reason: Reason) -> None:
+        """Line up, having been refused for this reason, and come back with the permit held."""
         door = self.door
         seconds = door.queue.patience(self.timeout)
+        self.state = OVER
         if seconds <= 0:
-            raise door.refusal()
+            raise door.refusal(reason)
         turn = Turn()
-        waiter = door.line_up(self.partition, turn.wake)
+        waiter = Waiter(turn.wake)
+        self.state = WAITING
         try:
+            door.line_up(waiter, self.partition)
             await turn.wait(seconds, door.patience, door.look)
+            held = door.end_wait(self, waiter)
         except BaseException:
             if door.end_wait(self, waiter):
                 self.ignore()
+            self.state = OVER
             raise
-        if not door.end_wait(self, waiter):
+        if not held:
+            self.state = OVER
             raise door.refusal("queue_timeout")
 
     # To be shed
@@ -122,7 +138,8 @@ class AsyncPermit(Pass):
 
     def _end_shed(self, error: BaseException | None) -> None:
         """Turn the cancellation that was ours into a refusal, unless somebody else wants the task cancelled too."""
-        assert self._task is not None
+        if self._task is None or self._task is not asyncio.current_task():
+            return  # the block was handed on, by an exit stack or a generator, and what was cancelled is another's
         others = self._task.uncancel() > self._cancels
         if isinstance(error, asyncio.CancelledError) and not others:
             self.ignore()

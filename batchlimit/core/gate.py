@@ -1,6 +1,6 @@
 """A concurrency limit's gate: who may enter, who waits, and who is next when somebody leaves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from batchlimit.core.partition import Partition, Partitions
@@ -13,8 +13,8 @@ Reason = Literal["limit", "partition", "queue_full", "queue_timeout", "shed"]
 class Gate:
     """Counts who is under way. No method blocks, reads a clock or wakes anybody: who was served is returned.
 
-    After each method nobody waits who may enter. So who comes may enter at once if there is room: whoever waits then
-    waits for something else.
+    After each method nobody waits who may enter, but for what time alone has changed since: `serve` sees to that. So
+    who comes may enter at once if there is room; whoever waits then waits for something else.
     """
 
     __slots__ = ("_queue", "in_flight", "limit", "open_to", "places", "rest", "strict", "waiting")
@@ -53,18 +53,31 @@ class Gate:
         partition.busy += 1
         return True
 
-    def line_up(self, partition: Partition, wake: Callable[[], object]) -> Waiter | Reason:
+    def line_up(self, partition: Partition, waiter: Waiter) -> Reason | None:
         """Wait, having been refused entry; or return why not even that is possible."""
-        if self.waiting.count < self._queue.length:
-            waiter = Waiter(partition, wake)
-            self.waiting.add(waiter)
-            return waiter
-        return "queue_full" if self._queue.length else self.reason
+        if self.waiting.count >= self._queue.length:
+            return "queue_full" if self._queue.length else self.reason
+        waiter.gate, waiter.partition = self, partition
+        self.waiting.add(waiter)
+        return None
 
     @property
     def reason(self) -> Reason:
         """Why nobody may enter who does not wait."""
         return "partition" if self.in_flight < self.limit else "limit"
+
+    def wait_ns(self, mean_ns: float, reason: Reason, now_ns: int) -> float | None:
+        """Return an estimate of when to come back, if calls take so long on average; None: nothing is known.
+
+        A place is free every mean / limit; ahead are all who wait, and who is under way above the limit. What is kept
+        for others is lent when nobody has claimed it for a while.
+        """
+        ahead = self.waiting.count + max(0, self.in_flight - self.limit) + 1
+        wait = mean_ns * ahead / self.limit if mean_ns else None
+        if reason == "partition":
+            lent = min((each.lent_in(now_ns) for each in self.places.values() if each.kept(now_ns)), default=0)
+            return max(lent, wait or 0)
+        return wait
 
     def give_up(self, waiter: Waiter) -> bool:
         """Wait no longer; False if it is too late for that: the waiter was served, and is under way."""
@@ -89,7 +102,7 @@ class Gate:
             return []
         self.limit = limit
         self._share_out()
-        return self.serve(now_ns)
+        return self.serve(now_ns) if self.waiting.count else []
 
     def serve(self, now_ns: int) -> list[Waiter]:
         """Let enter who may; return them. Time alone may be a reason: a strict share that nobody claims is lent."""

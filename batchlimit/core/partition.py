@@ -30,6 +30,10 @@ class Partitions:
     strict: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.shares, Mapping):
+            raise TypeError(f"shares must be a dict of names and shares, not {self.shares!r}")
+        if not isinstance(self.strict, bool):
+            raise TypeError(f"strict must be True or False, not {self.strict!r}")
         for name, share in self.shares.items():
             _check(name, share)
         if (total := sum(map(_millionths, self.shares.values()))) > _PARTS:
@@ -62,6 +66,10 @@ class Partition:
         """Return how many places are to be kept free for it: strict ones that it claimed of late and does not use."""
         return max(0, self.guaranteed - self.busy) if now_ns - self.asked_ns < _LENT_AFTER_NS else 0
 
+    def lent_in(self, now_ns: int) -> int:
+        """Return in how many ns what is kept for it will be lent, if nobody claims it."""
+        return self.asked_ns + _LENT_AFTER_NS - now_ns
+
 
 def _millionths(share: float) -> int:
     return round(share * _PARTS)
@@ -70,6 +78,8 @@ def _millionths(share: float) -> int:
 def _check(name: object, share: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"the name of a partition must be a str, not {name!r}")
+    if not name:
+        raise ValueError("the name of a partition must not be empty: that is who comes under none")
     if isinstance(share, bool) or not isinstance(share, int | float):
         raise TypeError(f"the share of {name!r} must be a number from 0 to 1, not {share!r}")
     if not (math.isfinite(share) and 0 <= share <= 1):

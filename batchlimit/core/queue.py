@@ -39,23 +39,27 @@ class Queue:
 NO_QUEUE = Queue(length=0)
 """Nobody waits."""
 
+_FEW = 64
+"""So many who are gone may stay in the lines, and as many as wait: to sweep them costs a step for each of those."""
+
 
 class Waiter:
     """One who waits. It is served once, or gives up; whichever comes first is final."""
 
-    __slots__ = ("in_flight", "number", "partition", "served", "start_ns", "waiting", "wake")
+    __slots__ = ("gate", "in_flight", "number", "partition", "served", "start_ns", "waiting", "wake")
 
-    def __init__(self, partition: Partition, wake: Callable[[], object]) -> None:
-        self.partition = partition
+    partition: Partition
+
+    def __init__(self, wake: Callable[[], object]) -> None:
         self.wake = wake
+        self.gate: object = None
         self.number = 0
-        self.waiting = True
-        self.served = False
+        self.waiting = self.served = False
         self.start_ns = self.in_flight = 0
 
     def __repr__(self) -> str:
         state = "served" if self.served else "waiting" if self.waiting else "gone"
-        return f"<Waiter {self.number} of {self.partition.name!r}: {state}>"
+        return f"<Waiter {self.number}: {state}>"
 
     def serve(self, now_ns: int, in_flight: int) -> None:
         """Be under way from now on, as one of so many."""
@@ -63,32 +67,42 @@ class Waiter:
 
 
 class Waiting:
-    """All who wait, by partition. Who gave up stays in its line until its turn comes, and is skipped then."""
+    """All who wait, by partition. Who gave up amid a line stays there for a while, and is skipped."""
 
-    __slots__ = ("_lines", "_newest_first", "_numbers", "count")
+    __slots__ = ("_gone", "_lines", "_newest_first", "_numbers", "count")
 
     def __init__(self, order: Order) -> None:
         self._newest_first = order == "lifo"
         self._lines: dict[Partition, deque[Waiter]] = {}
-        self._numbers = 0
+        self._numbers = self._gone = 0
         self.count = 0
 
     def add(self, waiter: Waiter) -> None:
         self._numbers += 1
-        waiter.number = self._numbers
+        waiter.number, waiter.waiting = self._numbers, True
         self._lines.setdefault(waiter.partition, deque()).append(waiter)
         self.count += 1
 
     def remove(self, waiter: Waiter) -> None:
-        """Take one out who waits no longer, served or not. A line of the gone alone is let go."""
+        """Take one out who waits no longer, served or not."""
         waiter.waiting = False
         self.count -= 1
-        line = self._lines[waiter.partition]
+        self._gone += 1
+        self._tidy(waiter.partition)
+        if self._gone > self.count + _FEW:
+            for partition in list(self._lines):
+                self._lines[partition] = deque(each for each in self._lines[partition] if each.waiting)
+            self._gone = 0
+
+    def _tidy(self, partition: Partition) -> None:
+        """Let a line begin and end with who waits; let go of an empty one."""
+        line = self._lines[partition]
         for end, drop in ((0, line.popleft), (-1, line.pop)):
             while line and not line[end].waiting:
                 drop()
+                self._gone -= 1
         if not line:
-            del self._lines[waiter.partition]
+            del self._lines[partition]
 
     def partitions(self) -> Iterable[Partition]:
         """Return who has somebody waiting."""
@@ -106,5 +120,5 @@ class Waiting:
         for waiter in gone:
             waiter.waiting = False
         self._lines.clear()
-        self.count = 0
+        self.count = self._gone = 0
         return gone

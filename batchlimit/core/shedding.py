@@ -1,6 +1,5 @@
 """When to give up calls that are under way already, and how many."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -38,8 +37,12 @@ class Shedding:
             raise TypeError(f"after must be a whole number of periods, not {self.after!r}")
         if self.after < 1:
             raise ValueError(f"after must be at least 1 period, not {self.after}")
-        if not 0 < self.share <= 1:
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float):
+            raise TypeError(f"share must be a number, not {self.share!r}")
+        if not 1e-6 <= self.share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, not {self.share!r}")
+        if not callable(self.key):
+            raise TypeError(f"key must be a function of a call, not {self.key!r}")
 
 
 class Shedder:
@@ -62,4 +65,6 @@ class Shedder:
         """Return which of the calls that may be given up are to be."""
         if self._periods < self.shedding.after:
             return []
-        return sorted(calls, key=self.shedding.key)[: math.ceil(len(calls) * self.shedding.share)]
+        # In millionths, as the shares of partitions: 0.07 of 100 calls are 7, and not ceil(7.000000000000001).
+        most = -(-len(calls) * round(self.shedding.share * 1_000_000) // 1_000_000)
+        return sorted(calls, key=self.shedding.key)[:most]

@@ -36,7 +36,9 @@ class Calibration:
         return self._door.statistics(self._rounds.statistics())
 
     def _tell(self, events: tuple[str, ...]) -> None:
-        self._door.calibrate(events)
-        if self._shedder is not None:
-            self._shedder.note(events)
-            self._door.shed(self._shedder.choose)
+        try:
+            self._door.calibrate(events)
+        finally:  # a law that fails is no reason to keep what the memory is full of
+            if self._shedder is not None:
+                self._shedder.note(events)
+                self._door.shed(self._shedder.choose)

@@ -15,6 +15,7 @@ def classify(error: BaseException) -> Outcome:
     """Dropped: it ran out of time, was refused or cut off further down. Ignored: all else.
 
     Cancellation and wrong arguments tell nothing; and an error is often faster than an answer, so that counting it as
-    one would make the service look faster the more it fails.
+    one would make the service look faster the more it fails. Of a group, any one that is load counts.
     """
-    return Outcome.DROPPED if isinstance(error, _LOAD) else Outcome.IGNORED
+    load = error.split(_LOAD)[0] if isinstance(error, BaseExceptionGroup) else isinstance(error, _LOAD)
+    return Outcome.DROPPED if load else Outcome.IGNORED

@@ -7,6 +7,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from batchlimit.core.gate import Gate, Reason
 from batchlimit.core.law import Calibrated, Law
@@ -43,8 +44,10 @@ class Door:
     """One gate for threads and for tasks of any event loop. No method blocks, but for microseconds on the lock.
 
     `enter` and `leave` are what a call costs, and are written flat: their usual cases are Gate.enter and Gate.leave.
-    `with` costs 45 ns more than to hold the lock by hand, but nothing interrupts it halfway: a Ctrl-C after acquire()
-    and before `try` would lock the door for ever.
+
+    The garbage collector and signal handlers run anywhere, in the thread that holds the lock too, and may complete
+    permits there. So the lock is reentrant, and what would change the gate amid another change is done after it. And
+    a signal handler may raise wherever something is called: what belongs together is changed with no call in between.
     """
 
     def __init__(
@@ -60,20 +63,21 @@ class Door:
     ) -> None:
         self.law = Watched(law) if watchers and not isinstance(law, Calibrated) else law
         self._update = self.law.update
+        self._law_failed = False
         self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
-        self.queue, self.classify, self.clock = queue, classify, clock
+        self.queue, self._classify, self.clock = queue, classify, clock
         self._partitions, self._bypass = partitions, bypass
-        # Held to touch the gate, the law and what is counted; never while somebody is woken.
-        self._lock = threading.Lock()
-        self._gate = Gate(law.limit, partitions, queue)
+        # Held to touch the gate, the law and what is counted; never while somebody is woken or something is logged.
+        self._lock = threading.RLock()
+        self._inside = False  # whether whoever holds the lock is amid a change
+        self._later: deque[Callable[[], None]] = deque()
+        self._gate = Gate(max(1, law.limit), partitions, queue)
         self._closed = False
-        self._succeeded = self._dropped = self._ignored = self._bypassed = self._lost = 0
+        self._succeeded = self._dropped = self._ignored = self._bypassed = self._lost = self._shed = 0
         self._refused: Counter[str] = Counter()
         self._last_ns = 0
         self._mean_ns = 0.0
-        self._abandoned: deque[tuple[Gate | None, Partition]] = deque()
         self._exposed: weakref.WeakSet[Pass] = weakref.WeakSet()
-        self._shed = 0
         if isinstance(law, Settable):
             law.listen(self.refresh)
         _doors.add(self)
@@ -92,92 +96,125 @@ class Door:
 
     # To enter
 
-    def enter(self, permit: Pass, partition: str) -> bool:
-        """Enter if there is room; LimiterClosed."""
-        if self._closed:
-            raise LimiterClosed(_CLOSED)
+    def enter(self, permit: Pass, partition: str) -> Reason | None:
+        """Enter if there is room, else return why not; LimiterClosed."""
         if self._bypass is not None and self._bypass(permit.operation, partition):
-            return self._pass_by(permit)
+            self._pass_by(permit)
+            return None
+        now = self.clock()
         with self._lock:
-            gate, now = self._gate, self.clock()
+            if self._closed:
+                permit.state = OVER
+                raise LimiterClosed(_CLOSED)
+            gate = self._gate
             place = gate.places.get(partition, gate.rest)
             if gate.in_flight < gate.open_to:
-                entered = True
                 gate.in_flight += 1
                 place.busy += 1
-            else:
-                entered = gate.enter(place, now)
-            if entered:
-                permit.gate, permit.place, permit.start_ns, permit.in_flight = gate, place, now, gate.in_flight
-                permit.state = HELD
-        if self._abandoned:
-            self._collect()
-        return entered
+            elif reason := self._enter_slowly(gate, place, now):
+                return reason
+            permit.gate, permit.place, permit.start_ns, permit.in_flight = gate, place, now, gate.in_flight
+            permit.state = HELD
+        if self._later:
+            self._catch_up()
+        return None
 
-    def line_up(self, partition: str, wake: Callable[[], object]) -> Waiter:
-        """Wait, having been refused entry; ConcurrencyLimited: there is no queue, or it is full.
+    def _enter_slowly(self, gate: Gate, place: Partition, now: int) -> Reason | None:
+        """As Gate.enter, amid which nobody leaves. Requires the lock."""
+        nested, self._inside = self._inside, True
+        try:
+            return None if gate.enter(place, now) else gate.reason
+        finally:
+            self._inside = nested
+
+    def line_up(self, waiter: Waiter, partition: str) -> None:
+        """Wait, having been refused entry; ConcurrencyLimited: the queue is full. LimiterClosed.
 
         Who is served is woken, and so is who waits when the limiter is closed: once, by any thread, without the lock.
-        `wake` raises RuntimeError where nobody can be woken any more.
+        To wake raises RuntimeError where nobody can be woken any more. Whatever happens, `end_wait` has to follow.
         """
-        with self._held():
-            if self._closed:
-                raise LimiterClosed(_CLOSED)
-            found = self._gate.line_up(self._gate.partition(partition), wake)
-            if isinstance(found, Waiter):
+        served: Sequence[Waiter] = ()
+        try:
+            with self._amid():
+                if self._closed:
+                    raise LimiterClosed(_CLOSED)
+                if reason := self._gate.line_up(self._gate.partition(partition), waiter):
+                    raise self._refusal(reason)
                 served = self._gate.serve(self.clock())
-            else:
-                raise self._refusal(found)
-        self._wake(served)
-        return found
+        finally:
+            self._wake(served)
 
     def look(self) -> None:
         """Let enter whom time alone lets."""
-        with self._held():
-            served = self._gate.serve(self.clock())
-        self._wake(served)
+        self._change(lambda: self._gate.serve(self.clock()))
 
     def end_wait(self, permit: Pass, waiter: Waiter) -> bool:
-        """Wait no longer; return whether the permit is held now."""
-        with self._held():
-            gate = self._gate
-            held = not gate.give_up(waiter)
-        if held:
-            permit.hold(gate, waiter)
-        return held
+        """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
+        with self._amid():
+            if permit.state is HELD or waiter.gate is not self._gate:  # of the process that this one was forked from
+                return permit.state is HELD
+            if self._gate.give_up(waiter):
+                return False
+            permit.hold(self._gate, waiter)
+            return True
 
-    def refusal(self, reason: Reason | None = None) -> ConcurrencyLimited | LimiterClosed:
-        """Count a refusal, and return it to be raised; without a reason, of one who does not wait."""
-        if self._closed:
+    def refusal(self, reason: Reason) -> ConcurrencyLimited | LimiterClosed:
+        """Count a refusal, and return it to be raised."""
+        if self._closed and reason != "shed":
             return LimiterClosed(_CLOSED)
-        with self._held():
-            return self._refusal(reason or self._gate.reason)
+        with self._amid():
+            return self._refusal(reason)
 
     # To leave
 
     def leave(self, permit: Pass, outcome: Outcome) -> None:
         """Complete a permit; nothing if it is over, or of the process from which this one was forked."""
-        with self._lock:
-            state, permit.state = permit.state, OVER
-            gate = self._gate
-            if state is not HELD or permit.gate is not gate:
-                return
-            now = self.clock()
-            gate.in_flight -= 1
-            permit.place.busy -= 1
-            served: Sequence[Waiter] = gate.serve(now) if gate.waiting.count else ()
-            if permit.sheddable:
-                self._exposed.discard(permit)
-            if outcome is IGNORED:
-                self._ignored += 1
-            else:
-                limit = self._learn(permit, now - permit.start_ns, outcome)
-                if limit != gate.limit:
-                    served = [*served, *gate.resize(max(1, limit), now)]
-        if served:
-            self._wake([*served])
-        if self._abandoned:
-            self._collect()
+        now = self.clock()
+        served: Sequence[Waiter] = ()
+        try:
+            with self._lock:
+                gate = self._gate
+                if self._inside:
+                    self._later.append(partial(self.leave, permit, outcome))
+                    return
+                if permit.state is not HELD or permit.gate is not gate:
+                    permit.end()
+                    return
+                permit.state = OVER
+                gate.in_flight -= 1
+                permit.place.busy -= 1
+                self._inside = True
+                try:
+                    if permit.sheddable:
+                        self._exposed.discard(permit)
+                    if outcome is IGNORED:
+                        self._ignored += 1
+                    elif (limit := self._learn(permit, now - permit.start_ns, outcome)) != gate.limit:
+                        served = gate.resize(limit, now)
+                    if gate.waiting.count:
+                        served = [*served, *gate.serve(now)]
+                finally:
+                    self._inside = False
+        finally:
+            if served:
+                self._wake(served)
+        if self._later:
+            self._catch_up()
+
+    def leave_by(self, permit: Pass, error: BaseException | None) -> None:
+        """Complete a permit whose block ended, in this error if any."""
+        self.leave(permit, SUCCESS if error is None else self._outcome(error))
+
+    def _outcome(self, error: BaseException) -> Outcome:
+        try:
+            found = self._classify(error)
+        except Exception:
+            _logger.exception("classify failed; the call is ignored")
+            return IGNORED
+        if isinstance(found, Outcome):
+            return found
+        _logger.error("classify must return an Outcome, not %r; the call is ignored", found)
+        return IGNORED
 
     def _learn(self, permit: Pass, rtt: int, outcome: Outcome) -> int:
         """Count a call that is a sample, and tell the law; return the limit from now on. Requires the lock."""
@@ -186,81 +223,67 @@ class Door:
             self._last_ns = rtt
         else:
             self._dropped += 1
-        for observe in self._observers:
-            observe(rtt)
-        # As Sample(...), which takes 150 ns more.
-        sample = _new(Sample, (permit.start_ns, rtt, permit.in_flight, outcome is DROPPED, permit.operation))
         try:
-            return self._update(sample)
-        except Exception:
-            _logger.exception("%r failed at %r; the limit stays", self.law, sample)
+            for observe in self._observers:
+                observe(rtt)
+            # As Sample(...), which takes 150 ns more.
+            sample = _new(Sample, (permit.start_ns, rtt, permit.in_flight, outcome is DROPPED, permit.operation))
+            return _checked(self._update(sample))
+        except Exception as error:  # noqa: BLE001  never out of a release: its caller has done its work
+            self._later.append(partial(self._report, error))
             return self._gate.limit
+
+    def _report(self, error: Exception) -> None:
+        """Say that the law failed: the first time loudly, for it may do so at each call."""
+        level, self._law_failed = logging.DEBUG if self._law_failed else logging.ERROR, True
+        _logger.log(level, "%r failed; the limit stays", self.law, exc_info=error)
+
+    def abandon(self, permit: Pass) -> None:
+        """Release what a permit holds that was collected."""
+        if permit.gate is self._gate:
+            with self._lock:
+                self._lost += 1
+            self.leave(permit, IGNORED)
 
     # Otherwise
 
-    def abandon(self, gate: Gate | None, place: Partition) -> None:
-        """Release what a permit held that was collected; also amid a method of this very door, in the same thread."""
-        self._abandoned.append((gate, place))
-        self._collect()
-
-    def _collect(self) -> None:
-        # Whoever held the lock comes here when it is free: nobody who was abandoned meanwhile is overlooked.
-        while self._abandoned and self._lock.acquire(blocking=False):
-            try:
-                served = self._release_abandoned()
-            finally:
-                self._lock.release()
-            self._wake(served)
-
-    def _release_abandoned(self) -> list[Waiter]:
-        served: list[Waiter] = []
-        while self._abandoned:
-            gate, place = self._abandoned.popleft()
-            if gate is self._gate:
-                self._lost += 1
-                self._ignored += 1
-                served += gate.leave(place, self.clock())
-        return served
-
     def refresh(self) -> None:
         """Take over the limit of the law, which was changed from outside."""
-        with self._held():
-            served = self._gate.resize(max(1, self.law.limit), self.clock())
-        self._wake(served)
+        self._change(lambda: self._gate.resize(max(1, self.law.limit), self.clock()))
 
     def calibrate(self, events: Sequence[str]) -> None:
         """Tell the law what the watchers saw in a period."""
-        assert isinstance(self.law, Calibrated)
-        with self._held():
-            now = self.clock()
-            served = self._gate.resize(max(1, self.law.calibrate(events, now)), now)
-        self._wake(served)
+        law = self.law
+        assert isinstance(law, Calibrated)
+        self._change(lambda: self._gate.resize(_checked(law.calibrate(events, now := self.clock())), now))
 
     def expose(self, permit: Pass) -> None:
-        """Let a permit that is held be given up if need be."""
-        with self._held():
-            self._exposed.add(permit)
+        """Let a permit be given up if need be, as long as it is held."""
+        with self._amid():
+            if permit.state is HELD:
+                self._exposed.add(permit)
 
     def shed(self, choose: Callable[[Sequence[Pass]], Sequence[Pass]]) -> None:
         """Tell those that are chosen among the exposed permits to give up."""
-        with self._held():
-            chosen = choose([permit for permit in self._exposed if not permit.shed])
-            for permit in chosen:
+        with self._amid():
+            calls = [permit for permit in self._exposed if permit.state is HELD and not permit.shed]
+        chosen = choose(calls)  # without the lock: its key is the user's
+        with self._amid():
+            told = [permit for permit in chosen if permit.state is HELD and not permit.shed]
+            self._shed += len(told)
+            for permit in told:
                 permit.shed = True
-            self._shed += len(chosen)
-        for permit in chosen:
+        for permit in told:
             with suppress(RuntimeError):  # its event loop is closed: nobody is in its block any more
                 permit.give_up()
 
     def close(self) -> None:
         """Let nobody enter any more, and send away who waits. Who is under way goes on, and leaves as ever."""
-        with self._held():
-            self._closed = True
-            gone = self._gate.waiting.clear()
-        self._wake(gone)
+        self._closed = True
+        self._change(self._gate.waiting.clear)
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
-        with self._held():
+        with self._lock:
             return ConcurrencyStatistics(
                 limit=self._gate.limit,
                 in_flight=self._gate.in_flight,
@@ -278,22 +301,49 @@ class Door:
 
     def after_fork(self) -> None:
         """Nobody is under way or waits in a child; what the parent's threads hold is released there."""
-        self._lock = threading.Lock()
+        self._lock, self._inside = threading.RLock(), False
         self._gate = Gate(self._gate.limit, self._partitions, self.queue)
-        self._abandoned.clear()
+        self._later.clear()
+        self._exposed = weakref.WeakSet()
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Hold the lock."""
-        with self._lock:
-            yield
-        self._collect()
+    def _amid(self) -> Iterator[None]:
+        """Hold the lock, and let nobody change anything meanwhile, in this thread neither."""
+        nested = False
+        try:
+            with self._lock:
+                nested, self._inside = self._inside, True
+                try:
+                    yield
+                finally:
+                    self._inside = nested
+        finally:
+            if not nested:
+                self._catch_up()
 
-    def _pass_by(self, permit: Pass) -> bool:
-        with self._held():
+    def _change(self, change: Callable[[], Sequence[Waiter]]) -> None:
+        """Make a change, or plan it if this thread is amid another; wake whom it served."""
+        with self._lock:
+            if self._inside:
+                self._later.append(partial(self._change, change))
+                return
+        served: Sequence[Waiter] = ()
+        try:
+            with self._amid():
+                served = change()
+        finally:
+            self._wake(served)
+
+    def _catch_up(self) -> None:
+        """Do what came up amid a change, in this thread or another."""
+        with suppress(IndexError):
+            while True:
+                self._later.popleft()()
+
+    def _pass_by(self, permit: Pass) -> None:
+        with self._lock:
             self._bypassed += 1
         permit.state = BYPASS
-        return True
 
     def _refusal(self, reason: Reason) -> ConcurrencyLimited:
         """Requires the lock."""
@@ -301,19 +351,29 @@ class Door:
         gate = self._gate
         # The mean is of calls that ended just before refusals: to keep it at each call takes 60 ns, mostly for nobody.
         self._mean_ns += (self._last_ns - self._mean_ns) / (_RECENT if self._mean_ns else 1)
-        # A place is free every mean / limit; all who wait are ahead. An estimate: more may come meanwhile.
-        wait = self._mean_ns / _SECOND * (gate.waiting.count + 1) / gate.limit if self._mean_ns else None
-        return ConcurrencyLimited(reason, wait, limit=gate.limit, in_flight=gate.in_flight)
+        wait = gate.wait_ns(self._mean_ns, reason, self.clock())
+        return ConcurrencyLimited(
+            reason, None if wait is None else wait / _SECOND, limit=gate.limit, in_flight=gate.in_flight
+        )
 
-    def _wake(self, served: list[Waiter]) -> None:
+    def _wake(self, served: Sequence[Waiter]) -> None:
         """Requires that the lock is free. Who cannot be woken leaves, and lets others enter."""
-        for waiter in served:  # grows meanwhile
+        for waiter in served:
             try:
                 waiter.wake()
             except RuntimeError:  # its event loop is closed
-                if waiter.served:
-                    with self._held():
-                        served += self._gate.take_back(waiter, self.clock())
+                self._change(partial(self._take_back, waiter))
+
+    def _take_back(self, waiter: Waiter) -> Sequence[Waiter]:
+        ours = waiter.served and waiter.gate is self._gate
+        return self._gate.take_back(waiter, self.clock()) if ours else ()
+
+
+def _checked(limit: int) -> int:
+    """Return a limit that a law gave: at least 1; TypeError if it is no whole number."""
+    if limit.__class__ is not int:
+        raise TypeError(f"a law must give a whole number of calls, not {limit!r}")
+    return limit if limit > 0 else 1
 
 
 _doors: "weakref.WeakSet[Door]" = weakref.WeakSet()

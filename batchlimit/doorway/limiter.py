@@ -39,6 +39,10 @@ class Limiter:
             raise TypeError(f'partitions must be like Partitions({{"live": 0.5}}), not {partitions!r}')
         if not isinstance(queue, Queue):
             raise TypeError(f"queue must be like Queue(100), not {queue!r}")
+        for name, function in (("classify", classify), ("bypass", bypass), ("clock", clock)):
+            if not callable(function) and (name, function) != ("bypass", None):
+                raise TypeError(f"{name} must be a function, not {function!r}")
+        watchers = tuple(watchers)
         self._door = Door(
             law,
             partitions=partitions,

@@ -17,13 +17,14 @@ class State(Enum):
     """Where a permit is in its life."""
 
     ASKED = auto()
+    WAITING = auto()
     HELD = auto()
     BYPASS = auto()
     OVER = auto()
 
 
 # Looked up once: an attribute of an Enum class takes 30 ns.
-ASKED, HELD, BYPASS, OVER = State
+ASKED, WAITING, HELD, BYPASS, OVER = State
 SUCCESS = Outcome.SUCCESS
 
 
@@ -31,8 +32,8 @@ class Pass:
     """Leave for one call to be under way, until it is completed; use it as the context of a `with` block.
 
     The end of the block completes it: as a success, or as the limiter's `classify` says of the exception that ended it.
-    `success`, `drop` and `ignore` complete it sooner, and say how. What comes second changes nothing. None of them
-    blocks or raises, from any thread. A permit that nobody completes is released as ignored when it is collected, with
+    `success`, `drop` and `ignore` complete it sooner, and say how, from any thread; what comes second changes nothing.
+     A permit that nobody completes is released as ignored when it is collected, with
     a ResourceWarning.
     """
 
@@ -86,9 +87,16 @@ class Pass:
         """Be held, as the waiter that was served."""
         self.gate, self.place = gate, waiter.partition
         self.start_ns, self.in_flight = waiter.start_ns, waiter.in_flight
+        waiter.served = False  # it is the permit now that is under way
         self.state = HELD
+
+    def end(self) -> None:
+        """Be over, where nothing was held; RuntimeError if nothing was entered with yet."""
+        if self.state is ASKED or self.state is WAITING:
+            raise RuntimeError(f"{self!r} cannot be completed: nobody entered with it; was it awaited?")
+        self.state = OVER
 
     def __del__(self) -> None:
         if self.state is HELD:
-            self.door.abandon(self.gate, self.place)  # first: a warning may be an error
+            self.door.abandon(self)  # first: a warning may be an error
             warnings.warn(f"{self!r} was never completed", ResourceWarning, stacklevel=2, source=self)

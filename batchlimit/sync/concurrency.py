@@ -1,14 +1,16 @@
 """ConcurrencyLimiter: the threaded front of the concurrency limiter."""
 
 import math
-from threading import TIMEOUT_MAX, Event
 from types import TracebackType
 from typing import Self
 
 from batchlimit.core.claim import patience
+from batchlimit.core.gate import Reason
+from batchlimit.core.queue import Waiter
 from batchlimit.doorway.limiter import Limiter
 from batchlimit.sync.loops import warn_in_loop
 from batchlimit.sync.permit import Permit
+from batchlimit.sync.turn import Turn
 
 _SECOND = 1_000_000_000
 
@@ -40,34 +42,36 @@ class ConcurrencyLimiter(Limiter):
         """
         permit = Permit(self._door, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
-        if not self._door.enter(permit, partition):
-            self._wait(permit, partition, wait)
+        if reason := self._door.enter(permit, partition):
+            self._wait(permit, partition, wait, reason)
         if sheddable:
             self._door.expose(permit)
         return permit
 
-    def _wait(self, permit: Permit, partition: str, timeout: float) -> None:
-        """Line up, and come back with the permit held."""
+    def _wait(self, permit: Permit, partition: str, timeout: float, reason: Reason) -> None:
+        """Line up, having been refused for this reason, and come back with the permit held."""
         door = self._door
         seconds = door.queue.patience(timeout)
         if seconds <= 0:
-            raise door.refusal()
+            raise door.refusal(reason)
         warn_in_loop()
-        turn = Event()
-        waiter = door.line_up(partition, turn.set)
+        turn = Turn()
+        waiter = Waiter(turn.wake)
         try:
+            door.line_up(waiter, partition)
             self._await(turn, seconds)
+            held = door.end_wait(permit, waiter)
         except BaseException:
             if door.end_wait(permit, waiter):
                 permit.ignore()
             raise
-        if not door.end_wait(permit, waiter):
+        if not held:
             raise door.refusal("queue_timeout")
 
-    def _await(self, turn: Event, seconds: float) -> None:
+    def _await(self, turn: Turn, seconds: float) -> None:
         """Return when it is their turn, or after so many seconds."""
         until = self._door.clock() + seconds * _SECOND
-        while seconds > 0 and not turn.wait(min(seconds, self._door.patience, TIMEOUT_MAX)):
+        while seconds > 0 and not turn.wait(min(seconds, self._door.patience)):
             self._door.look()
             seconds = (until - self._door.clock()) / _SECOND
 

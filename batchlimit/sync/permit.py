@@ -3,7 +3,8 @@
 from types import TracebackType
 from typing import Self
 
-from batchlimit.doorway.passes import OVER, SUCCESS, Pass
+from batchlimit.doorway.passes import OVER, Pass
+from batchlimit.errors import ConcurrencyLimited
 
 
 class Permit(Pass):
@@ -27,6 +28,6 @@ class Permit(Pass):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.shed and error is not None:
+        if self.shed and isinstance(error, ConcurrencyLimited) and error.reason == "shed":
             self.ignore()
-        self.door.leave(self, SUCCESS if error is None else self.door.classify(error))
+        self.door.leave_by(self, error)

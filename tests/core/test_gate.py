@@ -11,6 +11,10 @@ from batchlimit.core.queue import Order, Waiter
 SECOND = 1_000_000_000
 
 
+def waits() -> Waiter:
+    return Waiter(lambda: None)
+
+
 class Scene:
     """A gate and the calls at it, by one letter each: upper case under way, lower case waiting."""
 
@@ -25,10 +29,10 @@ class Scene:
         place = self.gate.partition(partition)
         if self.gate.enter(place, self.now):
             self._under_way[call] = partition
-        elif isinstance(found := self.gate.line_up(place, lambda: None), Waiter):
-            self._waiters[call] = found
+        elif reason := self.gate.line_up(place, waiter := waits()):
+            return reason
         else:
-            return found
+            self._waiters[call] = waiter
         return self.seen
 
     def go(self, call: str) -> str:
@@ -144,6 +148,24 @@ def test_whoever_gave_up_leaves_nothing_behind(order: Order) -> None:
     assert list(scene.gate.waiting.partitions()) == []
 
 
+def test_whoever_gave_up_behind_one_who_waits_leaves_nothing_behind() -> None:
+    """The head of the line waits for ever; a line that is tidied at its ends alone kept all who came after."""
+    scene = Scene(1, queue=Queue(9))
+    scene.come("a")
+    scene.come("b")
+    for _ in range(1000):
+        scene.come("c")
+        scene.come("d")
+        scene.give_up("c")
+        scene.come("c")
+        scene.give_up("d")
+        scene.give_up("c")
+    scene.come("e")
+    kept = sum(len(line) for line in scene.gate.waiting._lines.values())
+    assert kept < 100
+    assert scene.go("a") == "Be"
+
+
 def test_a_higher_limit_serves_who_waits() -> None:
     play(
         Scene(1, queue=Queue(9)),
@@ -161,7 +183,9 @@ def test_the_served_know_how_many_are_under_way() -> None:
     """A law is told the number at admission, the own call included; for who waited, at the end of the wait."""
     gate = Gate(1, queue=Queue(9))
     assert gate.enter(gate.rest, 0)
-    waiters = [gate.line_up(gate.rest, lambda: None) for _ in range(3)]
+    waiters = [waits() for _ in range(3)]
+    for waiter in waiters:
+        assert gate.line_up(gate.rest, waiter) is None
     served = gate.resize(4, now_ns=7)
     assert served == waiters
     assert [(each.in_flight, each.start_ns, each.served) for each in served] == [
@@ -174,8 +198,8 @@ def test_the_served_know_how_many_are_under_way() -> None:
 def test_to_give_up_is_too_late_for_who_was_served() -> None:
     gate = Gate(1, queue=Queue(9))
     assert gate.enter(gate.rest, 0)
-    waiter = gate.line_up(gate.rest, lambda: None)
-    assert isinstance(waiter, Waiter)
+    waiter = waits()
+    assert gate.line_up(gate.rest, waiter) is None
     gate.leave(gate.rest, 0)
     assert not gate.give_up(waiter)
     assert gate.in_flight == 1
@@ -316,6 +340,8 @@ def test_shares_may_add_up_to_one_in_floats() -> None:
         ({"a": "70%"}, TypeError, "the share of 'a' must be a number from 0 to 1, not '70%'"),
         ({"a": True}, TypeError, "not True"),
         ({7: 0.5}, TypeError, "the name of a partition must be a str, not 7"),
+        ({"": 0.5}, ValueError, "the name of a partition must not be empty"),
+        (None, TypeError, "shares must be a dict of names and shares, not None"),
     ],
 )
 def test_wrong_shares(shares: dict[str, float], error: type[Exception], message: str) -> None:

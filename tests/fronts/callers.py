@@ -95,7 +95,7 @@ class Tasks:
 
 
 class _Turn:
-    """A threading.Event in the time of a test."""
+    """A thread's turn in the time of a test."""
 
     def __init__(self, threads: "Threads") -> None:
         self._threads = threads
@@ -104,7 +104,7 @@ class _Turn:
         self._is_set = self.interrupted = False
         self._until = float("inf")
 
-    def set(self) -> None:
+    def wake(self) -> None:
         with self._threads.changed:
             self._is_set = True
             self._threads.changed.notify_all()
@@ -141,7 +141,7 @@ class Threads:
         self.held = False
         self.current = threading.local()
         self._ends: dict[Caller, Any] = {}
-        self._patch = mock.patch("batchlimit.sync.concurrency.Event", partial(_Turn, self))
+        self._patch = mock.patch("batchlimit.sync.concurrency.Turn", partial(_Turn, self))
         self._patch.start()
 
     def call(self, partition: str, timeout: float | None) -> Caller:

@@ -384,7 +384,7 @@ def _in_child(limiter: Any, permit: Any, writer: int) -> None:
         second = limiter.statistics().in_flight
         door = getattr(limiter, "_inner", limiter)._door
         entering = [Permit(door, "", 0, False) for _ in range(3)]
-        entered = sum(door.enter(each, "") for each in entering)
+        entered = sum(door.enter(each, "") is None for each in entering)
         os.write(writer, f"{first} {second} {entered}".encode())
     finally:
         os._exit(0)
