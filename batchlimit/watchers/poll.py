@@ -19,11 +19,11 @@ class Poll:
         self.ended = False  # the last to be set: whoever sees it sees the others, too
 
     def __repr__(self) -> str:
-        return f"<Poll of {self._watcher.name}: {'ended' if self.ended else 'under way'}>"
+        return f"<Poll of {self._watcher!r}: {'ended' if self.ended else 'under way'}>"
 
     def start(self) -> None:
         """Ask; that there is no thread to ask in is what came of it."""
-        thread = threading.Thread(target=self._run, name=f"batchlimit-watcher-{self._watcher.name}", daemon=True)
+        thread = threading.Thread(target=self._run, name="batchlimit-watcher", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:

@@ -61,6 +61,31 @@ def test_a_permit_is_entered_with_once() -> None:
     run(main)
 
 
+def test_nobody_completes_what_was_not_entered_with() -> None:
+    """A forgotten `await` would otherwise mean no limit, and no complaint."""
+
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(5, max_wait=None))
+        with pytest.raises(RuntimeError, match="nobody entered with it; was it awaited"):
+            limiter.acquire().success()
+        holder = await limiter.acquire()
+        permit = limiter.acquire()
+
+        async def enter() -> None:
+            async with permit:
+                pass
+
+        tasks = [asyncio.create_task(enter()) for _ in range(2)]
+        await yields()
+        with pytest.raises(RuntimeError, match="waited for by another task"):
+            await tasks[1]
+        holder.success()
+        await tasks[0]
+        assert limiter.statistics().in_flight == 0
+
+    run(main)
+
+
 def test_a_thousand_tasks_are_served_in_order() -> None:
     async def main() -> list[int]:
         limiter = AsyncConcurrencyLimiter(Fixed(7), queue=Queue(1000, max_wait=None))
@@ -281,6 +306,66 @@ def test_a_block_that_ends_before_it_hears_of_it_is_served() -> None:
         assert limiter.statistics().succeeded == 1
 
     run(main)
+
+
+def test_a_task_is_shed_from_another_thread() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
+
+    async def call() -> None:
+        async with limiter.acquire(sheddable=True):
+            await asyncio.Event().wait()
+
+    ended = start(lambda: asyncio.run(call()))
+    until(lambda: limiter.statistics().in_flight == 1)
+    until(lambda: len(limiter._door._exposed) == 1)
+    shed_all(limiter)
+    with pytest.raises(ConcurrencyLimited, match=r"\(shed\)"):
+        ended.result(DEADLINE)
+
+
+def test_a_block_that_was_handed_on_cancels_nobody_else() -> None:
+    """It was entered by one task and is left by another: what was cancelled stays so, and the other goes on."""
+
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(9))
+        permit = limiter.acquire(sheddable=True)
+
+        async def enter() -> None:
+            await permit.__aenter__()
+            await asyncio.sleep(9)
+
+        task = asyncio.create_task(enter())
+        await yields()
+        shed_all(limiter)
+        await yields()
+        await permit.__aexit__(None, None, None)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (limiter.statistics().succeeded, limiter.statistics().in_flight) == (1, 0)
+
+    run(main)
+
+
+def test_a_waiter_of_the_parent_is_nobody_in_a_child() -> None:
+    """A task that waited is destroyed in a forked child: it takes nobody's place there."""
+    limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(5, max_wait=None))
+    loop = asyncio.new_event_loop()
+
+    async def enter() -> AsyncPermit:
+        return await limiter.acquire()
+
+    holder = loop.run_until_complete(enter())
+    waits = enter()
+    task = loop.create_task(waits)
+    loop.run_until_complete(yields())
+    limiter._door.after_fork()  # what a child does first
+    waits.close()
+    seen = limiter.statistics()
+    assert (seen.waiting, seen.in_flight) == (0, 0)
+    holder.success()
+    assert limiter.statistics().in_flight == 0
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.close()
 
 
 def test_what_is_awaited_outside_of_a_block_is_not_shed() -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
+import logging
 import os
+import pickle
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -28,7 +30,7 @@ from batchlimit import (
 from batchlimit.laws import AIMD, Fixed, Gitaly, Settable
 from batchlimit.watchers import LatencyWatcher
 from tests.awaiting import awaited
-from tests.sync.stage import until
+from tests.sync.stage import DEADLINE, start, until
 
 SECOND = 1_000_000_000
 
@@ -228,6 +230,187 @@ def _unraisable(how: str) -> Iterator[Callable[[], bool]]:
         sys.unraisablehook = hook
 
 
+def test_a_permit_that_was_collected_is_over(limiter: Any) -> None:
+    """Whoever finds it, in the warning or in a finalizer of the same cycle, completes nothing a second time."""
+    here = limiter(Fixed(5))
+    other = here.acquire()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        here.acquire()
+    caught[0].source.success()  # type: ignore[union-attr]
+    assert here.statistics().in_flight == 1
+    other.success()
+
+
+def test_a_block_that_the_collector_ends_amid_the_law_is_left_later(limiter: Any) -> None:
+    """A generator in a cycle is closed wherever the collector runs: here in the thread that holds the lock."""
+    held: list[Any] = []
+
+    def block() -> Iterator[None]:
+        with here.acquire():
+            yield
+
+    class Untidy(Fixed):
+        def update(self, sample: Sample) -> int:
+            while held:
+                held.pop().close()
+            return self.limit
+
+    here = limiter(Untidy(5))
+    for _ in range(3):
+        held.append(block())
+        next(held[-1])
+    here.acquire().success()
+    seen = here.statistics()
+    assert (seen.in_flight, seen.ignored, seen.succeeded) == (0, 3, 1)
+
+
+def test_a_signal_handler_may_use_the_limiter(limiter: Any) -> None:
+    """It runs in the main thread, amid whatever that does: here amid the law."""
+    seen: list[int] = []
+
+    def handle(_number: int, _frame: object) -> None:
+        seen.append(here.statistics().in_flight)
+        inner = getattr(here, "_inner", here)
+        inner._door.close()
+
+    class Rung(Fixed):
+        def update(self, sample: Sample) -> int:
+            handle(0, None)
+            return self.limit
+
+    here = limiter(Rung(5))
+    permits = [here.acquire(), here.acquire()]
+    permits[0].success()
+    with pytest.raises(LimiterClosed):
+        here.acquire()
+    permits[1].success()
+    assert seen == [1, 0]
+
+
+def test_a_handler_that_raises_wherever_the_clock_is_read_costs_no_place(limiter: Any, clock: Clock) -> None:
+    """Signal handlers raise where something is called. A permit is over and its place is free, or neither."""
+    armed = False
+
+    def now() -> int:
+        if armed:
+            raise KeyboardInterrupt
+        return clock()
+
+    here = limiter(Fixed(1), clock=now)
+    permit = here.acquire()
+    armed = True
+    with pytest.raises(KeyboardInterrupt):
+        permit.success()
+    armed = False
+    assert here.statistics().in_flight == 1
+    permit.success()
+    assert here.statistics().in_flight == 0
+
+
+@pytest.mark.parametrize("wrong", [None, 2.5, "many", True])
+def test_a_law_that_gives_no_number_is_as_one_that_fails(
+    limiter: Any, wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong(Fixed):
+        def update(self, sample: Sample) -> int:
+            return wrong  # type: ignore[no-any-return]
+
+    here = limiter(Wrong(3))
+    for _ in range(5):
+        here.acquire().success()
+    assert here.limit == 3
+    assert caplog.text.count("the limit stays") == 1  # not once for each call
+
+
+def test_a_log_handler_may_use_the_limiter(limiter: Any) -> None:
+    class Broken(Fixed):
+        def update(self, sample: Sample) -> int:
+            raise ZeroDivisionError
+
+    class Curious(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(in_thread(lambda: here.statistics().succeeded))
+
+    seen: list[int] = []
+    here = limiter(Broken(1))
+    handler = Curious()
+    logging.getLogger("batchlimit").addHandler(handler)
+    try:
+        here.acquire().success()
+    finally:
+        logging.getLogger("batchlimit").removeHandler(handler)
+    assert seen == [1]
+
+
+def in_thread(job: Callable[[], int]) -> int:
+    return start(job).result(DEADLINE)
+
+
+@pytest.mark.parametrize("wrong", [None, "success", True])
+def test_a_classifier_that_fails_ignores(limiter: Any, wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def lenient(error: BaseException) -> Outcome:
+        if wrong is None:
+            raise ZeroDivisionError
+        return wrong  # type: ignore[no-any-return]
+
+    here = limiter(Recorder(1), classify=lenient)
+    with pytest.raises(OwnError), here.acquire():
+        raise OwnError
+    seen = here.statistics()
+    assert (seen.in_flight, seen.ignored) == (0, 1)
+    assert "the call is ignored" in caplog.text
+
+
+def test_a_group_with_a_timeout_in_it_is_a_drop(limiter: Any) -> None:
+    here = limiter(Recorder(1))
+    for error in (
+        ExceptionGroup("", [ValueError(), ExceptionGroup("", [TimeoutError()])]),
+        ExceptionGroup("", [OwnError()]),
+    ):
+        with pytest.raises(ExceptionGroup), here.acquire():
+            raise error
+    assert (here.statistics().dropped, here.statistics().ignored) == (1, 1)
+
+
+def test_the_sample_of_a_call_that_waited_begins_when_it_was_served(limiter: Any, clock: Clock) -> None:
+    law = Recorder(1)
+    here = limiter(law, queue=Queue(5, max_wait=None), clock=clock)
+    first = here.acquire()
+    second = start(here.acquire)
+    until(lambda: here.statistics().waiting == 1)
+    clock.pass_by(3)
+    law.set_limit(2)
+    permit = second.result(DEADLINE)
+    clock.pass_by(1)
+    permit.success()
+    first.success()
+    assert law.samples == [Sample(1003 * SECOND, SECOND, 2), Sample(1000 * SECOND, 4 * SECOND, 1)]
+
+
+def test_a_law_that_raises_the_limit_serves_who_waits(limiter: Any) -> None:
+    class Generous(Recorder):
+        def update(self, sample: Sample) -> int:
+            return 4
+
+    here = limiter(Generous(1), queue=Queue(5, max_wait=None))
+    holder = here.acquire()
+    waiting = [start(here.acquire) for _ in range(3)]
+    until(lambda: here.statistics().waiting == 3)
+    holder.success()
+    permits = [each.result(DEADLINE) for each in waiting]
+    assert here.statistics().in_flight == 3
+    for permit in permits:
+        permit.success()
+
+
+def test_who_waits_is_served_when_a_strict_share_is_lent(limiter: Any) -> None:
+    """Nobody comes or goes: those who wait look themselves."""
+    here = limiter(Fixed(1), partitions=Partitions({"live": 1.0}, strict=True), queue=Queue(5, max_wait=None))
+    here.acquire("live").success()
+    here.acquire("batch").success()
+
+
 # Who is refused, and what that says
 
 
@@ -267,6 +450,33 @@ def test_a_refusal_says_when(limiter: Any, clock: Clock) -> None:
         error = refused(here)
     assert error.retry_after == pytest.approx(0.25)
     assert str(error) == "refused (limit): 2 calls are under way, the limit is 2; retry after 0.250 s"
+
+
+def test_a_refusal_counts_who_is_above_a_lower_limit(limiter: Any, clock: Clock) -> None:
+    law = Settable(4)
+    here = limiter(law, clock=clock)
+    permits = [here.acquire() for _ in range(5 - 1)]
+    clock.pass_by(1)
+    permits.pop().success()
+    law.set_limit(1)
+    assert refused(here).retry_after == pytest.approx(3.0)
+    for permit in permits:
+        permit.success()
+
+
+def test_a_refusal_says_when_a_share_will_be_lent(limiter: Any, clock: Clock) -> None:
+    here = limiter(Fixed(1), partitions=Partitions({"live": 1.0}, strict=True), clock=clock)
+    here.acquire("live").success()
+    clock.pass_by(0.25)
+    assert refused(here, "batch").retry_after == pytest.approx(0.75)
+    clock.pass_by(0.75)
+    here.acquire("batch").success()
+
+
+def test_a_refusal_travels_between_processes() -> None:
+    error = ConcurrencyLimited("limit", 0.5, limit=3, in_flight=4)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), vars(again)) == (str(error), vars(error))
 
 
 def test_a_bypass_never_counts(limiter: Any) -> None:
@@ -342,6 +552,9 @@ def test_a_limit_that_is_set_counts_at_once(limiter: Any) -> None:
         (10, {}, r"law must be a law, like Fixed\(20\), not 10"),
         (AIMD, {}, "law must be a law"),
         (Fixed(1), {"partitions": {"live": 0.5}}, r"partitions must be like Partitions\(.*, not {'live': 0.5}"),
+        (Fixed(1), {"classify": 3}, "classify must be a function, not 3"),
+        (Fixed(1), {"bypass": 3}, "bypass must be a function, not 3"),
+        (Fixed(1), {"clock": 3}, "clock must be a function, not 3"),
         (Fixed(1), {"queue": 5}, r"queue must be like Queue\(100\), not 5"),
     ],
 )
@@ -447,6 +660,48 @@ def test_what_persists_is_shed(limiter: Any) -> None:
 def exposed(limiter: Any) -> Any:
     permit = limiter.acquire(sheddable=True)
     return awaited(permit.__aenter__) if isinstance(limiter, Blocking) else permit
+
+
+def test_who_passes_by_is_not_shed(limiter: Any) -> None:
+    here = limiter(Fixed(9), bypass=lambda operation, _partition: operation == "health")
+    healthy, doomed = here.acquire(operation="health", sheddable=True), exposed(here)
+    asked: list[Sequence[Any]] = []
+
+    def choose(calls: Sequence[Any]) -> Sequence[Any]:
+        asked.append(calls)
+        return calls
+
+    getattr(here, "_inner", here)._door.shed(choose)
+    assert asked == [[doomed]]
+    assert here.statistics().shed == 1
+    healthy.success()
+    doomed.ignore()
+
+
+def test_a_law_that_fails_keeps_nothing_from_being_shed(limiter: Any) -> None:
+    class Broken(Gitaly):
+        def calibrate(self, events: Sequence[str], now_ns: int) -> int:
+            raise ZeroDivisionError
+
+    watcher = Told()
+    watcher.event = "memory"
+    with closing(limiter(Broken(initial=9), watchers=[watcher], every=0.001, shedding=Shedding(after=1))) as here:
+        doomed = exposed(here)
+        until(lambda: here.statistics().shed == 1)
+        doomed.ignore()
+
+
+def test_a_key_of_shedding_may_use_the_limiter(limiter: Any) -> None:
+    watcher = Told()
+    watcher.event = "memory"
+
+    def key(call: Any) -> int:
+        return in_thread(lambda: here.statistics().in_flight)
+
+    with closing(limiter(Fixed(9), watchers=[watcher], every=0.001, shedding=Shedding(after=1, key=key))) as here:
+        doomed = exposed(here)
+        until(lambda: here.statistics().shed == 1)
+        doomed.ignore()
 
 
 def test_a_latency_watcher_hears_of_each_call(limiter: Any, clock: Clock) -> None:
