@@ -8,6 +8,8 @@ from batchlimit.aio.permit import AsyncPermit
 from batchlimit.core.claim import patience
 from batchlimit.doorway.limiter import Limiter
 
+_FOREVER = math.inf
+
 
 class AsyncConcurrencyLimiter(Limiter):
     """Limits how many calls are under way at once, to what its law finds is best.
@@ -40,7 +42,7 @@ class AsyncConcurrencyLimiter(Limiter):
         ConcurrencyLimited; see Shedding.
         """
         permit = AsyncPermit(self._door, operation, priority, sheddable)
-        permit.partition, permit.timeout = partition, math.inf if timeout is None else patience(timeout)
+        permit.partition, permit.timeout = partition, _FOREVER if timeout is None else patience(timeout)
         return permit
 
     async def close(self) -> None:

@@ -218,7 +218,7 @@ def test_five_timeouts_in_a_row_are_one_event_and_the_count_starts_anew() -> Non
 def ended() -> None:
     """Wait for polls to end that hung: their threads do."""
     for thread in threading.enumerate():
-        if thread.name.startswith("batchlimit-watcher-"):
+        if thread.name.startswith("batchlimit-watcher"):
             thread.join(60)
 
 
