@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.markdown import table
 from benchmarks.queueing.contestants import CONTESTANTS, LAWS, OURS
 from benchmarks.queueing.drawing import draw_goodput, draw_limits
-from benchmarks.queueing.report import details, goodput_table, verdicts
+from benchmarks.queueing.report import details, goodput_table, losses, verdicts
 from benchmarks.queueing.results import Results, measure
 from benchmarks.queueing.scenario import FALSE_REJECTIONS, GOODPUT, HIDDEN_SEEDS, JUDGED, SCENARIOS, SEEDS
 
@@ -61,7 +61,12 @@ def _summary(seen: Results, letters: Sequence[str]) -> str:
         f"false rejections in A (<= {FALSE_REJECTIONS:.0%})",
         "both",
     ]
-    return "\n".join((table(head, verdicts(seen)), goodput_table(seen, judged), goodput_table(seen, others)))
+    tables = table(head, verdicts(seen)), goodput_table(seen, judged), goodput_table(seen, others)
+    return "\n".join((*tables, "Where another law does better (goodput, p99):\n", _lost(seen)))
+
+
+def _lost(results: Results) -> str:
+    return table(["", OURS, "the best", "which is"], losses(results))
 
 
 def _hidden(unseen: Results, letters: Sequence[str]) -> str:
@@ -74,6 +79,8 @@ def _hidden(unseen: Results, letters: Sequence[str]) -> str:
             "1.2, each seed its own. Looked at once, when the laws were done.\n",
             goodput_table(unseen, judged),
             goodput_table(unseen, others),
+            "Where another law does better there (goodput, p99):\n",
+            _lost(unseen),
         )
     )
 
