@@ -225,8 +225,9 @@ def test_after_odd_samples_it_still_moves(odd: list[Sample], probing: bool, rtts
     for each in odd:
         law.update(each)
     now, before = 0, law.limit
-    for k in range(2000):
-        now += 100 * _MS
+    # Long enough for ten spans of the longest baseline: what it is told may come in the middle of a probe.
+    for k in range(3000):
+        now += 200 * _MS
         law.update(Sample(now - rtts[k % 10], rtts[k % 10], 5, dropped=True))
     assert law.limit < before or law.limit == 1
 
