@@ -8,7 +8,7 @@ from batchlimit.laws import setting
 from batchlimit.laws.band import Band
 from batchlimit.laws.baseline import Baselines, Reading
 from batchlimit.laws.probe import Probe
-from batchlimit.laws.slope import Point, Slope, between
+from batchlimit.laws.slope import Point, Slope, between, point_of
 from batchlimit.laws.span import Span
 
 _SHORTEST_NS, _LONG_NS, _LONGEST_NS = 200_000_000, 3 * 10**9, 60 * 10**9
@@ -142,16 +142,13 @@ class Knee:
         """Learn from a span that the limit did not bound: nobody queues there, unless the ratio says so."""
         looks_calm = reading.ratio <= self._band.allowed(self._estimate)
         self._baselines.move(reading, _RISE if looks_calm else _CREEP, _FALL)
-        self._forget()
+        self._probe.calm(self._span.end)
+        self._before = None
         self._slope.clear()
         self._is_far = False
 
-    def _forget(self) -> None:
-        self._probe.calm(self._span.end)
-        self._before = None
-
     def _steer(self, reading: Reading) -> None:
-        point, ratio = self._point(reading), reading.ratio
+        point, ratio = point_of(self._span, reading.weight), reading.ratio
         self._baselines.move(reading, 0.0, _FALL)
         has_room, lasts = self._band.has_room(ratio, self._estimate), self._is_far
         # Once far, it stays so until there is room again: between, chance decides.
@@ -162,7 +159,7 @@ class Knee:
         elif point is not None:
             self._slope.add(point)
         if point is not None:
-            self._before = point if self._before is None else _halfway(self._before, point)
+            self._before = point if self._before is None else self._before.halfway(point)
         slope = self._slope.value
         if has_room:
             self._grow()
@@ -174,13 +171,6 @@ class Knee:
                 # Calls that queue were admitted under the limit before: back off from what there was, not twice.
                 self._cut(factor, self._span.end, self._span.concurrency)
 
-    def _point(self, reading: Reading) -> Point | None:
-        span = self._span
-        throughput = (span.count - span.dropped) * reading.weight / span.length
-        if min(span.concurrency, throughput) <= 0:
-            return None
-        return Point(span.count, math.log(span.concurrency), math.log(throughput))
-
     def _start_over(self, reading: Reading) -> None:
         """No queue: calls merely take longer than they did."""
         self._baselines.move(reading, 1.0, 1.0)
@@ -191,7 +181,7 @@ class Knee:
 
     def _heed_probe(self, reading: Reading) -> bool:
         """Learn from a span of a probe; return whether to go on with another."""
-        point, is_over = self._point(reading), self._probe.step(self._span.end)
+        point, is_over = point_of(self._span, reading.weight), self._probe.step(self._span.end)
         slope = None if point is None or self._before is None else between(self._before, point)
         no_queue = is_over and slope is not None and slope > _STEEP
         self._baselines.move(reading, _PROBED_RISE if no_queue else 0.0, _PROBED_FALL)
@@ -216,7 +206,3 @@ class Knee:
         self._cut_at = now
         self._estimate = min(self._estimate, max(self._estimate, crowd) * factor)
         self._probe.resume *= factor
-
-
-def _halfway(one: Point, other: Point) -> Point:
-    return Point(one.calls + other.calls, (one.ln_n + other.ln_n) / 2, (one.ln_x + other.ln_x) / 2)

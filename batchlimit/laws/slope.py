@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from batchlimit.laws.span import Span
+
 _POINTS = 8
 _FEWEST = 3
 _EVIDENCE = 12.0
@@ -20,6 +22,18 @@ class Point(NamedTuple):
     """N: calls under way on average."""
     ln_x: float
     """X: calls that ended per time, each as heavy as its work; so it does not matter which came."""
+
+    def halfway(self, other: "Point") -> "Point":
+        """Return the middle of both."""
+        return Point(self.calls + other.calls, (self.ln_n + other.ln_n) / 2, (self.ln_x + other.ln_x) / 2)
+
+
+def point_of(span: Span, weight: float) -> Point | None:
+    """Return the point of a span whose calls were so heavy; None where none was timed, or all were dropped."""
+    throughput = (span.count - span.dropped) * weight / span.length
+    if min(span.concurrency, throughput) <= 0:
+        return None
+    return Point(span.count, math.log(span.concurrency), math.log(throughput))
 
 
 class Slope:

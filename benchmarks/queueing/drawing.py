@@ -13,7 +13,7 @@ from benchmarks.queueing.results import Results
 from benchmarks.queueing.run import Run
 from benchmarks.queueing.scenario import SCENARIOS, Scenario
 
-_COLOURS = ("#777777", "#e69f00", "#d55e00", "#cc79a7", "#009e73", "#56b4e9", "#b8860b", "#000000")
+_COLOURS = ("#777777", "#e69f00", "#d55e00", "#cc79a7", "#009e73", "#56b4e9", "#b8860b", "#000000", "#8fbc8f")
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def draw_limits(path: Path, letters: Sequence[str], names: Sequence[str], seed: 
         panels = figure.subplots(len(letters), squeeze=False)[:, 0]
         for letter, axes in zip(letters, panels, strict=True):
             _draw_limit(axes, SCENARIOS[letter], colours, seed)
-        panels[0].legend(frameon=False, ncols=4, loc="lower right", fontsize=7)
+        figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=5, loc="outside lower center")
         panels[-1].set_xlabel("seconds")
         figure.savefig(path, metadata={"Date": None})
 
@@ -56,14 +56,14 @@ def _draw_limit(axes: Axes, scenario: Scenario, colours: Mapping[str, str], seed
 
 
 def _limits(scenario: Scenario, name: str, seed: int) -> tuple[list[float], list[int]]:
-    """The limit at the end of each tenth of a second in which a call ended."""
+    """The limit at the end of each fifth of a second in which a call ended."""
     seen: dict[int, int] = {}
 
     def watch(now: int, limit: int, in_flight: int, in_time: bool) -> None:
-        seen[now // 100_000_000] = limit
+        seen[now // 200_000_000] = limit
 
     Run(scenario, CONTESTANTS[name](scenario), seed, watch).figures()
-    return [tenth / 10 for tenth in seen], list(seen.values())
+    return [fifth / 5 for fifth in seen], list(seen.values())
 
 
 def draw_goodput(path: Path, results: Results, letters: Sequence[str], names: Sequence[str]) -> None:

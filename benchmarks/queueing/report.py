@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from benchmarks.markdown import percent, table
-from benchmarks.queueing.contestants import LAWS
+from benchmarks.queueing.contestants import LAWS, OURS
 from benchmarks.queueing.results import Results, Runs
 from benchmarks.queueing.scenario import FALSE_REJECTIONS, GOODPUT, JUDGED, SCENARIOS
 
@@ -46,6 +46,16 @@ def verdicts(results: Results) -> Iterator[list[str]]:
         false = results["A"][who].mean("false_rejections") if "A" in results else math.nan
         passed = least >= GOODPUT and false <= FALSE_REJECTIONS
         yield [who, f"{_share(least)} in {where}", percent(false, 2), "yes" if passed else "no"]
+
+
+def losses(results: Results) -> Iterator[list[str]]:
+    """Where another law reached more than ours, by at least 0.005 on average: that law, and what both reached."""
+    for letter, rows in results.items():
+        best = max(LAWS, key=lambda who: rows[who].mean("goodput"))
+        ours, theirs = rows[OURS], rows[best]
+        if theirs.mean("goodput") - ours.mean("goodput") >= 0.005:
+            spans = [f"{_share(each.mean('goodput'))}, {_span(each.mean('p99'))}" for each in (ours, theirs)]
+            yield [f"{letter}: {SCENARIOS[letter].title}", *spans, best]
 
 
 def _share(value: float) -> str:

@@ -1,0 +1,47 @@
+"""A table of laws rounds nothing up, and says who does better than ours."""
+
+from math import nan
+
+from benchmarks.queueing.contestants import CONTESTANTS, LAWS, OURS
+from benchmarks.queueing.report import details, goodput_table, losses, verdicts
+from benchmarks.queueing.results import Results, Runs
+from benchmarks.queueing.tally import Figures
+
+
+def runs(*goodputs: float, false: float = nan) -> Runs:
+    return Runs(tuple(Figures(each, false, 0.1, 0.0, 0.02, 0.05) for each in goodputs))
+
+
+def results(ours: Runs, theirs: Runs) -> Results:
+    return {letter: {who: ours if who == OURS else theirs for who in CONTESTANTS} for letter in "AB"}
+
+
+def test_the_worst_is_the_least_goodput_and_the_most_of_anything_else() -> None:
+    some = Runs((Figures(0.9, 0.01, 0, 0, 0, 1.0), Figures(0.8, nan, 0, 0, 0, 2.0)))
+    assert some.worst("goodput") == 0.8
+    assert some.worst("p99") == 2.0
+    assert some.worst("false_rejections") == some.mean("false_rejections") == 0.01
+
+
+def test_what_falls_short_by_a_hair_falls_short() -> None:
+    rows = {row[0]: row[1:] for row in verdicts(results(runs(0.93999, false=0.0), runs(0.94, 0.95, false=0.0)))}
+    assert rows[OURS] == ["0.939 in A", "0.00 %", "no"]
+    assert rows["AIMD"][-1] == "yes"
+
+
+def test_false_rejections_fail_as_well() -> None:
+    assert {row[-1] for row in verdicts(results(runs(1.0, false=0.021), runs(1.0, false=0.021)))} == {"no"}
+
+
+def test_who_does_better_is_named() -> None:
+    rows = list(losses(results(runs(0.9), runs(0.95))))
+    assert [row[0][0] for row in rows] == ["A", "B"]
+    assert rows[0][-1] in LAWS
+    assert list(losses(results(runs(0.95), runs(0.953)))) == []
+
+
+def test_tables_have_a_row_for_each_contestant() -> None:
+    table = goodput_table(results(runs(0.9, 0.8), runs(1.0)), "AB")
+    assert table.count("\n") == 2 + len(CONTESTANTS)
+    assert "| Knee | 0.850 (0.800) | 0.850 (0.800) |" in table
+    assert len(list(details(results(runs(0.9), runs(1.0))))) == 2
