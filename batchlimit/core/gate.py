@@ -17,12 +17,13 @@ class Gate:
     who comes may enter at once if there is room; whoever waits then waits for something else.
     """
 
-    __slots__ = ("_queue", "in_flight", "limit", "open_to", "places", "rest", "strict", "waiting")
+    __slots__ = ("_closed", "_queue", "in_flight", "limit", "open_to", "places", "rest", "strict", "waiting")
 
     def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
         self.limit = limit
         self.open_to = 0
         """Below so many under way anybody may enter, of whatever partition; 0 where shares are strict."""
+        self._closed = False
         self.in_flight = 0
         self._queue = queue
         self.waiting = Waiting(queue.order)
@@ -104,6 +105,12 @@ class Gate:
         self._share_out()
         return self.serve(now_ns) if self.waiting.count else []
 
+    def close(self) -> list[Waiter]:
+        """Send away all who wait, and return them; from now on it is nobody's to enter without a closer look."""
+        self._closed = True
+        self._share_out()
+        return self.waiting.clear()
+
     def serve(self, now_ns: int) -> list[Waiter]:
         """Let enter who may; return them. Time alone may be a reason: a strict share that nobody claims is lent."""
         for partition in self.waiting.partitions():
@@ -126,6 +133,6 @@ class Gate:
         return room > sum(each.kept(now_ns) for each in self.places.values())
 
     def _share_out(self) -> None:
-        self.open_to = 0 if self.strict else self.limit
+        self.open_to = 0 if self.strict or self._closed else self.limit
         for partition in self.places.values():
             partition.resize(self.limit)

@@ -103,15 +103,12 @@ class Door:
             return None
         now = self.clock()
         with self._lock:
-            if self._closed:
-                permit.state = OVER
-                raise LimiterClosed(_CLOSED)
             gate = self._gate
-            place = gate.places.get(partition, gate.rest)
+            place = gate.places.get(partition, gate.rest) if partition else gate.rest
             if gate.in_flight < gate.open_to:
                 gate.in_flight += 1
                 place.busy += 1
-            elif reason := self._enter_slowly(gate, place, now):
+            elif reason := self._enter_slowly(permit, place, now):
                 return reason
             permit.gate, permit.place, permit.start_ns, permit.in_flight = gate, place, now, gate.in_flight
             permit.state = HELD
@@ -119,9 +116,12 @@ class Door:
             self._catch_up()
         return None
 
-    def _enter_slowly(self, gate: Gate, place: Partition, now: int) -> Reason | None:
+    def _enter_slowly(self, permit: Pass, place: Partition, now: int) -> Reason | None:
         """As Gate.enter, amid which nobody leaves. Requires the lock."""
-        nested, self._inside = self._inside, True
+        if self._closed:
+            permit.state = OVER
+            raise LimiterClosed(_CLOSED)
+        gate, nested, self._inside = self._gate, self._inside, True
         try:
             return None if gate.enter(place, now) else gate.reason
         finally:
@@ -258,6 +258,7 @@ class Door:
         """Let a permit be given up if need be, as long as it is held."""
         with self._amid():
             if permit.state is HELD:
+                permit.told = False
                 self._exposed.add(permit)
 
     def shed(self, choose: Callable[[Sequence[Pass]], Sequence[Pass]]) -> None:
@@ -269,15 +270,18 @@ class Door:
             told = [permit for permit in chosen if permit.state is HELD and not permit.shed]
             self._shed += len(told)
             for permit in told:
-                permit.shed = True
+                permit.told = True
         for permit in told:
             with suppress(RuntimeError):  # its event loop is closed: nobody is in its block any more
                 permit.give_up()
 
     def close(self) -> None:
         """Let nobody enter any more, and send away who waits. Who is under way goes on, and leaves as ever."""
+        self._change(self._shut)
+
+    def _shut(self) -> Sequence[Waiter]:
         self._closed = True
-        self._change(self._gate.waiting.clear)
+        return self._gate.close()
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         with self._lock:
@@ -300,6 +304,8 @@ class Door:
         """Nobody is under way or waits in a child; what the parent's threads hold is released there."""
         self._lock, self._inside = threading.RLock(), False
         self._gate = Gate(self._gate.limit, self._partitions, self.queue)
+        if self._closed:
+            self._gate.close()
         self._later.clear()
         self._exposed = weakref.WeakSet()
 

@@ -33,8 +33,7 @@ class Pass:
 
     The end of the block completes it: as a success, or as the limiter's `classify` says of the exception that ended it.
     `success`, `drop` and `ignore` complete it sooner, and say how, from any thread; what comes second changes nothing.
-     A permit that nobody completes is released as ignored when it is collected, with
-    a ResourceWarning.
+    A permit that nobody completes is released as ignored when it is collected, with a ResourceWarning.
     """
 
     __slots__ = (
@@ -45,16 +44,18 @@ class Pass:
         "operation",
         "place",
         "priority",
-        "shed",
         "sheddable",
         "start_ns",
         "state",
+        "told",
     )
 
     gate: "Gate"
     place: "Partition"
     start_ns: int
     in_flight: int
+    told: bool
+    """Whether it was told to give up; set where it may be."""
 
     def __init__(self, door: "Door", operation: str, priority: int, sheddable: bool) -> None:
         self.door = door
@@ -62,11 +63,15 @@ class Pass:
         self.priority = priority
         self.sheddable = sheddable
         self.state = ASKED
-        self.shed = False
 
     def __repr__(self) -> str:
         what = f" for {self.operation!r}" if self.operation else ""
         return f"<{type(self).__name__}{what}: {self.state.name.lower()}{', shed' if self.shed else ''}>"
+
+    @property
+    def shed(self) -> bool:
+        """Whether this call was told to give up."""
+        return self.sheddable and getattr(self, "told", False)
 
     def success(self) -> None:
         """The call was served."""

@@ -28,6 +28,6 @@ class Permit(Pass):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.shed and isinstance(error, ConcurrencyLimited) and error.reason == "shed":
+        if isinstance(error, ConcurrencyLimited) and error.reason == "shed" and self.shed:
             self.ignore()
         self.door.leave_by(self, error)
