@@ -15,7 +15,8 @@ class AsyncConcurrencyLimiter(Limiter):
     """Limits how many calls are under way at once, to what its law finds is best.
 
     One limiter serves the tasks of any event loops, of several threads too. It is not bound to a loop: make it when and
-    where you like. A permit may be completed by any task of any thread.
+    where you like. A permit may be completed by any task of any thread. A loop that was closed passes on what its tasks
+    waited for; one that was stopped and is never run again keeps it.
 
     `law` sets the limit (None: Knee()), and belongs to this limiter alone. `partitions` guarantees parts of it by name.
     Who finds no room waits in `queue`, if there is one. `classify` says of an exception that ends a call what it tells
@@ -39,7 +40,7 @@ class AsyncConcurrencyLimiter(Limiter):
         at most (None: as long as the queue lets it, 0: not at all), and never longer than the queue lets it.
         `operation` is what kind of call it is, for laws that hold unlike kinds apart. The task in a block that is
         `sheddable` may be cancelled there, those of low `priority` first, and the block then ends in
-        ConcurrencyLimited; see Shedding.
+        ConcurrencyLimited; see Shedding. The task that entered such a block has to leave it, as with asyncio.timeout.
         """
         permit = AsyncPermit(self._door, operation, priority, sheddable)
         permit.partition, permit.timeout = partition, _FOREVER if timeout is None else patience(timeout)

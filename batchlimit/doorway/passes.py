@@ -58,11 +58,13 @@ class Pass:
     """Whether it was told to give up; set where it may be."""
 
     def __init__(self, door: "Door", operation: str, priority: int, sheddable: bool) -> None:
+        self.state = ASKED  # first: also one that is wrong is collected
+        if sheddable and not isinstance(priority, int):
+            raise TypeError(f"the priority of what may be shed must be a whole number, not {priority!r}")
         self.door = door
         self.operation = operation
         self.priority = priority
         self.sheddable = sheddable
-        self.state = ASKED
 
     def __repr__(self) -> str:
         what = f" for {self.operation!r}" if self.operation else ""

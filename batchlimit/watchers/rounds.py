@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from batchlimit.core.tally import WatcherStatistics
 from batchlimit.watchers.argument import checked_seconds
 from batchlimit.watchers.base import Watcher
-from batchlimit.watchers.watched import Watched
+from batchlimit.watchers.polled import Polled
 
 _logger = logging.getLogger("batchlimit")
 
@@ -37,7 +37,7 @@ class Rounds:
         clock: Callable[[], float] = time.monotonic,  # no round is late because the machine slept
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
-        self._watched = tuple(Watched(_checked(each)) for each in watchers)
+        self._watched = tuple(Polled(_checked(each)) for each in watchers)
         self._tell = tell
         self._every = min(checked_seconds("every", every), threading.TIMEOUT_MAX)
         self._clock = clock

@@ -730,6 +730,11 @@ def test_shedding_needs_watchers(limiter: Any) -> None:
         limiter(Fixed(1), shedding=Shedding())
 
 
+def test_priorities_of_what_may_be_shed_can_be_compared(limiter: Any) -> None:
+    with pytest.raises(TypeError, match="must be a whole number, not 'low'"):
+        limiter(Fixed(1)).acquire(priority="low", sheddable=True)
+
+
 @pytest.mark.parametrize(("every", "error"), [(0, ValueError), (-1, ValueError), ("1", TypeError)])
 def test_a_wrong_period(limiter: Any, every: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="every"):

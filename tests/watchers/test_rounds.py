@@ -11,7 +11,7 @@ import pytest
 
 from batchlimit import WatcherStatistics
 from batchlimit.watchers import MemoryWatcher, Rounds, Watcher
-from batchlimit.watchers.watched import Watched
+from batchlimit.watchers.polled import Polled
 
 Events = tuple[str, ...]
 
@@ -173,7 +173,7 @@ def test_a_poll_that_hangs_is_not_started_a_second_time() -> None:
 
 def test_a_poll_that_hung_counts_as_a_timeout_in_the_round_in_which_it_ends() -> None:
     hanging = Hanging()
-    watched = Watched(hanging)
+    watched = Polled(hanging)
     for _ in range(2):
         watched.ask(lambda: None)
     hanging.let_go.set()

@@ -13,7 +13,7 @@ _TIMEOUTS = 5
 adaptive limits: a machine that hangs cannot say so."""
 
 
-class Watched:
+class Polled:
     """What a round does with one watcher: `ask` when it begins, `answer` when it ends. For one thread at a time."""
 
     __slots__ = ("_asked", "_errors", "_events", "_in_a_row", "_poll", "_polls", "_timeouts", "_watcher")
@@ -25,7 +25,7 @@ class Watched:
         self._asked = False  # whether the poll is this round's, and not one that hangs since an earlier one
 
     def __repr__(self) -> str:
-        return f"<Watched: {self.statistics()}>"
+        return f"<Polled: {self.statistics()}>"
 
     @property
     def awaited(self) -> bool:
