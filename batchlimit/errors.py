@@ -10,7 +10,7 @@
 Arguments that can never work (a cost above the burst, a quota with a typo) raise ValueError or TypeError.
 """
 
-from functools import partial
+import functools
 
 
 class BatchLimitError(Exception):
@@ -46,7 +46,10 @@ class ConcurrencyLimited(BatchLimitError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes, keyword arguments and all."""
-        return partial(type(self), limit=self.limit, in_flight=self.in_flight), (self.reason, self.retry_after)
+        return functools.partial(type(self), limit=self.limit, in_flight=self.in_flight), (
+            self.reason,
+            self.retry_after,
+        )
 
     def __str__(self) -> str:
         when = "" if self.retry_after is None else f"; retry after {self.retry_after:.3f} s"

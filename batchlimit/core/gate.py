@@ -113,8 +113,6 @@ class Gate:
 
     def serve(self, now_ns: int) -> list[Waiter]:
         """Let enter who may; return them. Time alone may be a reason: a strict share that nobody claims is lent."""
-        for partition in self.waiting.partitions():
-            partition.asked_ns = now_ns
         served: list[Waiter] = []
         while waiter := next((each for each in self.waiting.heads() if self._may_enter(each.partition, now_ns)), None):
             self.in_flight += 1

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -103,10 +103,6 @@ class Waiting:
                 self._gone -= 1
         if not line:
             del self._lines[partition]
-
-    def partitions(self) -> Iterable[Partition]:
-        """Return who has somebody waiting."""
-        return self._lines
 
     def heads(self) -> Iterator[Waiter]:
         """Yield who is next of each partition: first of those under their guarantee, then by the order of the queue."""

@@ -339,6 +339,7 @@ def test_a_block_that_was_handed_on_cancels_nobody_else() -> None:
         shed_all(limiter)
         await yields()
         await permit.__aexit__(None, None, None)
+        assert task.cancelling() == 1
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (limiter.statistics().succeeded, limiter.statistics().in_flight) == (1, 0)

@@ -265,6 +265,26 @@ def test_a_block_that_the_collector_ends_amid_the_law_is_left_later(limiter: Any
     assert (seen.in_flight, seen.ignored, seen.succeeded) == (0, 3, 1)
 
 
+def test_a_law_is_never_told_of_two_calls_at_once(limiter: Any) -> None:
+    """A finalizer completes a permit amid the law: that is told of it afterwards."""
+    held: list[Any] = []
+    told: list[str] = []
+
+    class Untidy(Fixed):
+        def update(self, sample: Sample) -> int:
+            told.append("begin")
+            while held:
+                held.pop().success()
+            told.append("end")
+            return self.limit
+
+    here = limiter(Untidy(5))
+    held.extend(here.acquire() for _ in range(2))
+    here.acquire().success()
+    assert told == ["begin", "end"] * 3
+    assert here.statistics().in_flight == 0
+
+
 def test_a_signal_handler_may_use_the_limiter(limiter: Any) -> None:
     """It runs in the main thread, amid whatever that does: here amid the law."""
     seen: list[int] = []

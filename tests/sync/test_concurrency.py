@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Partitions, Permit, Queue, Shedding
+from batchlimit.core.queue import Waiter
 from batchlimit.core.shedding import Shedder
 from batchlimit.laws import Fixed, Settable
 from tests.sync.stage import DEADLINE, start, together, until
@@ -114,6 +115,86 @@ def test_a_permit_collected_amid_the_limiter_is_released() -> None:
     with pytest.warns(ResourceWarning, match="was never completed"):
         limiter.acquire().success()
     assert (limiter.statistics().in_flight, limiter.statistics().abandoned) == (0, 1)
+
+
+# Between two steps of a caller
+
+
+def step_by_step(limiter: ConcurrencyLimiter) -> tuple[Permit, Waiter, list[str]]:
+    """A caller who was refused entry, and does not wait yet."""
+    permit, woken = Permit(limiter._door, "", 0, False), []
+    assert limiter._door.enter(permit, "") == "limit"
+    return permit, Waiter(lambda: woken.append("woken")), woken
+
+
+def test_a_place_that_came_before_the_line_is_had() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(5))
+    holder = limiter.acquire()
+    permit, waiter, woken = step_by_step(limiter)
+    holder.success()
+    limiter._door.line_up(waiter, "")
+    assert woken == ["woken"]
+    assert limiter._door.end_wait(permit, waiter)
+    permit.success()
+    assert not limiter._door.end_wait(permit, waiter)
+    assert limiter.statistics().in_flight == 0
+
+
+def test_nobody_lines_up_once_it_is_closed() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(5))
+    holder = limiter.acquire()
+    _, waiter, _ = step_by_step(limiter)
+    limiter.close()
+    with pytest.raises(LimiterClosed):
+        limiter._door.line_up(waiter, "")
+    holder.success()
+
+
+def test_who_waits_ahead_makes_a_refusal_longer() -> None:
+    now = 0
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(5), clock=lambda: now)
+    holder = limiter.acquire()
+    now += 1_000_000_000
+    holder.success()
+    holder = limiter.acquire()
+    for _ in range(3):
+        _, waiter, _ = step_by_step(limiter)
+        limiter._door.line_up(waiter, "")
+    with pytest.raises(ConcurrencyLimited) as caught:
+        limiter.acquire(timeout=0)
+    assert caught.value.retry_after == pytest.approx(4.0)
+    limiter.close()
+    holder.success()
+
+
+# In a forked child
+
+
+def test_a_child_has_locks_and_shares_of_its_own() -> None:
+    """Another thread of the parent held the lock; nobody in the child ever releases that."""
+    limiter = ConcurrencyLimiter(Fixed(4), partitions=Partitions({"live": 0.5}))
+    locked, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with limiter._door._lock:
+            locked.set()
+            over.wait(DEADLINE)
+
+    holding = start(hold)
+    assert locked.wait(DEADLINE)
+    limiter._door.after_fork()
+    limiter.acquire("live").success()
+    assert limiter.statistics().partitions["live"].guaranteed == 2
+    over.set()
+    holding.result(DEADLINE)
+
+
+def test_a_child_of_who_closed_is_closed() -> None:
+    limiter = ConcurrencyLimiter(Fixed(4))
+    limiter.close()
+    limiter._door.after_fork()
+    with pytest.raises(LimiterClosed):
+        limiter.acquire()
 
 
 # Shedding
