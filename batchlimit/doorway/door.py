@@ -47,7 +47,8 @@ class Door:
 
     The garbage collector and signal handlers run anywhere, in the thread that holds the lock too, and may complete
     permits there. So the lock is reentrant, and what would change the gate amid another change is done after it. And
-    a signal handler may raise wherever something is called: what belongs together is changed with no call in between.
+    a signal handler may raise wherever something is called: in `enter` and `leave`, what belongs together is changed
+    with no call in between. Serving those who wait takes many: an exception amid that may cost a place.
     """
 
     def __init__(
