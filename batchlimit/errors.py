@@ -60,6 +60,10 @@ class StoreUnavailable(BatchLimitError):
     """The store did not answer in time or answered with an error; the message has its address, no password."""
 
 
+class BucketUnavailable(StoreUnavailable):
+    """."""
+
+
 class LimiterClosed(BatchLimitError):
     """The limiter was closed; its tokens went back and it admits nothing any more."""
 

@@ -1,11 +1,15 @@
 """Stores and servers as fixtures; a server that this machine lacks skips its tests, and the reason is shown."""
 
+import math
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.core import breaker
 from batchlimit.core.lease import Ask
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
@@ -15,6 +19,8 @@ from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore
 from tests.servers import SERVERS, Server, Servers, Unavailable
 
+FRONTS: list[Any] = [RateLimiter, AsyncRateLimiter]
+
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
@@ -22,6 +28,24 @@ def servers() -> Iterator[Servers]:
     servers = Servers()
     yield servers
     servers.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unhurried() -> Iterator[None]:
+    """Unless a test says otherwise a store has a minute to answer: a machine that stalls is no store that is away."""
+    defaults = [each.__kwdefaults__ for front in FRONTS for each in (front.__init__, front.from_url.__func__)]
+    before = [each["deadline"] for each in defaults]
+    for each in defaults:
+        each["deadline"] = 60.0
+    yield
+    for each, deadline in zip(defaults, before, strict=True):
+        each["deadline"] = deadline
+
+
+@pytest.fixture
+def without_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the store fails, the next call asks it."""
+    monkeypatch.setattr(breaker, "THRESHOLD", math.inf)
 
 
 @pytest.fixture

@@ -29,6 +29,16 @@ class AsyncMemoryStore:
         """See Store.give_back."""
         return self._store.give_back(key, quota, back)
 
+    is_prompt = False
+
+    def part(self, key: str) -> str:
+        """."""
+        return ""
+
+    async def probe(self, key: str) -> None:
+        """."""
+        await self.peek(key, Quota(1.0, 1))
+
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return self._store.peek(key, quota)

@@ -91,6 +91,16 @@ class AsyncRedisStore:
         """See Store.give_back."""
         return int((await self._run(self._give_back, key, give_back_arguments(quota, back)))[0])
 
+    is_prompt = False
+
+    def part(self, key: str) -> str:
+        """."""
+        return ""
+
+    async def probe(self, key: str) -> None:
+        """."""
+        await self.peek(key, Quota(1.0, 1))
+
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return read_level(await self._run(self._peek, key, [quota.encode()]))

@@ -1,4 +1,7 @@
-"""The one seam between the fronts and whatever holds the buckets: a Store for threads, an AsyncStore for tasks."""
+"""The one seam between the fronts and whatever holds the buckets: a Store for threads, an AsyncStore for tasks.
+
+A store that may be away can say more of that: it is a Remote, or an AsyncRemote, as well.
+"""
 
 from typing import Protocol, runtime_checkable
 
@@ -75,4 +78,33 @@ class AsyncStore(Protocol):
 
     async def aclose(self) -> None:
         """Release what this store itself opened; a client that the caller made stays open."""
+        ...
+
+
+class _Parted(Protocol):
+    def part(self, key: str) -> str:
+        """Return which part of the store holds the key's bucket, for parts fail apart; "" where it has none. No I/O."""
+        ...
+
+
+@runtime_checkable
+class Remote(_Parted, Protocol):
+    """What a Store may say beyond that. One that does not is asked in threads of the limiter's own, and is one part."""
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether each call in a `hurry` ends in time, or raises NotPrompt having sent nothing."""
+        ...
+
+    def probe(self, key: str) -> None:
+        """Raise StoreUnavailable unless the key's bucket could be served just now; change no bucket."""
+        ...
+
+
+@runtime_checkable
+class AsyncRemote(_Parted, Protocol):
+    """What an AsyncStore may say beyond that."""
+
+    async def probe(self, key: str) -> None:
+        """See Remote.probe."""
         ...

@@ -49,6 +49,16 @@ class MemoryStore:
             self._buckets[key] = bucket, now + bucket.expires_in()
         return credited
 
+    is_prompt = True
+
+    def part(self, key: str) -> str:
+        """."""
+        return ""
+
+    def probe(self, key: str) -> None:
+        """."""
+        self.peek(key, Quota(1.0, 1))
+
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         with self._lock:

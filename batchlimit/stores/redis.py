@@ -66,6 +66,16 @@ class RedisStore:
         """See Store.give_back."""
         return int(self._run(self._give_back, key, give_back_arguments(quota, back))[0])
 
+    is_prompt = True
+
+    def part(self, key: str) -> str:
+        """."""
+        return ""
+
+    def probe(self, key: str) -> None:
+        """."""
+        self.peek(key, Quota(1.0, 1))
+
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return read_level(self._run(self._peek, key, [quota.encode()]))
