@@ -8,6 +8,9 @@ from redis.sentinel import MasterNotFoundError
 
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 
+FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
+"""All that redis-py raises when a call goes wrong."""
+
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
@@ -17,7 +20,9 @@ class Symptom:
     of_key: bool = False
 
 
-_ELSEWHERE = Symptom("the server is a node of a cluster, and not the one of this key: use redis+cluster://", of_key=True)
+_ELSEWHERE = Symptom(
+    "the server is a node of a cluster, and not the one of this key: use redis+cluster://", of_key=True
+)
 
 SYMPTOMS = {
     "ASK": _ELSEWHERE,
