@@ -99,6 +99,9 @@ class AsyncClusterLine:
 
     async def _run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
         reply: Sequence[Any]
+        if self.client.get_default_node() is None:
+            # Else redis-py sends first calls anywhere, and every fifth MOVED closes the connections of all callers.
+            await self.client.initialize()
         try:
             reply = await self.client.evalsha(digest(name), 1, bucket, *arguments)
         except NoScriptError:  # see stores/cluster.py

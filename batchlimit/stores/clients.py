@@ -89,7 +89,9 @@ def async_cluster_client(address: Address, patience: Timeouts) -> "redis.asyncio
     """Return a client of a cluster, for tasks. It connects when it is first used."""
     nodes = [redis.asyncio.cluster.ClusterNode(host, port) for host, port in address.nodes]
     options = _cluster_options(redis.asyncio.RedisCluster, address, patience)
-    return redis.asyncio.RedisCluster(startup_nodes=nodes, **options, **_INTRODUCTION)
+    # A MOVED tells where the slot is now, and that will do: to begin anew with all nodes would close the connections on
+    # which other callers wait.
+    return redis.asyncio.RedisCluster(startup_nodes=nodes, reinitialize_steps=0, **options, **_INTRODUCTION)
 
 
 def _untyped(module: Any) -> Any:
