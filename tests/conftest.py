@@ -18,6 +18,7 @@ from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore
 from tests.servers import SERVERS, Server, Servers, Unavailable
+from tests.topologies import TOPOLOGIES
 
 FRONTS: list[Any] = [RateLimiter, AsyncRateLimiter]
 
@@ -25,7 +26,7 @@ FRONTS: list[Any] = [RateLimiter, AsyncRateLimiter]
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
     """The real servers by name, each started when it is first needed."""
-    servers = Servers()
+    servers = Servers({**SERVERS, **TOPOLOGIES})
     yield servers
     servers.close()
 
@@ -66,7 +67,10 @@ def redis_store(server: Server, prefix: str) -> Iterator[RedisStore]:
     yield from _redis_store(server, prefix)
 
 
-@pytest.fixture(params=["memory", "memory awaited", *SERVERS, *(f"{name} awaited" for name in SERVERS)])
+_STORES = ["memory", *SERVERS, *TOPOLOGIES]
+
+
+@pytest.fixture(params=[*_STORES, *(f"{name} awaited" for name in _STORES)])
 def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iterator[Store]:
     """Every store there is, for threads and for tasks."""
     name, _, awaited = request.param.partition(" ")
@@ -75,6 +79,8 @@ def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iter
         yield BlockingStore(AsyncMemoryStore(memory)) if awaited else memory
     elif awaited:
         yield from _awaited_store(_running(servers, name), prefix)
+    elif name in TOPOLOGIES:
+        yield from _opened_store(_running(servers, name), prefix)
     else:
         yield from _redis_store(_running(servers, name), prefix)
 
@@ -118,7 +124,13 @@ def _running(servers: Servers, name: str) -> Server:
 
 
 def _awaited_store(server: Server, prefix: str) -> Iterator[Store]:
-    store = BlockingStore(AsyncRedisStore.from_url(server.url, prefix=prefix, connect_timeout=30.0))
+    store = BlockingStore(AsyncRedisStore.from_url(server.url, prefix=prefix, connect_timeout=30.0, deadline=30.0))
+    yield store
+    store.close()
+
+
+def _opened_store(server: Server, prefix: str) -> Iterator[Store]:
+    store = RedisStore.from_url(server.url, prefix=prefix, connect_timeout=30.0, deadline=30.0)
     yield store
     store.close()
 

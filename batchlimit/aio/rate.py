@@ -48,7 +48,7 @@ class AsyncRateLimiter:
 
     def __init__(
         self,
-        store: "redis.asyncio.Redis | AsyncStore | MemoryStore",
+        store: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncStore | MemoryStore",
         quota: QuotaSource,
         *,
         prefix: str = "batchlimit",
@@ -251,7 +251,7 @@ class AsyncRateLimiter:
 
 
 def _opened(store: object, prefix: str) -> AsyncStore:
-    if isinstance(store, redis.asyncio.Redis):
+    if isinstance(store, redis.asyncio.Redis | redis.asyncio.RedisCluster):
         return AsyncRedisStore(store, prefix=prefix)
     if isinstance(store, MemoryStore):
         return AsyncMemoryStore(store)

@@ -21,6 +21,10 @@ class AsyncMemoryStore:
         """For messages."""
         return self._store.address
 
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        return self._store.part(key)
+
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return self._store.take(key, quota, ask)
@@ -29,19 +33,13 @@ class AsyncMemoryStore:
         """See Store.give_back."""
         return self._store.give_back(key, quota, back)
 
-    is_prompt = False
-
-    def part(self, key: str) -> str:
-        """."""
-        return ""
-
-    async def probe(self, key: str) -> None:
-        """."""
-        await self.peek(key, Quota(1.0, 1))
-
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return self._store.peek(key, quota)
+
+    async def probe(self, key: str) -> None:
+        """See Remote.probe."""
+        self._store.probe(key)
 
     def after_fork(self) -> None:
         """A lock that another thread of the parent held would stay locked for ever."""

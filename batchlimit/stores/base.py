@@ -13,6 +13,7 @@ from batchlimit.core.quota import Quota
 class Store(Protocol):
     """Holds one bucket per key. Every method is atomic, thread-safe, and raises StoreUnavailable without an answer.
 
+    Where only this key's bucket cannot be served, and others may, it raises BucketUnavailable, which is one too.
     A key is a checked, non-empty string (`core.key`); a quota's rates are all above 0: a front refuses rate 0 by
     itself. The first ask creates the bucket; a bucket untouched until it is full again may be forgotten.
     """
@@ -83,7 +84,10 @@ class AsyncStore(Protocol):
 
 class _Parted(Protocol):
     def part(self, key: str) -> str:
-        """Return which part of the store holds the key's bucket, for parts fail apart; "" where it has none. No I/O."""
+        """Return which part of the store holds the key's bucket, for parts fail apart; "" where it has none. No I/O.
+
+        "" also as long as nothing is known of the parts. A bucket may move from one to another at any time.
+        """
         ...
 
 
@@ -93,11 +97,14 @@ class Remote(_Parted, Protocol):
 
     @property
     def is_prompt(self) -> bool:
-        """Whether each call in a `hurry` ends in time, or raises NotPrompt having sent nothing."""
+        """Whether each call within a `hurry` ends in time, or raises NotPrompt having sent nothing."""
         ...
 
     def probe(self, key: str) -> None:
-        """Raise StoreUnavailable unless the key's bucket could be served just now; change no bucket."""
+        """Raise StoreUnavailable unless the key's bucket could be served just now, writes included; change no bucket.
+
+        What is wrong with that one bucket alone, such as something else at its name, need not show.
+        """
         ...
 
 

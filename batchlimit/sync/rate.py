@@ -47,7 +47,7 @@ class RateLimiter:
 
     def __init__(
         self,
-        store: "redis.Redis | Store",
+        store: "redis.Redis | redis.RedisCluster | Store",
         quota: QuotaSource,
         *,
         prefix: str = "batchlimit",
@@ -60,7 +60,8 @@ class RateLimiter:
         clock: Callable[[], float] = steady,
     ) -> None:
         rule = quota_rule(quota)
-        opened = RedisStore(store, prefix=prefix) if isinstance(store, redis.Redis) else store
+        clients = (redis.Redis, redis.RedisCluster)
+        opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
             raise TypeError(f"a RateLimiter needs a redis.Redis client or a Store, not {store!r}")
         self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight, deadline, on_failure), clock)
