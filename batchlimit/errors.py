@@ -64,6 +64,10 @@ class StoreUnavailable(BatchLimitError):
     """
 
 
+class NotAsked(StoreUnavailable):
+    """The store failed often enough lately that it is given up for now; nothing was sent. For us to tell, not to catch."""
+
+
 class BucketUnavailable(StoreUnavailable):
     """The store answers, but not for this key: something else lies at its name, or its bucket lies elsewhere."""
 

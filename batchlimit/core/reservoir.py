@@ -18,6 +18,7 @@ from batchlimit.core.pace import Pace
 from batchlimit.core.quota import Quota
 from batchlimit.core.stock import Stock
 from batchlimit.core.terms import Fill, Terms
+from batchlimit.errors import NotAsked
 
 _AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin: what bounds the debt of the bucket."""
@@ -206,7 +207,11 @@ class Reservoir:
         """
         if self._busy is not fetch:
             return  # it was reported before
-        self._busy, self._lost_seq = None, fetch.ask.seq
+        self._busy = None
+        if isinstance(error, NotAsked):
+            self.calls -= 1
+        else:
+            self._lost_seq = fetch.ask.seq
         self._rest_until = now + _REST
         for claim in self._line:
             claim.asked = 0
