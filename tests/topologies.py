@@ -211,7 +211,7 @@ def _names(each: Node, primary: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A server that speaks TLS alone, for 127.0.0.1 and localhost, with a certificate of an authority of its own."""
+    """A server that speaks TLS alone, for the name localhost, with a certificate of an authority of its own."""
 
     url: str
     authority: str
@@ -229,7 +229,7 @@ def tls(binary: str) -> Iterator[Secured]:
     with directory() as folder:
         authority = trustme.CA()
         authority.cert_pem.write_to_path(f"{folder}/ca.pem")
-        ours = authority.issue_cert("localhost", "127.0.0.1")
+        ours = authority.issue_cert("localhost")
         ours.private_key_pem.write_to_path(f"{folder}/key.pem")
         ours.cert_chain_pems[0].write_to_path(f"{folder}/cert.pem")
         port = free_port()
