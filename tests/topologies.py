@@ -55,7 +55,8 @@ class Cluster:
     def end_move(self, name: str, target: Node) -> None:
         """From now on all others send whoever asks for the slot to the target (MOVED)."""
         slot, new = self.slot(name), str(target.ask("CLUSTER", "MYID"))
-        for each in (target, *(each for each in self.nodes[: self.primaries] if each is not target)):
+        primaries = [each for each in self.nodes if each.info("INFO", "replication")["role"] == "master"]
+        for each in sorted(primaries, key=lambda each: each is not target):  # the target first: it must own it
             each.ask("CLUSTER", "SETSLOT", slot, "NODE", new)
 
     def _migrate(self, slot: int, source: Node, target: Node) -> None:
@@ -149,8 +150,11 @@ class Watched:
     def fail_over(self) -> None:
         """Let the replica take over, while the primary lives; return when all sentinels know."""
         before = self.primary
-        self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE)
+        await_fact(self._begun, "a sentinel that finds the replica good enough")
         self.await_other_primary(before)
+
+    def _begun(self) -> bool:
+        return bool(self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE))
 
     def await_other_primary(self, before: Node) -> None:
         """Return when another node is the primary, knows it, and all sentinels know it."""
@@ -248,7 +252,7 @@ def _cluster_url() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _sentinel_url() -> Iterator[str]:
-    with sentinel(valkey_binary()) as watched:
+    with sentinel(redis_binary()) as watched:
         yield watched.url
 
 

@@ -15,8 +15,8 @@ from redis.connection import Connection, UnixDomainSocketConnection
 from batchlimit.stores.hurry import NotPrompt, hurrying
 
 _SLACK = 0.001
-"""How late an operation may end (s), so that the answer to what was just sent needs no timeout of its own, which costs a
-call of the system; a thread that is woken in time may run that much later anyway."""
+"""How late an operation may end (s), so that the answer to what was just sent needs no timeout of its own, which is a
+call of the system. A thread that is woken in time may run that much later anyway."""
 
 _recv, _recv_into, _sendall = socket.socket.recv, socket.socket.recv_into, socket.socket.sendall
 _settimeout = socket.socket.settimeout
