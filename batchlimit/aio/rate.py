@@ -55,11 +55,12 @@ class AsyncRateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        max_keys: int = 100_000,
         clock: Callable[[], float] = steady,
     ) -> None:
         rule = quota_rule(quota)
         opened = _opened(store, prefix)
-        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight), clock)
+        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight, max_keys), clock)
         self._slots = self._supply.slots
         self._clock = clock
         weakref.finalize(self, self._supply.abandon).atexit = False  # at exit there is no loop any more
@@ -76,6 +77,7 @@ class AsyncRateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        max_keys: int = 100_000,
         clock: Callable[[], float] = steady,
     ) -> Self:
         """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
@@ -85,7 +87,16 @@ class AsyncRateLimiter:
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
         store = open_async_store(url, prefix=prefix, connect_timeout=connect_timeout)
-        limiter = cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
+        limiter = cls(
+            store,
+            quota,
+            sizer=sizer,
+            idle_after=idle_after,
+            fill=fill,
+            weight=weight,
+            max_keys=max_keys,
+            clock=clock,
+        )
         limiter._supply.owns_store = True
         return limiter
 

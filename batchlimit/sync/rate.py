@@ -36,9 +36,10 @@ class RateLimiter:
 
     `store`: a redis-py client or a Store that you made: it is used, never closed. `quota`: a Quota, a string such as
     "100/s burst 200", a dict from keys and glob patterns to those, or a function of the key. `sizer` says how many
-    tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory. `fill` is how full a bucket
-    begins anew after the store lost it. Where tokens are short a host of `weight` 2 gets twice as many as one of
-    weight 1. `clock` must never run backwards.
+    tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory, and sooner where more than
+    `max_keys` would be there: about the least recently used one, and none with callers in line, an ask under way or
+    tokens owed; so there may be more by those. `fill` is how full a bucket begins anew after the store lost it. Where
+    tokens are short a host of `weight` 2 gets twice as many as one of weight 1. `clock` must never run backwards.
 
     A cost is a whole number of tokens; 0 is always admitted, more than the burst raises ValueError, another type
     TypeError. Every method but `close` and `statistics` may raise StoreUnavailable, and LimiterClosed after close().
@@ -54,13 +55,14 @@ class RateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        max_keys: int = 100_000,
         clock: Callable[[], float] = steady,
     ) -> None:
         rule = quota_rule(quota)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, redis.Redis) else store
         if not isinstance(opened, Store):
             raise TypeError(f"a RateLimiter needs a redis.Redis client or a Store, not {store!r}")
-        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight), clock)
+        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight, max_keys), clock)
         self._slots = self._supply.slots
         self._clock = clock
         weakref.finalize(self, self._supply.abandon).atexit = False  # at exit the supplies close by themselves
@@ -77,6 +79,7 @@ class RateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        max_keys: int = 100_000,
         clock: Callable[[], float] = steady,
     ) -> Self:
         """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
@@ -86,7 +89,16 @@ class RateLimiter:
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
         store = open_store(url, prefix=prefix, connect_timeout=connect_timeout)
-        limiter = cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
+        limiter = cls(
+            store,
+            quota,
+            sizer=sizer,
+            idle_after=idle_after,
+            fill=fill,
+            weight=weight,
+            max_keys=max_keys,
+            clock=clock,
+        )
         limiter._supply.owns_store = True
         return limiter
 
@@ -151,7 +163,7 @@ class RateLimiter:
         slot = self._slot(key)
         check_cost(cost, slot.reservoir.largest, key)
         warn_in_loop()
-        slot.refund(cost)
+        self._adjust(key, -cost)
 
     def reserve(self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
         """Charge an estimate now, as `acquire` does; what it really was is settled by the Reservation, once.
@@ -223,8 +235,8 @@ class RateLimiter:
 
     def _adjust(self, key: str, tokens: int) -> None:
         """Charge tokens that were used already, or refund them where they are less than 0."""
-        if tokens < 0:
-            self._slot(key).refund(-tokens)
+        while tokens < 0 and not self._live_slot(key).refund(-tokens):
+            pass  # it had just retired
         while tokens > 0 and not self._live_slot(key).debit(tokens):
             pass  # it had just retired
 
