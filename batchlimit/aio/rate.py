@@ -26,6 +26,7 @@ from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
 from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
+from batchlimit.core.unique import Unique
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
@@ -34,7 +35,7 @@ from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.urls import open_async_store
 
 
-class AsyncRateLimiter:
+class AsyncRateLimiter(Unique):
     """Admits calls by key under one exact limit for all processes that share the store; for tasks of one event loop.
 
     What is said of RateLimiter holds here, and what it does is awaited here, but for `statistics`. `store`: a

@@ -13,6 +13,7 @@ from redis.backoff import NoBackoff
 from batchlimit.core.key import bucket_name, check_prefix
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.core.unique import Unique
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.scripts import script
 from batchlimit.stores.wire import (
@@ -37,7 +38,7 @@ else:
     _INTRODUCTION = {"driver_info": DriverInfo()}
 
 
-class AsyncRedisStore:
+class AsyncRedisStore(Unique):
     """An AsyncStore on a redis.asyncio client that the caller made, and keeps: it is used, never closed."""
 
     def __init__(self, client: "redis.asyncio.Redis", *, prefix: str = "batchlimit") -> None:

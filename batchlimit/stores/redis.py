@@ -10,12 +10,13 @@ from redis.retry import Retry
 from batchlimit.core.key import bucket_name, check_prefix
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.core.unique import Unique
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.scripts import script
 from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, server_address, take_arguments
 
 
-class RedisStore:
+class RedisStore(Unique):
     """A Store on a redis-py client that the caller made, and keeps: it is used, never closed."""
 
     def __init__(self, client: "redis.Redis", *, prefix: str = "batchlimit") -> None:

@@ -18,6 +18,7 @@ from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
 from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
+from batchlimit.core.unique import Unique
 from batchlimit.errors import RateLimited
 from batchlimit.stores.base import Store
 from batchlimit.stores.redis import RedisStore
@@ -31,7 +32,7 @@ from batchlimit.sync.slot import Slot
 from batchlimit.sync.supply import Supply
 
 
-class RateLimiter:
+class RateLimiter(Unique):
     """Admits calls by key under one exact limit for all processes that share the store; safe in threads and over fork.
 
     `store`: a redis-py client or a Store that you made: it is used, never closed. `quota`: a Quota, a string such as
