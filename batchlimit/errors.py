@@ -65,7 +65,7 @@ class StoreUnavailable(BatchLimitError):
 
 
 class NotAsked(StoreUnavailable):
-    """The store failed often enough lately that it is given up for now; nothing was sent. For us to tell, not to catch."""
+    """The store failed too often lately: it is given up for a while, and nothing was sent. Not to be caught apart."""
 
 
 class BucketUnavailable(StoreUnavailable):

@@ -1,4 +1,4 @@
-"""A store that is slow, for tasks: nobody waits longer than the budget, nothing is spent twice, probes go one by one."""
+"""A store that is slow, for tasks: nobody waits longer than the budget, and nothing is spent twice."""
 
 import asyncio
 

@@ -1,6 +1,7 @@
 """A reservoir whose store is away: who is admitted by what, and what becomes of that when the store is back."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def fail(front: Front, claim: Claim, at: float) -> None:
     front.reservoir.failed(front.fetch(claim, at), DEAD, at)
 
 
-def away(policy: FailurePolicy = LOCAL, quota: Quota = HUNDRED, **rest: object) -> Front:
+def away(policy: FailurePolicy = LOCAL, quota: Quota = HUNDRED, **rest: Any) -> Front:
     return Front(quota, policy=policy, **rest)
 
 

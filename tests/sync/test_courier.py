@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 
@@ -10,11 +11,15 @@ from batchlimit.sync.courier import Courier
 from tests.sync.stage import DEADLINE, Gate, start, until
 
 
+def fail() -> None:
+    raise LookupError("no such thing")
+
+
 def test_it_returns_and_raises_what_the_work_does() -> None:
     courier = Courier()
     assert courier.run(lambda: 5, DEADLINE) == 5
     with pytest.raises(LookupError, match="no such thing"):
-        courier.run(lambda: {}["no such thing"], DEADLINE)
+        courier.run(fail, DEADLINE)
     courier.stop()
 
 
@@ -78,9 +83,13 @@ def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_callers_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_IDLE", 0.0005)  # threads come and go all the time
     courier = Courier()
-    callers = [start(lambda n=n: [courier.run(lambda: (n, i), DEADLINE) for i in range(200)]) for n in range(8)]  # type: ignore[misc]
+
+    def call(n: int) -> list[int]:
+        return [courier.run(partial(int, n * 1000 + i), DEADLINE) for i in range(200)]
+
+    callers = [start(partial(call, n)) for n in range(8)]
     for n, each in enumerate(callers):
-        assert each.result(DEADLINE) == [(n, i) for i in range(200)]
+        assert each.result(DEADLINE) == [n * 1000 + i for i in range(200)]
     courier.stop()
 
 

@@ -1,4 +1,4 @@
-"""A store that is slow, for threads: nobody waits longer than the budget, nothing is spent twice, probes go one by one."""
+"""A store that is slow, for threads: nobody waits longer than the budget, and nothing is spent twice."""
 
 import threading
 from collections.abc import Iterator
