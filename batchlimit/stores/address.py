@@ -103,8 +103,8 @@ def _host_and_port(text: str, default: int) -> tuple[str, int]:
 
 def client_address(client: Any) -> str:
     """Return where a redis-py client, for threads or for tasks, goes: never a password."""
-    if (nodes := getattr(client, "startup_nodes", None)) is not None:
-        return f"redis+cluster://{_listed((each.host, each.port) for each in nodes)}"
+    if (manager := getattr(client, "nodes_manager", None)) is not None:
+        return f"redis+cluster://{_listed((each.host, each.port) for each in manager.startup_nodes.values())}"
     pool = client.connection_pool
     options = pool.connection_kwargs
     if (manager := getattr(pool, "sentinel_manager", None)) is None:
