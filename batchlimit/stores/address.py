@@ -52,10 +52,10 @@ class Address:
 
 def read_url(url: str) -> Address:
     """Return what `url` names; ValueError, which shows nothing of it, where it names nothing."""
-    scheme, _, rest = url.partition("://")
+    scheme, slashes, rest = url.partition("://")
     base, _, topology = scheme.partition("+")
     if base not in REDIS or topology not in ("", *TOPOLOGIES) or (topology and base == "unix"):
-        raise ValueError(f"no Redis has a URL of the scheme {scheme!r}")
+        raise ValueError(f"no Redis has a URL of the scheme {scheme!r}" if slashes else "a URL without a scheme")
     address = None
     try:
         address = _read(REDIS[base], topology, rest)
