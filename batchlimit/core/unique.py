@@ -13,4 +13,6 @@ class Unique:
     _instead: ClassVar[str] = "make one in each process, from the same URL"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} belongs to its process, and is not pickled or copied: {self._instead}")
+        raise TypeError(
+            f"a {type(self).__name__} belongs to its process, and is not pickled or copied: {self._instead}"
+        )

@@ -2,6 +2,8 @@
 
 from urllib.parse import urlsplit
 
+from redis.connection import parse_url
+
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import AsyncStore, Store
@@ -41,7 +43,7 @@ def open_async_store(url: str, *, prefix: str, connect_timeout: float) -> AsyncS
 
 def _scheme(url: object) -> str:
     if not isinstance(url, str):
-        raise TypeError(f"a store's URL must be a str, not {url!r}")
+        raise TypeError(f"a store's URL must be a str, not a {type(url).__name__}")
     scheme, colon, _ = url.partition(":")
     if (colon and scheme in _REDIS) or scheme in _OWN:
         return scheme
@@ -51,4 +53,18 @@ def _scheme(url: object) -> str:
 
 def _redis_url(url: str) -> str:
     scheme, _, rest = url.partition(":")
-    return f"{_REDIS[scheme]}:{rest}"
+    known = f"{_REDIS[scheme]}:{rest}"
+    if not _is_readable(known):
+        raise ValueError(
+            f"this {scheme} URL cannot be read; in a password, %-encode what is special (urllib.parse.quote)"
+        )
+    return known
+
+
+def _is_readable(url: str) -> bool:
+    """Look at what redis-py makes of it, whose error may say a part of the password: "Port could not be cast"."""
+    try:
+        parse_url(url)
+    except ValueError:
+        return False
+    return True

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from batchlimit import FixedBatch, Quota, RateLimiter, RedisStore
+from batchlimit import Quota, RateLimiter, RedisStore
 from batchlimit.cli.audit import Admission, excess
 from batchlimit.clock import steady
 from tests.servers import Server
