@@ -64,7 +64,7 @@ def _redis_url(url: str) -> str:
 def _is_readable(url: str) -> bool:
     """Look at what redis-py makes of it, whose error may say a part of the password: "Port could not be cast"."""
     try:
-        parse_url(url)
+        parse_url(url)  # type: ignore[no-untyped-call]
     except ValueError:
         return False
     return True
