@@ -51,7 +51,7 @@ class FailurePolicy:
 
 
 class NotAsked(StoreUnavailable):
-    """The store failed too often lately: it is given up for a while, and nothing was sent. For callers it is the same."""
+    """The store failed too often lately: it is given up for a while, and nothing was sent. Callers need not care."""
 
 
 CLOSED = FailurePolicy()
