@@ -55,7 +55,9 @@ def read_url(url: str) -> Address:
     scheme, slashes, rest = url.partition("://")
     base, _, topology = scheme.partition("+")
     if base not in REDIS or topology not in ("", *TOPOLOGIES) or (topology and base == "unix"):
-        raise ValueError(f"no Redis has a URL of the scheme {scheme!r}" if slashes else "a URL without a scheme")
+        raise ValueError(
+            f"no Redis has a URL of the scheme {scheme!r}" if slashes else "no store for a URL without a scheme"
+        )
     address = None
     try:
         address = _read(REDIS[base], topology, rest)
