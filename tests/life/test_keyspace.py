@@ -126,7 +126,7 @@ def test_a_user_of_the_server_that_may_do_little_is_enough(client: Any, private:
     """And it cannot leave its prefix: the rules that docs/security.md names."""
     commands = "+@connection +evalsha +script|load +time +hmget +hget +hgetall +hset +hdel +pexpire"
     rules = ("on", ">pw", "~{life:*", *commands.split())
-    client.execute_command("ACL", "SETUSER", "ours", *rules)  # type: ignore[no-untyped-call]
+    client.execute_command("ACL", "SETUSER", "ours", *rules)
     url = f"{private.url}?username=ours&password=pw"
     with front.from_url(url, "5/s; 100/day", prefix="life") as limiter:
         limiter.acquire("key", 3)
