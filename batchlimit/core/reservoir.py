@@ -23,6 +23,8 @@ _AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin: what bounds the debt of the bucket."""
 _REST = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
+_SHUT = 0.05
+"""For so long (s) refuses from memory, without a lock, what could be asked for only at a store that is given up."""
 _ROUND_TRIPS = 1.5
 """A prefetch leaves when what is left lasts this many round trips: one to travel, half a one for a surge."""
 
@@ -48,9 +50,9 @@ class Reservoir:
 
     __slots__ = (
         "_asked", "_born", "_busy", "_closer", "_debt", "_demand", "_ended", "_fallback", "_host", "_idle_after",
-        "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_policy", "_rest_until", "_seqs", "_sizer", "_terms",
-        "_unbacked", "_untouched", "_used", "_weight", "calls", "hungry", "largest", "quota", "refused", "retired",
-        "stock",
+        "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_policy", "_rest_until", "_seqs", "_shut_until",
+        "_sizer", "_terms", "_unbacked", "_untouched", "_used", "_weight", "calls", "hungry", "largest", "quota",
+        "refused", "retired", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -88,7 +90,7 @@ class Reservoir:
         if quota.denies_all:
             self._pace.never()
         self._untouched = True
-        self._rest_until = -math.inf
+        self._rest_until = self._shut_until = -math.inf
         self._busy: Fetch | GiveBack | None = None  # one thing at a time is under way to the store
         self._lost_seq: int | None = None
         self._ended: Exception | None = None
@@ -102,7 +104,11 @@ class Reservoir:
 
         Safe without the lock: a few reads, and an answer that was right a moment ago.
         """
-        if not self.stock.tokens < cost <= self.largest or self._pace.pause(cost, now) == 0.0:
+        if not self.stock.tokens < cost <= self.largest:
+            return 0.0
+        if now < self._shut_until:
+            return self._shut_until - now
+        if self._pace.pause(cost, now) == 0.0:
             return 0.0
         return self._pace.wait(cost, now)
 
@@ -217,7 +223,7 @@ class Reservoir:
         for claim in self._line:
             claim.asked = 0
         if error is not None and not self._fall_back(now):
-            self._fail(error)
+            self._fail(error, now)
         self._serve()
         self._wake_next()
 
@@ -402,8 +408,10 @@ class Reservoir:
             self._fallback = fallback(self._policy, self.quota, *self._terms.last_seen(self.quota, now), now)
         return self._fallback
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, now: float) -> None:
         """Tell all in line, those too whom no ask spoke for yet: the next one would take as long to fail."""
+        if isinstance(error, NotAsked):
+            self._shut_until = now + _SHUT
         for claim in self._line:
             if claim is not self._debt.claim:
                 self.refused += claim.cost

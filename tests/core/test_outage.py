@@ -8,7 +8,7 @@ import pytest
 from batchlimit.core.batch import FixedBatch
 from batchlimit.core.census import Census
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
-from batchlimit.core.failure import FailurePolicy
+from batchlimit.core.failure import FailurePolicy, NotAsked
 from batchlimit.core.fallback import LEASE
 from batchlimit.core.figures import Figures
 from batchlimit.core.lease import GiveBack
@@ -36,6 +36,22 @@ def test_closed_fails_whoever_is_in_line(deadline: float) -> None:
     assert claim.verdict == Fail(DEAD)
     assert not front.reservoir.falls_back
     assert front.reservoir.figures() == Figures(refused=2, calls=1)
+
+
+def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
+    """For 50 ms, so that the first call after them finds out whether it still is."""
+    front = away(FailurePolicy.closed(), tokens=2)
+    claim = front.join(3, NOW)
+    fail(front, claim, 0.1)
+    assert front.reservoir.denies(3, 0.1) == 0.0, "one failure is no reason not to ask"
+    claim = front.join(3, NOW)
+    front.reservoir.failed(front.fetch(claim, 0.1), NotAsked("given up"), 0.1)
+    assert isinstance(claim.verdict, Fail)
+    assert [front.reservoir.denies(cost, 0.12) for cost in (1, 2)] == [0.0, 0.0], "what is leased still serves"
+    assert front.reservoir.denies(3, 0.12) == about(0.03)
+    assert front.reservoir.denies(101, 0.12) == 0.0, "what never fits is an error"
+    assert front.reservoir.denies(3, 0.15) == 0.0
+    assert front.reservoir.figures() == Figures(1, 6, 2, held=2), "what was not sent is no call"
 
 
 def test_open_admits_whatever_comes() -> None:

@@ -1,0 +1,131 @@
+"""What a call costs while the store is away, beside what it costs while it is there, in one run.
+
+A quota of a million a second, one thread or task, one key; the store is in memory, and goes away by raising.
+"""
+
+import argparse
+import asyncio
+import logging
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+# Run as a file, Python looks beside it; what it needs lies in the checkout around it.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from batchlimit import AsyncRateLimiter, FailurePolicy, MemoryStore, Quota, RateLimiter, StoreUnavailable
+from batchlimit.core.lease import Ask, Grant
+from batchlimit.stores.async_memory import AsyncMemoryStore
+from benchmarks.figures import Figure, as_json, ran_on
+
+_CALLS = 20_000
+_QUOTA = Quota(1e6, 1_000_000)
+_POLICIES: dict[str, Any] = {"closed": "closed", "open": "open", "local": FailurePolicy.local(hosts=1)}
+
+
+class Away(MemoryStore):
+    """Buckets in memory, until somebody takes them away."""
+
+    away = False
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        if self.away:
+            raise StoreUnavailable("away")
+        return super().take(key, quota, ask)
+
+    def probe(self, key: str) -> None:
+        if self.away:
+            raise StoreUnavailable("away")
+
+
+def threads(rounds: int) -> Iterator[Figure]:
+    """`try_acquire` in one thread: at a store that is there, and at one that was given up, by policy."""
+    timings = [[_timed(_limiter(policy)) for policy in (None, *_POLICIES.values())] for _ in range(rounds)]
+    yield from _figures("threads", timings)
+
+
+def tasks(rounds: int) -> Iterator[Figure]:
+    """The same, awaited."""
+    yield from _figures("asyncio", asyncio.run(_tasks(rounds)))
+
+
+async def _tasks(rounds: int) -> list[list[float]]:
+    return [[await _awaited(policy) for policy in (None, *_POLICIES.values())] for _ in range(rounds)]
+
+
+def _figures(front: str, timings: list[list[float]]) -> Iterator[Figure]:
+    normal = statistics.median(each[0] for each in timings)
+    note = f"median of {len(timings)} rounds of {_CALLS:,} calls each, in turn"
+    yield Figure(f"{front}: the store is there", normal, "ns", note=note)
+    for i, policy in enumerate(_POLICIES, 1):
+        yield Figure(f"{front}: given up, {policy}", statistics.median(each[i] for each in timings), "ns")
+        ratio = statistics.median(each[i] / each[0] for each in timings)
+        yield Figure(f"{front}: {policy}, ratio", ratio, at_most=2.0, note="median of the rounds' ratios")
+
+
+def _limiter(policy: Any) -> RateLimiter:
+    store = Away()
+    limiter = RateLimiter(store, _QUOTA, on_failure=policy or "closed")
+    if policy is not None:
+        store.away = True
+        for n in range(3):
+            limiter.try_acquire(f"another {n}")
+        assert not limiter.statistics().available
+    return limiter
+
+
+def _timed(limiter: RateLimiter) -> float:
+    call = limiter.try_acquire
+    _run(call, _CALLS // 10)
+    taken = _run(call, _CALLS)
+    limiter.close()
+    return taken
+
+
+def _run(call: Callable[[str], bool], calls: int) -> float:
+    begun = time.perf_counter_ns()
+    for _ in repeat(None, calls):
+        call("key")
+    return (time.perf_counter_ns() - begun) / calls
+
+
+async def _awaited(policy: Any) -> float:
+    store = Away()
+    limiter = AsyncRateLimiter(AsyncMemoryStore(store), _QUOTA, on_failure=policy or "closed")
+    if policy is not None:
+        store.away = True
+        for n in range(3):
+            await limiter.try_acquire(f"another {n}")
+        assert not limiter.statistics().available
+    call = limiter.try_acquire
+    for calls in (_CALLS // 10, _CALLS):
+        begun = time.perf_counter_ns()
+        for _ in repeat(None, calls):
+            await call("key")
+        taken = (time.perf_counter_ns() - begun) / calls
+    await limiter.close()
+    return taken
+
+
+def main() -> None:
+    """Print one figure a line."""
+    logging.getLogger("batchlimit").setLevel(logging.ERROR)  # each limiter says that its store is away
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    figures = [*threads(arguments.rounds), *tasks(arguments.rounds)]
+    if arguments.json:
+        print(as_json(figures))
+        return
+    print(ran_on())
+    for figure in figures:
+        print(figure)
+
+
+if __name__ == "__main__":
+    main()
