@@ -1,0 +1,87 @@
+"""Faults of all kinds under load, and an audit after each: scripts/chaos [--minutes 30] [--seed 1] | --table
+
+One fault after the other, drawn by the seed, at limiters that live as long as the run; a row after each. With --table
+every fault once, with new limiters each; writes docs/failures.md. Exit status: 0 every bound was kept and nothing grew.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.figures import ran_on
+from benchmarks.markdown import between_marks
+from tests.chaos.backend import redis_system, valkey
+from tests.chaos.crew import Crew
+from tests.chaos.fault import nothing
+from tests.chaos.growth import growth, settled
+from tests.chaos.play import LONG, SHORT, play
+from tests.chaos.report import line, markdown
+from tests.chaos.row import Row
+from tests.chaos.scenario import SCENARIOS
+from tests.chaos.stage import stage
+from tests.chaos.task import Usage
+
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "failures.md"
+_HOSTS = 4
+_BINARIES = {"valkey": valkey, "redis": redis_system}
+
+
+def each_once(binary: str, crew: Crew) -> Iterator[Row]:
+    """Every scenario, on a server and with limiters of its own."""
+    for scenario in SCENARIOS:
+        with stage(binary, crew) as place:
+            yield play(scenario, place, LONG)
+
+
+def drawn(binary: str, crew: Crew, minutes: float, seed: int) -> Iterator[Row]:
+    """Scenarios as the seed has them, at one server and with limiters that live on."""
+    dice, deadline, kept = random.Random(seed), time.monotonic() + 60 * minutes, f"seed-{seed}"
+    with stage(binary, crew) as place:
+        for kind in {(each.policy, each.front, each.relayed): each for each in SCENARIOS}.values():
+            # By the first look every limiter is there that there will be.
+            yield play(replace(kind, name="nothing", fault=nothing, seconds=0.1), place, SHORT, kept)
+        while time.monotonic() < deadline:
+            scenario = dice.choice(SCENARIOS)
+            seconds = dice.choice([0.1, 0.3, scenario.seconds, 3.0])
+            yield play(replace(scenario, seconds=seconds), place, LONG, kept)
+
+
+def main() -> int:
+    """Play what was asked for; the exit status."""
+    parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="every fault once; writes docs/failures.md")
+    parser.add_argument("--server", choices=_BINARIES, default="valkey")
+    chosen = parser.parse_args()
+    binary, rows = _BINARIES[chosen.server](), list[Row]()
+    print(f"{ran_on()}; {chosen.server}" + ("" if chosen.table else f", seed {chosen.seed}"), flush=True)
+    with Crew(_HOSTS) as crew:
+        runs = each_once(binary, crew) if chosen.table else drawn(binary, crew, chosen.minutes, chosen.seed)
+        for row in runs:
+            rows.append(row)
+            print(line(len(rows), row), flush=True)
+    shown = markdown(rows)
+    print(f"\n{shown}")
+    if chosen.table:
+        between_marks(_PAGE, "chaos", f"{ran_on()}; {chosen.server}.\n\n{shown}")
+        return int(not all(row.kept for row in rows))
+    return int(not all(row.kept for row in rows) or _grew([row.usage[0] for row in rows]))
+
+
+def _grew(looks: list[Usage]) -> bool:
+    """Say what the first host took at first, in the middle and at the end; whether it took more and more."""
+    for when, usage in zip(("first", "middle", "end"), settled(looks), strict=True):
+        print(f"{when}: {usage}")
+    grown = growth(looks)
+    print("\n".join(["GROWN", *grown]) if grown else "nothing has grown")
+    return bool(grown)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""What can befall a store, the network before it, and the hosts: each a context, within which it is so."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+
+import redis
+
+from tests.chaos.stage import Stage
+from tests.relay import Relay
+
+Fault = Callable[[Stage], AbstractContextManager[None]]
+
+
+@contextmanager
+def nothing(_stage: Stage) -> Iterator[None]:
+    yield
+
+
+def network(change: Callable[[Relay], None]) -> Fault:
+    """A fault of the relay."""
+
+    @contextmanager
+    def fault(stage: Stage) -> Iterator[None]:
+        change(stage.relay)
+        yield
+        stage.relay.restore()
+
+    return fault
+
+
+# The server
+
+
+@contextmanager
+def killed(stage: Stage) -> Iterator[None]:
+    """Killed, and started again empty."""
+    stage.backend.kill()
+    yield
+    stage.backend.start()
+
+
+@contextmanager
+def emptied(stage: Stage) -> Iterator[None]:
+    """Killed, and there again at once, empty."""
+    stage.backend.kill()
+    stage.backend.start()
+    yield
+
+
+@contextmanager
+def restarted(stage: Stage) -> Iterator[None]:
+    """Stopped in good order, and started again with all it knew."""
+    stage.backend.stop()
+    yield
+    stage.backend.start()
+
+
+@contextmanager
+def paused(stage: Stage) -> Iterator[None]:
+    """Stopped where it stands: connections are made, and nothing is answered; then it answers all of it."""
+    stage.backend.pause()
+    yield
+    stage.backend.resume()
+
+
+@contextmanager
+def stuck(stage: Stage) -> Iterator[None]:
+    """A script of somebody else that does not end: whoever asks hears that the server is busy."""
+
+    def run() -> None:
+        with suppress(redis.RedisError):  # it is killed in the end
+            stage.backend.tell("EVAL", "while true do end", 0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stage.backend.tell("SCRIPT", "KILL")
+        thread.join()
+
+
+@contextmanager
+def asleep(stage: Stage) -> Iterator[None]:
+    """Busy with one long command, over and over."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.is_set():
+            stage.backend.tell("DEBUG", "SLEEP", "0.2")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def told(*words: str) -> Fault:
+    """A command that changes something once."""
+
+    @contextmanager
+    def fault(stage: Stage) -> Iterator[None]:
+        stage.backend.tell(*words)
+        yield
+
+    return fault
+
+
+@contextmanager
+def full(stage: Stage) -> Iterator[None]:
+    """Out of memory: nothing may be written."""
+    stage.backend.tell("CONFIG", "SET", "maxmemory", 1)
+    yield
+    stage.backend.tell("CONFIG", "SET", "maxmemory", 0)
+
+
+@contextmanager
+def read_only(stage: Stage) -> Iterator[None]:
+    """Made a replica, of a master that is not there: nothing may be written."""
+    stage.backend.tell("REPLICAOF", "127.0.0.1", 1)
+    yield
+    stage.backend.tell("REPLICAOF", "NO", "ONE")
+
+
+# The hosts
+
+
+@contextmanager
+def host_killed(stage: Stage) -> Iterator[None]:
+    """The last host is killed, and another takes its place at once."""
+    last = stage.tasks[-1]
+    stage.crew.replace(len(stage.tasks) - 1, replace(last, start=time.monotonic(), log=f"{last.log}-again"))
+    yield
+
+
+@contextmanager
+def hosts_stopped(stage: Stage) -> Iterator[None]:
+    """Half of the hosts are stopped where they stand, past the end of their leases."""
+    stopped = range(0, len(stage.tasks), 2)
+    for host in stopped:
+        stage.crew.signal(host, signal.SIGSTOP)
+    yield
+    for host in stopped:
+        stage.crew.signal(host, signal.SIGCONT)
