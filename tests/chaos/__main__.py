@@ -22,7 +22,7 @@ from tests.chaos.play import LONG, SHORT, play
 from tests.chaos.report import line, markdown
 from tests.chaos.row import Row
 from tests.chaos.scenario import SCENARIOS
-from tests.chaos.stage import stage
+from tests.chaos.stage import single
 from tests.chaos.task import Usage
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "failures.md"
@@ -33,21 +33,21 @@ _BINARIES = {"valkey": valkey, "redis": redis_system}
 def each_once(binary: str, crew: Crew) -> Iterator[Row]:
     """Every scenario, on a server and with limiters of its own."""
     for scenario in SCENARIOS:
-        with stage(binary, crew) as place:
-            yield play(scenario, place, LONG)
+        with single(crew, binary) if scenario.place is single else scenario.place(crew) as stage:
+            yield play(scenario, stage, LONG)
 
 
 def drawn(binary: str, crew: Crew, minutes: float, seed: int) -> Iterator[Row]:
     """Scenarios as the seed has them, at one server and with limiters that live on."""
     dice, deadline, kept = random.Random(seed), time.monotonic() + 60 * minutes, f"seed-{seed}"
-    with stage(binary, crew) as place:
+    with single(crew, binary) as stage:
         for kind in {(each.policy, each.front, each.relayed): each for each in SCENARIOS}.values():
             # By the first look every limiter is there that there will be.
-            yield play(replace(kind, name="nothing", fault=nothing, seconds=0.1), place, SHORT, kept)
+            yield play(replace(kind, name="nothing", fault=nothing, seconds=0.1), stage, SHORT, kept)
         while time.monotonic() < deadline:
             scenario = dice.choice(SCENARIOS)
             seconds = dice.choice([0.1, 0.3, scenario.seconds, 3.0])
-            yield play(replace(scenario, seconds=seconds), place, LONG, kept)
+            yield play(replace(scenario, seconds=seconds), stage, LONG, kept)
 
 
 def main() -> int:

@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import redis
 
-from tests.chaos.stage import Stage
+from tests.chaos.stage import Single, Stage
 from tests.relay import Relay
 
-Fault = Callable[[Stage], AbstractContextManager[None]]
+Fault = Callable[[Any], AbstractContextManager[None]]
+"""What is called with the Stage that it needs."""
 
 
 @contextmanager
@@ -24,7 +26,7 @@ def network(change: Callable[[Relay], None]) -> Fault:
     """A fault of the relay."""
 
     @contextmanager
-    def fault(stage: Stage) -> Iterator[None]:
+    def fault(stage: Single) -> Iterator[None]:
         change(stage.relay)
         yield
         stage.relay.restore()
@@ -36,7 +38,7 @@ def network(change: Callable[[Relay], None]) -> Fault:
 
 
 @contextmanager
-def killed(stage: Stage) -> Iterator[None]:
+def killed(stage: Single) -> Iterator[None]:
     """Killed, and started again empty."""
     stage.backend.kill()
     yield
@@ -44,7 +46,7 @@ def killed(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def emptied(stage: Stage) -> Iterator[None]:
+def emptied(stage: Single) -> Iterator[None]:
     """Killed, and there again at once, empty."""
     stage.backend.kill()
     stage.backend.start()
@@ -52,7 +54,7 @@ def emptied(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def restarted(stage: Stage) -> Iterator[None]:
+def restarted(stage: Single) -> Iterator[None]:
     """Stopped in good order, and started again with all it knew."""
     stage.backend.stop()
     yield
@@ -60,7 +62,7 @@ def restarted(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def paused(stage: Stage) -> Iterator[None]:
+def paused(stage: Single) -> Iterator[None]:
     """Stopped where it stands: connections are made, and nothing is answered; then it answers all of it."""
     stage.backend.pause()
     yield
@@ -68,7 +70,7 @@ def paused(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def stuck(stage: Stage) -> Iterator[None]:
+def stuck(stage: Single) -> Iterator[None]:
     """A script of somebody else that does not end: whoever asks hears that the server is busy."""
 
     def run() -> None:
@@ -85,7 +87,7 @@ def stuck(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def asleep(stage: Stage) -> Iterator[None]:
+def asleep(stage: Single) -> Iterator[None]:
     """Busy with one long command, over and over."""
     over = threading.Event()
 
@@ -106,7 +108,7 @@ def told(*words: str) -> Fault:
     """A command that changes something once."""
 
     @contextmanager
-    def fault(stage: Stage) -> Iterator[None]:
+    def fault(stage: Single) -> Iterator[None]:
         stage.backend.tell(*words)
         yield
 
@@ -114,7 +116,7 @@ def told(*words: str) -> Fault:
 
 
 @contextmanager
-def full(stage: Stage) -> Iterator[None]:
+def full(stage: Single) -> Iterator[None]:
     """Out of memory: nothing may be written."""
     stage.backend.tell("CONFIG", "SET", "maxmemory", 1)
     yield
@@ -122,7 +124,7 @@ def full(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def read_only(stage: Stage) -> Iterator[None]:
+def read_only(stage: Single) -> Iterator[None]:
     """Made a replica, of a master that is not there: nothing may be written."""
     stage.backend.tell("REPLICAOF", "127.0.0.1", 1)
     yield

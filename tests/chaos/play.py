@@ -53,7 +53,7 @@ def _tasks(scenario: Scenario, stage: Stage, folder: str, start: float, end: flo
     rate = DEMAND * scenario.rate / scenario.hosts * len(COSTS) / sum(COSTS)
     for host in range(scenario.hosts):
         yield Task(
-            url=stage.relay.url if scenario.relayed else stage.backend.url,
+            url=stage.relayed_url if scenario.relayed else stage.url,
             quota=QUOTA,
             prefix=prefix,
             keys=KEYS,

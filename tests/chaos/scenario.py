@@ -1,18 +1,23 @@
 """The scenarios: what befalls whom, for how long, and how much may then be admitted on top of the promise."""
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from batchlimit import Quota
 from batchlimit.cli.plan import Front
 from tests.chaos import fault
+from tests.chaos.crew import Crew
 from tests.chaos.fault import Fault, network, told
+from tests.chaos.stage import Stage, single
 from tests.relay import Relay
 
 QUOTA = "400/s burst 100"
 KEYS = 3
 DEMAND = 1.5
 """Of the quotas' rate."""
+Place = Callable[[Crew], AbstractContextManager[Stage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class Scenario:
     """Whether it belongs to the short form as well."""
     relayed: bool = False
     """Whether the hosts reach the server over the relay."""
+    place: Place = single
+    """Where it can be played."""
     excess: float = 0.0
     """What may be admitted on top of the promise, of a burst; inf: no bound."""
     why: str = ""

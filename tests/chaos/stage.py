@@ -1,10 +1,9 @@
-"""Where a scenario plays: a server, a network before it, and hosts."""
+"""Where a scenario plays: a store that can be ruined, and hosts."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
-from tests.chaos.backend import Backend, backend
+from tests.chaos.backend import Backend, backend, valkey
 from tests.chaos.crew import Crew
 from tests.chaos.task import Task
 from tests.relay import Relay
@@ -12,20 +11,28 @@ from tests.relay import Relay
 ROUND_TRIP = 0.0005
 
 
-@dataclass(slots=True)
 class Stage:
-    """One server that the hosts reach directly at `url`, or over the relay."""
+    """Hosts, what they are doing now, and where their store is."""
 
-    backend: Backend
-    relay: Relay
-    crew: Crew
-    tasks: tuple[Task, ...] = ()
-    """What the hosts are doing now."""
+    def __init__(self, crew: Crew, url: str) -> None:
+        self.crew = crew
+        self.url = url
+        self.relayed_url = url
+        """The same over a network that can be ruined."""
+        self.tasks: tuple[Task, ...] = ()
+
+
+class Single(Stage):
+    """One server, and a relay before it."""
+
+    def __init__(self, crew: Crew, server: Backend, relay: Relay) -> None:
+        super().__init__(crew, server.url)
+        self.backend, self.relay, self.relayed_url = server, relay, relay.url
 
 
 @contextmanager
-def stage(binary: str, crew: Crew) -> Iterator[Stage]:
-    """A new server of this binary, empty, and a network before it."""
+def single(crew: Crew, binary: str = "") -> Iterator[Single]:
+    """A new server, empty: of this binary, or the one that comes with the tests."""
     with ExitStack() as stack:
-        server = stack.enter_context(backend(binary))
-        yield Stage(server, stack.enter_context(Relay(server.url, ROUND_TRIP)), crew)
+        server = stack.enter_context(backend(binary or valkey()))
+        yield Single(crew, server, stack.enter_context(Relay(server.url, ROUND_TRIP)))

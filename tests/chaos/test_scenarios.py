@@ -9,17 +9,18 @@ import math
 import pytest
 
 from tests.chaos import scenario
+from tests.chaos.crew import Crew
 from tests.chaos.play import SHORT, play
 from tests.chaos.scenario import Scenario
-from tests.chaos.stage import Stage
 
 DEADLINE = 0.05
 """What a call of the store may take (s), unless told otherwise."""
 
 
 @pytest.mark.parametrize("scenario", scenario.SHORT, ids=str)
-def test_the_promise_holds_through_it(scenario: Scenario, place: Stage) -> None:
-    row = play(scenario, place, SHORT)
+def test_the_promise_holds_through_it(scenario: Scenario, crew: Crew) -> None:
+    with scenario.place(crew) as stage:
+        row = play(scenario, stage, SHORT)
     assert row.errors == ()
     assert row.excess <= scenario.allowed
     assert row.recovery < math.inf
