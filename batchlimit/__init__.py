@@ -16,6 +16,7 @@ from batchlimit.core.tally import ConcurrencyStatistics, PartitionStatistics, Wa
 from batchlimit.doorway.classify import classify
 from batchlimit.errors import (
     BatchLimitError,
+    BucketUnavailable,
     ConcurrencyLimited,
     LimiterClosed,
     RateLimited,
@@ -40,6 +41,7 @@ __all__ = [
     "AsyncStore",
     "BatchLimitError",
     "BatchSizer",
+    "BucketUnavailable",
     "Calibrated",
     "ConcurrencyLimited",
     "ConcurrencyLimiter",

@@ -3,7 +3,8 @@
     BatchLimitError
     ├── RateLimited        the caller waits: no token now; `retry_after` says when
     ├── ConcurrencyLimited the caller waits: too many calls are under way; `reason` and `retry_after` say more
-    ├── StoreUnavailable   the operator looks: the store did not answer
+    ├── StoreUnavailable   the operator looks: the store did not answer, or cannot serve
+    │   └── BucketUnavailable   nor can it serve this key; the others it may
     ├── LimiterClosed      the programmer looks: the limiter was used after close()
     └── WatcherUnavailable the operator looks: this machine does not tell what a watcher would watch
 
@@ -57,7 +58,14 @@ class ConcurrencyLimited(BatchLimitError):
 
 
 class StoreUnavailable(BatchLimitError):
-    """The store did not answer in time or answered with an error; the message has its address, no password."""
+    """The store did not answer in time, or answered with an error: it can serve no key of this part of it now.
+
+    The message has the store's address, what went wrong and what may help; never a password.
+    """
+
+
+class BucketUnavailable(StoreUnavailable):
+    """The store answers, but not for this key: something else lies at its name, or its bucket lies elsewhere."""
 
 
 class LimiterClosed(BatchLimitError):

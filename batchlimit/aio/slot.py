@@ -9,13 +9,13 @@ from random import uniform
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from batchlimit.aio.caller import Caller
+from batchlimit.aio.guard import Guard
 from batchlimit.aio.keeper import Due
 from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.settled import Settled
 from batchlimit.errors import StoreUnavailable
-from batchlimit.stores.base import AsyncStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,7 +27,7 @@ _PATIENCE = 1.0
 class Home(Protocol):
     """What a slot needs of the limiter that it belongs to."""
 
-    store: AsyncStore
+    store: Guard
     clock: Callable[[], float]
 
     def watch(self, thing: Due) -> None:

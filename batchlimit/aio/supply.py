@@ -11,6 +11,7 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 from batchlimit.aio.answer import Known
+from batchlimit.aio.guard import Guard
 from batchlimit.aio.keeper import Due, Keeper
 from batchlimit.aio.slot import Slot
 from batchlimit.clock import steady
@@ -39,7 +40,8 @@ class Supply:
     def __init__(
         self, store: AsyncStore, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
     ) -> None:
-        self.store = store
+        self.store = Guard(store, options.deadline)
+        self._opened = store
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.clock = clock
         self.slots: dict[str, Slot] = {}
@@ -49,6 +51,11 @@ class Supply:
         self._inherited: object = None
         self._begin()
         _supplies.add(self)
+
+    def own_store(self, connect_timeout: float) -> None:
+        """Close the store with the limiter, for nobody else has it; to connect to it may take so many seconds."""
+        self.owns_store = True
+        self.store.allow(connect_timeout)
 
     def _begin(self) -> None:
         """Become a host: one that the store has never heard of, at home on no loop."""
@@ -71,8 +78,9 @@ class Supply:
             for slot in self.slots.values():
                 slot.die()
             self._let_go(self.slots.values())
+            self.store.renew()
             if self.owns_store:
-                self.store.renew()
+                self._opened.renew()
         self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()
         self.yes, self.no = Known(True, loop), Known(False, loop)
         self._keeper = Keeper(loop, self.clock)
@@ -91,8 +99,9 @@ class Supply:
             if not self._is_empty:
                 await self._drain(list(self.slots.values()))
                 await self._give_up()
+                await self.store.stop()
                 if self.owns_store:
-                    await self.store.disconnect()
+                    await self._opened.disconnect()
 
     async def _give_up(self) -> None:
         """Leave nothing under way to a loop that ends: the store had its time."""
@@ -107,7 +116,7 @@ class Supply:
         self.check_open()
         if (slot := self.slots.get(key)) is not None and not slot.reservoir.retired:
             return slot
-        slot = self.slots[key] = Slot(key, self._host.reservoir(quota, self.clock()), self)
+        slot = self.slots[key] = Slot(key, self._host.reservoir(key, quota, self.clock()), self)
         slot.plan()
         return slot
 
@@ -145,7 +154,7 @@ class Supply:
     def statistics(self) -> Statistics:
         """Return what all slots did, those that were dropped among them."""
         live = [slot.reservoir for slot in self.slots.values() if not slot.reservoir.retired]
-        return self._host.statistics([reservoir.figures() for reservoir in live])
+        return self._host.statistics([reservoir.figures() for reservoir in live], self.store.health)
 
     async def close(self) -> None:
         """Fail whoever waits, give all tokens back, close a store of our own. A second call waits for the first."""
@@ -167,8 +176,9 @@ class Supply:
         finally:
             self._let_go(slots)
             self._keeper.stop()
+            await self.store.stop()
             if self.owns_store:
-                await self.store.aclose()
+                await self._opened.aclose()
         self._is_empty = True
         if not self._farewell.ag_running:  # else it is what waits for us
             await self._farewell.aclose()

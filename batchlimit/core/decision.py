@@ -2,11 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from batchlimit.core.quota import Quota
 
-Source = Literal["local", "store", "denied"]
+Source = Literal["local", "store", "denied", "fallback"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class Decision:
     reset_after: float
     """When the bucket will be full again if nobody spends; inf for a rate of 0."""
     source: Source
-    """Who decided: tokens in memory, the store, or the memory of what the store refused a moment ago."""
+    """Who decided: tokens in memory, the store, or the memory of what the store refused a moment ago; `fallback`: what
+    `on_failure` says, while the store is away."""
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -47,6 +48,25 @@ class Statistics:
     """Callers in line now."""
     owed: int = 0
     """Tokens that were used beyond what reservations had estimated, and that are charged as they flow in."""
+    fallback: int = 0
+    """Tokens admitted without the store, while it was away: part of `admitted`."""
+    failures: int = 0
+    """Calls that the store did not answer in time, or not at all; of those only that were made: while it is given up
+    there are none."""
+    outages: int = 0
+    """How often the store was given up."""
+    losses: int = 0
+    """How often a key's bucket was found to have lost its state."""
+    available: bool = True
+    """Whether the store is asked; False while it, or a part of it, is given up."""
+
+
+class Health(NamedTuple):
+    """How the store has been: as in Statistics."""
+
+    failures: int = 0
+    outages: int = 0
+    available: bool = True
 
 
 def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -> Decision:

@@ -2,10 +2,13 @@
 
 import itertools
 
-from batchlimit.core.decision import Statistics
+from batchlimit.core.census import Census
+from batchlimit.core.decision import Health, Statistics
+from batchlimit.core.failure import failure_rule
+from batchlimit.core.figures import Figures
 from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
-from batchlimit.core.reservoir import Figures, Reservoir
+from batchlimit.core.reservoir import Reservoir
 
 
 class Host:
@@ -14,18 +17,20 @@ class Host:
     `born` is when its quotas were set, by its own clock.
     """
 
-    __slots__ = ("_born", "_name", "_options", "_past", "_seqs")
+    __slots__ = ("_born", "_census", "_name", "_options", "_past", "_policy", "_seqs")
 
     def __init__(self, name: str, born: float, options: Options) -> None:
         self._name, self._born, self._options = name, born, options
         self._seqs = itertools.count(1)  # one for all keys, so that a key that was dropped never repeats a number
-        self._past = [0, 0, 0]  # admitted, refused and calls of the reservoirs that are gone
+        self._policy = failure_rule(options.on_failure)
+        self._census = Census()
+        self._past = [0, 0, 0, 0, 0]  # admitted, refused, calls, fallback and losses of the reservoirs that are gone
 
     def __repr__(self) -> str:
         return f"<Host {self._name}>"
 
-    def reservoir(self, quota: Quota, now: float) -> Reservoir:
-        """Return a new one, with nothing in it."""
+    def reservoir(self, key: str, quota: Quota, now: float) -> Reservoir:
+        """Return a new one for a key, with nothing in it."""
         return Reservoir(
             quota,
             self._name,
@@ -36,14 +41,29 @@ class Host:
             idle_after=self._options.idle_after,
             born=self._born,
             weight=self._options.weight,
+            policy=self._policy(key),
+            census=self._census,
         )
 
     def remember(self, figures: Figures) -> None:
         """Keep counting what a reservoir did that is now let go."""
         self._past = [past + figure for past, figure in zip(self._past, figures, strict=False)]
 
-    def statistics(self, live: list[Figures]) -> Statistics:
+    def statistics(self, live: list[Figures], health: Health) -> Statistics:
         """Add up the reservoirs that live and those that are gone."""
-        admitted, refused, calls, held, waiting, owed = (sum(column) for column in zip(*live, [0] * 6, strict=True))
-        past = self._past
-        return Statistics(len(live), past[0] + admitted, past[1] + refused, past[2] + calls, held, waiting, owed)
+        now = Figures(*(sum(column) for column in zip(*live, Figures(), strict=True)))
+        admitted, refused, calls, fallback, losses = (old + new for old, new in zip(self._past, now, strict=False))
+        return Statistics(
+            keys=len(live),
+            admitted=admitted,
+            refused=refused,
+            calls=calls,
+            held=now.held,
+            waiting=now.waiting,
+            owed=now.owed,
+            fallback=fallback,
+            losses=losses,
+            failures=health.failures,
+            outages=health.outages,
+            available=health.available,
+        )

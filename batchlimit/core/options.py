@@ -1,8 +1,10 @@
 """How a limiter leases, as its user told it: checked once, the same for all of its keys."""
 
+import math
 from dataclasses import dataclass
 
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
+from batchlimit.core.failure import FailureSource, failure_rule
 from batchlimit.core.share import LARGEST_WEIGHT
 from batchlimit.core.terms import FILLS, Fill
 
@@ -16,9 +18,17 @@ class Options:
     """Seconds."""
     fill: Fill = "share"
     weight: int = 1
+    deadline: float = 0.05
+    """Seconds."""
+    on_failure: FailureSource = "closed"
 
     def __post_init__(self) -> None:
         """Say which one is wrong, with its value."""
+        failure_rule(self.on_failure)
+        if isinstance(self.deadline, bool) or not isinstance(self.deadline, int | float):
+            raise TypeError(f"deadline must be a number of seconds, not {self.deadline!r}")
+        if not 0.0 < self.deadline < math.inf:
+            raise ValueError(f"deadline must be more than 0 seconds, and finite, not {self.deadline!r}")
         if not isinstance(self.sizer, BatchSizer):
             raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {self.sizer!r}")
         if isinstance(self.idle_after, bool) or not isinstance(self.idle_after, int | float):

@@ -53,6 +53,12 @@ class Pace:
         """Refuse for ever: the rate is 0."""
         self.dry_until = self._fits_at = math.inf
 
+    def pause_for(self, wait: float, cost: int, now: float) -> None:
+        """Refuse what costs as much for `wait` seconds, at the end of which it fits; 0: ask at once."""
+        self.dry_cost = cost
+        self._fits_at = now + wait
+        self.dry_until = now + min(wait, _LONGEST)
+
     def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
         """Decide from an answer when to ask next; `jitter` (about 1) keeps hosts from asking in step."""
         bands = bands_of(quota)

@@ -6,7 +6,11 @@ from enum import IntEnum
 
 from batchlimit.core import debt
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
+from batchlimit.core.census import Census
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.failure import CLOSED, FailurePolicy
+from batchlimit.core.fallback import LEASE, Fallback, Wish, fallback
+from batchlimit.core.figures import Figures
 from batchlimit.core.grammar import LARGEST_BURST
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.line import Line
@@ -31,10 +35,6 @@ class Prospect(IntEnum):
     UNKNOWN = 3
 
 
-Figures = tuple[int, int, int, int, int, int]
-"""(admitted, refused, calls, held, waiting, owed): tokens, but for `calls` and `waiting`."""
-
-
 class Reservoir:
     """One key's leased tokens, its waiters, and the rules between them.
 
@@ -47,9 +47,10 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_asked", "_born", "_busy", "_closer", "_debt", "_demand", "_ended", "_host", "_idle_after",
-        "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_rest_until", "_seqs", "_sizer", "_terms",
-        "_untouched", "_used", "_weight", "calls", "hungry", "largest", "quota", "refused", "retired", "stock",
+        "_asked", "_born", "_busy", "_closer", "_debt", "_demand", "_ended", "_fallback", "_host", "_idle_after",
+        "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_policy", "_rest_until", "_seqs", "_sizer", "_terms",
+        "_unbacked", "_untouched", "_used", "_weight", "calls", "hungry", "largest", "quota", "refused", "retired",
+        "stock",
     )  # fmt: skip
 
     def __init__(
@@ -64,14 +65,20 @@ class Reservoir:
         idle_after: float = 10.0,
         born: float | None = None,
         weight: int = 1,
+        policy: FailurePolicy = CLOSED,
+        census: Census | None = None,
     ) -> None:
-        """`born` is when the quota was set, by the host's clock: now, unless told."""
+        """`born` is when the quota was set, by the host's clock: now, unless told. `census` is of all its keys."""
         self.stock = Stock(now)
         self.hungry = self.retired = False
         self.refused = self.calls = 0
         self._host, self._seqs, self._sizer, self._idle_after = host, seqs, sizer, idle_after
         self._weight = weight
-        self._demand, self._pace, self._line, self._terms = Demand(now), Pace(), Line(), Terms(fill)
+        self._demand, self._pace, self._line = Demand(now), Pace(), Line()
+        self._terms = Terms(fill, census or Census())
+        self._policy = policy
+        self._fallback: Fallback | None = None  # stands in for the bucket, from the first failure on
+        self._unbacked = 0  # tokens admitted without the store
         self._owed = self._last_want = 0
         self._debt = debt.NONE
         self._asked = 0
@@ -177,6 +184,8 @@ class Reservoir:
         self._count(now)
         self._busy = self._lost_seq = None
         self._terms.learn(fetch, grant, now)
+        if self._fallback is not None and self._fallback.full_at() <= now:
+            self._fallback = None  # else it goes on where it was: a store that comes and goes mints nothing
         if grant.quota is not None:
             self._obey(grant.quota)
         self._pace.learn(fetch, grant, self.quota, self._demand.rate, now, jitter)
@@ -200,11 +209,16 @@ class Reservoir:
         self._busy, self._lost_seq = None, fetch.ask.seq
         self._rest_until = now + _REST
         for claim in self._line:
-            if claim.asked and error is not None and claim is not self._debt.claim:
-                self._line.dismiss(claim, Fail(error))
             claim.asked = 0
+        if error is not None and not self._fall_back(now):
+            self._fail(error)
         self._serve()
         self._wake_next()
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether it is not the store that decides here: since the last failure, until the next grant."""
+        return self.stock.borrowed
 
     def _give_up(self, errand: Fetch | GiveBack, now: float) -> None:
         if isinstance(errand, Fetch):
@@ -229,7 +243,9 @@ class Reservoir:
         if self.hungry:
             return self._rest_until
         if self.stock.held == 0:
-            return self._used + self._idle_after
+            return max(self._used + self._idle_after, self._fallback.full_at() if self._fallback else -math.inf)
+        if self.stock.borrowed:
+            return self.stock.expires
         margin = max(2 * self._terms.round_trip, 0.1 * self.stock.lease)
         return max(self.stock.expires - margin, self._rest_until)
 
@@ -296,7 +312,10 @@ class Reservoir:
         self._advance(now)
         if self.quota.denies_all:
             return None  # nothing was ever admitted
-        self._owed += claim.cost - self.stock.refund(claim.cost, now)
+        if self.stock.borrowed and self._fallback is not None:
+            self._fallback.put_back(claim.cost, now)
+        else:
+            self._owed += claim.cost - self.stock.refund(claim.cost, now)
         self._pace.forget()
         self._serve()
         self._line.wake_leader()
@@ -318,7 +337,8 @@ class Reservoir:
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
-        return max(0, self._terms.level) + self.spendable(now)
+        borrowing = self._fallback if self.stock.borrowed else None
+        return max(0, borrowing.level(now) if borrowing else self._terms.level) + self.spendable(now)
 
     def spendable(self, now: float) -> int:
         """Return how many tokens are here for whoever comes now."""
@@ -327,12 +347,48 @@ class Reservoir:
     def figures(self) -> Figures:
         """Return what happened up to this moment."""
         waiting = len(self._line) - (self._debt.claim in self._line)
-        return self.stock.spent, self.refused, self.calls, self.stock.held, waiting, self._debt.total
+        spent, held = self.stock.spent, self.stock.held
+        unbacked = self._unbacked + (spent - self.stock.admitted if self.stock.borrowed else 0)
+        done = (spent, self.refused, self.calls, unbacked, self._terms.losses)
+        return Figures(*done, held=held, waiting=waiting, owed=self._debt.total)
 
     # The rules within
 
+    def _fall_back(self, now: float) -> bool:
+        """Answer those in line without the store, as the policy says; False where it has no answer."""
+        if self._line.leader is None:
+            return True
+        self._advance(now)
+        standby = self._standby(now)
+        if standby is None or self._line.leader is None:
+            return standby is not None
+        standby.put_back(self.stock.pay_back(), now)
+        first, queued = self._first_cost() - self.stock.held, self._line.cost - self.stock.held
+        tokens, wait = standby.grant(Wish(max(1, first), max(1, queued), self._last_want), now)
+        self.stock.borrow(tokens, LEASE, now)
+        self._pace.pause_for(wait, self._first_cost(), now)
+        self._advance(now)
+        for claim in self._line:  # each refusal may let others be served
+            if claim.verdict is None and claim.deadline == NOW:
+                self._refuse(claim, now)
+        self._dismiss_hopeless(now)
+        return True
+
+    def _standby(self, now: float) -> Fallback | None:
+        if self._fallback is None:
+            self._fallback = fallback(self._policy, self.quota, *self._terms.last_seen(self.quota, now), now)
+        return self._fallback
+
+    def _fail(self, error: Exception) -> None:
+        """Tell all in line, those too whom no ask spoke for yet: the next one would take as long to fail."""
+        for claim in self._line:
+            if claim is not self._debt.claim:
+                self.refused += claim.cost
+                self._line.dismiss(claim, Fail(error))
+
     def _obey(self, quota: Quota) -> None:
         self.quota = quota
+        self._fallback = None
         self.largest = LARGEST_BURST if quota.denies_all else quota.largest_cost
         for claim in self._line:
             if claim.cost > self.largest and claim is not self._debt.claim:
@@ -359,6 +415,7 @@ class Reservoir:
         Whoever is in line counts as asking from the moment of joining: a crowd at a cold key is demand at once.
         """
         spent = self.stock.count()
+        self._unbacked += spent if self.stock.borrowed else 0
         total = self.stock.admitted + self.refused + self._line.cost
         asked, self._asked = total - self._asked, total
         self._demand.observe(asked, now)
@@ -475,7 +532,7 @@ class Reservoir:
         self._busy = errand
 
     def _ask(self, now: float, claim: Claim | None = None, back: int = 0, ahead: float = _AHEAD) -> Fetch:
-        first, needed, pool = self._line.first, self._first_cost(), self.stock.held
+        first, needed, pool = self._line.first, self._first_cost(), self.stock.leased
         queued = max(0, self._line.cost - pool)
         target = self._target(pool)
         self._last_want = max(queued, target - pool, 0)

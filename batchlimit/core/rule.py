@@ -3,27 +3,60 @@
 import re
 from collections.abc import Callable, Mapping
 from fnmatch import translate
+from typing import TypeVar
 
 from batchlimit.core.quota import Quota
 
+T = TypeVar("T")
 QuotaSource = Quota | str | Mapping[str, Quota | str] | Callable[[str], Quota | str]
 
 
 def quota_rule(source: QuotaSource) -> Callable[[str], Quota]:
     """Which quota a key has: one for all, a mapping by name or glob pattern, or a function of the key.
 
-    In a mapping the key itself comes first, then the names with `*`, `?` or `[` as case-sensitive patterns in their
-    order, and "*" last, wherever it stands. It is copied and its texts are read here, so that a typo fails at start.
-    The rule raises ValueError for a key without a quota, and TypeError where a function returns anything else.
+    For a mapping see `by_name`. It is copied and its texts are read here, so that a typo fails at start. The rule
+    raises ValueError for a key without a quota, and TypeError where a function returns anything else.
     """
     if isinstance(source, Quota | str):
         quota = _as_quota(source, "every key")
         return lambda _key: quota
     if isinstance(source, Mapping):
-        return _by_name(source)
+        return _of_mapping(source)
     if callable(source):
         return lambda key: _as_quota(source(key), f"key {key!r}")
     raise TypeError(f"quotas come from a Quota, its text, a mapping or a function of the key, not from {source!r}")
+
+
+def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
+    """Return what a key is given by a mapping, or None.
+
+    The key itself comes first, then the names with `*`, `?` or `[` as case-sensitive patterns in their order, and "*"
+    last, wherever it stands.
+    """
+    exact = {_checked_name(name): value for name, value in names.items()}
+    # sorted() is stable: the patterns keep their order and only "*", which would hide those after it, goes last.
+    globs = sorted((name for name in exact if set(name) & set("*?[")), key=lambda name: name == "*")
+    patterns = [(re.compile(translate(name)).match, exact.pop(name)) for name in globs]
+
+    def find(key: str) -> T | None:
+        if key in exact:
+            return exact[key]
+        return next((value for matches, value in patterns if matches(key)), None)
+
+    return find
+
+
+def _of_mapping(names: Mapping[str, Quota | str]) -> Callable[[str], Quota]:
+    if not names:
+        raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
+    find = by_name({name: _as_quota(value, repr(name)) for name, value in names.items()})
+
+    def rule(key: str) -> Quota:
+        if (quota := find(key)) is None:
+            raise ValueError(f'no quota for key {key!r}; add a "*" entry for the keys that no other entry names')
+        return quota
+
+    return rule
 
 
 def _as_quota(value: object, whose: str) -> Quota:
@@ -37,26 +70,7 @@ def _as_quota(value: object, whose: str) -> Quota:
         raise ValueError(f"the quota of {whose}: {error}") from error
 
 
-def _by_name(names: Mapping[str, Quota | str]) -> Callable[[str], Quota]:
-    if not names:
-        raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
-    exact = {_checked_name(name): _as_quota(value, repr(name)) for name, value in names.items()}
-    # sorted() is stable: the patterns keep their order and only "*", which would hide those after it, goes last.
-    globs = sorted((name for name in exact if set(name) & set("*?[")), key=lambda name: name == "*")
-    patterns = [(re.compile(translate(name)).match, exact.pop(name)) for name in globs]
-
-    def rule(key: str) -> Quota:
-        if key in exact:
-            return exact[key]
-        for matches, quota in patterns:
-            if matches(key):
-                return quota
-        raise ValueError(f'no quota for key {key!r}; add a "*" entry for the keys that no other entry names')
-
-    return rule
-
-
 def _checked_name(name: object) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"a mapping of quotas is keyed by str, not by {name!r}")
+        raise TypeError(f"a mapping by key has names of type str, not {name!r}")
     return name

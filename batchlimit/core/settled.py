@@ -26,5 +26,13 @@ class Settled(NamedTuple):
         """Say all that a caller wants to be told."""
         retry_after = self.verdict.retry_after if isinstance(self.verdict, Refuse) else 0.0
         remaining = self.reservoir.remaining(now)
-        source: Source = "store" if self.asked else "denied" if retry_after else "local"
-        return decision(self.reservoir.quota, remaining, retry_after, source)
+        return decision(self.reservoir.quota, remaining, retry_after, self.source)
+
+    @property
+    def source(self) -> Source:
+        """Who decided."""
+        if self.reservoir.falls_back:
+            return "fallback"
+        if self.asked:
+            return "store"
+        return "local" if self.admitted else "denied"

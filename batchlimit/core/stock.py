@@ -12,9 +12,15 @@ class Stock:
 
     Nothing counts a hit: what was spent is what is missing since the last `count`. `recorded` is how many tokens the
     bucket counts as leased to us at the least, whatever is under way: only so many may ever be held or taken back.
+
+    Tokens may also be `borrowed`: granted by this host to itself while the store is away. Those are not the bucket's:
+    it is never told of them, none go back to it, and with its next grant they are gone.
     """
 
-    __slots__ = ("_base", "_pledged", "_recorded", "_starts", "admitted", "coming", "expires", "low", "saved", "tokens")
+    __slots__ = (
+        "_base", "_pledged", "_recorded", "_starts", "admitted", "borrowed", "coming", "expires", "low", "saved",
+        "tokens",
+    )  # fmt: skip
 
     def __init__(self, now: float) -> None:
         self.tokens = self.saved = self.coming = 0
@@ -24,6 +30,7 @@ class Stock:
         self._starts = now
         self._base = self._recorded = 0
         self._pledged = 0  # what was given to claims that are tentative still
+        self.borrowed = False
 
     def __repr__(self) -> str:
         return f"<Stock of {self.tokens} until {self.expires:.3f}, {self.saved} saved, {self.coming} to come>"
@@ -58,6 +65,11 @@ class Stock:
     def held(self) -> int:
         """What is leased and nobody's yet."""
         return self.here + self.coming
+
+    @property
+    def leased(self) -> int:
+        """What is held of the bucket's."""
+        return 0 if self.borrowed else self.held
 
     @property
     def lease(self) -> float:
@@ -119,7 +131,7 @@ class Stock:
 
     def report(self) -> int:
         """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
-        self._recorded = self.held + self._pledged
+        self._recorded = 0 if self.borrowed else self.held + self._pledged
         return self._recorded
 
     def confirm(self, cost: int) -> None:
@@ -128,8 +140,9 @@ class Stock:
 
     def credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""
-        if grant.kept < fetch.ask.held:
+        if self.borrowed or grant.kept < fetch.ask.held:
             self.tokens = self.saved = self.coming = 0
+            self.borrowed = False
         begins = now + grant.starts_in
         self._starts = max(self._starts, begins) if self.coming else begins
         if grant.starts_in > 0.0:
@@ -139,6 +152,24 @@ class Stock:
         self.expires = fetch.sent + grant.starts_in + grant.lease
         self._recorded = grant.kept + grant.granted
         self._base = self.here
+
+    def borrow(self, tokens: int, lease: float, now: float) -> None:
+        """Take in what this host grants itself. What is left of the bucket's lease becomes borrowed as well.
+
+        It keeps its end: nothing that was leased is spent after its lease. What was to come is let go.
+        """
+        ends = now + lease
+        self.coming = self.low = 0
+        self.expires = min(self.expires, ends) if self.leased else ends
+        self._starts = now
+        self._recorded = 0
+        self.saved += tokens
+        self._base = self.here
+        self.borrowed = True
+
+    def pay_back(self) -> int:
+        """Let go of what is borrowed; return how much that was."""
+        return self._let_go() if self.borrowed else 0
 
     def unspend(self, cost: int, now: float) -> int:
         """Put back spent tokens as far as the bucket still counts them as leased to us; return how many."""
@@ -159,7 +190,12 @@ class Stock:
         self._base -= tokens
 
     def empty(self) -> int:
-        """Let go of everything, unspent; return how much that was."""
+        """Let go of everything, unspent; return how much of it is the bucket's."""
+        leased = self.leased
+        self._let_go()
+        return leased
+
+    def _let_go(self) -> int:
         tokens, self._base = self.held, self._base - self.here
         self.tokens = self.saved = self.coming = self.low = 0
         return tokens

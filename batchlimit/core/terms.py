@@ -3,6 +3,7 @@
 import math
 from typing import Literal, get_args
 
+from batchlimit.core.census import Census
 from batchlimit.core.claim import Fetch
 from batchlimit.core.lease import Grant
 from batchlimit.core.quota import Quota
@@ -18,10 +19,12 @@ _KEPT = MARGIN / 1e6
 class Terms:
     """The bucket's epoch and level, how many hosts share it, and how long an answer takes (s)."""
 
-    __slots__ = ("_epoch", "_fill", "_heard", "active_hosts", "level", "round_trip")
+    __slots__ = ("_census", "_epoch", "_fill", "_heard", "active_hosts", "level", "losses", "round_trip")
 
-    def __init__(self, fill: Fill) -> None:
+    def __init__(self, fill: Fill, census: Census) -> None:
         self.level = self._epoch = 0
+        self.losses = 0  # how often the bucket's state was lost
+        self._census = census
         self._heard = -math.inf
         self.active_hosts = 1
         self.round_trip = 0.0
@@ -59,8 +62,19 @@ class Terms:
         least = tokens - self.level - 1  # the level is of whole tokens: most of another one may have been there
         return max(0.0, least / fastest - (now - self._heard)) if fastest else 0.0
 
+    def last_seen(self, quota: Quota, now: float) -> tuple[int, float]:
+        """Return how many hosts share the quota (0: never told), and how much must be in the bucket by now.
+
+        A bucket that was never seen is full, as far as anyone knows.
+        """
+        rate = min(each.rate for each in quota.bandwidths)
+        flowed = rate * (now - self._heard) if self._heard > -math.inf else math.inf
+        return self._census.hosts, min(quota.largest_cost, self.level + flowed)
+
     def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in an answer that arrived at `now`; round trips are smoothed over about five."""
+        self.losses += 0 < fetch.ask.epoch != grant.epoch
+        self._census.learn(grant.active_hosts, now)
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
         self.active_hosts = max(1, grant.active_hosts)
         sample = now - fetch.sent

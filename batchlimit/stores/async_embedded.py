@@ -13,10 +13,12 @@ class AsyncEmbeddedStore:
 
     __slots__ = ("_server", "_store")
 
-    def __init__(self, *, prefix: str = "batchlimit") -> None:
+    def __init__(self, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05) -> None:
         self._server = EmbeddedServer()
         try:
-            self._store = AsyncRedisStore.from_url(self._server.url, prefix=prefix)
+            self._store = AsyncRedisStore.from_url(
+                self._server.url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline
+            )
         except BaseException:
             self._server.close()
             raise
@@ -29,6 +31,10 @@ class AsyncEmbeddedStore:
         """Where this store is, for messages."""
         return self._store.address
 
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        return self._store.part(key)
+
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return await self._store.take(key, quota, ask)
@@ -40,6 +46,10 @@ class AsyncEmbeddedStore:
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return await self._store.peek(key, quota)
+
+    async def probe(self, key: str) -> None:
+        """See Remote.probe."""
+        await self._store.probe(key)
 
     def after_fork(self) -> None:
         """In a forked child: go on as a client; the server stays the parent's."""

@@ -21,6 +21,10 @@ class AsyncMemoryStore:
         """For messages."""
         return self._store.address
 
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        return self._store.part(key)
+
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return self._store.take(key, quota, ask)
@@ -32,6 +36,10 @@ class AsyncMemoryStore:
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return self._store.peek(key, quota)
+
+    async def probe(self, key: str) -> None:
+        """See Remote.probe."""
+        self._store.probe(key)
 
     def after_fork(self) -> None:
         """A lock that another thread of the parent held would stay locked for ever."""

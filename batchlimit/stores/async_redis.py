@@ -3,74 +3,54 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, Self
 
-import redis
 import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from batchlimit.core.key import bucket_name, check_prefix
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from batchlimit.errors import StoreUnavailable
-from batchlimit.stores.scripts import script
-from batchlimit.stores.wire import (
-    give_back_arguments,
-    read_grant,
-    read_level,
-    server_address,
-    take_arguments,
-)
+from batchlimit.errors import BucketUnavailable
+from batchlimit.stores import clients
+from batchlimit.stores.address import Address, read_url
+from batchlimit.stores.async_line import AsyncClusterLine, AsyncLine, AsyncServerLine
+from batchlimit.stores.failure import FAILURES, failure
+from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
+from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
 
 _CONNECTIONS = 64
 """The most that a client of our own opens. Nothing bounds how many keys are asked for at one moment, and redis-py's
 default opens a connection for each. Its own pool with a bound waits by an async generator, which cannot be done where
 the last tokens go back: when the loop ends."""
 
-try:
-    from redis.driver_info import DriverInfo
-except ImportError:  # redis-py before 7.2
-    _INTRODUCTION: dict[str, Any] = {}
-else:
-    # Made once: redis-py reads its own version from the disk for every connection, 0.9 ms each, on the event loop.
-    _INTRODUCTION = {"driver_info": DriverInfo()}
-
 
 class AsyncRedisStore:
-    """An AsyncStore on a redis.asyncio client that the caller made, and keeps: it is used, never closed."""
+    """An AsyncStore on a client of redis.asyncio that the caller made, and keeps: it is used, never closed.
 
-    def __init__(self, client: "redis.asyncio.Redis", *, prefix: str = "batchlimit") -> None:
+    Of one server, of the primary that sentinels name, or of a cluster. No replica is ever asked.
+    """
+
+    def __init__(
+        self, client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncLine", *, prefix: str = "batchlimit"
+    ) -> None:
         self._prefix = check_prefix(prefix)
-        self._connect: Callable[[], redis.asyncio.Redis] | None = None
-        self._inherited: redis.asyncio.Redis | None = None
+        self._connect: Callable[[], AsyncLine] | None = None
+        self._inherited: AsyncLine | None = None
         self._patience = 0.0
-        self._use(client)
+        self._use(_line_of(client))
 
-    def _use(self, client: "redis.asyncio.Redis") -> None:
-        self._client = client
+    def _use(self, line: AsyncLine) -> None:
+        self._line = line
         self._free = asyncio.Semaphore(_CONNECTIONS)  # connections of our own that nobody uses
-        # A registered script runs by its SHA; on NOSCRIPT, and only then, redis-py loads it and asks once more.
-        self._take = client.register_script(script("take"))
-        self._give_back = client.register_script(script("give_back"))
-        self._peek = client.register_script(script("peek"))
 
     @classmethod
-    def from_url(cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0) -> Self:
-        """Use the server at `url`; a connection and a reply may each take `connect_timeout` seconds.
-
-        So may the wait for one of the 64 connections. Nothing is retried below us, as in RedisStore.
-        """
-
-        def connect() -> redis.asyncio.Redis:
-            return redis.asyncio.Redis.from_url(
-                url,
-                socket_connect_timeout=connect_timeout,
-                socket_timeout=connect_timeout,
-                retry=Retry(NoBackoff(), 0),
-                **_INTRODUCTION,
-            )
-
+    def from_url(
+        cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
+    ) -> Self:
+        """Use what is at `url`, as RedisStore does; a call may wait `connect_timeout` for one of the 64 connections."""
+        address = read_url(url)
+        connect = partial(_connected, address, clients.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)
         store._connect, store._patience = connect, connect_timeout
         return store
@@ -80,24 +60,37 @@ class AsyncRedisStore:
 
     @property
     def address(self) -> str:
-        """Host, port and database, or the socket's path; never a password."""
-        return server_address(self._client.connection_pool.connection_kwargs)
+        """Hosts, ports and database, or the socket's path; never a password."""
+        return self._line.address
+
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        return self._line.part(bucket_name(self._prefix, key))
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        return read_grant(await self._run(self._take, key, take_arguments(quota, ask)))
+        return read_grant(await self._run("take", bucket_name(self._prefix, key), take_arguments(quota, ask)))
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        return int((await self._run(self._give_back, key, give_back_arguments(quota, back)))[0])
+        reply = await self._run("give_back", bucket_name(self._prefix, key), give_back_arguments(quota, back))
+        return int(reply[0])
 
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return read_level(await self._run(self._peek, key, [quota.encode()]))
+        return read_level(await self._run("peek", bucket_name(self._prefix, key), [quota.encode()]))
+
+    async def probe(self, key: str) -> None:
+        """See Remote.probe."""
+        try:
+            await self._run("take", probe_name(self._prefix, key), take_arguments(PROBE_QUOTA, PROBE))
+        except BucketUnavailable as error:
+            if is_elsewhere(error):
+                raise
 
     def after_fork(self) -> None:
         """Take a client of the child's own; one that the caller made stays, and is the caller's to renew."""
-        self._inherited = self._client  # never let go of: its destructor would disturb the parent
+        self._inherited = self._line  # never let go of: its destructor would disturb the parent
         self.renew()
 
     def renew(self) -> None:
@@ -108,23 +101,24 @@ class AsyncRedisStore:
     async def disconnect(self) -> None:
         """Close the client if this store made it, and take another."""
         if self._connect is not None:
-            before = self._client
+            before = self._line
             self._use(self._connect())
             await before.aclose()
 
     async def aclose(self) -> None:
         """Close the client if this store made it."""
         if self._connect is not None:
-            await self._client.aclose()
+            await self._line.aclose()
 
-    # The one place where redis-py's untyped replies come in.
-    async def _run(self, registered: Any, key: str, arguments: Sequence[str | int | float]) -> Sequence[Any]:
+    async def _run(self, name: str, bucket: str, arguments: Sequence[str | int | float]) -> Sequence[Any]:
+        line = self._line
         try:
             async with self._turn():
-                reply: Sequence[Any] = await registered(keys=[bucket_name(self._prefix, key)], args=arguments)
-        except (redis.RedisError, OSError) as error:
-            raise StoreUnavailable(f"{self.address} failed: {type(error).__name__}: {error}") from error
-        return reply
+                return await line.run(name, bucket, arguments)
+        except FAILURES as error:
+            if self._connect is not None:
+                await line.mend(error)
+            raise failure(error, line.address) from error
 
     def _turn(self) -> AbstractAsyncContextManager[None]:
         """Wait for one of our connections; a client that the caller made has its own rules."""
@@ -143,8 +137,27 @@ class _Turn:
         if not self._free.locked():
             await self._free.acquire()  # at once
             return
-        async with asyncio.timeout(self._seconds):
-            await self._free.acquire()
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._free.acquire()
+        except TimeoutError:
+            raise TimeoutError(f"none of {_CONNECTIONS} connections was free for {self._seconds} s") from None
 
     async def __aexit__(self, *_: object) -> None:
         self._free.release()
+
+
+def _line_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncLine") -> AsyncLine:
+    if isinstance(client, redis.asyncio.RedisCluster):
+        return AsyncClusterLine(lambda: client)
+    return AsyncServerLine(client) if isinstance(client, redis.asyncio.Redis) else client
+
+
+def _connected(address: Address, patience: clients.Timeouts) -> AsyncLine:
+    match address.topology:
+        case "cluster":
+            return AsyncClusterLine(partial(clients.async_cluster_client, address, patience))
+        case "sentinel":
+            return AsyncServerLine(clients.async_sentinel_client(address, patience))
+        case _:
+            return AsyncServerLine(clients.async_server_client(address, patience))

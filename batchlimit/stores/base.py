@@ -1,4 +1,7 @@
-"""The one seam between the fronts and whatever holds the buckets: a Store for threads, an AsyncStore for tasks."""
+"""The one seam between the fronts and whatever holds the buckets: a Store for threads, an AsyncStore for tasks.
+
+A store that may be away can say more of that: it is a Remote, or an AsyncRemote, as well.
+"""
 
 from typing import Protocol, runtime_checkable
 
@@ -10,6 +13,7 @@ from batchlimit.core.quota import Quota
 class Store(Protocol):
     """Holds one bucket per key. Every method is atomic, thread-safe, and raises StoreUnavailable without an answer.
 
+    Where only this key's bucket cannot be served, and others may, it raises BucketUnavailable, which is one too.
     A key is a checked, non-empty string (`core.key`); a quota's rates are all above 0: a front refuses rate 0 by
     itself. The first ask creates the bucket; a bucket untouched until it is full again may be forgotten.
     """
@@ -75,4 +79,39 @@ class AsyncStore(Protocol):
 
     async def aclose(self) -> None:
         """Release what this store itself opened; a client that the caller made stays open."""
+        ...
+
+
+class _Parted(Protocol):
+    def part(self, key: str) -> str:
+        """Return which part of the store holds the key's bucket, for parts fail apart; "" where it has none. No I/O.
+
+        "" also as long as nothing is known of the parts. A bucket may move from one to another at any time.
+        """
+        ...
+
+
+@runtime_checkable
+class Remote(_Parted, Protocol):
+    """What a Store may say beyond that. One that does not is asked in threads of the limiter's own, and is one part."""
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether each call within a `hurry` ends in time, or raises NotPrompt having sent nothing."""
+        ...
+
+    def probe(self, key: str) -> None:
+        """Raise StoreUnavailable unless the key's bucket could be served just now, writes included; change no bucket.
+
+        What is wrong with that one bucket alone, such as something else at its name, need not show.
+        """
+        ...
+
+
+@runtime_checkable
+class AsyncRemote(_Parted, Protocol):
+    """What an AsyncStore may say beyond that."""
+
+    async def probe(self, key: str) -> None:
+        """See Remote.probe."""
         ...

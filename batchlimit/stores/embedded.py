@@ -11,10 +11,12 @@ class EmbeddedStore:
 
     __slots__ = ("_server", "_store")
 
-    def __init__(self, *, prefix: str = "batchlimit") -> None:
+    def __init__(self, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05) -> None:
         self._server = EmbeddedServer()
         try:
-            self._store = RedisStore.from_url(self._server.url, prefix=prefix)
+            self._store = RedisStore.from_url(
+                self._server.url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline
+            )
         except BaseException:
             self._server.close()
             raise
@@ -32,6 +34,15 @@ class EmbeddedStore:
         """Where this store is, for messages."""
         return self._store.address
 
+    @property
+    def is_prompt(self) -> bool:
+        """See Remote.is_prompt."""
+        return self._store.is_prompt
+
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        return self._store.part(key)
+
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """Lease tokens; at most `ask.want` of them, whole ones, never past the quota."""
         return self._store.take(key, quota, ask)
@@ -43,6 +54,10 @@ class EmbeddedStore:
     def peek(self, key: str, quota: Quota) -> Level:
         """Look without changing anything."""
         return self._store.peek(key, quota)
+
+    def probe(self, key: str) -> None:
+        """See Remote.probe."""
+        self._store.probe(key)
 
     def after_fork(self) -> None:
         """In a forked child: go on as a client; the server stays the parent's."""

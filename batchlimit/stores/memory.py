@@ -19,6 +19,7 @@ class MemoryStore:
     """A Store of Buckets in a dict; `clock` tells seconds. Another process has buckets of its own."""
 
     address = "memory://"
+    is_prompt = True
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -28,6 +29,10 @@ class MemoryStore:
 
     def __repr__(self) -> str:
         return f"<MemoryStore of {len(self._buckets)} buckets>"
+
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        return ""
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
@@ -54,6 +59,9 @@ class MemoryStore:
         with self._lock:
             now = self._now()
             return (self._live(key, now) or Bucket(quota, now)).peek(now)
+
+    def probe(self, key: str) -> None:
+        """Nothing can be wrong."""
 
     def after_fork(self) -> None:
         """A lock that another thread of the parent held would stay locked for ever."""

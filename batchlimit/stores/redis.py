@@ -1,53 +1,51 @@
 """Buckets in Redis or Valkey: each call is one EVALSHA of a script that does it all atomically."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from batchlimit.core.key import bucket_name, check_prefix
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from batchlimit.errors import StoreUnavailable
-from batchlimit.stores.scripts import script
-from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, server_address, take_arguments
+from batchlimit.errors import BucketUnavailable
+from batchlimit.stores import clients
+from batchlimit.stores.address import Address, read_url
+from batchlimit.stores.cluster import ClusterLine
+from batchlimit.stores.failure import FAILURES, failure
+from batchlimit.stores.line import Line, ServerLine
+from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
+from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
 
 
 class RedisStore:
-    """A Store on a redis-py client that the caller made, and keeps: it is used, never closed."""
+    """A Store on a client of redis-py that the caller made, and keeps: it is used, never closed.
 
-    def __init__(self, client: "redis.Redis", *, prefix: str = "batchlimit") -> None:
+    Of one server, of the primary that sentinels name, or of a cluster. No replica is ever asked.
+    """
+
+    def __init__(self, client: "redis.Redis | redis.RedisCluster | Line", *, prefix: str = "batchlimit") -> None:
         self._prefix = check_prefix(prefix)
-        self._connect: Callable[[], redis.Redis] | None = None
-        self._inherited: redis.Redis | None = None
-        self._use(client)
-
-    def _use(self, client: "redis.Redis") -> None:
-        self._client = client
-        # A registered script runs by its SHA; on NOSCRIPT, and only then, redis-py loads it and asks once more.
-        self._take = client.register_script(script("take"))
-        self._give_back = client.register_script(script("give_back"))
-        self._peek = client.register_script(script("peek"))
+        self._connect: Callable[[], Line] | None = None
+        self._inherited: Line | None = None
+        self._prompt = False
+        self._line: Line = line_of(client)
 
     @classmethod
-    def from_url(cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0) -> Self:
-        """Use the server at `url`; a connection and a reply may each take `connect_timeout` seconds.
+    def from_url(
+        cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
+    ) -> Self:
+        """Use what is at `url`; a connection may take `connect_timeout` seconds, and `deadline` each read of a reply.
 
-        Nothing is retried below us: a take that timed out may have been carried out, and only we know its number.
+        A redis:// URL or one of its kin: rediss, valkey, valkeys, unix; redis+cluster://host:port,host:port;
+        redis+sentinel://host:port,host:port/service/database. Nothing is connected to before the first call, and
+        nothing is retried below us: a take that timed out may have been carried out, and only we know its number.
         """
-
-        def connect() -> redis.Redis:
-            return redis.Redis.from_url(
-                url,
-                socket_connect_timeout=connect_timeout,
-                socket_timeout=connect_timeout,
-                retry=Retry(NoBackoff(), 0),
-            )
-
+        address = read_url(url)
+        connect = partial(_connected, address, clients.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)
-        store._connect = connect
+        store._connect, store._prompt = connect, clients.is_prompt(address)
         return store
 
     def __repr__(self) -> str:
@@ -55,20 +53,38 @@ class RedisStore:
 
     @property
     def address(self) -> str:
-        """Host, port and database, or the socket's path; never a password."""
-        return server_address(self._client.get_connection_kwargs())
+        """Hosts, ports and database, or the socket's path; never a password."""
+        return self._line.address
+
+    @property
+    def is_prompt(self) -> bool:
+        """See Remote.is_prompt: so is a client of our own for one server, without TLS."""
+        return self._prompt
+
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        return self._line.part(bucket_name(self._prefix, key))
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        return read_grant(self._run(self._take, key, take_arguments(quota, ask)))
+        return read_grant(self._run("take", bucket_name(self._prefix, key), take_arguments(quota, ask)))
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        return int(self._run(self._give_back, key, give_back_arguments(quota, back))[0])
+        reply = self._run("give_back", bucket_name(self._prefix, key), give_back_arguments(quota, back))
+        return int(reply[0])
 
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return read_level(self._run(self._peek, key, [quota.encode()]))
+        return read_level(self._run("peek", bucket_name(self._prefix, key), [quota.encode()]))
+
+    def probe(self, key: str) -> None:
+        """See Remote.probe."""
+        try:
+            self._run("take", probe_name(self._prefix, key), take_arguments(PROBE_QUOTA, PROBE))
+        except BucketUnavailable as error:
+            if is_elsewhere(error):
+                raise
 
     def after_fork(self) -> None:
         """Take a client of the child's own: a lock of the old one may be held by a thread that is the parent's.
@@ -76,18 +92,36 @@ class RedisStore:
         A client that the caller made stays; redis-py itself drops the parent's connections in the child.
         """
         if self._connect is not None:
-            self._inherited = self._client  # never let go of: its destructor wants those locks too
-            self._use(self._connect())
+            self._inherited = self._line  # never let go of: its destructor wants those locks too
+            self._line = self._connect()
 
     def close(self) -> None:
         """Close the client if this store made it."""
         if self._connect is not None:
-            self._client.close()
+            self._line.close()
 
-    # The one place where redis-py's untyped replies come in.
-    def _run(self, registered: Any, key: str, arguments: Sequence[str | int | float]) -> Sequence[Any]:
+    def _run(self, name: str, bucket: str, arguments: Sequence[str | int | float]) -> Sequence[Any]:
+        line = self._line
         try:
-            reply: Sequence[Any] = registered(keys=[bucket_name(self._prefix, key)], args=arguments)
-        except (redis.RedisError, OSError) as error:
-            raise StoreUnavailable(f"{self.address} failed: {type(error).__name__}: {error}") from error
-        return reply
+            return line.run(name, bucket, arguments)
+        except FAILURES as error:
+            if self._connect is not None:
+                line.mend(error)
+            raise failure(error, line.address) from error
+
+
+def line_of(client: "redis.Redis | redis.RedisCluster | Line") -> Line:
+    """Return what runs the scripts by this client."""
+    if isinstance(client, redis.RedisCluster):
+        return ClusterLine.of(client)
+    return ServerLine(client) if isinstance(client, redis.Redis) else client
+
+
+def _connected(address: Address, patience: clients.Timeouts) -> Line:
+    match address.topology:
+        case "cluster":
+            return ClusterLine(str(address), partial(clients.cluster_client, address, patience))
+        case "sentinel":
+            return ServerLine(clients.sentinel_client(address, patience))
+        case _:
+            return ServerLine(clients.server_client(address, patience))

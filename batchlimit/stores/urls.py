@@ -1,19 +1,16 @@
 """Which store a URL names."""
 
-from urllib.parse import urlsplit
-
+from batchlimit.stores.address import REDIS, TOPOLOGIES
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import AsyncStore, Store
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.redis import RedisStore
 
-_REDIS = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
-"""Schemes that a Redis client serves, and what redis-py calls them."""
 _OWN = ("memory", "embedded")
 
 
-def open_store(url: str, *, prefix: str, connect_timeout: float) -> Store:
+def open_store(url: str, *, prefix: str, connect_timeout: float, deadline: float = 0.05) -> Store:
     """Return the store at `url`; ValueError for a scheme that nobody knows. Nothing is connected to yet."""
     match _scheme(url):
         case "memory":
@@ -21,12 +18,12 @@ def open_store(url: str, *, prefix: str, connect_timeout: float) -> Store:
         case "embedded":
             from batchlimit.stores.embedded import EmbeddedStore  # the extra may be missing
 
-            return EmbeddedStore(prefix=prefix)
+            return EmbeddedStore(prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         case _:
-            return RedisStore.from_url(_redis_url(url), prefix=prefix, connect_timeout=connect_timeout)
+            return RedisStore.from_url(url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
 
 
-def open_async_store(url: str, *, prefix: str, connect_timeout: float) -> AsyncStore:
+def open_async_store(url: str, *, prefix: str, connect_timeout: float, deadline: float = 0.05) -> AsyncStore:
     """Return the store at `url` for tasks, as `open_store` does for threads."""
     match _scheme(url):
         case "memory":
@@ -34,21 +31,17 @@ def open_async_store(url: str, *, prefix: str, connect_timeout: float) -> AsyncS
         case "embedded":
             from batchlimit.stores.async_embedded import AsyncEmbeddedStore  # the extra may be missing
 
-            return AsyncEmbeddedStore(prefix=prefix)
+            return AsyncEmbeddedStore(prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         case _:
-            return AsyncRedisStore.from_url(_redis_url(url), prefix=prefix, connect_timeout=connect_timeout)
+            return AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
 
 
 def _scheme(url: object) -> str:
     if not isinstance(url, str):
-        raise TypeError(f"a store's URL must be a str, not {url!r}")
+        raise TypeError(f"a store's URL must be a str, not {type(url).__name__}")  # it may show a password
     scheme, colon, _ = url.partition(":")
-    if (colon and scheme in _REDIS) or scheme in _OWN:
+    base, _, topology = scheme.partition("+")
+    if (colon and base in REDIS and topology in ("", *TOPOLOGIES)) or scheme in _OWN:
         return scheme
-    known = ", ".join(f"{each}://" for each in (*_REDIS, *_OWN))
-    raise ValueError(f"no store for {urlsplit(url).scheme or 'a URL without a scheme'!r}: known are {known}")
-
-
-def _redis_url(url: str) -> str:
-    scheme, _, rest = url.partition(":")
-    return f"{_REDIS[scheme]}:{rest}"
+    known = ", ".join(f"{each}://" for each in (*REDIS, *(f"redis+{each}" for each in TOPOLOGIES), *_OWN))
+    raise ValueError(f"no store for {scheme if colon else 'a URL without a scheme'!r}: known are {known}")

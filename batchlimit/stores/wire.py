@@ -1,7 +1,6 @@
 """How an Ask, a GiveBack and a Grant travel: the arguments and replies that the headers of `lua/*.lua` list."""
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
@@ -43,10 +42,3 @@ def read_grant(reply: Sequence[Any]) -> Grant:
 def read_level(reply: Sequence[int]) -> Level:
     """Return the Level in a reply of peek.lua."""
     return Level(*reply)
-
-
-def server_address(options: Mapping[str, Any]) -> str:
-    """Return what a redis-py client's connection options say of the server: never a password."""
-    if path := options.get("path"):
-        return f"unix://{os.fspath(path)}"
-    return f"redis://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db') or 0}"

@@ -12,13 +12,14 @@ from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
 from batchlimit.core.claim import NOW, Refuse, deadline
 from batchlimit.core.decision import Decision, Statistics, outlook
 from batchlimit.core.estimate import OnError
+from batchlimit.core.failure import FailureSource
 from batchlimit.core.key import check_cost, check_costs
 from batchlimit.core.options import Options
 from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
 from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
-from batchlimit.errors import RateLimited
+from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.stores.base import Store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.stores.urls import open_store
@@ -46,7 +47,7 @@ class RateLimiter:
 
     def __init__(
         self,
-        store: "redis.Redis | Store",
+        store: "redis.Redis | redis.RedisCluster | Store",
         quota: QuotaSource,
         *,
         prefix: str = "batchlimit",
@@ -54,13 +55,16 @@ class RateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        deadline: float = 0.05,
+        on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
     ) -> None:
         rule = quota_rule(quota)
-        opened = RedisStore(store, prefix=prefix) if isinstance(store, redis.Redis) else store
+        clients = (redis.Redis, redis.RedisCluster)
+        opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
             raise TypeError(f"a RateLimiter needs a redis.Redis client or a Store, not {store!r}")
-        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight), clock)
+        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight, deadline, on_failure), clock)
         self._slots = self._supply.slots
         self._clock = clock
         weakref.finalize(self, self._supply.abandon).atexit = False  # at exit the supplies close by themselves
@@ -77,6 +81,8 @@ class RateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        deadline: float = 0.05,
+        on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
     ) -> Self:
         """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
@@ -86,8 +92,18 @@ class RateLimiter:
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
         store = open_store(url, prefix=prefix, connect_timeout=connect_timeout)
-        limiter = cls(store, quota, sizer=sizer, idle_after=idle_after, fill=fill, weight=weight, clock=clock)
-        limiter._supply.owns_store = True
+        limiter = cls(
+            store,
+            quota,
+            sizer=sizer,
+            idle_after=idle_after,
+            fill=fill,
+            weight=weight,
+            deadline=deadline,
+            on_failure=on_failure,
+            clock=clock,
+        )
+        limiter._supply.own_store(connect_timeout)
         return limiter
 
     def __repr__(self) -> str:
@@ -100,7 +116,7 @@ class RateLimiter:
         try:
             slot = self._slots[key]
         except (KeyError, TypeError):
-            return self._settle(key, cost, NOW).admitted
+            return self._admits(key, cost)
         stock = slot.stock
         if cost.__class__ is int and cost > 0:
             if cost <= stock.tokens:
@@ -118,7 +134,7 @@ class RateLimiter:
             elif slot.reservoir.denies(cost, self._clock()):
                 slot.reservoir.refused += cost
                 return False
-        return self._settle(key, cost, NOW).admitted
+        return self._admits(key, cost)
 
     def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
         """Wait until the call is admitted, at most `timeout` seconds; None: as long as it takes.
@@ -200,6 +216,12 @@ class RateLimiter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _admits(self, key: str, cost: int) -> bool:
+        try:
+            return self._settle(key, cost, NOW).admitted
+        except StoreUnavailable:
+            return False
 
     def _slot(self, key: str) -> Slot:
         try:

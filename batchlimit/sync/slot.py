@@ -9,11 +9,12 @@ from random import uniform
 from typing import TypeVar
 
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.figures import Figures
 from batchlimit.core.lease import GiveBack
-from batchlimit.core.reservoir import Figures, Reservoir
+from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.settled import Settled
 from batchlimit.errors import StoreUnavailable
-from batchlimit.stores.base import Store
+from batchlimit.sync.guard import Guard
 from batchlimit.sync.loops import warn_in_loop
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ class Slot:
         self,
         key: str,
         reservoir: Reservoir,
-        store: Store,
+        store: Guard,
         clock: Callable[[], float],
         watch: Callable[["Slot"], None],
     ) -> None:

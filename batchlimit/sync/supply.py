@@ -16,6 +16,7 @@ from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
 from batchlimit.errors import LimiterClosed
 from batchlimit.stores.base import Store
+from batchlimit.sync.guard import Guard
 from batchlimit.sync.keeper import Keeper
 from batchlimit.sync.slot import Slot
 
@@ -30,7 +31,8 @@ class Supply:
     def __init__(
         self, store: Store, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
     ) -> None:
-        self.store = store
+        self.store = Guard(store, options.deadline)
+        self._opened = store
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.clock = clock
         self.slots: dict[str, Slot] = {}
@@ -38,6 +40,11 @@ class Supply:
         self._born = clock()  # a fork changes the host, but not when its quotas were set
         self._begin()
         _supplies.add(self)
+
+    def own_store(self, connect_timeout: float) -> None:
+        """Close the store with the limiter, for nobody else has it; to connect to it may take so many seconds."""
+        self.owns_store = True
+        self.store.allow(connect_timeout)
 
     def _begin(self) -> None:
         """Become a host: one that the store has never heard of, with nothing leased and nobody waiting."""
@@ -63,7 +70,7 @@ class Supply:
             raise LimiterClosed(_CLOSED)
 
     def _make(self, key: str, quota: Quota) -> Slot:
-        return Slot(key, self._host.reservoir(quota, self.clock()), self.store, self.clock, self._keeper.watch)
+        return Slot(key, self._host.reservoir(key, quota, self.clock()), self.store, self.clock, self._keeper.watch)
 
     def _drop(self, slot: Slot) -> None:
         with self._lock:
@@ -75,7 +82,7 @@ class Supply:
         """Return what all slots did, those that were dropped among them."""
         with self._lock:
             slots = [slot for slot in self.slots.values() if not slot.reservoir.retired]
-            return self._host.statistics([slot.figures() for slot in slots])
+            return self._host.statistics([slot.figures() for slot in slots], self.store.health)
 
     def close(self) -> None:
         """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do."""
@@ -113,8 +120,9 @@ class Supply:
         self._close_store()
 
     def _close_store(self) -> None:
+        self.store.stop()
         if self.owns_store:
-            self.store.close()
+            self._opened.close()
 
 
 _supplies: weakref.WeakSet[Supply] = weakref.WeakSet()

@@ -52,6 +52,8 @@ class Stage:
         self.before: Callable[[], Awaitable[None]] = nothing
         self.after: Callable[[], Awaitable[None]] = nothing
         self.before_back: Callable[[], Awaitable[None]] = nothing
+        self.before_probe: Callable[[], Awaitable[None]] = nothing
+        self.probes = 0
         self.busiest = self._busy = 0
         self.renewed = self.disconnected = self.closed = 0
 
@@ -75,6 +77,13 @@ class Stage:
 
     async def peek(self, key: str, quota: Quota) -> Level:
         return await self.inner.peek(key, quota)
+
+    def part(self, key: str) -> str:
+        return ""
+
+    async def probe(self, key: str) -> None:
+        self.probes += 1
+        await self.before_probe()
 
     def after_fork(self) -> None:
         self.inner.after_fork()

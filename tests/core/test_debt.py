@@ -7,6 +7,7 @@ import pytest
 
 from batchlimit.core.batch import FixedBatch
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse
+from batchlimit.core.figures import Figures
 from batchlimit.core.quota import Quota
 from batchlimit.core.reservoir import Reservoir
 from tests.core.world import Bell, answer
@@ -172,9 +173,9 @@ def test_a_caller_behind_a_debt_asks_for_both_and_hears_of_a_failure() -> None:
 
 def test_a_debt_is_no_caller_that_waits() -> None:
     debtor = Debtor(0, 5)
-    assert debtor.reservoir.figures()[4] == 0
+    assert debtor.reservoir.figures().waiting == 0
     debtor.join(2)
-    assert debtor.reservoir.figures()[4] == 1
+    assert debtor.reservoir.figures().waiting == 1
 
 
 def test_a_smaller_quota_changes_what_stands_in_line_and_not_what_is_owed() -> None:
@@ -222,10 +223,10 @@ def test_who_owes_nothing_asks_no_more() -> None:
 
 def test_what_is_owed_is_in_the_figures() -> None:
     debtor = Debtor(0, 250, burst=100)
-    assert debtor.reservoir.figures()[5] == 250
+    assert debtor.reservoir.figures().owed == 250
 
 
 def test_a_rate_of_zero_owes_nothing() -> None:
     reservoir = Reservoir(Quota(0), "a", itertools.count(1), 0.0)
     reservoir.debit(5, 0.0)
-    assert reservoir.figures() == (0, 0, 0, 0, 0, 0)
+    assert reservoir.figures() == Figures()

@@ -370,7 +370,7 @@ def test_a_key_without_a_quota_is_named_with_the_remedy() -> None:
         ("1/x", ValueError, "quota of every key: quota '1/x': expected a unit"),
         ({"ok": "1/s", "export:*": "5/x"}, ValueError, "quota of 'export:\\*': quota '5/x': expected a unit"),
         ({"a": 5}, TypeError, "quota of 'a' must be a Quota or its text, not 5"),
-        ({b"a": "1/s"}, TypeError, "keyed by str, not by b'a'"),
+        ({b"a": "1/s"}, TypeError, "names of type str, not b'a'"),
         ({}, ValueError, "needs an entry"),
         (None, TypeError, "not from None"),
         (b"1/s", TypeError, "not from b'1/s'"),

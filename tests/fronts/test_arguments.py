@@ -290,7 +290,7 @@ def test_a_key_without_a_quota_is_named(front: Front, clock: Clock) -> None:
         ("1/s burst", ValueError, "expected a burst from 1 to"),
         ({"a": "1/s", "b": "2 / "}, ValueError, "the quota of 'b': quota '2 / ': expected a unit"),
         ({}, ValueError, "needs an entry"),
-        ({b"a": "1/s"}, TypeError, "keyed by str, not by b'a'"),
+        ({b"a": "1/s"}, TypeError, "names of type str, not b'a'"),
         ({"a": 100}, TypeError, "the quota of 'a' must be a Quota or its text, not 100"),
         (100, TypeError, "not from 100"),
         (None, TypeError, "not from None"),
@@ -358,7 +358,7 @@ def test_a_server_that_is_no_redis_is_unavailable(front: Front, tmp_path_factory
         front.from_url(f"unix://{path}", "1/s") as limiter,
         pytest.raises(StoreUnavailable, match=str(path)),
     ):
-        limiter.try_acquire(KEY)
+        limiter.decide(KEY)
 
 
 # What the limiter is made with

@@ -193,8 +193,8 @@ class Host:
     @property
     def figures(self) -> tuple[int, int, int]:
         """(admitted, refused, waiting) by the reservoirs' own count: to be what callers were told, exactly."""
-        admitted, refused, _, _, waiting, _ = self.reservoir.figures()
-        return self._past[0] + admitted, self._past[1] + refused, waiting
+        now = self.reservoir.figures()
+        return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
 
     def _new(self) -> Reservoir:
         return Reservoir(
@@ -250,8 +250,9 @@ class Host:
                 case Refuse():
                     self.refused += caller.cost
                     self._end(caller, admitted=False)
-                case Fail():
+                case Fail(error):
                     self.failed += caller.cost
+                    self.refused += caller.cost if isinstance(error, TimeoutError) else 0
                     self._end(caller, admitted=False)
                 case Wait(seconds):
                     if seconds is not None:

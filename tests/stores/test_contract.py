@@ -542,8 +542,8 @@ def test_honest_hosts_spend_at_most_the_burst(store: Store, seed: int) -> None:
 
 def test_what_a_vanished_host_held_is_lent_again_after_its_lease(store: Store) -> None:
     quota = Quota(1000.0, 100)
-    assert Host(store, quota, name="gone").take(100).granted == 100
-    other = Host(store, quota, name="other")
+    assert Host(store, quota, name="gone", trip=0.2).take(100).granted == 100
+    other = Host(store, quota, name="other", trip=0.2)
     deadline = time.monotonic() + 30.0
     while other.take(50).granted < 50:
         assert time.monotonic() < deadline

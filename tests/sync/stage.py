@@ -71,6 +71,7 @@ class Stage:
     """
 
     address = "stage://"
+    is_prompt = True  # so that it is asked in its caller's thread, as the stores that most limiters have
 
     def __init__(self, inner: Store | None = None) -> None:
         self.inner = MemoryStore() if inner is None else inner
@@ -80,6 +81,8 @@ class Stage:
         self.before: Callable[[], None] = nothing
         self.after: Callable[[], None] = nothing
         self.before_back: Callable[[], None] = nothing
+        self.before_probe: Callable[[], None] = nothing
+        self.probes = 0
         self.closed = 0
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
@@ -97,6 +100,13 @@ class Stage:
 
     def peek(self, key: str, quota: Quota) -> Level:
         return self.inner.peek(key, quota)
+
+    def part(self, key: str) -> str:
+        return ""
+
+    def probe(self, key: str) -> None:
+        self.probes += 1
+        self.before_probe()
 
     def after_fork(self) -> None:
         self.inner.after_fork()
@@ -201,7 +211,7 @@ def spend(limiter, key=KEY):
     return spent
 
 def limiter_of(quota, **options):
-    return RateLimiter.from_url(URL, quota, prefix=PREFIX, connect_timeout=30.0, **options)
+    return RateLimiter.from_url(URL, quota, prefix=PREFIX, connect_timeout=30.0, **({"deadline": 30.0} | options))
 
 def fork(job):
     "Run the job in a forked child, which says what it returns; wait for it."

@@ -209,13 +209,13 @@ def test_a_wait_may_be_longer_than_the_system_can_wait(rate: float, clock: Clock
 # When the store fails
 
 
-def test_a_failure_reaches_all_who_were_asked_for(stage: Stage, limiter: RateLimiter) -> None:
+def test_a_failure_reaches_all_in_line(stage: Stage, limiter: RateLimiter) -> None:
     first_ask, second_ask = Gate(), Gate()
     stage.before = first_ask
     first = start(lambda: limiter.try_acquire(KEY))
     first_ask.await_someone()
-    others = [start(lambda: limiter.try_acquire(KEY)) for _ in range(4)]
-    others += [start(lambda: acquired(limiter)) for _ in range(4)]
+    tries = [start(lambda: limiter.try_acquire(KEY)) for _ in range(4)]
+    others = [start(lambda: acquired(limiter)) for _ in range(4)]
     until(lambda: limiter.statistics().waiting == 9)
 
     def fail() -> None:
@@ -226,16 +226,17 @@ def test_a_failure_reaches_all_who_were_asked_for(stage: Stage, limiter: RateLim
     first_ask.open()
     assert first.result(DEADLINE)
     second_ask.await_someone()
-    latecomer = start(lambda: limiter.try_acquire(KEY))
+    latecomer = start(lambda: acquired(limiter))
     until(lambda: limiter.statistics().waiting == 9)
     stage.before = nothing
     second_ask.open()
-    for each in others:
+    for each in [*others, latecomer]:
         with pytest.raises(StoreUnavailable, match=r"^the server is away$"):
             each.result(DEADLINE)
-    assert latecomer.result(DEADLINE)
+    assert not any(each.result(DEADLINE) for each in tries)
     assert limiter.try_acquire(KEY)
-    assert (limiter.statistics().admitted, limiter.statistics().waiting) == (3, 0)
+    found = limiter.statistics()
+    assert (found.admitted, found.refused, found.waiting, found.failures) == (2, 9, 0, 1)
 
 
 def test_a_failure_is_an_error_of_each_caller_its_own(stage: Stage, limiter: RateLimiter) -> None:
@@ -249,7 +250,7 @@ def test_a_failure_is_an_error_of_each_caller_its_own(stage: Stage, limiter: Rat
     errors = []
     for _ in range(2):
         with pytest.raises(StoreUnavailable) as caught:
-            limiter.try_acquire(KEY)
+            limiter.decide(KEY)
         errors.append(caught.value)
     assert raised not in errors
     assert errors[0] is not errors[1]

@@ -1,0 +1,152 @@
+"""What stands between a limiter and its store: a time budget for each call, and a breaker for when it is away."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from random import uniform
+from typing import TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception
+
+from batchlimit.aio.budget import Budget
+from batchlimit.clock import steady
+from batchlimit.core.breaker import Breaker, Breakers
+from batchlimit.core.decision import Health
+from batchlimit.core.lease import Ask, GiveBack, Grant, Level
+from batchlimit.core.quota import Quota
+from batchlimit.doorway.outage import ANY, BACKOFF, FIRST, is_away, say_away, say_back
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.stores.base import AsyncRemote, AsyncStore
+
+T = TypeVar("T")
+
+
+class Guard:
+    """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
+
+    A part of the store that failed three times in a row is not asked any more, until one of the probes that a task of
+    their own sends has come through: at once, and then each 0.1 to 1 s, by the backoff of tenacity.
+    """
+
+    def __init__(self, store: AsyncStore, deadline: float) -> None:
+        self._store, self._deadline, self._connecting = store, deadline, 1.0
+        self._remote = store if isinstance(store, AsyncRemote) else _Whole(store)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._patience = self._connecting + self._deadline
+        self._breakers = Breakers()
+        self._probers: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Guard of {self._store!r}: {self._breakers}>"
+
+    def allow(self, connect_timeout: float) -> None:
+        """Give a store that has not answered yet so many seconds more, and a probe: they may have to connect first."""
+        self._connecting = connect_timeout
+        self._patience = connect_timeout + self._deadline
+
+    @property
+    def address(self) -> str:
+        """See Store.address."""
+        return self._store.address
+
+    @property
+    def health(self) -> Health:
+        """How the store has been."""
+        return self._breakers.health
+
+    async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        return await self._call(key, lambda: self._store.take(key, quota, ask))
+
+    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        return await self._call(key, lambda: self._store.give_back(key, quota, back))
+
+    async def peek(self, key: str, quota: Quota) -> Level:
+        """See Store.peek."""
+        return await self._call(key, lambda: self._store.peek(key, quota))
+
+    def after_fork(self) -> None:
+        """In a child: its tasks are to come, and nothing is known of the store."""
+        self._inherited = self._probers  # never let go of: they are another loop's
+        self._begin()
+        self._store.after_fork()
+
+    def renew(self) -> None:
+        """After a loop that was closed: its probers are gone, so nothing is known of the store."""
+        self._begin()
+
+    async def stop(self) -> None:
+        """End all probers."""
+        probers = list(self._probers)
+        for each in probers:
+            each.cancel()
+        await asyncio.gather(*probers, return_exceptions=True)
+
+    async def _call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
+        part = self._remote.part(key)
+        breaker = self._breakers.of(part)
+        if breaker.since is not None:
+            raise StoreUnavailable(f"{self.address} is not asked for now: {breaker.error}")
+        try:
+            result = await self._bounded(work)
+        except BucketUnavailable:
+            self._answered(part, breaker)
+            raise
+        except StoreUnavailable as error:
+            self._failed(part, key, error)
+            raise
+        self._answered(part, breaker)
+        return result
+
+    async def _bounded(self, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            async with Budget(self._patience):
+                return await work()
+        except TimeoutError as error:
+            raise StoreUnavailable(f"{self.address} did not answer within {self._patience:g} s") from error
+
+    def _answered(self, part: str, breaker: Breaker) -> None:
+        self._patience = self._deadline
+        if breaker.in_a_row and (seconds := self._breakers.answered(part, steady())) is not None:
+            say_back(self.address, part, seconds)
+
+    def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
+        if self._breakers.failed(part, error, steady()):
+            say_away(self.address, part, error)
+            prober = asyncio.get_running_loop().create_task(self._probe(part, key), name="batchlimit-prober")
+            self._probers.add(prober)
+            prober.add_done_callback(self._probers.discard)
+
+    async def _probe(self, part: str, key: str) -> None:
+        """Ask whether the part is back, by the key that failed, until it is."""
+        breaker = self._breakers.of(part)
+        since = breaker.since
+
+        async def look() -> None:
+            if breaker.since == since:  # else somebody's ask came through; and what began since has its own prober
+                async with Budget(self._connecting + self._deadline):
+                    await self._remote.probe(key)
+
+        await asyncio.sleep(uniform(*FIRST))
+        with contextlib.suppress(Exception):  # this key alone is not to be served
+            await AsyncRetrying(retry=retry_if_exception(is_away), wait=BACKOFF, sleep=asyncio.sleep, reraise=True)(
+                look
+            )
+        if breaker.since == since:
+            self._answered(part, breaker)
+
+
+class _Whole:
+    """What is assumed of a store that says nothing of itself."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+
+    def part(self, key: str) -> str:
+        return ""
+
+    async def probe(self, key: str) -> None:
+        await self._store.peek(key, ANY)

@@ -1,0 +1,72 @@
+"""When a store is given up for a while: after a few failures in a row."""
+
+from batchlimit.core.decision import Health
+
+THRESHOLD = 3
+"""Failures in a row that open a breaker. One or two are a blip, and each costs its caller a deadline."""
+
+
+class Breaker:
+    """Counts the failures of one part of a store; open, it says that there is no use in asking. One answer closes it.
+
+    Who asks now and then whether the part is back is the front's affair.
+    """
+
+    __slots__ = ("error", "in_a_row", "since")
+
+    def __init__(self) -> None:
+        self.in_a_row = 0
+        self.since: float | None = None  # when it opened
+        self.error: Exception | None = None  # what went wrong last
+
+    def __repr__(self) -> str:
+        return f"<Breaker {'closed' if self.since is None else 'open'} after {self.in_a_row} failures in a row>"
+
+    def failed(self, error: Exception, now: float) -> bool:
+        """Count a failure; True if this one opened it."""
+        self.in_a_row += 1
+        self.error = error
+        if self.since is not None or self.in_a_row < THRESHOLD:
+            return False
+        self.since = now
+        return True
+
+    def answered(self, now: float) -> float | None:
+        """Count an answer; if this one closed it, return for how many seconds it was open."""
+        since, self.since = self.since, None
+        self.in_a_row, self.error = 0, None
+        return None if since is None else now - since
+
+
+class Breakers:
+    """Those of all parts of one store, and what an operator is told of them. To be used by one thread at a time."""
+
+    __slots__ = ("_failures", "_outages", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Breaker] = {}
+        self._failures = self._outages = 0
+
+    def __repr__(self) -> str:
+        return f"<Breakers {self._parts}>"
+
+    def of(self, part: str) -> Breaker:
+        """Return the breaker of a part; parts come and go with the nodes of a cluster, and are few."""
+        return self._parts.get(part) or self._parts.setdefault(part, Breaker())
+
+    def failed(self, part: str, error: Exception, now: float) -> bool:
+        """Count a failure; True if the part is given up from now on."""
+        opened = self.of(part).failed(error, now)
+        self._failures += 1
+        self._outages += opened
+        return opened
+
+    def answered(self, part: str, now: float) -> float | None:
+        """Count an answer, be it an error that says that the part works; see Breaker."""
+        return self.of(part).answered(now)
+
+    @property
+    def health(self) -> Health:
+        """How the store has been."""
+        available = all(each.since is None for each in self._parts.values())
+        return Health(self._failures, self._outages, available)

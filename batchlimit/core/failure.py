@@ -1,0 +1,70 @@
+"""What callers of a key get while the store is away."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Self, get_args
+
+from batchlimit.core.rule import by_name
+
+Kind = Literal["closed", "open", "local"]
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """`closed` refuses, `open` admits, `local` admits one host's fair share of the quota.
+
+    The share is rate / hosts and burst / hosts, by how many hosts there were when the store last told. Where it never
+    told, `hosts` says; and where that is None nothing is admitted: the whole limit on each host is no limit.
+    """
+
+    kind: Kind = "closed"
+    hosts: int | None = None
+
+    def __post_init__(self) -> None:
+        """Say what is wrong, with its value."""
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"a failure policy is 'closed', 'open' or 'local', not {self.kind!r}")
+        if self.hosts is None:
+            return
+        if self.kind != "local":
+            raise ValueError(f"only a 'local' policy divides by hosts, not {self.kind!r}")
+        if isinstance(self.hosts, bool) or not isinstance(self.hosts, int):
+            raise TypeError(f"hosts must be a whole number, not {self.hosts!r}")
+        if self.hosts < 1:
+            raise ValueError(f"hosts must be at least 1, not {self.hosts!r}")
+
+    @classmethod
+    def closed(cls) -> Self:
+        """Refuse: `try_acquire` says False, all others raise StoreUnavailable."""
+        return cls("closed")
+
+    @classmethod
+    def open(cls) -> Self:
+        """Admit everything."""
+        return cls("open")
+
+    @classmethod
+    def local(cls, hosts: int | None = None) -> Self:
+        """Admit a fair share; `hosts` counts until the store has told how many there are."""
+        return cls("local", hosts)
+
+
+CLOSED = FailurePolicy()
+FailureSource = FailurePolicy | Kind | Mapping[str, FailurePolicy | Kind]
+
+
+def failure_rule(source: FailureSource) -> Callable[[str], FailurePolicy]:
+    """Which policy a key has: one for all, or by name or pattern, as quotas; CLOSED where a mapping names none."""
+    if isinstance(source, Mapping):
+        find = by_name({name: _as_policy(value) for name, value in source.items()})
+        return lambda key: find(key) or CLOSED
+    policy = _as_policy(source)
+    return lambda _key: policy
+
+
+def _as_policy(value: object) -> FailurePolicy:
+    if isinstance(value, FailurePolicy):
+        return value
+    if isinstance(value, str):
+        return FailurePolicy(value)  # type: ignore[arg-type]  # checked there
+    raise TypeError(f"on_failure is 'closed', 'open', 'local', a FailurePolicy or a mapping to those, not {value!r}")

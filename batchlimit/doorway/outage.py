@@ -1,0 +1,38 @@
+"""While a store is away: how often to ask whether it is back, and what an operator reads of it."""
+
+import logging
+
+from tenacity import wait_exponential, wait_random
+
+from batchlimit.core.quota import Quota
+from batchlimit.errors import BucketUnavailable
+
+_logger = logging.getLogger("batchlimit")
+
+FIRST = (0.05, 0.15)
+"""Seconds, at least and at most, before the first probe: a store that answers probes, and nothing else, is asked for
+something else ten times a second, and no more."""
+ANY = Quota(1.0, 1)
+"""A quota to look at a bucket with, to see whether somebody answers."""
+BACKOFF = wait_exponential(multiplier=0.1, max=1.0) + wait_random(0.0, 0.1)
+"""Seconds between two probes: 0.1, 0.2, 0.4, 0.8 and then 1, each with up to 0.1 on top, so that hosts that lost a
+store in one moment do not all come back to it in one."""
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether a probe has to be repeated: any failure but one that concerns a single key, which is an answer."""
+    return isinstance(error, Exception) and not isinstance(error, BucketUnavailable)
+
+
+def say_away(address: str, part: str, error: Exception) -> None:
+    """Log, once an outage, that it begins."""
+    _logger.warning("%s is away, on_failure decides until it is back: %s", _name(address, part), error)
+
+
+def say_back(address: str, part: str, seconds: float) -> None:
+    """Log that it is over."""
+    _logger.warning("%s is back after %.1f s", _name(address, part), seconds)
+
+
+def _name(address: str, part: str) -> str:
+    return f"{part} of {address}" if part else address

@@ -1,0 +1,109 @@
+"""How a store for tasks talks to one server, be it the one that sentinels name, or to a cluster."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import redis.asyncio
+from redis.exceptions import MaxConnectionsError, NoScriptError, RedisClusterException
+
+from batchlimit.stores.address import client_address
+from batchlimit.stores.cluster import slot_owner
+from batchlimit.stores.failure import code_of
+from batchlimit.stores.line import Arguments
+from batchlimit.stores.scripts import SCRIPTS, digest, script
+
+
+class AsyncLine(Protocol):
+    """A Line whose talk is awaited."""
+
+    @property
+    def address(self) -> str:
+        """See Line.address."""
+        ...
+
+    async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        """See Line.run."""
+        ...
+
+    def part(self, bucket: str) -> str:
+        """See Remote.part."""
+        ...
+
+    async def mend(self, error: Exception) -> None:
+        """See Line.mend."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the client."""
+        ...
+
+
+class AsyncServerLine:
+    """An AsyncLine to the one server of a redis.asyncio.Redis."""
+
+    def __init__(self, client: "redis.asyncio.Redis") -> None:
+        self.client = client
+        # A registered script runs by its SHA; on NOSCRIPT, and only then, redis-py loads it and asks once more.
+        self._scripts: dict[str, Any] = {name: client.register_script(script(name)) for name in SCRIPTS}
+
+    @property
+    def address(self) -> str:
+        return client_address(self.client)
+
+    async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        # The one place, for tasks, where redis-py's untyped replies come in; but for the cluster's.
+        reply: Sequence[Any] = await self._scripts[name](keys=[bucket], args=arguments)
+        return reply
+
+    def part(self, bucket: str) -> str:
+        return ""
+
+    async def mend(self, error: Exception) -> None:
+        """See ServerLine.mend."""
+        if code_of(error) == "READONLY":
+            await self.client.connection_pool.disconnect(inuse_connections=False)
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+        manager = getattr(self.client.connection_pool, "sentinel_manager", None)
+        for sentinel in manager.sentinels if manager else ():
+            await sentinel.aclose()
+
+
+class AsyncClusterLine:
+    """An AsyncLine to a cluster; its client connects by itself at the first call."""
+
+    def __init__(self, connect: "Callable[[], redis.asyncio.RedisCluster]") -> None:
+        self._connect = connect
+        self.client: Any = connect()
+        self.address = client_address(self.client)
+
+    async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        try:
+            return await self._run(name, bucket, arguments)
+        except AttributeError as error:  # redis-py follows an ASK to a node that it has not heard of yet
+            await self.client.aclose()
+            raise RedisClusterException("a node of the cluster is new") from error
+
+    def part(self, bucket: str) -> str:
+        return slot_owner(self.client, bucket)
+
+    async def mend(self, error: Exception) -> None:
+        """A client that knows no living node any more begins anew with those of the URL."""
+        if isinstance(error, RedisClusterException | MaxConnectionsError):
+            before, self.client = self.client, self._connect()
+            await before.aclose()
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+
+    async def _run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        reply: Sequence[Any]
+        if self.client.get_default_node() is None:
+            # Else redis-py sends first calls anywhere, and every fifth MOVED closes the connections of all callers.
+            await self.client.initialize()
+        try:
+            reply = await self.client.evalsha(digest(name), 1, bucket, *arguments)
+        except NoScriptError:  # see stores/cluster.py
+            reply = await self.client.eval(script(name), 1, bucket, *arguments)
+        return reply

@@ -1,0 +1,137 @@
+"""The clients of redis-py for each kind of address, for threads and for tasks.
+
+None of them retries: a take that timed out may have been carried out, and only we know its number. What a cluster
+answers with MOVED, ASK or TRYAGAIN was not carried out, and redis-py goes where it says.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import redis
+import redis.asyncio
+import redis.asyncio.cluster
+import redis.asyncio.retry
+import redis.asyncio.sentinel
+import redis.cluster
+import redis.retry
+import redis.sentinel
+from redis.backoff import NoBackoff
+
+from batchlimit.stores.address import Address
+from batchlimit.stores.prompt import PromptConnection, PromptUnixConnection
+
+try:
+    from redis.driver_info import DriverInfo
+except ImportError:  # redis-py before 7.2
+    _INTRODUCTION: dict[str, Any] = {}
+else:
+    # Made once: redis-py reads its own version from the disk for every connection, 0.9 ms each, on the event loop.
+    _INTRODUCTION = {"driver_info": DriverInfo()}
+
+_PROMPT = {"redis": PromptConnection, "unix": PromptUnixConnection}
+_SENTINEL = "sentinel_"  # what begins an option in the URL that is for the sentinels alone
+
+
+Timeouts = dict[str, Any]
+
+
+def timeouts(connect_timeout: float, deadline: float) -> Timeouts:
+    """Return how long a connection and each read of a reply may take (s), as redis-py's keywords."""
+    return {"socket_connect_timeout": connect_timeout, "socket_timeout": deadline}
+
+
+def is_prompt(address: Address) -> bool:
+    """Whether a client for threads knows a hurry: TLS has sockets of its own, the others talk to more than one node."""
+    return not address.topology and not address.tls
+
+
+def server_client(address: Address, patience: Timeouts) -> "redis.Redis":
+    """Return a client of one server, for threads."""
+    prompt: dict[str, Any] = {"connection_class": _PROMPT[address.url.partition(":")[0]]} if is_prompt(address) else {}
+    return redis.Redis.from_url(address.url, **patience, **_patient(redis.Redis), **prompt)
+
+
+def sentinel_client(address: Address, patience: Timeouts) -> "redis.Redis":
+    """Return a client of the primary that sentinels know, for threads."""
+    common = {**patience, **_patient(redis.Redis), "ssl": address.tls}
+    options, others = _sentinel_options(address)
+    manager = _untyped(redis.sentinel).Sentinel(
+        address.nodes, sentinel_kwargs={**common, **others}, **{**common, **options}
+    )
+    client: redis.Redis = manager.master_for(address.service)
+    return client
+
+
+def cluster_client(address: Address, patience: Timeouts) -> "redis.RedisCluster":
+    """Return a client of a cluster, for threads. This connects: it wants to know the nodes."""
+    nodes = [_untyped(redis.cluster).ClusterNode(host, port) for host, port in address.nodes]
+    return redis.RedisCluster(startup_nodes=nodes, **_cluster_options(redis.RedisCluster, address, patience))
+
+
+def async_server_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":
+    """Return a client of one server, for tasks."""
+    return redis.asyncio.Redis.from_url(address.url, **patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION)
+
+
+def async_sentinel_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":
+    """Return a client of the primary that sentinels know, for tasks."""
+    common = {**patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION, "ssl": address.tls}
+    options, others = _sentinel_options(address)
+    manager = _untyped(redis.asyncio.sentinel).Sentinel(
+        list(address.nodes), sentinel_kwargs={**common, **others}, **{**common, **options}
+    )
+    client: redis.asyncio.Redis = manager.master_for(address.service)
+    return client
+
+
+def async_cluster_client(address: Address, patience: Timeouts) -> "redis.asyncio.RedisCluster":
+    """Return a client of a cluster, for tasks. It connects when it is first used."""
+    nodes = [redis.asyncio.cluster.ClusterNode(host, port) for host, port in address.nodes]
+    options = _cluster_options(redis.asyncio.RedisCluster, address, patience)
+    # A MOVED tells where the slot is now, and that will do: to begin anew with all nodes would close the connections on
+    # which other callers wait.
+    return redis.asyncio.RedisCluster(startup_nodes=nodes, reinitialize_steps=0, **options, **_INTRODUCTION)
+
+
+def _untyped(module: Any) -> Any:
+    """Return the module: parts of redis-py have no types, others have wrong ones."""
+    return module
+
+
+def _patient(kind: Callable[..., Any]) -> dict[str, Any]:
+    return {"retry": redis.retry.Retry(NoBackoff(), 0), **_undisturbed(kind)}
+
+
+def _async_patient(kind: Callable[..., Any]) -> dict[str, Any]:
+    return {"retry": redis.asyncio.retry.Retry(NoBackoff(), 0), **_undisturbed(kind)}
+
+
+def _undisturbed(kind: Callable[..., Any]) -> dict[str, Any]:
+    """Decline the news of a server that moves.
+
+    With them redis-py lengthens its timeouts, reconnects amid a call, and keeps a connection that has more to read than
+    it should: the answer of a call before.
+    """
+    if "maint_notifications_config" not in inspect.signature(kind).parameters:
+        return {}
+    from redis.maint_notifications import MaintNotificationsConfig  # redis-py before 7 has none
+
+    return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
+
+
+def _cluster_options(kind: Callable[..., Any], address: Address, patience: Timeouts) -> dict[str, Any]:
+    patient = _patient(kind) if kind is redis.RedisCluster else _async_patient(kind)
+    if "cluster_error_retry_attempts" in inspect.signature(kind).parameters and redis.__version__.startswith("5."):
+        patient["cluster_error_retry_attempts"] = 0  # later versions ask `retry`
+    options = {name: value for name, value in address.options.items() if name != "db"}
+    # A slot that nobody serves must not take the others along.
+    return {**patience, **patient, "ssl": address.tls, "require_full_coverage": False, **options}
+
+
+def _sentinel_options(address: Address) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what is said of the primary, and what of the sentinels; what is said of TLS is said of both."""
+    given = address.options
+    options = {name: value for name, value in given.items() if not name.startswith(_SENTINEL)}
+    others = {name.removeprefix(_SENTINEL): given[name] for name in given if name.startswith(_SENTINEL)}
+    return options, {name: options[name] for name in options if name.startswith("ssl_")} | others

@@ -1,0 +1,71 @@
+"""How a store talks to a cluster: each call is one EVALSHA at the primary that has the bucket's slot."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+from redis.exceptions import MaxConnectionsError, NoScriptError, RedisClusterException
+
+from batchlimit.stores.address import client_address
+from batchlimit.stores.line import Arguments
+from batchlimit.stores.scripts import digest, script
+
+
+class ClusterLine:
+    """A Line to a cluster. A client of our own is made at the first call, for making one connects."""
+
+    def __init__(self, address: str, connect: "Callable[[], redis.RedisCluster]") -> None:
+        self.address = address
+        self._connect = connect
+        self._client: redis.RedisCluster | None = None
+        self._lock = threading.Lock()  # held while the client is made, so that many callers make one
+
+    @classmethod
+    def of(cls, client: "redis.RedisCluster") -> "ClusterLine":
+        """Return a line by a client that is there."""
+        line = cls(client_address(client), lambda: client)
+        line._client = client
+        return line
+
+    def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        client: Any = self._client or self._connected()
+        try:
+            return _run(client, name, bucket, arguments)
+        except AttributeError as error:  # redis-py follows an ASK to a node that it has not heard of yet
+            client.nodes_manager.initialize()
+            raise RedisClusterException("a node of the cluster is new") from error
+
+    def part(self, bucket: str) -> str:
+        return slot_owner(self._client, bucket) if self._client else ""
+
+    def mend(self, error: Exception) -> None:
+        """A client that knows no living node any more begins anew with those of the URL."""
+        if isinstance(error, RedisClusterException | MaxConnectionsError):
+            self._client = None
+
+    def close(self) -> None:
+        if (client := self._client) is not None:
+            client.close()
+
+    def _connected(self) -> "redis.RedisCluster":
+        with self._lock:
+            self._client = client = self._client or self._connect()
+            return client
+
+
+def slot_owner(client: Any, bucket: str) -> str:
+    """Return host and port of the primary that has the bucket, as a client of a cluster knows; "" while it does not."""
+    nodes = client.nodes_manager.slots_cache.get(client.keyslot(bucket))
+    return nodes[0].name if nodes else ""
+
+
+def _run(client: Any, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+    reply: Sequence[Any]
+    try:
+        reply = client.evalsha(digest(name), 1, bucket, *arguments)
+    except NoScriptError:
+        # Not SCRIPT LOAD: redis-py sends that to all primaries, of which another may be gone, and not to the one that
+        # a slot is just moving to. An EVAL goes where the EVALSHA went, and leaves the script there too.
+        reply = client.eval(script(name), 1, bucket, *arguments)
+    return reply

@@ -1,0 +1,69 @@
+"""How a store talks to one server, be it the one that sentinels name: each call is one EVALSHA."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import redis
+
+from batchlimit.stores.address import client_address
+from batchlimit.stores.failure import code_of
+from batchlimit.stores.scripts import SCRIPTS, script
+
+Arguments = Sequence[str | int | float]
+
+
+class Line(Protocol):
+    """What a RedisStore needs of whatever runs its scripts; errors are redis-py's own."""
+
+    @property
+    def address(self) -> str:
+        """Where it goes, for messages; never with a password."""
+        ...
+
+    def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        """Run one of SCRIPTS for the bucket of this name, once."""
+        ...
+
+    def part(self, bucket: str) -> str:
+        """See Remote.part."""
+        ...
+
+    def mend(self, error: Exception) -> None:
+        """After this error, let the next call begin anew where that helps; for a client of our own."""
+        ...
+
+    def close(self) -> None:
+        """Close the client."""
+        ...
+
+
+class ServerLine:
+    """A Line to the one server of a redis.Redis."""
+
+    def __init__(self, client: "redis.Redis") -> None:
+        self.client = client
+        # A registered script runs by its SHA; on NOSCRIPT, and only then, redis-py loads it and asks once more.
+        self._scripts: dict[str, Any] = {name: client.register_script(script(name)) for name in SCRIPTS}
+
+    @property
+    def address(self) -> str:
+        return client_address(self.client)
+
+    def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        # The one place, for threads, where redis-py's untyped replies come in; but for the cluster's.
+        reply: Sequence[Any] = self._scripts[name](keys=[bucket], args=arguments)
+        return reply
+
+    def part(self, bucket: str) -> str:
+        return ""
+
+    def mend(self, error: Exception) -> None:
+        """A managed failover moves the name to another machine, and leaves us connected to what is now a replica."""
+        if code_of(error) == "READONLY":
+            self.client.connection_pool.disconnect(inuse_connections=False)
+
+    def close(self) -> None:
+        self.client.close()
+        manager = getattr(self.client.connection_pool, "sentinel_manager", None)
+        for sentinel in manager.sentinels if manager else ():
+            sentinel.close()

@@ -1,0 +1,171 @@
+"""What stands between a limiter and its store: a time budget for each call, and a breaker for when it is away."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from random import uniform
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
+
+from batchlimit.core.breaker import Breaker, Breakers
+from batchlimit.core.decision import Health
+from batchlimit.core.lease import Ask, GiveBack, Grant, Level
+from batchlimit.core.quota import Quota
+from batchlimit.doorway.outage import ANY, BACKOFF, FIRST, is_away, say_away, say_back
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.stores.base import Remote, Store
+from batchlimit.stores.hurry import NotPrompt, hurry
+from batchlimit.sync.courier import Courier
+
+T = TypeVar("T")
+
+
+class Guard:
+    """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
+
+    It is made in the caller's thread where the store can promise that, and else in one of a Courier. A part of the
+    store that failed three times in a row is not asked any more, until one of the probes that a thread of their own
+    sends has come through: at once, and then each 0.1 to 1 s, by the backoff of tenacity.
+    """
+
+    def __init__(self, store: Store, deadline: float) -> None:
+        self._store, self._deadline, self._connecting = store, deadline, 1.0
+        self._remote = store if isinstance(store, Remote) else _Whole(store)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._patience = self._connecting + self._deadline
+        self._courier = Courier()
+        self._breakers = Breakers()
+        self._lock = threading.Lock()  # held to touch the breakers
+        self._stopped = threading.Event()
+
+    def __repr__(self) -> str:
+        return f"<Guard of {self._store!r}: {self._breakers}>"
+
+    def allow(self, connect_timeout: float) -> None:
+        """Give a store that has not answered yet so many seconds more, and a probe: they may have to connect first."""
+        self._connecting = connect_timeout
+        self._patience = connect_timeout + self._deadline
+
+    @property
+    def address(self) -> str:
+        """See Store.address."""
+        return self._store.address
+
+    @property
+    def health(self) -> Health:
+        """How the store has been."""
+        with self._lock:
+            return self._breakers.health
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        return self._call(key, lambda: self._store.take(key, quota, ask))
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        return self._call(key, lambda: self._store.give_back(key, quota, back))
+
+    def peek(self, key: str, quota: Quota) -> Level:
+        """See Store.peek."""
+        return self._call(key, lambda: self._store.peek(key, quota))
+
+    def after_fork(self) -> None:
+        """In a child: there are no threads yet, and nothing is known of the store."""
+        self._begin()
+        self._store.after_fork()
+
+    def stop(self) -> None:
+        """Let all threads end."""
+        self._stopped.set()
+        self._courier.stop()
+
+    def _call(self, key: str, work: Callable[[], T]) -> T:
+        part = self._remote.part(key)
+        breaker = self._breakers.of(part)
+        if breaker.since is not None:
+            raise StoreUnavailable(f"{self._store.address} is not asked for now: {breaker.error}")
+        try:
+            result = self._bounded(work)
+        except BucketUnavailable:
+            self._answered(part, breaker)
+            raise
+        except StoreUnavailable as error:
+            self._failed(part, key, error)
+            raise
+        self._answered(part, breaker)
+        return result
+
+    def _bounded(self, work: Callable[[], T]) -> T:
+        if self._remote.is_prompt:
+            try:
+                with hurry(time.monotonic() + self._deadline):
+                    return work()
+            except NotPrompt:  # it has to connect first
+                pass
+        try:
+            return self._courier.run(work, self._patience)
+        except TimeoutError as error:
+            raise StoreUnavailable(f"{self._store.address} did not answer within {self._patience:g} s") from error
+
+    def _answered(self, part: str, breaker: Breaker) -> None:
+        self._patience = self._deadline
+        if breaker.in_a_row == 0:
+            return
+        with self._lock:
+            seconds = self._breakers.answered(part, time.monotonic())
+        if seconds is not None:
+            say_back(self._store.address, part, seconds)
+
+    def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
+        with self._lock:
+            opened = self._breakers.failed(part, error, time.monotonic())
+        if opened:
+            say_away(self._store.address, part, error)
+            self._send_prober(part, key)
+
+    def _send_prober(self, part: str, key: str) -> None:
+        breaker = self._breakers.of(part)
+        args = (part, key, breaker, breaker.since)
+        try:
+            threading.Thread(target=self._probe, args=args, name="batchlimit-prober", daemon=True).start()
+        except RuntimeError:  # no thread can be had: callers find out for themselves
+            self._answered(part, breaker)
+
+    def _probe(self, part: str, key: str, breaker: Breaker, since: float | None) -> None:
+        """Ask whether the part is back, by the key that failed, until it is."""
+
+        def look() -> None:
+            if breaker.since == since:  # else somebody's ask came through; and what began since has its own prober
+                self._courier.run(lambda: self._remote.probe(key), self._connecting + self._deadline)
+
+        retrying = Retrying(
+            retry=retry_if_exception(is_away),
+            wait=BACKOFF,
+            stop=stop_when_event_set(self._stopped),
+            sleep=sleep_using_event(self._stopped),
+            reraise=True,
+        )
+        self._stopped.wait(uniform(*FIRST))
+        with contextlib.suppress(Exception):  # it was stopped; or this key alone is not to be served
+            retrying(look)
+        if breaker.since == since and not self._stopped.is_set():
+            self._answered(part, breaker)
+
+
+class _Whole:
+    """What is assumed of a store that says nothing of itself."""
+
+    is_prompt = False
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def part(self, key: str) -> str:
+        return ""
+
+    def probe(self, key: str) -> None:
+        self._store.peek(key, ANY)

@@ -1,0 +1,262 @@
+"""Servers that are several, or want to be asked nicely: a cluster, sentinels, TLS. Small, fast, and each for itself."""
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from redis.crc import key_slot
+
+from tests.nodes import Node, await_fact, directory, free_port, node
+from tests.servers import Kinds, Unavailable, redis_binary, valkey_binary
+
+SLOTS = 16384
+SERVICE = "primary"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Primaries, each with an equal part of the slots, and then their replicas in the same order."""
+
+    nodes: list[Node]
+    primaries: int
+
+    @property
+    def url(self) -> str:
+        """By any of its nodes."""
+        return "redis+cluster://" + ",".join(each.name for each in self.nodes)
+
+    def slot(self, name: str) -> int:
+        """The slot of a key."""
+        return int(key_slot(name.encode()))
+
+    def owner(self, name: str) -> Node:
+        """The node that had a key's slot at the start."""
+        return self.nodes[self.slot(name) * self.primaries // SLOTS]
+
+    def replica(self, primary: Node) -> Node:
+        """Its replica at the start."""
+        return self.nodes[self.primaries + self.nodes.index(primary)]
+
+    def move(self, name: str, source: Node, target: Node) -> None:
+        """Move the key's slot with all its keys, as an operator does, up to the last step."""
+        slot = self.slot(name)
+        self.begin_move(name, source, target)
+        self._migrate(slot, source, target)
+        self.end_move(name, target)
+
+    def begin_move(self, name: str, source: Node, target: Node) -> None:
+        """From now on the source sends whoever asks for a key that it has not to the target (ASK)."""
+        slot = self.slot(name)
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", str(source.ask("CLUSTER", "MYID")))
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", str(target.ask("CLUSTER", "MYID")))
+
+    def end_move(self, name: str, target: Node) -> None:
+        """From now on all others send whoever asks for the slot to the target (MOVED)."""
+        slot, new = self.slot(name), str(target.ask("CLUSTER", "MYID"))
+        for each in (target, *(each for each in self.nodes[: self.primaries] if each is not target)):
+            each.ask("CLUSTER", "SETSLOT", slot, "NODE", new)
+
+    def _migrate(self, slot: int, source: Node, target: Node) -> None:
+        keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000)
+        assert isinstance(keys, list)
+        if keys:
+            source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+
+@contextlib.contextmanager
+def cluster(binary: str, nodes: int = 3, replicas: int = 0, *options: str) -> Iterator[Cluster]:
+    """So many primaries, each with so many replicas (0 or 1); without a primary only its slots are away."""
+    with directory() as folder, ExitStack() as stack:
+        members = [_member(binary, folder, options) for _ in range(nodes * (1 + replicas))]
+        for each in members:
+            stack.callback(each.kill)
+            each.start()
+        whole = Cluster(members, nodes)
+        _join(whole)
+        yield whole
+
+
+def _member(binary: str, folder: str, options: tuple[str, ...]) -> Node:
+    bus = free_port()
+    own = ["--cluster-enabled", "yes", "--cluster-config-file", f"{bus}.conf", "--cluster-port", str(bus)]
+    # Short, so that a lost primary is replaced soon, and longer than this machine may stall.
+    patience = ["--cluster-node-timeout", "1500", "--cluster-replica-validity-factor", "0"]
+    return Node(binary, folder, [*own, *patience, "--cluster-require-full-coverage", "no", *options])
+
+
+def _join(whole: Cluster) -> None:
+    first, *others = whole.nodes
+    for number, each in enumerate(whole.nodes):
+        each.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        if number < whole.primaries:
+            begin, end = (-(-SLOTS * at // whole.primaries) for at in (number, number + 1))
+            each.ask("CLUSTER", "ADDSLOTSRANGE", begin, end - 1)
+    for each in others:
+        bus = _bus(each)
+        first.ask("CLUSTER", "MEET", "127.0.0.1", each.port, bus)
+    await_fact(lambda: all(_knows(each, len(whole.nodes)) for each in whole.nodes), "nodes that know each other")
+    for primary, replica in zip(whole.nodes, whole.nodes[whole.primaries :], strict=False):
+        replica.ask("CLUSTER", "REPLICATE", str(primary.ask("CLUSTER", "MYID")))
+    for replica in whole.nodes[whole.primaries :]:
+        await_fact(lambda each=replica: _in_step(each), "a replica in step")  # type: ignore[misc]
+    await_fact(lambda: all(_covered(each) for each in whole.nodes), "a cluster that is whole")
+
+
+def _bus(each: Node) -> int:
+    with each.client() as client:
+        found: dict[str, str] = client.config_get("cluster-port")
+    return int(found["cluster-port"])
+
+
+def _knows(each: Node, others: int) -> bool:
+    return int(each.info("CLUSTER", "INFO")["cluster_known_nodes"]) == others
+
+
+def _covered(each: Node) -> bool:
+    told = each.info("CLUSTER", "INFO")
+    return told["cluster_state"] == "ok" and int(told["cluster_slots_ok"]) == SLOTS
+
+
+def _in_step(replica: Node) -> bool:
+    return replica.info("INFO", "replication").get("master_link_status") == "up"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A primary, a replica, and three sentinels that agree on which is which."""
+
+    nodes: list[Node]
+    sentinels: list[Node]
+    password: str
+    sentinel_password: str
+
+    @property
+    def url(self) -> str:
+        """By any of the sentinels."""
+        user = f":{self.password}@" if self.password else ""
+        option = f"?sentinel_password={self.sentinel_password}" if self.sentinel_password else ""
+        return f"redis+sentinel://{user}{','.join(each.name for each in self.sentinels)}/{SERVICE}/0{option}"
+
+    @property
+    def primary(self) -> Node:
+        """The primary, as the first sentinel knows it."""
+        address = self.sentinels[0].ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+        assert isinstance(address, tuple | list)
+        return next(each for each in self.nodes if each.port == int(address[1]))
+
+    def fail_over(self) -> None:
+        """Let the replica take over, while the primary lives; return when all sentinels know."""
+        before = self.primary
+        self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE)
+        self.await_other_primary(before)
+
+    def await_other_primary(self, before: Node) -> None:
+        """Return when another node is the primary, knows it, and all sentinels know it."""
+        other = next(each for each in self.nodes if each is not before)
+        await_fact(lambda: other.info("INFO", "replication")["role"] == "master", "a replica that takes over")
+        for sentinel in self.sentinels:
+            await_fact(lambda each=sentinel: _names(each, other), "a sentinel that knows")  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def sentinel(binary: str, password: str = "", sentinel_password: str = "") -> Iterator[Watched]:
+    """A primary with a replica that takes over soon after its end."""
+    with directory() as folder, ExitStack() as stack:
+        secret = ["--requirepass", password, "--masterauth", password] if password else []
+        primary, replica = (Node(binary, folder, ["--repl-diskless-sync-delay", "0", *secret], password) for _ in "ab")
+        for each in (primary, replica):
+            stack.callback(each.kill)
+            each.start()
+        replica.ask("REPLICAOF", "127.0.0.1", primary.port)
+        await_fact(lambda: _in_step(replica), "a replica in step")
+        sentinels = [_sentinel(binary, folder, primary, sentinel_password) for _ in range(3)]
+        for each in sentinels:
+            stack.callback(each.kill)
+            each.start()
+        for each in sentinels:
+            await_fact(lambda one=each: _agrees(one), "sentinels that know each other")  # type: ignore[misc]
+        yield Watched([primary, replica], sentinels, password, sentinel_password)
+
+
+def _sentinel(binary: str, folder: str, primary: Node, password: str) -> Node:
+    path = f"{folder}/{free_port()}.conf"
+    lines = [f"sentinel monitor {SERVICE} 127.0.0.1 {primary.port} 2"]
+    lines += [f"sentinel down-after-milliseconds {SERVICE} 1000", f"sentinel failover-timeout {SERVICE} 3000"]
+    lines += [f"sentinel auth-pass {SERVICE} {primary.password}"] if primary.password else []
+    lines += [f"requirepass {password}", f"sentinel sentinel-pass {password}"] if password else []
+    with open(path, "w", encoding="utf-8") as configuration:
+        configuration.write("\n".join(lines) + "\n")
+    return Sentinel(binary, folder, path, password)
+
+
+class Sentinel(Node):
+    """A sentinel: its configuration is a file, for it writes there what it learns."""
+
+    def __init__(self, binary: str, folder: str, path: str, password: str) -> None:
+        super().__init__(binary, folder, [], password)
+        self._command = [binary, path, "--sentinel", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", folder]
+
+
+def _agrees(each: Node) -> bool:
+    known = each.info("INFO", "sentinel")["master0"]
+    return bool(known["sentinels"] == 3 and known["slaves"] == 1 and each.ask("SENTINEL", "CKQUORUM", SERVICE))
+
+
+def _names(each: Node, primary: Node) -> bool:
+    address = each.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+    return isinstance(address, tuple | list) and int(address[1]) == primary.port
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A server that speaks TLS alone, for 127.0.0.1 and localhost, with a certificate of an authority of its own."""
+
+    url: str
+    authority: str
+    """The file with the authority's certificate."""
+    port: int
+
+
+@contextlib.contextmanager
+def tls(binary: str) -> Iterator[Secured]:
+    """A server with TLS."""
+    try:
+        import trustme
+    except ImportError as error:
+        raise Unavailable(f"no certificates: {error}") from error
+    with directory() as folder:
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(f"{folder}/ca.pem")
+        ours = authority.issue_cert("localhost", "127.0.0.1")
+        ours.private_key_pem.write_to_path(f"{folder}/key.pem")
+        ours.cert_chain_pems[0].write_to_path(f"{folder}/cert.pem")
+        port = free_port()
+        files = ["--tls-cert-file", f"{folder}/cert.pem", "--tls-key-file", f"{folder}/key.pem"]
+        files += ["--tls-ca-cert-file", f"{folder}/ca.pem", "--tls-auth-clients", "no"]
+        with node(binary, "--tls-port", str(port), *files):
+            url = f"rediss://localhost:{port}/0?ssl_ca_certs={quote(folder + '/ca.pem')}"
+            yield Secured(url, f"{folder}/ca.pem", port)
+
+
+@contextlib.contextmanager
+def _cluster_url() -> Iterator[str]:
+    with cluster(valkey_binary()) as whole:
+        yield whole.url
+
+
+@contextlib.contextmanager
+def _sentinel_url() -> Iterator[str]:
+    with sentinel(valkey_binary()) as watched:
+        yield watched.url
+
+
+@contextlib.contextmanager
+def _tls_url() -> Iterator[str]:
+    with tls(redis_binary()) as secured:
+        yield secured.url
+
+
+TOPOLOGIES: Kinds = {"cluster": _cluster_url, "sentinel": _sentinel_url, "tls": _tls_url}
+"""What a store finds by its URL alone."""
