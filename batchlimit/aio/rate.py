@@ -89,7 +89,7 @@ class AsyncRateLimiter:
         embedded:// starts its server here, and blocks meanwhile.
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
-        store = open_async_store(url, prefix=prefix, connect_timeout=connect_timeout)
+        store = open_async_store(url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         limiter = cls(
             store,
             quota,

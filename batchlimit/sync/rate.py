@@ -91,7 +91,7 @@ class RateLimiter:
         (a real Valkey, started here). Nothing is connected to before the first call.
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
-        store = open_store(url, prefix=prefix, connect_timeout=connect_timeout)
+        store = open_store(url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         limiter = cls(
             store,
             quota,
