@@ -24,6 +24,7 @@ from tests.chaos.row import Row
 from tests.chaos.scenario import SCENARIOS
 from tests.chaos.stage import single
 from tests.chaos.task import Usage
+from tests.chaos.topology import TOPOLOGIES
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "failures.md"
 _HOSTS = 4
@@ -32,7 +33,7 @@ _BINARIES = {"valkey": valkey, "redis": redis_system}
 
 def each_once(binary: str, crew: Crew) -> Iterator[Row]:
     """Every scenario, on a server and with limiters of its own."""
-    for scenario in SCENARIOS:
+    for scenario in (*SCENARIOS, *TOPOLOGIES):
         with single(crew, binary) if scenario.place is single else scenario.place(crew) as stage:
             yield play(scenario, stage, LONG)
 

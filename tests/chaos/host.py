@@ -1,7 +1,7 @@
 """A host of the chaos: a process that carries out one task after the other, its callers threads or tasks."""
 
 import asyncio
-import inspect
+import logging
 import os
 import signal
 import threading
@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from batchlimit import AsyncRateLimiter, Decision, RateLimiter, StoreUnavailable
 from batchlimit.cli.plan import Front
@@ -25,6 +24,7 @@ Answer = tuple[Outcome, Source]
 
 def serve(link: Connection) -> None:
     """Say that it is ready; then hear a Task, do it, and send what Ended it, until the link is closed."""
+    logging.getLogger("batchlimit").setLevel(logging.ERROR)  # that the store is away is no news here
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle, which then ends the link
     with asyncio.Runner() as runner:
         host = Host(runner)
@@ -70,7 +70,7 @@ class Host:
         name = (task.url, task.quota, task.prefix, task.front, task.options)
         if name not in self._limiters:
             kind = AsyncRateLimiter if task.front is Front.ASYNC else RateLimiter
-            self._limiters[name] = kind.from_url(task.url, task.quota, prefix=task.prefix, **_known(kind, task.options))
+            self._limiters[name] = kind.from_url(task.url, task.quota, prefix=task.prefix, **dict(task.options))
         return self._limiters[name]
 
     def _usage(self) -> Usage:
@@ -146,8 +146,3 @@ async def _answer_awaited(limiter: AsyncRateLimiter, key: str, cost: int, asks: 
         return Outcome(await limiter.try_acquire(key, cost)), Source.UNKNOWN
     except StoreUnavailable:
         return Outcome.UNAVAILABLE, Source.UNKNOWN
-
-
-def _known(kind: Any, options: Any) -> Any:
-    known = inspect.signature(kind.from_url).parameters
-    return {name: value for name, value in options if name in known}

@@ -28,6 +28,8 @@ class Lengths:
 
 LONG = Lengths(1.0, 2.5)
 SHORT = Lengths(0.5, 0.8)
+SHORT_OF_OTHERS = Lengths(0.5, 2.0)
+"""Where hosts admit by themselves, each goes on with that for a while after its probe came through."""
 
 
 def play(scenario: Scenario, stage: Stage, lengths: Lengths, kept: str = "") -> Row:

@@ -3,13 +3,15 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from batchlimit import Quota
 from batchlimit.cli.audit import excess
 from tests.chaos.calls import Call, Outcome, Source
 from tests.chaos.scenario import KEYS, QUOTA, Scenario
 from tests.chaos.task import Ended, Usage
+
+_STEADY = 0.25
+"""A host that was served for so long (s) has recovered; that the machine stalls later on is another story."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Row:
     """One run of a scenario. Counts are of tokens, but for errors and calls; times are seconds."""
 
     scenario: Scenario
+    seconds: float
+    """How long the fault lasted in truth."""
     calls: int
     p99: float
     """Waits of callers whose calls fell into the fault."""
@@ -43,7 +47,7 @@ class Row:
     excess: float
     """The most that any key's windows show on top of the promise, before, during and after."""
     recovery: float
-    """From the end of the fault until the last host admitted again by its leases, for good; inf: never."""
+    """From the end of the fault until the last host admitted again by its leases, and went on; inf: never."""
     errors: tuple[str, ...]
     """Errors that should not be, in words."""
     outages: int
@@ -55,7 +59,14 @@ class Row:
     @property
     def kept(self) -> bool:
         """Whether nothing went wrong that is not part of the fault."""
-        return self.excess <= self.scenario.allowed and self.recovery < math.inf and not self.errors
+        return not self.errors and self.recovery < math.inf and self.within_bounds
+
+    @property
+    def within_bounds(self) -> bool:
+        """Whether as much was admitted as the scenario allows, and nobody waited for ever."""
+        scenario = self.scenario
+        most = scenario.most(self.seconds)
+        return self.excess <= scenario.allowed and self.admitted <= most and self.longest <= scenario.patience
 
 
 def row(scenario: Scenario, calls: Sequence[Call], times: Times, ended: Iterable[Ended]) -> Row:
@@ -66,6 +77,7 @@ def row(scenario: Scenario, calls: Sequence[Call], times: Times, ended: Iterable
     admitted = _tokens(call for call in during if call.outcome is Outcome.ADMITTED)
     return Row(
         scenario=scenario,
+        seconds=times.over - times.began,
         calls=len(calls),
         p99=waits[int(len(waits) * 0.99)] if waits else math.nan,
         longest=max((call.wait for call in calls if times.began < call.after), default=math.nan),
@@ -79,8 +91,8 @@ def row(scenario: Scenario, calls: Sequence[Call], times: Times, ended: Iterable
         excess=max(_excess(calls, key) for key in range(KEYS)),
         recovery=max((_recovery(calls, host, times) for host in {call.host for call in calls}), default=math.inf),
         errors=tuple(error for each in heard for error in each.errors),
-        outages=sum(getattr(each.statistics, "outages", 0) for each in heard),
-        losses=sum(getattr(each.statistics, "losses", 0) for each in heard),
+        outages=sum(each.statistics.outages for each in heard),
+        losses=sum(each.statistics.losses for each in heard),
         usage=tuple(each.usage for each in heard),
     )
 
@@ -97,11 +109,17 @@ def _excess(calls: Sequence[Call], key: int) -> float:
 
 
 def _recovery(calls: Sequence[Call], host: int, times: Times) -> float:
-    own = sorted((call for call in calls if call.host == host), key=lambda call: call.after, reverse=True)
-    if own[0].after < times.over:  # it was killed
+    own = sorted(
+        (call for call in calls if call.host == host and call.after >= times.over), key=lambda call: call.after
+    )
+    if not own:  # it was killed
         return 0.0
     served = math.inf
-    for call in takewhile(lambda call: call.after >= times.over and not call.failed, own):
-        if call.source in (Source.LOCAL, Source.STORE) and call.outcome is Outcome.ADMITTED:
-            served = call.after
+    for call in own:
+        if call.after - served > _STEADY:
+            break
+        if call.failed:
+            served = math.inf
+        elif call.source in (Source.LOCAL, Source.STORE) and call.outcome is Outcome.ADMITTED:
+            served = min(served, call.after)
     return served - times.over

@@ -36,7 +36,7 @@ def until_charged(store: RedisStore) -> None:
 
 
 def test_a_take_whose_reply_was_lost_is_charged_once(relay: Relay, valkey_store: RedisStore, prefix: str) -> None:
-    with RateLimiter.from_url(relay.url, HOURLY, prefix=prefix, connect_timeout=0.2) as limiter:
+    with RateLimiter.from_url(relay.url, HOURLY, prefix=prefix, deadline=0.2) as limiter:
         limiter.try_acquire("other")  # connected, and the script is there
         relay.lose_replies()
         with pytest.raises(StoreUnavailable):
@@ -49,7 +49,7 @@ def test_a_take_whose_reply_was_lost_is_charged_once(relay: Relay, valkey_store:
 
 def test_what_was_leased_without_an_answer_is_given_back(relay: Relay, valkey_store: RedisStore, prefix: str) -> None:
     """The next ask repeats the lost one, so that its tokens are known, and returned like any others."""
-    with RateLimiter.from_url(relay.url, HOURLY, prefix=prefix, connect_timeout=0.2) as limiter:
+    with RateLimiter.from_url(relay.url, HOURLY, prefix=prefix, deadline=0.2) as limiter:
         limiter.try_acquire("other")
         relay.lose_replies()
         with pytest.raises(StoreUnavailable):
@@ -62,7 +62,7 @@ def test_what_was_leased_without_an_answer_is_given_back(relay: Relay, valkey_st
 
 def test_a_task_is_charged_once_too(relay: Relay, valkey_store: RedisStore, prefix: str) -> None:
     async def run() -> int:
-        async with AsyncRateLimiter.from_url(relay.url, HOURLY, prefix=prefix, connect_timeout=0.2) as limiter:
+        async with AsyncRateLimiter.from_url(relay.url, HOURLY, prefix=prefix, deadline=0.2) as limiter:
             await limiter.try_acquire("other")
             relay.lose_replies()
             with pytest.raises(StoreUnavailable):

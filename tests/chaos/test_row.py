@@ -61,7 +61,8 @@ def test_counts_are_of_the_time_of_the_fault() -> None:
         ([call(11.2, 11.2), call(11.3, 11.3, Outcome.UNAVAILABLE), call(11.5, 11.5)], 0.5),
         ([call(11.2, 11.2), call(11.3, 11.3, source=Source.FALLBACK), call(11.5, 11.5)], 0.5),
         ([call(11.2, 11.2, source=Source.UNKNOWN), call(11.5, 11.5)], 0.5),
-        ([call(12.5, 12.5, Outcome.UNAVAILABLE)], math.inf),
+        ([call(12.2, 12.2, Outcome.UNAVAILABLE)], math.inf),
+        ([call(12.8, 12.8, Outcome.UNAVAILABLE)], 1.0),
     ],
 )
 def test_recovered_is_who_admits_again_for_good(calls: list[Call], recovery: float) -> None:
@@ -80,7 +81,7 @@ def test_tokens_beyond_the_promise_are_an_excess_and_break_a_row() -> None:
     assert shown.excess == pytest.approx(50)
     assert not shown.kept
     assert "BROKEN" in line(1, shown)
-    assert replace(shown, scenario=replace(SCENARIO, excess=0.5)).kept
+    assert replace(shown, scenario=replace(SCENARIO, allowed=50.5)).kept
     assert drawn(*[each._replace(key=key) for key, each in enumerate(many)]).excess == 0
 
 
