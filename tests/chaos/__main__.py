@@ -14,7 +14,6 @@ from pathlib import Path
 
 from benchmarks.figures import ran_on
 from benchmarks.markdown import between_marks
-from tests.chaos.backend import redis_system, valkey
 from tests.chaos.crew import Crew
 from tests.chaos.fault import nothing
 from tests.chaos.growth import growth, settled
@@ -25,10 +24,11 @@ from tests.chaos.scenario import SCENARIOS
 from tests.chaos.stage import single
 from tests.chaos.task import Usage
 from tests.chaos.topology import TOPOLOGIES
+from tests.servers import redis_binary, valkey_binary
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "failures.md"
 _HOSTS = 4
-_BINARIES = {"valkey": valkey, "redis": redis_system}
+_BINARIES = {"valkey": valkey_binary, "redis": redis_binary}
 
 
 def each_once(binary: str, crew: Crew) -> Iterator[Row]:

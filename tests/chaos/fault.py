@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import redis
 
 from tests.chaos.stage import Single, Stage
+from tests.nodes import Node
 from tests.relay import Relay
 
 Fault = Callable[[Any], AbstractContextManager[None]]
@@ -40,33 +42,44 @@ def network(change: Callable[[Relay], None]) -> Fault:
 @contextmanager
 def killed(stage: Single) -> Iterator[None]:
     """Killed, and started again empty."""
-    stage.backend.kill()
+    stage.server.kill()
     yield
-    stage.backend.start()
+    stage.server.start()
 
 
 @contextmanager
 def emptied(stage: Single) -> Iterator[None]:
     """Killed, and there again at once, empty."""
-    stage.backend.kill()
-    stage.backend.start()
+    stage.server.kill()
+    stage.server.start()
     yield
 
 
 @contextmanager
 def restarted(stage: Single) -> Iterator[None]:
     """Stopped in good order, and started again with all it knew."""
-    stage.backend.stop()
+    with suppress(redis.ConnectionError):  # there is no better answer to this
+        stage.server.ask("SHUTDOWN", "SAVE")
+    stage.server.kill()
     yield
-    stage.backend.start()
+    stage.server.start()
+    _forget(stage.server)
+
+
+def _forget(server: Node) -> None:
+    """Remove what was saved: who is killed later comes back empty."""
+    with server.client() as client:
+        folder: str = client.config_get("dir")["dir"]
+    for saved in Path(folder).glob("*.rdb"):
+        saved.unlink()
 
 
 @contextmanager
 def paused(stage: Single) -> Iterator[None]:
     """Stopped where it stands: connections are made, and nothing is answered; then it answers all of it."""
-    stage.backend.pause()
+    stage.server.stop()
     yield
-    stage.backend.resume()
+    stage.server.go_on()
 
 
 @contextmanager
@@ -75,14 +88,14 @@ def stuck(stage: Single) -> Iterator[None]:
 
     def run() -> None:
         with suppress(redis.RedisError):  # it is killed in the end
-            stage.backend.tell("EVAL", "while true do end", 0)
+            stage.server.ask("EVAL", "while true do end", 0)
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
         yield
     finally:
-        stage.backend.tell("SCRIPT", "KILL")
+        stage.server.ask("SCRIPT", "KILL")
         thread.join()
 
 
@@ -93,7 +106,7 @@ def asleep(stage: Single) -> Iterator[None]:
 
     def run() -> None:
         while not over.is_set():
-            stage.backend.tell("DEBUG", "SLEEP", "0.2")
+            stage.server.ask("DEBUG", "SLEEP", "0.2")
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -109,7 +122,7 @@ def told(*words: str) -> Fault:
 
     @contextmanager
     def fault(stage: Single) -> Iterator[None]:
-        stage.backend.tell(*words)
+        stage.server.ask(*words)
         yield
 
     return fault
@@ -118,17 +131,17 @@ def told(*words: str) -> Fault:
 @contextmanager
 def full(stage: Single) -> Iterator[None]:
     """Out of memory: nothing may be written."""
-    stage.backend.tell("CONFIG", "SET", "maxmemory", 1)
+    stage.server.ask("CONFIG", "SET", "maxmemory", 1)
     yield
-    stage.backend.tell("CONFIG", "SET", "maxmemory", 0)
+    stage.server.ask("CONFIG", "SET", "maxmemory", 0)
 
 
 @contextmanager
 def read_only(stage: Single) -> Iterator[None]:
     """Made a replica, of a master that is not there: nothing may be written."""
-    stage.backend.tell("REPLICAOF", "127.0.0.1", 1)
+    stage.server.ask("REPLICAOF", "127.0.0.1", 1)
     yield
-    stage.backend.tell("REPLICAOF", "NO", "ONE")
+    stage.server.ask("REPLICAOF", "NO", "ONE")
 
 
 # The hosts

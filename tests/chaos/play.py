@@ -40,12 +40,14 @@ def play(scenario: Scenario, stage: Stage, lengths: Lengths, kept: str = "") -> 
         stage.tasks = tuple(_tasks(scenario, stage, folder, start, end, kept))
         for host, task in enumerate(stage.tasks):
             stage.crew.give(host, task)
-        _sleep_until(start + lengths.before)
-        began = time.monotonic()
-        with scenario.fault(stage):
-            _sleep_until(began + scenario.seconds)
-        over = time.monotonic()
-        ended = stage.crew.hear()
+        try:
+            _sleep_until(start + lengths.before)
+            began = time.monotonic()
+            with scenario.fault(stage):
+                _sleep_until(began + scenario.seconds)
+            over = time.monotonic()
+        finally:  # or the next one to play would have busy hosts
+            ended = stage.crew.hear()
         return row(scenario, list(_calls(folder, stage)), Times(began, over, end), ended)
 
 

@@ -1,12 +1,13 @@
 """Where a scenario plays: a store that can be ruined, and hosts."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
-from tests.chaos.backend import Backend, backend, valkey
 from tests.chaos.crew import Crew
 from tests.chaos.task import Task
+from tests.nodes import Node, node
 from tests.relay import Relay
+from tests.servers import valkey_binary
 
 ROUND_TRIP = 0.0005
 
@@ -25,14 +26,15 @@ class Stage:
 class Single(Stage):
     """One server, and a relay before it."""
 
-    def __init__(self, crew: Crew, server: Backend, relay: Relay) -> None:
+    def __init__(self, crew: Crew, server: Node, relay: Relay) -> None:
         super().__init__(crew, server.url)
-        self.backend, self.relay, self.relayed_url = server, relay, relay.url
+        self.server, self.relay, self.relayed_url = server, relay, relay.url
 
 
 @contextmanager
 def single(crew: Crew, binary: str = "") -> Iterator[Single]:
-    """A new server, empty: of this binary, or the one that comes with the tests."""
-    with ExitStack() as stack:
-        server = stack.enter_context(backend(binary or valkey()))
-        yield Single(crew, server, stack.enter_context(Relay(server.url, ROUND_TRIP)))
+    """A new server, empty: of this binary, or the Valkey that comes with the tests."""
+    # Some are to be told to sleep; and a script is busy after a tenth of a second, not after five.
+    options = "--enable-debug-command", "yes", "--lua-time-limit", "100"
+    with node(binary or valkey_binary(), *options) as server, Relay(server.url, ROUND_TRIP) as relay:
+        yield Single(crew, server, relay)

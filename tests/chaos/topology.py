@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from batchlimit.core.key import bucket_name
-from tests.chaos.backend import valkey
 from tests.chaos.crew import Crew
 from tests.chaos.scenario import ANEW, BURST, Scenario
 from tests.chaos.stage import Stage
+from tests.servers import valkey_binary
 from tests.topologies import Cluster, Watched, cluster, sentinel
 
 
@@ -29,13 +29,13 @@ class Guarded(Stage):
 
 @contextmanager
 def clustered(crew: Crew) -> Iterator[Stage]:
-    with cluster(valkey()) as nodes:
+    with cluster(valkey_binary()) as nodes:
         yield Clustered(crew, nodes)
 
 
 @contextmanager
 def guarded(crew: Crew) -> Iterator[Stage]:
-    with sentinel(valkey()) as nodes:
+    with sentinel(valkey_binary()) as nodes:
         yield Guarded(crew, nodes)
 
 
