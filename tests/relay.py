@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from tests.direction import Direction, Weather
-from tests.sockets import bound, cut, dial, knock
+from tests.connections import Connections
+from tests.direction import Weather
+from tests.sockets import bound, knock
 
 _BACKLOG = 512
 _PATIENCE = 10.0
@@ -40,13 +41,13 @@ class Relay:
         self._listening = True
         self._orders: deque[tuple[Callable[[], None], threading.Event]] = deque()
         self._ours, self._bell = socket.socketpair()
-        self._directions: list[Direction] = []
+        self._connections = Connections(self._target, self._weather)
         self._thread = threading.Thread(target=self._run, name="relay")
         database = self._target.path if self._target.scheme != "unix" else ""
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}{database}"
 
     def __repr__(self) -> str:
-        return f"<Relay {self.url} to {self._target.geturl()}: {len(self._directions) // 2} connections>"
+        return f"<Relay {self.url} to {self._target.geturl()}: {len(self._connections)} connections>"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -57,7 +58,7 @@ class Relay:
     ) -> None:
         self._bell.close()
         self._thread.join(_PATIENCE)
-        for each in (self._listener, self._ours, *(direction.source for direction in self._directions)):
+        for each in (self._listener, self._ours, self._connections):
             each.close()
 
     # Faults
@@ -79,7 +80,7 @@ class Relay:
 
     def reset(self) -> None:
         """Cut all connections now, with a reset to both ends; new ones are as good as ever."""
-        self._order(self._reset)
+        self._order(self._connections.reset)
 
     def refuse(self) -> None:
         """Cut all connections, and refuse new ones."""
@@ -87,7 +88,7 @@ class Relay:
 
     def half_close(self) -> None:
         """Tell all clients now that the server will say no more; what they say still arrives."""
-        self._order(self._half_close)
+        self._order(self._connections.half_close)
 
     def lose_replies(self) -> None:
         """Pass on what clients say and lose what is answered; `restore` cuts the connections that lost something."""
@@ -105,30 +106,17 @@ class Relay:
             for _ in range(2):
                 knock(self._listener)
 
-    def _reset(self) -> None:
-        self._cut({each.source for each in self._directions})
-
-    def _half_close(self) -> None:
-        for each in self._directions:
-            if each.answers:
-                each.end()
-
     def _refuse(self) -> None:
         port = self._listener.getsockname()[1]
         self._listener.close()
         self._listener, self._listening = bound(port), False  # bound, and not listening: nobody else gets the port
-        self._reset()
+        self._connections.reset()
 
     def _restore(self) -> None:
-        self._cut({end for each in self._directions if each.torn for end in (each.source, each.sink)})
+        self._connections.reset(torn=True)
         self._weather.delay, self._weather.rate = self._round_trip / 2, math.inf
         self._weather.passing = self._weather.replies = self._listening = True
         self._listener.listen(_BACKLOG)
-
-    def _cut(self, ends: set[socket.socket]) -> None:
-        self._directions = [each for each in self._directions if each.source not in ends]
-        for end in ends:
-            cut(end)
 
     def _order(self, change: Callable[[], None]) -> None:
         """Have the relay's own thread do it, between two pieces, and wait for that."""
@@ -144,9 +132,8 @@ class Relay:
         while True:
             passing = self._weather.passing
             listeners = [self._listener] if passing and self._listening else []
-            sources = [each.source for each in self._directions if passing and not each.ended]
-            sinks = [each.sink for each in self._directions if passing and each.stuck]
-            wait = min((each.due for each in self._directions), default=math.inf) - time.monotonic()
+            sources, sinks = (self._connections.sources, self._connections.sinks) if passing else ([], [])
+            wait = self._connections.due - time.monotonic()
             heard, free, _ = select.select(
                 [self._ours, *listeners, *sources], sinks, [], None if wait > _PATIENCE else max(0.0, wait - _LATE)
             )
@@ -158,37 +145,5 @@ class Relay:
                 done.set()
                 continue  # by now these sockets may be closed
             if self._listener in heard:
-                self._accept()
-            self._relay({*heard}, {*free})
-
-    def _relay(self, heard: set[socket.socket], free: set[socket.socket]) -> None:
-        for each in self._directions:
-            if each.source in heard and not each.ended:
-                each.receive()
-            if not each.stuck or each.sink in free:
-                each.pass_on(time.monotonic())
-        self._close_what_is_over()
-
-    def _accept(self) -> None:
-        client, _ = self._listener.accept()
-        try:
-            server = dial(self._target)
-        except OSError:
-            client.close()
-            return
-        for end in (client, server):
-            end.setblocking(False)
-            if end.family != socket.AF_UNIX:
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._directions += [
-            Direction(client, server, self._weather, answers=False),
-            Direction(server, client, self._weather, answers=True),
-        ]
-
-    def _close_what_is_over(self) -> None:
-        """A connection is over when neither end has anything more to say."""
-        over = {each.source for each in self._directions if each.over}
-        gone = [each for each in self._directions if each.source in over and each.sink in over]
-        for each in gone:
-            each.source.close()
-            self._directions.remove(each)
+                self._connections.accept(self._listener)
+            self._connections.relay({*heard}, {*free})

@@ -22,7 +22,6 @@ from tests.chaos.report import line, markdown
 from tests.chaos.row import Row
 from tests.chaos.scenario import SCENARIOS
 from tests.chaos.stage import single
-from tests.chaos.task import Usage
 from tests.chaos.topology import TOPOLOGIES
 from tests.servers import redis_binary, valkey_binary
 
@@ -72,15 +71,21 @@ def main() -> int:
     if chosen.table:
         between_marks(_PAGE, "chaos", f"{ran_on()}; {chosen.server}.\n\n{shown}")
         return int(not all(row.kept for row in rows))
-    return int(not all(row.kept for row in rows) or _grew([row.usage[0] for row in rows]))
+    return int(not all(row.kept for row in rows) or _grew(rows))
 
 
-def _grew(looks: list[Usage]) -> bool:
-    """Say what the first host took at first, in the middle and at the end; whether it took more and more."""
-    for when, usage in zip(("first", "middle", "end"), settled(looks), strict=True):
-        print(f"{when}: {usage}")
-    grown = growth(looks)
-    print("\n".join(["GROWN", *grown]) if grown else "nothing has grown")
+def _grew(rows: list[Row]) -> bool:
+    """Say what each host took at first, in the middle and at the end; whether any of them took more and more.
+
+    The last host is left out: it is killed now and then.
+    """
+    grown = []
+    for host in range(_HOSTS - 1):
+        looks = [row.usage[host] for row in rows if len(row.usage) > host]
+        grown += [f"host {host} has grown, {each}" for each in growth(looks)]
+        for when, usage in zip(("first", "middle", "end"), settled(looks), strict=True):
+            print(f"host {host}, {when}: {usage}")
+    print("\n".join(grown or ["nothing has grown"]))
     return bool(grown)
 
 
