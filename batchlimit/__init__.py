@@ -6,6 +6,7 @@ from batchlimit.aio.rate import AsyncRateLimiter
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.core.batch import BatchSizer, FixedBatch, FractionBatch, GrowingBatch, TimeBatch, Usage
 from batchlimit.core.decision import Decision, Statistics
+from batchlimit.core.failure import FailurePolicy
 from batchlimit.core.law import Calibrated, Law
 from batchlimit.core.partition import Partitions
 from batchlimit.core.queue import Queue
@@ -47,6 +48,7 @@ __all__ = [
     "ConcurrencyLimiter",
     "ConcurrencyStatistics",
     "Decision",
+    "FailurePolicy",
     "FixedBatch",
     "FractionBatch",
     "GrowingBatch",

@@ -9,6 +9,7 @@ from typing import Any
 from batchlimit import AsyncStore
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.stores.base import AsyncRemote
 
 _DEADLINE = 60.0
 """How long to wait for an answer. Generous: a slow machine is no failure of what is tested."""
@@ -56,6 +57,14 @@ class BlockingStore:
     def peek(self, key: str, quota: Quota) -> Level:
         level: Level = awaited(self._inner.peek, key, quota)
         return level
+
+    def part(self, key: str) -> str:
+        assert isinstance(self._inner, AsyncRemote)
+        return self._inner.part(key)
+
+    def probe(self, key: str) -> None:
+        assert isinstance(self._inner, AsyncRemote)
+        awaited(self._inner.probe, key)
 
     def after_fork(self) -> None:
         self._inner.after_fork()

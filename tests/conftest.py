@@ -67,10 +67,10 @@ def redis_store(server: Server, prefix: str) -> Iterator[RedisStore]:
     yield from _redis_store(server, prefix)
 
 
-_STORES = ["memory", *SERVERS, *TOPOLOGIES]
+_AWAITED = ["memory", *SERVERS, "cluster"]
 
 
-@pytest.fixture(params=[*_STORES, *(f"{name} awaited" for name in _STORES)])
+@pytest.fixture(params=["memory", *SERVERS, *TOPOLOGIES, *(f"{name} awaited" for name in _AWAITED)])
 def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iterator[Store]:
     """Every store there is, for threads and for tasks."""
     name, _, awaited = request.param.partition(" ")

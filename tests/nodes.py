@@ -26,10 +26,15 @@ class Node:
         self.name = f"127.0.0.1:{self.port}"
         user = f":{password}@" if password else ""
         self.url = f"redis://{user}{self.name}/0"
+        self.directory = directory
         self._log = f"{directory}/{self.port}.log"
         own = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", directory, "--save", ""]
         self._command = [binary, *own, "--dbfilename", f"{self.port}.rdb", *options]
         self._process: subprocess.Popen[bytes] | None = None
+
+    def add(self, *options: str) -> None:
+        """Further options, from the next start on; of two the last one counts."""
+        self._command += options
 
     def start(self) -> None:
         """Run it, and wait until it says something to a PING: perhaps that it is loading, or wants a password."""

@@ -55,7 +55,8 @@ class Cluster:
     def end_move(self, name: str, target: Node) -> None:
         """From now on all others send whoever asks for the slot to the target (MOVED)."""
         slot, new = self.slot(name), str(target.ask("CLUSTER", "MYID"))
-        for each in (target, *(each for each in self.nodes[: self.primaries] if each is not target)):
+        primaries = [each for each in self.nodes if each.info("INFO", "replication")["role"] == "master"]
+        for each in sorted(primaries, key=lambda each: each is not target):  # the target first: it must own it
             each.ask("CLUSTER", "SETSLOT", slot, "NODE", new)
 
     def _migrate(self, slot: int, source: Node, target: Node) -> None:
@@ -149,8 +150,11 @@ class Watched:
     def fail_over(self) -> None:
         """Let the replica take over, while the primary lives; return when all sentinels know."""
         before = self.primary
-        self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE)
+        await_fact(self._begun, "a sentinel that finds the replica good enough")
         self.await_other_primary(before)
+
+    def _begun(self) -> bool:
+        return bool(self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE))
 
     def await_other_primary(self, before: Node) -> None:
         """Return when another node is the primary, knows it, and all sentinels know it."""
@@ -211,7 +215,7 @@ def _names(each: Node, primary: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A server that speaks TLS alone, for 127.0.0.1 and localhost, with a certificate of an authority of its own."""
+    """A server that speaks TLS alone, for the name localhost, with a certificate of an authority of its own."""
 
     url: str
     authority: str
@@ -229,7 +233,7 @@ def tls(binary: str) -> Iterator[Secured]:
     with directory() as folder:
         authority = trustme.CA()
         authority.cert_pem.write_to_path(f"{folder}/ca.pem")
-        ours = authority.issue_cert("localhost", "127.0.0.1")
+        ours = authority.issue_cert("localhost")
         ours.private_key_pem.write_to_path(f"{folder}/key.pem")
         ours.cert_chain_pems[0].write_to_path(f"{folder}/cert.pem")
         port = free_port()
@@ -248,7 +252,7 @@ def _cluster_url() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _sentinel_url() -> Iterator[str]:
-    with sentinel(valkey_binary()) as watched:
+    with sentinel(redis_binary()) as watched:
         yield watched.url
 
 

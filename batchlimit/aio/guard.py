@@ -15,7 +15,7 @@ from batchlimit.core.decision import Health
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.doorway.outage import ANY, BACKOFF, FIRST, is_away, say_away, say_back
-from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.errors import BucketUnavailable, NotAsked, StoreUnavailable
 from batchlimit.stores.base import AsyncRemote, AsyncStore
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Guard:
         part = self._remote.part(key)
         breaker = self._breakers.of(part)
         if breaker.since is not None:
-            raise StoreUnavailable(f"{self.address} is not asked for now: {breaker.error}")
+            raise NotAsked(f"{self.address} is not asked for now: {breaker.error}")
         try:
             result = await self._bounded(work)
         except BucketUnavailable:

@@ -1,17 +1,15 @@
 """The one timer of a limiter: for callers' deadlines, for pauses, and for tokens to be renewed or given back."""
 
 import asyncio
-import heapq
-import itertools
 import logging
 import math
 from collections.abc import Callable
 from contextvars import Context
 from typing import Protocol
 
+from batchlimit.core.plans import Plans
+
 _logger = logging.getLogger("batchlimit")
-_FEWEST = 64
-"""Plans are not tidied up below this number."""
 
 
 class Due(Protocol):
@@ -25,42 +23,29 @@ class Due(Protocol):
 
 
 class Keeper:
-    """Comes to each thing that is watched when it is due, by one timer of the loop for all of them.
-
-    A plan in the heap whose thing has meanwhile another `due` is stale and skipped. A thousand callers who are served
-    leave a thousand stale plans behind, so they are thrown out whenever the heap has doubled.
-    """
+    """Comes to each thing that is watched when it is due, by one timer of the loop for all of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
         self._loop = loop
         self._clock = clock
-        self._heap: list[tuple[float, int, Due]] = []
-        self._order = itertools.count()  # breaks ties in the heap
-        self._most = _FEWEST
+        self._plans: Plans[Due] = Plans()
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = math.inf
 
     def __repr__(self) -> str:
-        return f"<Keeper with {len(self._heap)} plans, rings at {self._rings_at}>"
+        return f"<Keeper with {len(self._plans)} plans, rings at {self._rings_at}>"
 
     def watch(self, thing: Due) -> None:
         """Come to this thing at its `due`."""
-        if len(self._heap) >= self._most:
-            self._tidy()
-        heapq.heappush(self._heap, (thing.due, next(self._order), thing))
+        self._plans.add(thing)
         if thing.due < self._rings_at:
             self._set_timer(thing.due)
 
     def stop(self) -> None:
         """Never ring again."""
-        self._heap.clear()
+        self._plans.clear()
         if self._timer is not None:
             self._timer.cancel()
-
-    def _tidy(self) -> None:
-        self._heap = [plan for plan in self._heap if plan[0] == plan[2].due]
-        heapq.heapify(self._heap)
-        self._most = max(_FEWEST, 2 * len(self._heap))
 
     def _set_timer(self, at: float) -> None:
         if self._timer is not None:
@@ -72,12 +57,10 @@ class Keeper:
     def _ring(self) -> None:
         self._timer, self._rings_at = None, math.inf
         now = self._clock()
-        while self._heap and self._heap[0][0] <= now:
-            at, _, thing = heapq.heappop(self._heap)
-            if at == thing.due:
-                _ring_one(thing)
-        if self._heap and self._heap[0][0] < self._rings_at:
-            self._set_timer(self._heap[0][0])
+        while (thing := self._plans.take(now)) is not None:
+            _ring_one(thing)
+        if self._plans.first_at < self._rings_at:
+            self._set_timer(self._plans.first_at)
 
 
 def _ring_one(thing: Due) -> None:

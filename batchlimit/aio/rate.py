@@ -27,6 +27,7 @@ from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
 from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
+from batchlimit.core.unique import Unique
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
@@ -35,7 +36,7 @@ from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.urls import open_async_store
 
 
-class AsyncRateLimiter:
+class AsyncRateLimiter(Unique):
     """Admits calls by key under one exact limit for all processes that share the store; for tasks of one event loop.
 
     What is said of RateLimiter holds here, and what it does is awaited here, but for `statistics`. `store`: a
@@ -56,13 +57,16 @@ class AsyncRateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
     ) -> None:
         rule = quota_rule(quota)
         opened = _opened(store, prefix)
-        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight, deadline, on_failure), clock)
+        self._supply = Supply(
+            opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
+        )
         self._slots = self._supply.slots
         self._clock = clock
         weakref.finalize(self, self._supply.abandon).atexit = False  # at exit there is no loop any more
@@ -79,6 +83,7 @@ class AsyncRateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
@@ -97,6 +102,7 @@ class AsyncRateLimiter:
             idle_after=idle_after,
             fill=fill,
             weight=weight,
+            max_keys=max_keys,
             deadline=deadline,
             on_failure=on_failure,
             clock=clock,

@@ -7,19 +7,21 @@ from types import TracebackType
 from typing import Any, Self
 
 from batchlimit.aio.slot import arrived
-from batchlimit.core.estimate import Estimate, OnError
+from batchlimit.core.estimate import SETTLE_THERE, Estimate, OnError
+from batchlimit.core.unique import Unique
 from batchlimit.errors import BatchLimitError, StoreUnavailable
 
 _logger = logging.getLogger("batchlimit")
 
 
-class AsyncReservation:
+class AsyncReservation(Unique):
     """What `AsyncRateLimiter.reserve` charges when it is awaited, or entered: settle it once, by hand or in the block.
 
     A block that ends without that keeps the estimate; if it ends in an exception, `on_error="refund"` takes it back.
     """
 
     __slots__ = ("_adjust", "_charge", "_estimate", "key")
+    _instead = SETTLE_THERE
 
     def __init__(
         self,

@@ -46,13 +46,14 @@ class Home(Protocol):
 class Slot:
     """Where the tasks that want one key's tokens meet. Nothing here is interrupted but where it says `await`."""
 
-    __slots__ = ("_home", "_is_dead", "_rousing", "due", "key", "reservoir", "stock")
+    __slots__ = ("_home", "_is_dead", "_rousing", "due", "key", "reservoir", "seen", "stock")
 
     def __init__(self, key: str, reservoir: Reservoir, home: Home) -> None:
         self.key = key
         self.reservoir = reservoir
         self.stock = reservoir.stock  # one look less for every hit
         self.due = math.inf
+        self.seen = 0  # see Ring
         self._home = home
         self._rousing = self._is_dead = False
 
@@ -159,6 +160,18 @@ class Slot:
         """Charge tokens that were used already; whoever comes then waits behind what is not there yet."""
         self.reservoir.debit(cost, self._home.clock())
         self._rouse()
+
+    @property
+    def uses(self) -> int:
+        """See Reservoir.uses."""
+        return self.reservoir.uses
+
+    def evict(self) -> bool:
+        """Retire to make room, unless somebody needs this slot; it is never looked after again."""
+        if not self.reservoir.evict():
+            return False
+        self.due = math.inf
+        return True
 
     def close(self, error: Exception) -> None:
         """Fail whoever waits; to be followed by `drain`, when what is under way has arrived."""

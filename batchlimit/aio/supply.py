@@ -20,6 +20,7 @@ from batchlimit.core.host import Host
 from batchlimit.core.key import check_key
 from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
+from batchlimit.core.ring import Ring
 from batchlimit.errors import LimiterClosed
 from batchlimit.stores.base import AsyncStore
 
@@ -60,6 +61,7 @@ class Supply:
     def _begin(self) -> None:
         """Become a host: one that the store has never heard of, at home on no loop."""
         self._host = Host(secrets.token_hex(8), self._born, self._options)
+        self._ring: Ring[Slot] = Ring(self._options.max_keys)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._tasks: set[asyncio.Task[Any]] = set()  # a loop itself keeps no task alive
@@ -116,7 +118,9 @@ class Supply:
         self.check_open()
         if (slot := self.slots.get(key)) is not None and not slot.reservoir.retired:
             return slot
-        slot = self.slots[key] = Slot(key, self._host.reservoir(key, quota, self.clock()), self)
+        slot = Slot(key, self._host.reservoir(key, quota, self.clock()), self)
+        self._ring.enter(slot, self._evict)
+        self.slots[key] = slot
         slot.plan()
         return slot
 
@@ -141,6 +145,12 @@ class Supply:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def _evict(self, slot: Slot) -> bool:
+        if not slot.evict():
+            return False
+        self._let_go([slot])
+        return True
+
     def drop(self, slot: Slot) -> None:
         """Let go of a slot that has retired."""
         self._let_go([slot])
@@ -149,6 +159,7 @@ class Supply:
         for slot in list(slots):
             if self.slots.get(slot.key) is slot:
                 del self.slots[slot.key]
+                self._ring.leave(slot)
                 self._host.remember(slot.reservoir.figures())
 
     def statistics(self) -> Statistics:

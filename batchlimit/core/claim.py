@@ -102,6 +102,10 @@ class Fetch:
     """Whether this ask repeats one whose answer was lost."""
 
 
+class Retired(Exception):
+    """The reservoir has retired, and another one stands for the key: the caller is to begin anew there."""
+
+
 class Claim:
     """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed.
 

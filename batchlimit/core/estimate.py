@@ -5,6 +5,9 @@ from typing import Literal, get_args
 OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""
 
+SETTLE_THERE = "settle it where it was made, and send the actual cost there"
+"""What to do instead of sending a reservation to another process."""
+
 
 class Estimate:
     """What was charged, and whether that is final. Costs are whole tokens."""

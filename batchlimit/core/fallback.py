@@ -9,6 +9,11 @@ from batchlimit.core.quota import Quota
 LEASE = 0.5
 """Seconds that such a grant lasts: so soon does a key find out that the store is back."""
 
+_DUST = 1e-9
+"""Tokens that rounding may lose: 4.999999999 are five."""
+_TICK = 1e-6
+"""Seconds on top of a wait, so that what was waited for is there at its end, and nobody asks a moment too early."""
+
 
 class Wish(NamedTuple):
     """What the callers of a key need: `first` in line, all in line (`queued`), and those expected (`more`); tokens."""
@@ -84,16 +89,17 @@ class Share:
     def grant(self, wish: Wish, now: float) -> tuple[int, float]:
         """Grant whole tokens, the first one's need at the least, or nothing."""
         self._levels, self._at = self._refilled(now), max(now, self._at)
-        if (wait := max(self._wait(wish.first))) > 0.0:
+        if (wait := self._wait(wish.first)) > 0.0:
             return 0, wait
-        tokens = max(wish.first, min(wish.queued + wish.more, math.floor(min(self._levels))))
+        tokens = max(wish.first, min(wish.queued + wish.more, math.floor(min(self._levels) + _DUST)))
         self._levels = [level - tokens for level in self._levels]
         return tokens, 0.0
 
-    def _wait(self, need: int) -> list[float]:
-        """Return when (s) each bandwidth has `need`, or is full. What rounds to nothing is nothing."""
+    def _wait(self, need: int) -> float:
+        """Return when (s) all bandwidths have `need`, or are full; 0.0: now."""
         pairs = zip(self._bands, self._levels, strict=True)
-        return [max(0.0, (min(need, burst) - level) / rate - 1e-9) for (rate, burst), level in pairs]
+        missing = [(min(need, burst) - level, rate) for (rate, burst), level in pairs]
+        return max(tokens / rate + _TICK if tokens > _DUST else 0.0 for tokens, rate in missing)
 
     def put_back(self, tokens: int, now: float) -> None:
         """Credit tokens, as far as there is room."""
@@ -102,7 +108,7 @@ class Share:
 
     def level(self, now: float) -> int:
         """Return the whole tokens of the lowest bandwidth; changes nothing, so that it may be read without a lock."""
-        return math.floor(min(self._refilled(now)))
+        return math.floor(min(self._refilled(now)) + _DUST)
 
     def full_at(self) -> float:
         """Return when all bandwidths are full, if nothing is granted."""

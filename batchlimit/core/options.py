@@ -18,6 +18,7 @@ class Options:
     """Seconds."""
     fill: Fill = "share"
     weight: int = 1
+    max_keys: int = 100_000
     deadline: float = 0.05
     """Seconds."""
     on_failure: FailureSource = "closed"
@@ -41,3 +42,7 @@ class Options:
             raise TypeError(f"weight must be a whole number, not {self.weight!r}")
         if not 1 <= self.weight <= LARGEST_WEIGHT:
             raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {self.weight!r}")
+        if isinstance(self.max_keys, bool) or not isinstance(self.max_keys, int):
+            raise TypeError(f"max_keys must be a whole number, not {self.max_keys!r}")
+        if self.max_keys < 1:
+            raise ValueError(f"max_keys must be at least 1, not {self.max_keys!r}")

@@ -7,7 +7,7 @@ from enum import IntEnum
 from batchlimit.core import debt
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
 from batchlimit.core.census import Census
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.core.failure import CLOSED, FailurePolicy
 from batchlimit.core.fallback import LEASE, Fallback, Wish, fallback
 from batchlimit.core.figures import Figures
@@ -18,6 +18,7 @@ from batchlimit.core.pace import Pace
 from batchlimit.core.quota import Quota
 from batchlimit.core.stock import Stock
 from batchlimit.core.terms import Fill, Terms
+from batchlimit.errors import NotAsked
 
 _AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin: what bounds the debt of the bucket."""
@@ -126,9 +127,11 @@ class Reservoir:
         self.stock.set_aside()
 
     def step(self, claim: Claim, now: float) -> Admit | Refuse | Fail | Wait | Fetch:
-        """Say what the caller with this claim does next."""
+        """Say what the caller with this claim does next; Retired if that is to begin anew with another reservoir."""
         self._advance(now)
         if isinstance(claim.verdict, Admit) and now >= claim.verdict.before:
+            if self.retired and self._ended is None:
+                raise Retired  # an ask from here too would be the same host's to the bucket, and mint tokens
             self._rejoin(claim)
         if self._ended is not None and claim.verdict is None:
             self._line.dismiss(claim, Fail(self._ended))
@@ -206,7 +209,11 @@ class Reservoir:
         """
         if self._busy is not fetch:
             return  # it was reported before
-        self._busy, self._lost_seq = None, fetch.ask.seq
+        self._busy = None
+        if isinstance(error, NotAsked):
+            self.calls -= 1
+        else:
+            self._lost_seq = fetch.ask.seq
         self._rest_until = now + _REST
         for claim in self._line:
             claim.asked = 0
@@ -269,6 +276,23 @@ class Reservoir:
             self.retired = True
             return None
         return self.drain() if self._untouched else self._renew(now)
+
+    @property
+    def uses(self) -> int:
+        """A figure that is another one after each use; right without the lock as well, but for a use just now."""
+        return self.stock.spent + self.refused
+
+    def evict(self) -> bool:
+        """Retire to make room; False where somebody is in line or being served, something under way, or owed.
+
+        What is held here expires at the store, or is taken for spent when this host asks for the key again. To give it
+        back would be a call of the store for each key that leaves: whoever invents keys would cost two instead of one.
+        """
+        if self._line or self._busy is not None or self._owed or self.stock.is_pledged:
+            return False
+        self.stock.forfeit()
+        self.retired = True
+        return True
 
     def close(self, error: Exception, closer: Claim) -> bool:
         """Fail whoever is in line, and retire; to be followed by `drain`.

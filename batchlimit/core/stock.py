@@ -200,6 +200,16 @@ class Stock:
         self.tokens = self.saved = self.coming = self.low = 0
         return tokens
 
+    def forfeit(self) -> None:
+        """Let go of everything for good: what comes back late finds no lease to come back to."""
+        self.empty()
+        self.expires = -math.inf
+
+    @property
+    def is_pledged(self) -> bool:
+        """Whether a claim that is tentative still was given some."""
+        return self._pledged > 0
+
     def _add(self, tokens: int) -> None:
         self.saved += tokens
         self._base += tokens

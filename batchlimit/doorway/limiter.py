@@ -9,6 +9,7 @@ from batchlimit.core.partition import Partitions
 from batchlimit.core.queue import NO_QUEUE, Queue
 from batchlimit.core.shedding import Shedding
 from batchlimit.core.tally import ConcurrencyStatistics
+from batchlimit.core.unique import Unique
 from batchlimit.doorway.calibration import Calibration
 from batchlimit.doorway.classify import Classify, classify
 from batchlimit.doorway.door import Bypass, Door
@@ -16,8 +17,10 @@ from batchlimit.laws.knee import Knee
 from batchlimit.watchers.base import Watcher
 
 
-class Limiter:
+class Limiter(Unique):
     """A door and those who watch the machine for it. How to wait at the door is each front's own."""
+
+    _instead = "make one in each process: each limits itself"
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from batchlimit.core.sample import Outcome
+from batchlimit.core.unique import Unique
 
 if TYPE_CHECKING:
     from batchlimit.core.gate import Gate
@@ -28,7 +29,7 @@ ASKED, WAITING, HELD, BYPASS, OVER = State
 SUCCESS = Outcome.SUCCESS
 
 
-class Pass:
+class Pass(Unique):
     """Leave for one call to be under way, until it is completed; use it as the context of a `with` block.
 
     The end of the block completes it: as a success, or as the limiter's `classify` says of the exception that ended it.
@@ -49,6 +50,7 @@ class Pass:
         "state",
         "told",
     )
+    _instead = "complete it where it was acquired, and acquire another one there"
 
     gate: "Gate"
     place: "Partition"

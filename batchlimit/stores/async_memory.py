@@ -2,13 +2,15 @@
 
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.core.unique import Unique
 from batchlimit.stores.memory import MemoryStore
 
 
-class AsyncMemoryStore:
+class AsyncMemoryStore(Unique):
     """An AsyncStore on a MemoryStore, which threads may use meanwhile."""
 
     __slots__ = ("_store",)
+    _instead = MemoryStore._instead
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store

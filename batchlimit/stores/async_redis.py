@@ -11,6 +11,7 @@ import redis.asyncio
 from batchlimit.core.key import bucket_name, check_prefix
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.core.unique import Unique
 from batchlimit.errors import BucketUnavailable
 from batchlimit.stores import clients
 from batchlimit.stores.address import Address, read_url
@@ -25,7 +26,7 @@ default opens a connection for each. Its own pool with a bound waits by an async
 the last tokens go back: when the loop ends."""
 
 
-class AsyncRedisStore:
+class AsyncRedisStore(Unique):
     """An AsyncStore on a client of redis.asyncio that the caller made, and keeps: it is used, never closed.
 
     Of one server, of the primary that sentinels name, or of a cluster. No replica is ever asked.

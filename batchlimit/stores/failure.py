@@ -87,14 +87,14 @@ def code_of(error: Exception) -> str:
         if isinstance(error, kind):
             return code
     if isinstance(error, exceptions.AuthenticationError):
-        return "NOAUTH" if "required" in str(error) else "WRONGPASS"
+        return "NOAUTH" if "required" in str(error) or "HELLO must" in str(error) else "WRONGPASS"
     known = [code for code in _CODE.findall(str(error)) if code in SYMPTOMS]
     return known[-1] if known else _unnamed(str(error))
 
 
 def _unnamed(said: str) -> str:
-    """Redis before 7 says without a code what the ACL forbids a script."""
-    return "NOPERM" if "executing the script can't" in said else ""
+    """What the ACL forbids a script has a code in Redis 7 only: neither before, nor in Valkey."""
+    return "NOPERM" if "ACL failure in script" in said or "executing the script can't" in said else ""
 
 
 def _symptom(code: str, error: Exception) -> Symptom:
@@ -105,4 +105,4 @@ def _symptom(code: str, error: Exception) -> Symptom:
         return _SCRIPT
     if "SSL" in said:
         return _TLS
-    return _CUT if "closed by server" in said.lower() else _NOTHING
+    return _CUT if "closed by server" in said or "reset by peer" in said else _NOTHING

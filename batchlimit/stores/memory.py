@@ -8,6 +8,7 @@ from batchlimit.core.bucket import Bucket
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.core.share import MARGIN
+from batchlimit.core.unique import Unique
 
 _SECOND = 1_000_000
 _SWEEP = 1024
@@ -15,11 +16,12 @@ _SWEEP = 1024
 After a flood nobody may come for long; so there is a look at the first take after a bucket's shortest life, too."""
 
 
-class MemoryStore:
+class MemoryStore(Unique):
     """A Store of Buckets in a dict; `clock` tells seconds. Another process has buckets of its own."""
 
     address = "memory://"
     is_prompt = True
+    _instead = "its buckets are this process's; to share them takes a server"
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -6,20 +6,28 @@ any time (names are resolved without a timeout at all), so in a hurry there is n
 """
 
 import socket
-import time
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Self
 
 from redis.connection import Connection, UnixDomainSocketConnection
 
 from batchlimit.stores.hurry import NotPrompt, hurrying
 
+_SLACK = 0.001
+"""How late an operation may end (s), so that the answer to what was just sent needs no timeout of its own, which is a
+call of the system. A thread that is woken in time may run that much later anyway."""
+
+_recv, _recv_into, _sendall = socket.socket.recv, socket.socket.recv_into, socket.socket.sendall
+_settimeout = socket.socket.settimeout
+
 
 class PromptSocket(socket.socket):
     """A connected socket, each operation of which ends when its thread's hurry does, or its own timeout before."""
 
-    __slots__ = ("_calm",)
-    _calm: float | None
+    __slots__ = ("_calm", "_now")
+    _calm: float | None  # the timeout for who is in no hurry
+    _now: float | None  # the one that is set
 
     @classmethod
     def adopt(cls, plain: socket.socket) -> Self:
@@ -31,46 +39,36 @@ class PromptSocket(socket.socket):
 
     def settimeout(self, value: float | None) -> None:
         """Set the timeout for whoever is in no hurry."""
-        self._calm = value
-        super().settimeout(value)
+        self._calm = self._now = value
+        _settimeout(self, value)
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive; what redis-py calls where it has hiredis."""
-        if (until := hurrying()) is None:
-            return super().recv_into(buffer, nbytes, flags)
-        self._hasten(until)
-        try:
-            return super().recv_into(buffer, nbytes, flags)
-        finally:
-            super().settimeout(self._calm)
+        self._hasten()
+        return _recv_into(self, buffer, nbytes, flags)
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
         """Receive; what redis-py calls where it has not."""
-        if (until := hurrying()) is None:
-            return super().recv(bufsize, flags)
-        self._hasten(until)
-        try:
-            return super().recv(bufsize, flags)
-        finally:
-            super().settimeout(self._calm)
+        self._hasten()
+        return _recv(self, bufsize, flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """Send all of it; a timeout of this method holds for all."""
-        if (until := hurrying()) is None:
-            return super().sendall(data, flags)
-        self._hasten(until)
-        try:
-            return super().sendall(data, flags)
-        finally:
-            super().settimeout(self._calm)
+        self._hasten()
+        _sendall(self, data, flags)
 
-    def _hasten(self, until: float) -> None:
-        """For one operation, wait no longer than the hurry lasts. One that does not wait at all stays so."""
-        left = until - time.monotonic()
-        if left <= 0.0:
-            raise TimeoutError("the caller's time is up")
-        if self._calm is None or left < self._calm:
-            super().settimeout(left)
+    def _hasten(self) -> None:
+        """Let the next operation last no longer than the hurry; without one, no longer than ever."""
+        fit, now = self._calm, self._now
+        if (until := hurrying()) is not None:
+            left = until - monotonic()
+            if left <= 0.0:
+                raise TimeoutError("the caller's time is up")
+            if fit is None or left < fit:
+                fit = left
+        if fit != now and (fit is None or now is None or fit < _SLACK or not 0.0 <= now - fit < _SLACK):
+            self._now = fit
+            _settimeout(self, fit)
 
 
 class PromptConnection(Connection):

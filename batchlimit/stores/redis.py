@@ -9,6 +9,7 @@ import redis
 from batchlimit.core.key import bucket_name, check_prefix
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.core.unique import Unique
 from batchlimit.errors import BucketUnavailable
 from batchlimit.stores import clients
 from batchlimit.stores.address import Address, read_url
@@ -19,7 +20,7 @@ from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
 
 
-class RedisStore:
+class RedisStore(Unique):
     """A Store on a client of redis-py that the caller made, and keeps: it is used, never closed.
 
     Of one server, of the primary that sentinels name, or of a cluster. No replica is ever asked.

@@ -14,7 +14,7 @@ from batchlimit.core.decision import Health
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.doorway.outage import ANY, BACKOFF, FIRST, is_away, say_away, say_back
-from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.errors import BucketUnavailable, NotAsked, StoreUnavailable
 from batchlimit.stores.base import Remote, Store
 from batchlimit.stores.hurry import NotPrompt, hurry
 from batchlimit.sync.courier import Courier
@@ -87,7 +87,7 @@ class Guard:
         part = self._remote.part(key)
         breaker = self._breakers.of(part)
         if breaker.since is not None:
-            raise StoreUnavailable(f"{self._store.address} is not asked for now: {breaker.error}")
+            raise NotAsked(f"{self._store.address} is not asked for now: {breaker.error}")
         try:
             result = self._bounded(work)
         except BucketUnavailable:

@@ -1,7 +1,5 @@
 """The background thread of a limiter: it renews, prefetches and gives back tokens, and lets idle keys go."""
 
-import heapq
-import itertools
 import logging
 import math
 import threading
@@ -11,12 +9,15 @@ from queue import Empty, SimpleQueue
 
 from batchlimit.core.claim import Fetch
 from batchlimit.core.lease import GiveBack
+from batchlimit.core.plans import Plans
 from batchlimit.errors import StoreUnavailable
 from batchlimit.sync.slot import Slot
 
 _logger = logging.getLogger("batchlimit")
 _PATIENCE = 1.0
 """How long (s) a slot is left alone whose looking after failed."""
+_CROWD = 1024
+"""Whenever so many slots have come in they are looked through, however early it is: some may have left by now."""
 
 
 class Keeper:
@@ -24,7 +25,7 @@ class Keeper:
 
     Slots come in by a deque, and a bell rings only if the thread would sleep past what is due: a million new keys are
     no reason to wake it a million times. Both may be touched anywhere, even in a destructor: neither takes a lock of
-    ours. The heap is the thread's own; an entry whose slot has meanwhile another `due` is stale and skipped.
+    ours. The plans are the thread's own.
     """
 
     def __init__(self, clock: Callable[[], float], retire: Callable[[Slot], None], ended: Callable[[], None]) -> None:
@@ -35,8 +36,7 @@ class Keeper:
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._sleeps_until = -math.inf
         self._stopping = False
-        self._heap: list[tuple[float, int, Slot]] = []
-        self._order = itertools.count()  # breaks ties in the heap: slots have no order
+        self._plans: Plans[Slot] = Plans()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()  # held to start the thread once
 
@@ -45,7 +45,7 @@ class Keeper:
         self._inbox.append(slot)
         if self._thread is None:
             self._start()
-        if slot.due < self._sleeps_until:
+        if slot.due < self._sleeps_until or len(self._inbox) % _CROWD == 0:
             self._bell.put(None)
 
     def stop(self) -> bool:
@@ -79,15 +79,13 @@ class Keeper:
     def _tend_due(self) -> None:
         self._plan_inbox()
         now = self._clock()
-        while self._heap and self._heap[0][0] <= now and not self._stopping:
-            due, _, slot = heapq.heappop(self._heap)
-            if due == slot.due:
-                self._tend(slot)
+        while not self._stopping and (slot := self._plans.take(now)) is not None:
+            self._tend(slot)
 
     def _sleep(self) -> None:
         """Sleep until something is due, or the bell rings. What came in before the bell could ring is seen here."""
         self._plan_inbox()
-        self._sleeps_until = self._heap[0][0] if self._heap else math.inf
+        self._sleeps_until = self._plans.first_at
         seconds = self._sleeps_until - self._clock()
         if not self._inbox and seconds > 0.0:
             try:
@@ -98,8 +96,8 @@ class Keeper:
 
     def _plan_inbox(self) -> None:
         while self._inbox:
-            slot = self._inbox.popleft()
-            heapq.heappush(self._heap, (slot.due, next(self._order), slot))
+            if (slot := self._inbox.popleft()).due < math.inf:
+                self._plans.add(slot)
 
     def _tend(self, slot: Slot) -> None:
         """Do what there is to do; a store that is away is no reason to stop looking after the others."""

@@ -19,6 +19,7 @@ from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
 from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
+from batchlimit.core.unique import Unique
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.stores.base import Store
 from batchlimit.stores.redis import RedisStore
@@ -32,14 +33,15 @@ from batchlimit.sync.slot import Slot
 from batchlimit.sync.supply import Supply
 
 
-class RateLimiter:
+class RateLimiter(Unique):
     """Admits calls by key under one exact limit for all processes that share the store; safe in threads and over fork.
 
     `store`: a redis-py client or a Store that you made: it is used, never closed. `quota`: a Quota, a string such as
     "100/s burst 200", a dict from keys and glob patterns to those, or a function of the key. `sizer` says how many
-    tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory. `fill` is how full a bucket
-    begins anew after the store lost it. Where tokens are short a host of `weight` 2 gets twice as many as one of
-    weight 1. `clock` must never run backwards.
+    tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory, and sooner where more than
+    `max_keys` would be there: about the least recently used one, and none with callers in line, an ask under way or
+    tokens owed; so there may be more by those. `fill` is how full a bucket begins anew after the store lost it. Where
+    tokens are short a host of `weight` 2 gets twice as many as one of weight 1. `clock` must never run backwards.
 
     A cost is a whole number of tokens; 0 is always admitted, more than the burst raises ValueError, another type
     TypeError. Every method but `close` and `statistics` may raise StoreUnavailable, and LimiterClosed after close().
@@ -55,6 +57,7 @@ class RateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
@@ -64,7 +67,9 @@ class RateLimiter:
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
             raise TypeError(f"a RateLimiter needs a redis.Redis client or a Store, not {store!r}")
-        self._supply = Supply(opened, rule, Options(sizer, idle_after, fill, weight, deadline, on_failure), clock)
+        self._supply = Supply(
+            opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
+        )
         self._slots = self._supply.slots
         self._clock = clock
         weakref.finalize(self, self._supply.abandon).atexit = False  # at exit the supplies close by themselves
@@ -81,6 +86,7 @@ class RateLimiter:
         idle_after: float = 10.0,
         fill: Fill = "share",
         weight: int = 1,
+        max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
@@ -99,6 +105,7 @@ class RateLimiter:
             idle_after=idle_after,
             fill=fill,
             weight=weight,
+            max_keys=max_keys,
             deadline=deadline,
             on_failure=on_failure,
             clock=clock,
@@ -167,7 +174,7 @@ class RateLimiter:
         slot = self._slot(key)
         check_cost(cost, slot.reservoir.largest, key)
         warn_in_loop()
-        slot.refund(cost)
+        self._adjust(key, -cost)
 
     def reserve(self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
         """Charge an estimate now, as `acquire` does; what it really was is settled by the Reservation, once.
@@ -245,8 +252,8 @@ class RateLimiter:
 
     def _adjust(self, key: str, tokens: int) -> None:
         """Charge tokens that were used already, or refund them where they are less than 0."""
-        if tokens < 0:
-            self._slot(key).refund(-tokens)
+        while tokens < 0 and not self._live_slot(key).refund(-tokens):
+            pass  # it had just retired
         while tokens > 0 and not self._live_slot(key).debit(tokens):
             pass  # it had just retired
 

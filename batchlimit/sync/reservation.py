@@ -5,19 +5,21 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from batchlimit.core.estimate import Estimate, OnError
+from batchlimit.core.estimate import SETTLE_THERE, Estimate, OnError
+from batchlimit.core.unique import Unique
 from batchlimit.errors import BatchLimitError
 
 _logger = logging.getLogger("batchlimit")
 
 
-class Reservation:
+class Reservation(Unique):
     """What `RateLimiter.reserve` charged: settle it once, by hand or within a `with` block.
 
     A block that ends without that keeps the estimate; if it ends in an exception, `on_error="refund"` takes it back.
     """
 
     __slots__ = ("_adjust", "_estimate", "key")
+    _instead = SETTLE_THERE
 
     def __init__(self, key: str, cost: int, on_error: OnError, adjust: Callable[[str, int], None]) -> None:
         self.key = key

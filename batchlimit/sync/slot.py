@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import uniform
 from typing import TypeVar
 
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.core.figures import Figures
 from batchlimit.core.lease import GiveBack
 from batchlimit.core.reservoir import Reservoir
@@ -28,7 +28,7 @@ _LOOK = 60.0
 class Slot:
     """Where the threads that want one key's tokens meet; `due` is when the keeper looks after it next."""
 
-    __slots__ = ("_clock", "_store", "_watch", "due", "key", "lock", "reservoir", "stock")
+    __slots__ = ("_clock", "_store", "_watch", "due", "key", "lock", "reservoir", "seen", "stock")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Slot:
         self.reservoir = reservoir
         self.stock = reservoir.stock  # one look less for every hit
         self.due = math.inf
+        self.seen = 0  # see Ring
         self.lock = threading.Lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
         self._store = store
         self._clock = clock
@@ -85,6 +86,8 @@ class Slot:
             if (stood := self._stand(claim, waker)) is None:
                 return None
             return Settled(*stood, claim.asked > 0, self.reservoir)
+        except Retired:
+            return None
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
             self.leave(claim)
             raise
@@ -168,15 +171,36 @@ class Slot:
 
         return self.locked(look)
 
-    def refund(self, cost: int) -> None:
-        """Take back tokens that were admitted and not used; at most one round trip."""
+    def refund(self, cost: int) -> bool:
+        """Take back tokens that were admitted and not used; at most one round trip. False: retired."""
         claim = Claim(cost, NOW, threading.Event())
+
+        def take_back() -> tuple[bool, GiveBack | None]:
+            if self.reservoir.retired:
+                return False, None
+            return True, self.reservoir.refund(claim, self._clock())
+
         try:
-            if (back := self.locked(lambda: self.reservoir.refund(claim, self._clock()))) is not None:
+            is_live, back = self.locked(take_back)
+            if back is not None:
                 self.give_back(back)
         except BaseException:
             self.locked(lambda: self.reservoir.leave(claim, self._clock()))
             raise
+        return is_live
+
+    @property
+    def uses(self) -> int:
+        """See Reservoir.uses."""
+        return self.reservoir.uses
+
+    def evict(self) -> bool:
+        """Retire to make room, unless somebody needs this slot; it is never looked after again."""
+        with self.lock:
+            if not self.reservoir.evict():
+                return False
+            self.due = math.inf
+            return True
 
     def debit(self, cost: int) -> bool:
         """Charge tokens that were used already; who comes then waits behind what is not there yet. False: retired."""

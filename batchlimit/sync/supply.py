@@ -14,6 +14,7 @@ from batchlimit.core.host import Host
 from batchlimit.core.key import check_key
 from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
+from batchlimit.core.ring import Ring
 from batchlimit.errors import LimiterClosed
 from batchlimit.stores.base import Store
 from batchlimit.sync.guard import Guard
@@ -51,6 +52,7 @@ class Supply:
         self.closed = False
         self._host = Host(secrets.token_hex(8), self._born, self._options)
         self._lock = threading.Lock()  # held to change which slots there are
+        self._ring: Ring[Slot] = Ring(self._options.max_keys)
         self._keeper = Keeper(self.clock, self._drop, self._drain)
 
     def slot(self, key: str) -> Slot:
@@ -59,8 +61,13 @@ class Supply:
         with self._lock:
             self.check_open()
             slot = self.slots.get(key)
-            if slot is None or slot.reservoir.retired:
-                slot = self.slots[key] = self._make(key, quota)
+            if slot is not None and slot.reservoir.retired:
+                self._let_go(slot)
+                slot = None
+            if slot is None:
+                slot = self._make(key, quota)
+                self._ring.enter(slot, self._evict)
+                self.slots[key] = slot
         slot.locked(lambda: None)  # a look at it is planned
         return slot
 
@@ -74,8 +81,19 @@ class Supply:
 
     def _drop(self, slot: Slot) -> None:
         with self._lock:
-            if self.slots.get(slot.key) is slot:
-                del self.slots[slot.key]
+            self._let_go(slot)
+
+    def _evict(self, slot: Slot) -> bool:
+        if not slot.evict():
+            return False
+        self._let_go(slot)
+        return True
+
+    def _let_go(self, slot: Slot) -> None:
+        """Requires the lock. Forget a slot that has retired, but for what it did; once, whoever else comes to do it."""
+        if self.slots.get(slot.key) is slot:
+            del self.slots[slot.key]
+            self._ring.leave(slot)
             self._host.remember(slot.figures())
 
     def statistics(self) -> Statistics:
@@ -111,6 +129,7 @@ class Supply:
         with self._lock:
             slots = list(self.slots.values())
             self.slots.clear()
+            self._ring.clear()
         deadline = time.monotonic() + _PATIENCE
         ends = [slot.close(LimiterClosed(_CLOSED)) for slot in slots]
         # Up to the first that finds the store away: it is away for all.

@@ -85,7 +85,7 @@ async def test_stale_plans_do_not_pile_up() -> None:
         served = Thing(1060.0, rung)
         found.watch(served)
         served.due = math.inf
-    assert len(found._heap) <= 128
+    assert len(found._plans) <= 128
     found.watch(Thing(1001.0, rung))
     await asyncio.sleep(100.0)
     assert len(rung) == 1

@@ -27,6 +27,12 @@ class _Awaited:
     async def peek(self, key: str, quota: Quota) -> Level:
         return self._stage.peek(key, quota)
 
+    def part(self, key: str) -> str:
+        return self._stage.part(key)
+
+    async def probe(self, key: str) -> None:
+        self._stage.probe(key)
+
     def after_fork(self) -> None:
         self._stage.after_fork()
 

@@ -185,6 +185,11 @@ class Process:
         """Wait for its end; return how it ended."""
         return self._popen.wait(DEADLINE)
 
+    def errors(self) -> str:
+        """What it complained of; after its end."""
+        assert self._popen.stderr is not None
+        return self._popen.stderr.read()
+
     def _errors(self) -> str:
         assert self._popen.stderr is not None
         self._popen.kill()

@@ -1,0 +1,271 @@
+"""A store that is away, on both fronts: when it is given up, what callers get meanwhile, and how it comes back."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from batchlimit import (
+    BucketUnavailable,
+    FailurePolicy,
+    FixedBatch,
+    LimiterClosed,
+    MemoryStore,
+    Quota,
+    RateLimited,
+    StoreUnavailable,
+)
+from batchlimit.errors import NotAsked
+from tests.fronts.blocking import Front
+from tests.sync.stage import KEY, Clock, Stage, nothing, start, until
+
+HUNDRED = Quota(100.0, 100)
+
+
+def away() -> None:
+    raise StoreUnavailable("away")
+
+
+class Outage:
+    """A limiter on a store that the test takes away and gives back."""
+
+    def __init__(self, front: Front, **options: Any) -> None:
+        self.clock = Clock()
+        self.stage = Stage(MemoryStore(self.clock))
+        self.limiter = front(self.stage, HUNDRED, clock=self.clock, **({"sizer": FixedBatch(1)} | options))
+
+    def begin(self) -> None:
+        self.stage.before = self.stage.before_back = self.stage.before_probe = away
+
+    def end(self) -> None:
+        self.stage.before = self.stage.before_back = self.stage.before_probe = nothing
+        until(lambda: self.limiter.statistics().available)
+
+    def give_up(self) -> None:
+        """The store is away for so long that nobody asks it any more."""
+        self.begin()
+        for _ in range(3):
+            assert self.limiter.statistics().available
+            self.limiter.try_acquire("another", 100)
+            self.clock.pass_by(60.0)
+        assert not self.limiter.statistics().available
+
+
+Begin = Callable[..., Outage]
+
+
+@pytest.fixture
+def outage(front: Front) -> Iterator[Begin]:
+    """Makes limiters, and closes them: their probers end."""
+    made: list[Outage] = []
+
+    def begin(**options: Any) -> Outage:
+        made.append(Outage(front, **options))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.stage.before = each.stage.before_back = nothing
+        each.limiter.close()
+
+
+# The breaker
+
+
+def test_three_failures_in_a_row_and_nobody_asks_any_more(outage: Begin) -> None:
+    story = outage()
+    story.begin()
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match=r"^away$"):
+            story.limiter.decide(KEY)
+    for call in (story.limiter.decide, story.limiter.acquire, story.limiter.peek):
+        with pytest.raises(NotAsked, match="stage:// is not asked for now: away"):
+            call(KEY)
+    assert not story.limiter.try_acquire(KEY)
+    assert len(story.stage.asks) == 3
+    found = story.limiter.statistics()
+    assert (found.calls, found.failures, found.outages, found.available) == (3, 3, 1, False)
+    assert (found.admitted, found.refused) == (0, 6)
+
+
+def test_an_answer_in_between_begins_the_count_anew(outage: Begin) -> None:
+    story = outage()
+    for _ in range(3):
+        story.stage.before = away
+        assert not story.limiter.try_acquire(KEY)
+        assert not story.limiter.try_acquire(KEY)
+        story.stage.before = nothing
+        assert story.limiter.try_acquire(KEY)
+    found = story.limiter.statistics()
+    assert (found.failures, found.outages, found.available) == (6, 0, True)
+
+
+def test_a_probe_that_comes_through_brings_it_back(outage: Begin) -> None:
+    story = outage()
+    story.give_up()
+    until(lambda: story.stage.probes >= 2)
+    assert not story.limiter.statistics().available
+    story.end()
+    assert story.limiter.try_acquire(KEY)
+    assert story.limiter.statistics().outages == 1
+
+
+def test_it_can_go_again(outage: Begin) -> None:
+    story = outage()
+    for n in range(1, 4):
+        story.give_up()
+        assert story.limiter.statistics().outages == n
+        story.end()
+
+
+def test_an_error_of_one_key_is_no_outage(outage: Begin) -> None:
+    def wrong_type() -> None:
+        raise BucketUnavailable("something else lies there")
+
+    story = outage()
+    story.stage.before = wrong_type
+    for _ in range(5):
+        with pytest.raises(BucketUnavailable, match="something else"):
+            story.limiter.decide(KEY)
+    found = story.limiter.statistics()
+    assert (found.failures, found.outages, found.available) == (0, 0, True)
+
+
+def test_each_turn_is_logged_once(outage: Begin, caplog: pytest.LogCaptureFixture) -> None:
+    story = outage()
+    with caplog.at_level(logging.INFO, "batchlimit"):
+        story.give_up()
+        for _ in range(20):
+            story.limiter.try_acquire(KEY)
+        story.end()
+    told = [record.getMessage() for record in caplog.records]
+    assert told[0] == "stage:// is away, on_failure decides until it is back: away"
+    assert told[1].startswith("stage:// is back after ")
+    assert len(told) == 2
+
+
+def test_a_limiter_closes_while_its_store_is_away(outage: Begin) -> None:
+    story = outage()
+    story.limiter.acquire(KEY)
+    story.give_up()
+    story.limiter.close()
+    with pytest.raises(LimiterClosed):
+        story.limiter.try_acquire(KEY)
+
+
+# What callers get
+
+
+def test_leased_tokens_serve_through_it(outage: Begin) -> None:
+    story = outage(sizer=FixedBatch(10))
+    story.limiter.acquire(KEY)
+    story.begin()
+    assert [story.limiter.try_acquire(KEY) for _ in range(9)] == [True] * 9
+    assert story.limiter.statistics().fallback == 0
+
+
+def test_open_admits_everything(outage: Begin) -> None:
+    story = outage(on_failure="open")
+    story.give_up()
+    assert all(story.limiter.try_acquire(KEY) for _ in range(1000))
+    told = story.limiter.decide(KEY, 100)
+    assert (told.allowed, told.source) == (True, "fallback")
+    story.limiter.acquire(KEY, 100)
+    story.limiter.acquire_all({KEY: 5, "another": 7})
+    story.limiter.reserve(KEY, 10).settle(20)
+    assert story.limiter.statistics().fallback >= 1000 + 100 + 100 + 12 + 10
+
+
+def test_local_admits_a_share(outage: Begin) -> None:
+    story = outage(on_failure=FailurePolicy.local(hosts=4))
+    story.give_up()
+    assert sum(story.limiter.try_acquire(KEY) for _ in range(100)) == 25
+    told = story.limiter.decide(KEY)
+    assert (told.allowed, told.source, told.remaining) == (False, "fallback", 0)
+    assert told.retry_after == pytest.approx(0.04, abs=1e-3)
+    story.clock.pass_by(1.0)
+    assert sum(story.limiter.try_acquire(KEY) for _ in range(100)) == 25
+    with pytest.raises(RateLimited) as caught:
+        story.limiter.acquire(KEY, timeout=0.01)
+    assert caught.value.retry_after == pytest.approx(0.04, abs=1e-3)
+
+
+def test_the_last_known_number_of_hosts_divides(outage: Begin, front: Front) -> None:
+    story = outage(on_failure="local")
+    others = [front(story.stage, HUNDRED, clock=story.clock, sizer=FixedBatch(1)) for _ in range(4)]
+    for each in (*others, story.limiter):
+        each.acquire(KEY)
+    story.give_up()
+    assert sum(story.limiter.try_acquire("another") for _ in range(100)) == 20
+    for each in others:
+        each.close()
+
+
+def test_each_key_has_its_policy(outage: Begin) -> None:
+    story = outage(on_failure={"login:*": "closed", "search:*": FailurePolicy.local(hosts=2), "*": "open"})
+    story.give_up()
+    with pytest.raises(StoreUnavailable):
+        story.limiter.decide("login:ann")
+    assert sum(story.limiter.try_acquire("search:ann") for _ in range(200)) == 50
+    assert sum(story.limiter.try_acquire("ann") for _ in range(200)) == 200
+
+
+def test_back_again_the_store_decides_and_nothing_is_repaid(outage: Begin) -> None:
+    """What was admitted meanwhile is not charged to the bucket: who comes next would pay for it, by surprise."""
+    story = outage(on_failure="open", sizer=FixedBatch(50))
+    story.give_up()
+    for _ in range(500):
+        assert story.limiter.try_acquire(KEY)
+    story.end()
+    story.clock.pass_by(0.6)  # by then what was borrowed is over
+    told = story.limiter.decide(KEY)
+    assert (told.allowed, told.source) == (True, "store")
+    assert story.stage.peek(KEY, HUNDRED).level == 50, "of a hundred fifty were leased, none was repaid"
+    assert sum(story.limiter.try_acquire(KEY) for _ in range(200)) < 100, "and nothing borrowed is left"
+
+
+def test_a_lost_answer_is_charged_once(outage: Begin) -> None:
+    def lose() -> None:
+        raise StoreUnavailable("lost on the way back")
+
+    story = outage()
+    story.stage.after = lose
+    assert not story.limiter.try_acquire(KEY, 10)
+    story.stage.after = nothing
+    assert story.limiter.try_acquire(KEY, 10)
+    assert story.stage.peek(KEY, HUNDRED).level == 90
+    assert [ask.seq for ask in story.stage.asks] == [1, 1]
+
+
+def test_who_waits_for_a_share_is_served(outage: Begin) -> None:
+    story = outage(on_failure=FailurePolicy.local(hosts=4))
+    story.give_up()
+    story.limiter.acquire(KEY, 25)
+    waiter = start(lambda: story.limiter.acquire(KEY, timeout=10.0))
+    until(lambda: story.limiter.statistics().waiting == 1)
+    story.clock.pass_by(0.05)
+    waiter.result(60.0)
+
+
+# What is wrong is said at once
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "said"),
+    [
+        ({"deadline": 0}, ValueError, "more than 0 seconds"),
+        ({"deadline": -1.0}, ValueError, "more than 0 seconds"),
+        ({"deadline": float("nan")}, ValueError, "more than 0 seconds"),
+        ({"deadline": float("inf")}, ValueError, "finite"),
+        ({"deadline": True}, TypeError, "a number of seconds"),
+        ({"deadline": "1"}, TypeError, "a number of seconds"),
+        ({"deadline": None}, TypeError, "a number of seconds"),
+        ({"on_failure": "shut"}, ValueError, "'closed', 'open' or 'local'"),
+        ({"on_failure": None}, TypeError, "on_failure"),
+        ({"on_failure": {"a": 1}}, TypeError, "on_failure"),
+    ],
+)
+def test_a_wrong_option_fails_at_the_start(front: Front, option: Any, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        front.from_url("memory://", "1/s", **option)

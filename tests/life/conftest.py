@@ -1,0 +1,40 @@
+"""Both fronts, each in turn, a clock that stands still, and a server for one test alone."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from batchlimit import RateLimiter, RedisStore
+from tests.fronts.blocking import Blocking, Front
+from tests.servers import SERVERS, Server, Unavailable
+from tests.sync.stage import Clock
+
+
+@pytest.fixture(params=[RateLimiter, Blocking], ids=["threads", "asyncio"])
+def front(request: pytest.FixtureRequest) -> Front:
+    """What makes limiters."""
+    return cast(Front, request.param)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Time stands still."""
+    return Clock()
+
+
+@pytest.fixture
+def private() -> Iterator[Server]:
+    """A server for one test alone, which may hold it up."""
+    try:
+        with SERVERS["valkey"]() as url:
+            yield Server("private", url)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def private_store(private: Server, prefix: str) -> Iterator[RedisStore]:
+    """A store on it, by which a test looks at what the limiters left there."""
+    with private.client() as client:
+        yield RedisStore(client, prefix=prefix)

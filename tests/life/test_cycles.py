@@ -1,0 +1,99 @@
+"""A thousand limiters that come and go leave no thread and no open file behind, however they went."""
+
+import sys
+
+import pytest
+
+from tests.servers import Server
+from tests.sync.stage import process
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts by /proc")
+
+COUNT = """
+kept = []
+
+def files():
+    return sorted(os.readlink(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd")
+                  if os.path.lexists(f"/proc/self/fd/{each}"))
+
+def count():
+    gc.collect()
+    return threading.active_count(), len(files())
+
+def settled(before):
+    "Wait until no more is open than before; say how much is."
+    for _ in range(3000):
+        now = count()
+        if now[0] <= before[0] and now[1] <= before[1]:
+            return True, before, now
+        threading.Event().wait(0.01)
+    return False, before, now
+"""
+HEAD = "\n".join("    " + line for line in COUNT.splitlines())
+
+
+@pytest.mark.parametrize("end", ["limiter.close(); kept.append(limiter)", "del limiter"])
+@pytest.mark.parametrize("url", ["URL", "'memory://'"])
+def test_a_thousand_limiters_of_threads(valkey: Server, prefix: str, url: str, end: str) -> None:
+    """Those that were closed are kept: it is not the garbage collector that ends them."""
+    program = f"""
+{HEAD}
+    def cycle(i):
+        limiter = RateLimiter.from_url({url}, "100/s", prefix=PREFIX, connect_timeout=30.0)
+        assert limiter.try_acquire(f"key-{{i}}")
+        {end}
+
+    for i in range(20):
+        cycle(i)
+    before = count()
+    for i in range(1000):
+        cycle(i)
+    say(*settled((max(2, before[0]), before[1])))
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear().startswith("True")
+        assert other.end() == 0
+
+
+@pytest.mark.parametrize("end", ["await limiter.close(); kept.append(limiter)", "del limiter"])
+def test_a_thousand_loops_with_a_limiter_each(valkey: Server, prefix: str, end: str) -> None:
+    program = f"""
+{HEAD}
+    import asyncio
+    async def cycle(i):
+        limiter = AsyncRateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0)
+        assert await limiter.try_acquire(f"key-{{i}}")
+        {end}
+
+    for i in range(20):
+        asyncio.run(cycle(i))
+    before = count()
+    for i in range(1000):
+        asyncio.run(cycle(i))
+    say(*settled(before))
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear().startswith("True")
+        assert other.end() == 0
+        assert other.errors() == ""
+
+
+def test_a_limiter_that_goes_from_loop_to_loop(valkey: Server, prefix: str) -> None:
+    program = f"""
+{HEAD}
+    import asyncio
+    limiter = AsyncRateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0)
+    async def cycle(i):
+        assert await limiter.try_acquire(f"key-{{i}}")
+
+    for i in range(20):
+        asyncio.run(cycle(i))
+    before = count()
+    for i in range(300):
+        asyncio.run(cycle(i))
+    say(*settled(before))
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert other.hear().startswith("True")
+        assert other.end() == 0
+        assert other.errors() == ""

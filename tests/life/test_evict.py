@@ -1,0 +1,132 @@
+"""A reservoir that leaves the memory to make room: nobody gets a token of it any more, and no needed one leaves."""
+
+import math
+from itertools import count
+
+import pytest
+
+from batchlimit import FixedBatch, Quota
+from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fetch, Retired
+from batchlimit.core.figures import Figures
+from batchlimit.core.lease import GiveBack
+from batchlimit.core.reservoir import Reservoir
+from tests.core.world import answer
+
+NEVER = math.inf
+
+
+def reservoir() -> Reservoir:
+    return Reservoir(Quota(100.0, 100), "host", count(1), 0.0, sizer=FixedBatch(10))
+
+
+def ask(here: Reservoir, cost: int = 1, until: float = NEVER, *, tentative: bool = False) -> tuple[Claim, Fetch]:
+    """A caller who comes to a dry reservoir, and what it is told to ask."""
+    claim = Claim(cost, until, NOBODY, tentative=tentative)
+    here.join(claim)
+    fetch = here.step(claim, 0.0)
+    assert isinstance(fetch, Fetch)
+    return claim, fetch
+
+
+def filled(*, tentative: bool = False) -> tuple[Reservoir, Claim]:
+    """One that holds 9 tokens, and has given 1 to this caller."""
+    here = reservoir()
+    claim, fetch = ask(here, tentative=tentative)
+    here.granted(fetch, answer(10), 0.0, 1.0)
+    return here, claim
+
+
+def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
+    here, claim = filled()
+    assert isinstance(here.step(claim, 0.0), Admit)
+    assert here.evict()
+    assert here.retired
+    assert here.figures() == Figures(admitted=1, calls=1)
+    assert here.stock.take(1) == NOW
+    assert here.spendable(0.0) == 0
+    assert here.due() == NEVER
+    assert here.tend(0.0) is None
+
+
+def test_one_who_is_in_line_keeps_it() -> None:
+    here = reservoir()
+    claim, fetch = ask(here, 50)
+    assert not here.evict()
+    here.granted(fetch, answer(0, retry_after=1.0), 0.0, 1.0)
+    assert not here.evict(), "nothing is under way, and yet somebody waits"
+    here.leave(claim, 0.0)
+    assert here.evict()
+
+
+def test_an_ask_that_is_under_way_keeps_it() -> None:
+    here = reservoir()
+    claim, fetch = ask(here)
+    claim.errand = None  # another's now, who brings the answer
+    here.leave(claim, 0.0)
+    assert not here.evict()
+    here.granted(fetch, answer(10), 0.0, 1.0)
+    assert here.evict()
+
+
+def test_tokens_that_travel_back_keep_it() -> None:
+    here, _ = filled()
+    assert isinstance(here.drain(), GiveBack)
+    assert not here.evict()
+    here.gave_back(0.0)
+    assert here.evict()
+
+
+def test_a_debt_keeps_it() -> None:
+    here, _ = filled()
+    here.debit(20, 0.0)
+    assert not here.evict()
+
+
+def test_a_refund_that_is_owed_keeps_it() -> None:
+    here, _ = filled()
+    back = here.drain()
+    assert here.refund(Claim(5, NOW, NOBODY), 0.0) is None, "it has to wait"
+    assert isinstance(back, GiveBack)
+    here.gave_back(0.0)
+    assert not here.evict()
+
+
+def test_one_that_holds_tokens_of_several_keys_keeps_it() -> None:
+    here, claim = filled(tentative=True)
+    assert not here.evict()
+    here.confirm(claim)
+    assert here.evict()
+
+
+def test_who_was_interrupted_puts_nothing_back() -> None:
+    """Another reservoir may have told the bucket by then that all of it is spent."""
+    here, claim = filled()
+    assert here.evict()
+    here.leave(claim, 0.0)
+    assert here.stock.here == 0
+    assert here.stock.take(1) == NOW
+
+
+def test_who_wakes_too_late_begins_anew() -> None:
+    """It once rejoined the line of the one that had left, and asked from there: two of one host who ask mint tokens."""
+    here, claim = filled()
+    assert here.evict()
+    with pytest.raises(Retired):
+        here.step(claim, 2.0)
+    assert here.calls == 1
+    here.leave(claim, 2.0)
+
+
+def test_who_wakes_too_late_at_an_idle_one_begins_anew() -> None:
+    here, claim = filled()
+    for now in (20.0, 40.0):  # what was held has expired, and then nobody came
+        assert here.tend(now) is None
+    assert here.retired
+    with pytest.raises(Retired):
+        here.step(claim, 40.0)
+
+
+def test_who_wakes_in_time_is_admitted_though_it_left() -> None:
+    here, claim = filled()
+    assert here.evict()
+    assert isinstance(here.step(claim, 0.5), Admit)

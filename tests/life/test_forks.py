@@ -1,0 +1,173 @@
+"""Servers that fork their workers: what was made before goes on on both sides, whatever was under way just then."""
+
+import pytest
+
+from batchlimit import Quota, RateLimiter, RedisStore
+from tests.servers import Server
+from tests.sync.stage import KEY, process
+
+THOUSAND = Quota(0.001, 1000)
+
+
+def rest(store: RedisStore) -> int:
+    """What is left in the bucket, spent to the last token."""
+    with RateLimiter(store, THOUSAND) as last:
+        spent = 0
+        while last.try_acquire(KEY):
+            spent += 1
+    return spent
+
+
+def test_workers_that_are_forked_from_a_used_limiter_share_the_burst_with_it(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    """As gunicorn does with --preload: the master goes on, the workers have threads, and end by themselves."""
+    program = """
+    limiter = limiter_of("0.001/s burst 1000")
+    limiter.acquire(KEY)
+    reader, writer = os.pipe()
+
+    def work():
+        spent = [0] * 4
+
+        def serve(i):
+            spent[i] = spend(limiter)
+
+        threads = [threading.Thread(target=serve, args=[i]) for i in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        os.write(writer, f"{sum(spent)}\\n".encode())
+
+    children = []
+    for _ in range(3):
+        if (child := os.fork()) == 0:
+            signal.alarm(60)
+            work()
+            sys.exit()  # with all that is done at exit
+        children.append(child)
+    work()
+    codes = [os.waitpid(child, 0)[1] for child in children]
+    limiter.close()
+    os.close(writer)
+    say(1 + sum(int(each) for each in os.fdopen(reader)), codes)
+    """
+    with process(program, valkey.url, prefix) as other:
+        spent, _, codes = other.hear().partition(" ")
+        assert other.end() == 0
+    assert codes == "[0, 0, 0]"
+    assert int(spent) + rest(valkey_store) == 1000
+
+
+def test_workers_on_event_loops_share_the_burst(valkey: Server, valkey_store: RedisStore, prefix: str) -> None:
+    """The limiter was made and used before, on a loop of the master's that is over."""
+    program = """
+    import asyncio
+    limiter = AsyncRateLimiter.from_url(URL, "0.001/s burst 1000", prefix=PREFIX, connect_timeout=30.0)
+
+    async def work():
+        spent = 0
+        while await limiter.try_acquire(KEY):
+            spent += 1
+        return spent
+
+    async def one():
+        await limiter.acquire(KEY)
+
+    asyncio.run(one())
+    for _ in range(2):
+        fork(lambda: asyncio.run(work()))
+    say(1 + asyncio.run(work()))
+    """
+    with process(program, valkey.url, prefix) as other:
+        spent = sum(int(other.hear()) for _ in range(3))
+        assert other.end() == 0
+    assert spent + rest(valkey_store) == 1000
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_processes_that_make_a_limiter_of_their_own_share_the_burst(
+    valkey: Server, valkey_store: RedisStore, prefix: str, method: str
+) -> None:
+    program = f"""
+    from tests.life.workers import spend as work
+    if __name__ == "__main__":
+        limiter = limiter_of("0.001/s burst 1000")
+        limiter.acquire(KEY)
+        context = multiprocessing.get_context("{method}")
+        pipes = [context.Pipe(duplex=False) for _ in range(2)]
+        processes = [context.Process(target=work, args=(URL, PREFIX, KEY, writer)) for _, writer in pipes]
+        for each in processes:
+            each.start()
+        spent = 1 + spend(limiter)
+        limiter.close()
+        spent += sum(reader.recv() for reader, _ in pipes)
+        for each in processes:
+            each.join()
+        say(spent, [each.exitcode for each in processes])
+    """
+    with process(program, valkey.url, prefix) as other:
+        spent, _, codes = other.hear().partition(" ")
+        assert other.end() == 0
+    assert codes == "[0, 0]"
+    assert int(spent) + rest(valkey_store) == 1000
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_limiter_that_is_sent_to_another_process_says_what_to_do(valkey: Server, prefix: str, method: str) -> None:
+    program = f"""
+    limiter = limiter_of("0.001/s burst 1000")
+    try:
+        multiprocessing.get_context("{method}").Process(target=print, args=[limiter]).start()
+    except TypeError as error:
+        say(error)
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert "make one in each process, from the same URL" in other.hear()
+
+
+def test_a_fork_while_an_ask_is_under_way_concerns_neither_side(
+    private: Server, private_store: RedisStore, prefix: str
+) -> None:
+    """The answer is the parent's alone; the child asks for itself, and does not wait for what is not its own."""
+    program = """
+    import redis
+    server = redis.Redis.from_url(URL)
+    limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(10))
+    limiter.acquire("another")
+    server.execute_command("CLIENT", "PAUSE", 600_000, "WRITE")
+    threads = [threading.Thread(target=limiter.acquire, args=[KEY]) for _ in range(2)]
+    for each in threads:
+        each.start()
+    while limiter._slots.get(KEY) is None or limiter._slots[KEY].reservoir._busy is None:
+        pass
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        signal.alarm(60)
+        assert limiter.statistics().waiting == 0
+        asking = threading.Thread(target=limiter.acquire, args=[KEY])
+        asking.start()
+        while limiter._slots.get(KEY) is None or limiter._slots[KEY].reservoir._busy is None:
+            pass
+        os.write(writer, b"asks")
+        asking.join()
+        limiter.acquire("another")
+        spent = 1 + spend(limiter)
+        limiter.close()
+        say(spent)
+        os._exit(0)
+    os.read(reader, 4)
+    server.execute_command("CLIENT", "UNPAUSE")
+    for each in threads:
+        each.join()
+    spent = 2 + spend(limiter)
+    limiter.close()
+    _, status = os.waitpid(child, 0)
+    say(spent, limiter.statistics().admitted - spent, status)
+    """
+    with process(program, private.url, prefix) as other:
+        numbers = sorted((other.hear().split() for _ in range(2)), key=len)
+        assert other.end() == 0
+    assert numbers[1][1:] == ["1", "0"]
+    assert int(numbers[0][0]) + int(numbers[1][0]) + rest(private_store) == 1000

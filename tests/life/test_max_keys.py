@@ -1,0 +1,253 @@
+"""No more keys in memory than `max_keys`: the promise is kept all the same, and whoever is needed stays."""
+
+import asyncio
+import random
+import threading
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, RateLimiter
+from batchlimit.cli.audit import Admission, excess
+from batchlimit.clock import steady
+from batchlimit.core.lease import Ask, Grant
+from tests.aio.loop import run, virtual_loop
+from tests.fronts.blocking import Front
+from tests.sync.stage import Clock, Gate, Stage, start, together, until
+
+HUNDRED = Quota(0.001, 100)
+
+
+class Noting(Stage):
+    """Notes which keys were asked for; holds up the ask for one of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(MemoryStore(clock))
+        self.keys: list[str] = []
+        self.slow: dict[str, Gate] = {}
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        self.keys.append(key)
+        if key in self.slow:
+            self.slow[key]()
+        return super().take(key, quota, ask)
+
+
+@pytest.mark.parametrize("most", [1, 2, 30])
+def test_a_flood_of_keys_leaves_no_more_than_that(front: Front, clock: Clock, most: int) -> None:
+    with front(MemoryStore(clock), HUNDRED, clock=clock, max_keys=most, sizer=FixedBatch(5)) as limiter:
+        for i in range(300):
+            assert limiter.try_acquire(f"key-{i}")
+            assert limiter.statistics().keys <= most
+        figures = limiter.statistics()
+    assert (figures.keys, figures.admitted, figures.refused, figures.calls) == (most, 300, 0, 300)
+    assert limiter.statistics().admitted == 300
+
+
+def test_what_leaves_costs_no_call(front: Front, clock: Clock, without_keeper: None) -> None:
+    stage = Stage(MemoryStore(clock))
+    with front(stage, HUNDRED, clock=clock, max_keys=10, sizer=FixedBatch(5)) as limiter:
+        for i in range(100):
+            assert limiter.try_acquire(f"key-{i}")
+        assert (len(stage.asks), len(stage.backs)) == (100, 0)
+
+
+def test_a_key_in_use_stays_while_a_flood_passes(front: Front, clock: Clock, without_keeper: None) -> None:
+    """Though it came first, and its hits tell nobody."""
+    stage = Noting(clock)
+    with front(stage, Quota(1000.0, 10_000), clock=clock, max_keys=50, sizer=FixedBatch(2000)) as limiter:
+        for i in range(1000):
+            assert limiter.try_acquire("hot")
+            assert limiter.try_acquire(f"key-{i}")
+    assert Counter(stage.keys)["hot"] == 1
+
+
+def test_a_key_that_comes_back_is_the_same_host_with_later_numbers(
+    front: Front, clock: Clock, without_keeper: None
+) -> None:
+    """So the bucket takes for spent what was leased before, and a late duplicate of an ask for nothing."""
+    stage = Noting(clock)
+    with front(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5)) as limiter:
+        for key in ("a", "b", "a", "b", "a"):
+            assert limiter.try_acquire(key)
+        assert stage.keys == ["a", "b", "a", "b", "a"]
+        assert [ask.seq for ask in stage.asks] == [1, 2, 3, 4, 5]
+        assert len({ask.host for ask in stage.asks}) == 1
+        assert {ask.held for ask in stage.asks} == {0}
+        assert stage.peek("a", HUNDRED).outstanding == 5
+
+
+def test_a_thread_that_still_has_the_slot_gets_nothing_of_it(clock: Clock, without_keeper: None) -> None:
+    """It is between two lines of try_acquire while another key comes."""
+    stage = Noting(clock)
+    limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
+    assert limiter.try_acquire("a")
+    stale = limiter._slots["a"]
+    assert limiter.try_acquire("b")
+    limiter._slots["a"] = stale
+    assert limiter.try_acquire("a")
+    assert limiter._slots["a"] is not stale
+    assert stage.keys == ["a", "b", "a"]
+    assert (stale.stock.here, stale.reservoir.calls) == (0, 1)
+
+
+def test_a_refund_at_a_slot_that_has_just_left_goes_to_the_next(clock: Clock, without_keeper: None) -> None:
+    """Returned by the one that left, it would say to the bucket that this host holds nothing."""
+    stage = Noting(clock)
+    limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
+    assert limiter.try_acquire("a", 3)
+    stale = limiter._slots["a"]
+    assert limiter.try_acquire("b")
+    assert not stale.refund(3)
+    limiter._slots["a"] = stale
+    limiter.refund("a", 3)
+    assert limiter._slots["a"] is not stale
+    assert [(back.refund, back.seq) for back in stage.backs] == [(3, 3)]
+
+
+def test_a_caller_in_line_keeps_its_key(clock: Clock) -> None:
+    stage = Noting(clock)
+    stage.slow["busy"] = Gate()
+    with RateLimiter(stage, HUNDRED, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
+        caller = start(lambda: limiter.try_acquire("busy"))
+        stage.slow["busy"].await_someone()
+        slot = limiter._slots["busy"]
+        for i in range(50):
+            assert limiter.try_acquire(f"key-{i}")
+        assert limiter._slots["busy"] is slot
+        stage.slow["busy"].open()
+        assert caller.result(60.0)
+    assert stage.keys.count("busy") == 1
+
+
+def test_a_task_in_line_keeps_its_key() -> None:
+    async def main() -> None:
+        clock = virtual_loop().time
+        store, quota = MemoryStore(clock), Quota(1.0, 5)
+        async with AsyncRateLimiter(store, quota, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
+            await limiter.acquire("busy", 5)
+            slot = limiter._slots["busy"]
+            callers = [asyncio.create_task(limiter.acquire("busy", 5)) for _ in range(3)]
+            await asyncio.sleep(0.01)
+            for i in range(50):
+                assert await limiter.try_acquire(f"key-{i}")
+            assert limiter._slots["busy"] is slot
+            await asyncio.gather(*callers)
+            assert limiter.statistics().keys <= 3
+        assert store.peek("busy", quota).level == 0
+
+    run(main)
+
+
+def test_a_debt_keeps_its_key(front: Front, clock: Clock, without_keeper: None) -> None:
+    with front(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2, sizer=FixedBatch(5)) as limiter:
+        with limiter.reserve("owing", 90) as reservation:
+            reservation.settle(150)
+        owed = limiter.statistics().owed
+        for i in range(50):
+            assert limiter.try_acquire(f"key-{i}")
+        assert 0 < owed == limiter.statistics().owed
+
+
+def test_more_keys_at_once_than_there_may_be_in_memory(front: Front, clock: Clock) -> None:
+    """Those that a caller holds tokens of stay until it has all of them."""
+    with front(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2) as limiter:
+        limiter.acquire_all({f"key-{i}": i + 1 for i in range(10)})
+        assert limiter.statistics().admitted == 55
+        for _ in range(3):
+            assert limiter.try_acquire("another")
+        limiter.acquire("one more")
+        assert limiter.statistics().keys <= 2
+
+
+def test_idle_keys_make_room_too(front: Front, clock: Clock) -> None:
+    with front(MemoryStore(), HUNDRED, idle_after=0.02, max_keys=100) as limiter:
+        for i in range(50):
+            assert limiter.try_acquire(f"key-{i}")
+        until(lambda: limiter.statistics().keys == 0)
+        supply: Any = limiter._supply if isinstance(limiter, RateLimiter) else limiter._inner._supply
+        assert len(supply._ring) == len(supply._ring._places) == 0
+        assert limiter.statistics().admitted == 50
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_leaves_the_promise_is_kept(front: Front, clock: Clock, seed: int, without_keeper: None) -> None:
+    """Every key is asked for more than it has, at instants that are known; nobody looks after leases here."""
+    chance = random.Random(seed)
+    quota = Quota(100.0, 20)
+    admitted: dict[str, list[Admission]] = defaultdict(list)
+    spent = returned = 0
+    with front(MemoryStore(clock), quota, clock=clock, max_keys=3, sizer=FixedBatch(8)) as limiter:
+        for _ in range(1500):
+            key, cost = f"key-{chance.randrange(6)}", chance.randrange(1, 5)
+            clock.pass_by(chance.choice([0.0, 0.0, 0.001, 0.01, 0.3]))
+            if limiter.try_acquire(key, cost):
+                spent += cost
+                if chance.random() < 0.2:
+                    limiter.refund(key, cost)
+                    returned += cost
+                else:
+                    admitted[key].append((clock.now, clock.now, cost))
+        assert limiter.statistics().admitted == spent
+    assert returned > 0
+    assert all(excess(log, quota) == 0.0 for log in admitted.values())
+    assert spent > 1000
+
+
+def test_threads_and_a_key_that_leaves_under_their_feet_keep_the_promise() -> None:
+    quota, lock = Quota(2000.0, 50), threading.Lock()
+    admitted: dict[str, list[Admission]] = defaultdict(list)
+    with RateLimiter(MemoryStore(), quota, max_keys=2, sizer=FixedBatch(10)) as limiter:
+
+        def work() -> int:
+            chance, spent = random.Random(threading.get_ident()), 0
+            for _ in range(1500):
+                key, before = f"key-{chance.randrange(5)}", steady()
+                if limiter.try_acquire(key):
+                    spent += 1
+                    with lock:
+                        admitted[key].append((before, steady(), 1))
+            return spent
+
+        spent = sum(together(6, work))
+        assert limiter.statistics().admitted >= spent  # a token that was taken too late at a slot that left counts
+        assert limiter.statistics().keys <= 2 + 6
+    assert all(excess(log, quota) == 0.0 for log in admitted.values())
+
+
+@pytest.mark.parametrize(("option", "kind"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)])
+def test_a_bound_that_makes_no_sense_is_named_at_once(front: Front, option: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=f"max_keys.*{option!r}"):
+        front(MemoryStore(), "1/s", max_keys=option)
+    with pytest.raises(kind, match=f"max_keys.*{option!r}"):
+        front.from_url("memory://", "1/s", max_keys=option)
+
+
+def test_a_limiter_that_was_opened_by_url_has_the_bound_too(front: Front) -> None:
+    with front.from_url("memory://", HUNDRED, max_keys=5) as limiter:
+        for i in range(20):
+            limiter.try_acquire(f"key-{i}")
+        assert limiter.statistics().keys == 5
+
+
+def test_what_left_is_no_longer_in_memory() -> None:
+    """Nor planned to be looked after: a flood once stood there for as long as keys are kept that nobody uses."""
+    with RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
+        keeper = limiter._supply._keeper
+        for i in range(5000):
+            assert limiter.try_acquire(f"key-{i}")
+            assert len(keeper._inbox) <= 4096
+        until(lambda: not keeper._inbox or len(keeper._inbox) < 1024)
+        assert len(keeper._plans) <= 256
+
+
+def test_what_left_is_not_planned_on_a_loop_either() -> None:
+    async def main() -> None:
+        clock = virtual_loop().time
+        async with AsyncRateLimiter(MemoryStore(clock), HUNDRED, clock=clock, max_keys=10) as limiter:
+            for i in range(5000):
+                assert await limiter.try_acquire(f"key-{i}")
+            assert len(limiter._supply._keeper._plans) <= 256
+
+    run(main)

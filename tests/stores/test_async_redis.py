@@ -1,0 +1,144 @@
+"""What a store for tasks must bear: callers who are cancelled at any await, and many of them at once."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from batchlimit import AsyncRedisStore, StoreUnavailable
+from batchlimit.core.lease import Ask, Level
+from batchlimit.core.quota import Quota
+from tests.awaiting import awaited
+from tests.nodes import Node, node
+from tests.servers import Server, Servers, valkey_binary
+
+HUNDRED = Quota(0.001, 100)
+LONG = 30.0
+
+
+def ask(host: str, need: int = 1) -> Ask:
+    return Ask(host, 1, need=need, queued=need, want=need)
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, prefix: str) -> AsyncIterator[AsyncRedisStore]:
+    store = AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def turns(n: int) -> None:
+    """Let everything else on the loop take so many steps."""
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("name", ["valkey", "cluster", "sentinel"])
+@pytest.mark.parametrize("warm", [False, True], ids=["connecting", "connected"])
+def test_a_cancelled_call_leaves_no_answer_for_another(servers: Servers, prefix: str, name: str, warm: bool) -> None:
+    """Each bucket has a level of its own; whoever gets another's answer is told another level."""
+
+    async def run() -> None:
+        async with opened(servers.get(name).url, prefix) as store:
+            for steps in range(0, 40, 1 if warm else 3):
+                if warm:
+                    await store.peek("warm", HUNDRED)
+                task = asyncio.create_task(store.take(f"cancelled-{steps}", HUNDRED, ask("a", 7)))
+                await turns(steps)
+                task.cancel()
+                for key in range(3):
+                    assert await store.peek(f"never-{key}", HUNDRED) == Level(100, 0, 0)
+                with contextlib.suppress(asyncio.CancelledError):
+                    assert (await task).granted == 7
+                if not warm:
+                    await store.disconnect()
+
+    awaited(run)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.01])
+def test_an_answer_that_comes_after_the_cancellation_is_nobodys(pause: float) -> None:
+    async def run(one: Node) -> None:
+        async with opened(one.url, "late") as store:
+            await store.peek("k", HUNDRED)
+            one.stop()
+            calls = [asyncio.create_task(store.take(f"k{i}", HUNDRED, ask("a", 10 + i))) for i in range(8)]
+            await turns(30)
+            await asyncio.sleep(pause)
+            for call in calls:
+                call.cancel()
+            one.go_on()
+            levels = await asyncio.gather(*(store.peek(f"other-{i}", HUNDRED) for i in range(16)))
+            assert levels == [Level(100, 0, 0)] * 16
+            assert all(isinstance(each, asyncio.CancelledError) for each in await gathered(calls))
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)
+
+
+async def gathered(calls: Sequence[asyncio.Task[Any]]) -> list[object]:
+    ended: list[object] = await asyncio.gather(*calls, return_exceptions=True)
+    return ended
+
+
+def test_callers_who_come_too_many_wait_for_a_connection_and_are_told(servers: Servers, prefix: str) -> None:
+    async def run(one: Node) -> None:
+        store = AsyncRedisStore.from_url(one.url, prefix=prefix, connect_timeout=0.2, deadline=LONG)
+        await store.peek("k", HUNDRED)
+        one.stop()
+        calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(65)]
+        done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        (told,) = {str(call.exception()) for call in done if "none of 64" in str(call.exception())}
+        assert store.address in told
+        one.go_on()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await store.aclose()
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)
+
+
+def _crowd(url: str, prefix: str, hosts: int) -> Callable[[], object]:
+    async def run() -> int:
+        async with opened(url, prefix) as store:
+            grants = await asyncio.gather(*(store.take("crowd", HUNDRED, ask(f"host-{i}")) for i in range(hosts)))
+        return sum(grant.granted for grant in grants)
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["cluster", "sentinel"])
+def test_many_first_callers_are_all_served(servers: Servers, prefix: str, name: str) -> None:
+    """redis-py sends the first calls of a cluster's client anywhere, and closes all connections at the fifth MOVED."""
+    for i in range(5):
+        assert awaited(_crowd(servers.get(name).url, f"{prefix}-{i}", 40)) == 40
+
+
+@pytest.mark.parametrize("name", ["cluster", "sentinel"])
+def test_a_store_begins_anew_on_another_loop(servers: Servers, prefix: str, name: str) -> None:
+    store = AsyncRedisStore.from_url(servers.get(name).url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
+
+    async def run(host: str) -> int:
+        granted = (await store.take("k", HUNDRED, ask(host))).granted
+        await store.disconnect()
+        return granted
+
+    assert [asyncio.run(run(f"host-{i}")) for i in range(3)] == [1, 1, 1]
+
+
+def test_a_server_that_is_gone_is_told_to_every_caller(valkey: Server) -> None:
+    async def run(one: Node) -> None:
+        async with opened(one.url, "gone") as store:
+            await store.peek("k", HUNDRED)
+            one.kill()
+            calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(8)]
+            assert all(isinstance(each, StoreUnavailable) for each in await gathered(calls))
+            one.start()
+            assert (await store.peek("k", HUNDRED)).level == 100
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)

@@ -1,0 +1,289 @@
+"""A store that says that it is prompt keeps a caller's time: by the end of a hurry there is an answer, or none."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from batchlimit import RedisStore, StoreUnavailable
+from batchlimit.core.lease import Ask
+from batchlimit.core.quota import Quota
+from batchlimit.stores.base import Remote
+from batchlimit.stores.embedded import EmbeddedStore
+from batchlimit.stores.hurry import NotPrompt, hurry, hurrying
+from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.prompt import PromptSocket
+from tests.servers import SERVERS, Server
+
+KEY = "tenant:42"
+HUNDRED = Quota(0.001, 100)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50)
+LONG = 30.0
+"""Longer than this machine ever stalls."""
+
+
+@pytest.fixture(params=["redis", "unix"])
+def store(request: pytest.FixtureRequest, servers: object, valkey: Server, prefix: str) -> Iterator[RedisStore]:
+    """A prompt store, over TCP and over a unix socket; it has no connection yet."""
+    with contextlib.ExitStack() as stack:
+        url = valkey.url if request.param == "unix" else stack.enter_context(_over_tcp(valkey))
+        made = RedisStore.from_url(_named(url, prefix), prefix=prefix, connect_timeout=LONG, deadline=LONG)
+        stack.callback(made.close)
+        yield made
+
+
+@contextlib.contextmanager
+def _over_tcp(server: Server) -> Iterator[str]:
+    from tests.relay import Relay
+
+    with Relay(server.url, 0.0) as relay:
+        yield relay.url
+
+
+def _named(url: str, name: str) -> str:
+    return f"{url}?client_name={name}"
+
+
+def _connections(server: Server, name: str) -> list[str]:
+    with server.client(decode_responses=True) as client:
+        return [each["id"] for each in client.client_list() if each["name"] == name]
+
+
+# The hurry itself
+
+
+def test_a_hurry_is_for_its_block_and_its_thread() -> None:
+    seen: list[float | None] = []
+    assert hurrying() is None
+    with hurry(5.0):
+        thread = threading.Thread(target=lambda: seen.append(hurrying()))
+        thread.start()
+        thread.join()
+        assert hurrying() == 5.0
+    assert hurrying() is None
+    assert seen == [None]
+
+
+def test_a_hurry_within_a_hurry_lasts_no_longer() -> None:
+    with hurry(5.0):
+        with hurry(9.0):
+            assert hurrying() == 5.0
+        with hurry(3.0):
+            assert hurrying() == 3.0
+        assert hurrying() == 5.0
+
+
+def test_a_hurry_ends_with_an_exception_too() -> None:
+    with pytest.raises(KeyError), hurry(5.0):
+        raise KeyError
+    assert hurrying() is None
+
+
+# Which stores are prompt
+
+
+@pytest.mark.parametrize(
+    ("url", "prompt"),
+    [
+        ("redis://h", True),
+        ("valkey://h", True),
+        ("unix:///s", True),
+        ("rediss://h", False),
+        ("valkeys://h", False),
+        ("redis+cluster://h", False),
+        ("redis+sentinel://h/s", False),
+    ],
+)
+def test_a_client_of_our_own_for_one_server_without_tls_is_prompt(url: str, prompt: bool) -> None:
+    store = RedisStore.from_url(url)
+    assert isinstance(store, Remote)
+    assert store.is_prompt is prompt
+    store.close()
+
+
+def test_a_client_of_the_callers_is_not_prompt() -> None:
+    with redis.Redis() as client:
+        assert not RedisStore(client).is_prompt
+
+
+def test_what_is_on_this_machine_is_prompt() -> None:
+    memory: Remote = MemoryStore()
+    assert memory.is_prompt
+    store = EmbeddedStore()
+    assert store.is_prompt
+    store.close()
+
+
+# What it means
+
+
+def test_in_a_hurry_nothing_is_connected_to(store: RedisStore, valkey: Server, prefix: str) -> None:
+    with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+        store.take(KEY, HUNDRED, FIFTY)
+    assert _connections(valkey, prefix) == []
+    assert store.take(KEY, HUNDRED, FIFTY).granted == 50  # nothing of it was sent
+    assert store.peek(KEY, HUNDRED).active_hosts == 1
+
+
+def test_a_connection_that_is_there_serves_a_hurry(store: RedisStore) -> None:
+    store.peek(KEY, HUNDRED)
+    with hurry(time.monotonic() + LONG):
+        assert store.take(KEY, HUNDRED, FIFTY).granted == 50
+        store.probe(KEY)
+
+
+def test_a_connection_that_was_lost_while_idle_is_not_replaced_in_a_hurry(
+    store: RedisStore, valkey: Server, prefix: str
+) -> None:
+    store.peek(KEY, HUNDRED)
+    (lost,) = _connections(valkey, prefix)
+    with valkey.client() as client:
+        client.client_kill_filter(_id=lost)
+    while _connections(valkey, prefix):
+        pass
+    pool = store._line.client.connection_pool  # type: ignore[attr-defined]
+    _await_end(pool._available_connections[0]._sock)
+    with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+        store.take(KEY, HUNDRED, FIFTY)
+    assert store.take(KEY, HUNDRED, FIFTY).granted == 50
+    assert len(_connections(valkey, prefix)) == 1
+
+
+def test_a_hurry_leaves_the_pool_as_it_was(store: RedisStore, valkey: Server, prefix: str) -> None:
+    for _ in range(10):
+        with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+            store.take(KEY, HUNDRED, FIFTY)
+    store.peek(KEY, HUNDRED)
+    for _ in range(10):
+        with hurry(time.monotonic() + LONG):
+            store.peek(KEY, HUNDRED)
+        store.peek(KEY, HUNDRED)
+    assert len(_connections(valkey, prefix)) == 1
+
+
+def test_lost_scripts_do_not_show_in_a_hurry(prefix: str) -> None:
+    with SERVERS["valkey"]() as url:
+        store = RedisStore.from_url(url, prefix=prefix, deadline=LONG)
+        store.peek(KEY, HUNDRED)
+        with redis.Redis.from_url(url) as client:
+            client.script_flush()
+        with hurry(time.monotonic() + LONG):
+            assert store.take(KEY, HUNDRED, FIFTY).granted == 50
+        store.close()
+
+
+def test_a_server_that_stands_still_is_left_when_the_hurry_is_over() -> None:
+    with _dribbling(b"") as (url, _):
+        store = RedisStore.from_url(url, deadline=LONG)
+        store.peek("first", HUNDRED)
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=r"(?i)timeout"), hurry(began + 0.1):
+            store.take(KEY, HUNDRED, FIFTY)
+        assert began + 0.1 <= time.monotonic() < began + LONG / 2
+        store.close()
+
+
+def test_a_server_that_dribbles_is_left_when_the_hurry_is_over() -> None:
+    """Each byte comes in time, and the answer never ends."""
+    with _dribbling(b"x") as (url, _):
+        store = RedisStore.from_url(url, deadline=LONG)
+        store.peek("first", HUNDRED)
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=r"(?i)timeout"), hurry(began + 0.3):
+            store.take(KEY, HUNDRED, FIFTY)
+        assert time.monotonic() < began + LONG / 2
+        store.close()
+
+
+def test_after_a_timeout_the_late_answer_is_nobodys() -> None:
+    with _dribbling(b"") as (url, late):
+        store = RedisStore.from_url(url, deadline=LONG)
+        store.peek("first", HUNDRED)
+        with pytest.raises(StoreUnavailable), hurry(time.monotonic() + 0.05):
+            store.take(KEY, HUNDRED, FIFTY)
+        late.set()
+        with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+            store.take(KEY, HUNDRED, FIFTY)
+        store.close()
+
+
+def test_a_hurry_that_is_over_sends_nothing(store: RedisStore) -> None:
+    store.peek(KEY, HUNDRED)
+    with pytest.raises(StoreUnavailable), hurry(time.monotonic() - 1.0):
+        store.take(KEY, HUNDRED, FIFTY)
+    assert store.peek(KEY, HUNDRED).level == 100
+
+
+def test_after_a_hurry_the_old_patience_is_back() -> None:
+    here, there = socket.socketpair()
+    with contextlib.closing(there):
+        here.settimeout(7.0)
+        ours = PromptSocket.adopt(here)
+        with contextlib.closing(ours):
+            assert ours.gettimeout() == 7.0
+            with hurry(time.monotonic() + 0.01), pytest.raises(TimeoutError):
+                ours.recv(1)
+            with hurry(time.monotonic() + LONG):
+                ours.sendall(b"ab")
+                there.sendall(b"cd")
+                assert ours.recv(1) == b"c"
+                buffer = bytearray(4)
+                assert ours.recv_into(buffer) == 1
+            ours.sendall(b"e")
+            assert there.recv(3) == b"abe"
+            assert ours.gettimeout() == 7.0
+
+
+def test_who_does_not_wait_does_not_wait_in_a_hurry_either() -> None:
+    here, there = socket.socketpair()
+    with contextlib.closing(there), contextlib.closing(PromptSocket.adopt(here)) as ours:
+        ours.settimeout(0.0)
+        with hurry(time.monotonic() + LONG), pytest.raises(BlockingIOError):
+            ours.recv_into(bytearray(1))
+
+
+def _await_end(connection: socket.socket) -> None:
+    """Return when the end of the connection has arrived here."""
+    while connection.recv(1, socket.MSG_PEEK):
+        pass
+
+
+@contextlib.contextmanager
+def _dribbling(piece: bytes) -> Iterator[tuple[str, threading.Event]]:
+    """A server that answers a first EVALSHA, and then for ever with the beginning of an answer, in such pieces.
+
+    When the event is set it says the rest, if the caller is still there.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+    late, over = threading.Event(), threading.Event()
+    thread = threading.Thread(target=_dribble, args=[listener, piece, late, over])
+    thread.start()
+    try:
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}?protocol=2", late
+    finally:
+        over.set()
+        late.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        listener.close()
+
+
+def _dribble(listener: socket.socket, piece: bytes, late: threading.Event, over: threading.Event) -> None:
+    connection, _ = listener.accept()
+    asked = 0
+    with connection, contextlib.suppress(ConnectionError):
+        while heard := connection.recv(1 << 16):
+            connection.sendall(b"+OK\r\n" * heard.count(b"SETINFO"))
+            asked += heard.count(b"EVALSHA")
+            if asked == 1:
+                connection.sendall(b"*3\r\n:1\r\n:0\r\n:0\r\n")
+            elif asked:
+                break
+        connection.sendall(b"$1000000\r\n")
+        while not over.wait(0.02) and not late.is_set():
+            connection.sendall(piece)
+        connection.sendall(b"*10\r\n" + b":0\r\n" * 10)

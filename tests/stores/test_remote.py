@@ -1,0 +1,130 @@
+"""What a store says of its parts, and whether it could serve a key, without touching the key's bucket."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from batchlimit import AsyncRedisStore, BucketUnavailable, RedisStore, StoreUnavailable
+from batchlimit.core.key import bucket_name
+from batchlimit.core.lease import Ask, Level
+from batchlimit.core.quota import Quota
+from batchlimit.stores.async_embedded import AsyncEmbeddedStore
+from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.stores.base import AsyncRemote, Remote
+from batchlimit.stores.embedded import EmbeddedStore
+from batchlimit.stores.memory import MemoryStore
+from tests.awaiting import BlockingStore, awaited
+from tests.nodes import node
+from tests.servers import Server, Servers, valkey_binary
+from tests.stores import trouble
+from tests.stores.trouble import Trouble
+
+KEY = "tenant:42"
+HUNDRED = Quota(0.001, 100)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50)
+LONG = 30.0
+REFUSALS = [
+    trouble.refused,
+    trouble.full,
+    trouble.replica,
+    trouble.busy,
+    trouble.unsaved,
+    trouble.no_slots,
+    trouble.wrong_password,
+    lambda: trouble.forbidden("allkeys", "+@all", "-hset"),
+]
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def front(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@contextlib.contextmanager
+def opened(front: str, url: str, prefix: str = "batchlimit") -> Iterator[BlockingStore | RedisStore]:
+    """A store of which both fronts can be asked alike."""
+    patience = {"connect_timeout": LONG, "deadline": LONG}
+    store: BlockingStore | RedisStore = (
+        RedisStore.from_url(url, prefix=prefix, **patience)
+        if front == "threads"
+        else BlockingStore(AsyncRedisStore.from_url(url, prefix=prefix, **patience))
+    )
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def test_every_store_is_remote() -> None:
+    for remote in (MemoryStore(), EmbeddedStore()):
+        assert isinstance(remote, Remote)
+        assert remote.part(KEY) == ""
+        remote.probe(KEY)
+        remote.close()
+    for other in (AsyncMemoryStore(MemoryStore()), AsyncEmbeddedStore()):
+        assert isinstance(other, AsyncRemote)
+        assert other.part(KEY) == ""
+        awaited(other.probe, KEY)
+        awaited(other.aclose)
+
+
+def test_a_probe_changes_no_bucket(front: str, server: Server, prefix: str) -> None:
+    with opened(front, server.url, prefix) as store:
+        store.probe(KEY)
+        assert store.peek(KEY, HUNDRED) == Level(100, 0, 0)
+        store.take(KEY, HUNDRED, FIFTY)
+        store.probe(KEY)
+        assert store.peek(KEY, HUNDRED) == Level(50, 50, 1)
+
+
+def test_what_a_probe_leaves_lies_beside_the_bucket_and_is_forgotten(server: Server, prefix: str) -> None:
+    with opened("threads", server.url, prefix) as store, server.client(decode_responses=True) as client:
+        store.probe(KEY)
+        name = bucket_name(prefix, KEY) + ":probe"
+        assert client.keys(f"*{prefix}*") == [name]
+        assert 0 < client.pttl(name) < 60_000
+
+
+@pytest.mark.parametrize("make", REFUSALS)
+def test_a_probe_fails_wherever_a_take_would(front: str, make: Trouble) -> None:
+    with make() as url, opened(front, url) as store, pytest.raises(StoreUnavailable):
+        store.probe(KEY)
+
+
+def test_a_probe_tells_that_the_key_lies_elsewhere(front: str, servers: Servers) -> None:
+    nodes = servers.get("cluster").url.removeprefix("redis+cluster://").split(",")
+    for key in ("k", "l", "m", "n"):
+        told = [_probe(front, f"redis://{address}", key) for address in nodes]
+        assert sorted(told) == ["served", "use redis+cluster://", "use redis+cluster://"]
+
+
+def _probe(front: str, url: str, key: str) -> str:
+    with opened(front, url) as store:
+        try:
+            store.probe(key)
+        except BucketUnavailable as error:
+            return "use redis+cluster://" if "redis+cluster://" in str(error) else "unavailable"
+    return "served"
+
+
+def test_what_lies_at_the_name_of_the_probe_does_not_matter(front: str) -> None:
+    with node(valkey_binary()) as one, opened(front, one.url) as store:
+        one.ask("SET", bucket_name("batchlimit", KEY) + ":probe", "theirs")
+        store.probe(KEY)
+
+
+def test_one_server_has_one_part(front: str, valkey: Server, prefix: str) -> None:
+    with opened(front, valkey.url, prefix) as store:
+        store.probe(KEY)
+        assert store.part(KEY) == ""
+
+
+def test_the_parts_of_a_cluster_are_its_primaries(front: str, servers: Servers, prefix: str) -> None:
+    url = servers.get("cluster").url
+    with opened(front, url, prefix) as store:
+        assert store.part(KEY) == ""  # it knows of none yet
+        store.probe(KEY)
+        parts = {store.part(f"{KEY}-{i}") for i in range(100)}
+        assert parts == set(url.removeprefix("redis+cluster://").split(","))
+        assert store.part(KEY) == store.part(KEY)

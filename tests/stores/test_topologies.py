@@ -1,0 +1,305 @@
+"""A cluster whose slots move and whose nodes are lost, and sentinels that name another primary: amid traffic."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
+
+from batchlimit import AsyncRateLimiter, AsyncRedisStore, RateLimiter, RedisStore, StoreUnavailable
+from batchlimit.core.key import bucket_name
+from batchlimit.core.lease import Ask, Grant
+from batchlimit.core.quota import Quota
+from tests.awaiting import BlockingStore, awaited
+from tests.nodes import Node
+from tests.servers import Servers, Unavailable, redis_binary, valkey_binary
+from tests.topologies import SERVICE, Cluster, Watched, cluster, sentinel
+
+HUNDRED = Quota(0.001, 100)
+LONG = 30.0
+FRONTS = ["threads", "tasks"]
+
+
+@pytest.fixture(params=FRONTS)
+def front(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@contextlib.contextmanager
+def opened(front: str, url: str, prefix: str, deadline: float = LONG) -> Iterator[BlockingStore | RedisStore]:
+    store: BlockingStore | RedisStore = (
+        RedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=deadline)
+        if front == "threads"
+        else BlockingStore(AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=deadline))
+    )
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+class Host:
+    """A host that asks for one token at a time, and repeats what may have been carried out."""
+
+    def __init__(self, store: BlockingStore | RedisStore, key: str) -> None:
+        self.store, self.key = store, key
+        self.seq = self.granted = self.failures = 0
+
+    def take(self) -> Grant:
+        """The next token."""
+        self.seq += 1
+        grant = self.store.take(self.key, HUNDRED, Ask("a", self.seq, 1, 1, 1, held=self.granted, round_trip=2.0))
+        self.granted += grant.granted
+        return grant
+
+    def until_served(self) -> None:
+        """Ask until there is an answer, as the limiter does; with the same number, so that it is charged once."""
+        deadline = time.monotonic() + LONG
+        while True:
+            try:
+                self.take()
+                return
+            except StoreUnavailable:
+                self.seq -= 1
+                self.failures += 1
+                assert time.monotonic() < deadline
+
+
+@pytest.fixture(scope="module")
+def replicated() -> Iterator[Cluster]:
+    """A cluster whose primaries have replicas, for all tests of this file; what they break they mend."""
+    with cluster(valkey_binary(), 3, 1) as whole:
+        yield whole
+
+
+@contextlib.contextmanager
+def both(url: str, prefix: str, deadline: float = LONG) -> Iterator[list[BlockingStore | RedisStore]]:
+    """A store on each front, each with buckets of its own."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(opened(each, url, f"{prefix}-{each}", deadline)) for each in FRONTS]
+
+
+# A cluster
+
+
+def test_a_slot_that_moves_takes_its_bucket_along(front: str, replicated: Cluster, prefix: str) -> None:
+    name = bucket_name(prefix, "k")
+    source = _owner(replicated, name)
+    target = next(each for each in _primaries(replicated) if each is not source)
+    with opened(front, replicated.url, prefix) as store:
+        host = Host(store, "k")
+        for _ in range(10):
+            host.take()
+        replicated.begin_move(name, source, target)
+        for _ in range(10):
+            host.take()  # the bucket is still there
+        fresh = Host(store, _beside(replicated, prefix, "k"))
+        fresh.take()  # a bucket that is new to a slot on the move: ASK
+        source.ask("MIGRATE", "127.0.0.1", target.port, name, 0, 5000)
+        for _ in range(10):
+            host.take()  # ASK
+        assert fresh.take().level == 98
+        replicated.end_move(name, target)
+        for _ in range(10):
+            host.take()  # MOVED
+        assert host.granted == 40
+        level = store.peek("k", HUNDRED)
+        assert level.level + level.outstanding == 100
+        assert store.part("k") == target.name
+        replicated.move(name, target, source)
+        assert host.take().granted == 1
+
+
+def _beside(whole: Cluster, prefix: str, key: str) -> str:
+    """Another key of the same slot."""
+    slot = whole.slot(bucket_name(prefix, key))
+    return next(f"n{i}" for i in range(10**6) if whole.slot(bucket_name(prefix, f"n{i}")) == slot)
+
+
+def test_a_lost_node_takes_its_own_keys_along_until_its_replica_is_promoted(replicated: Cluster, prefix: str) -> None:
+    lost = _owner(replicated, bucket_name(f"{prefix}-threads", "lost"))
+    with both(replicated.url, prefix) as stores:
+        away = [Host(store, _key_of(lost, store)) for store in stores]
+        there = [Host(store, _key_of(None, store, but=lost)) for store in stores]
+        lost.kill()
+        try:
+            for store, host in zip(stores, away, strict=True):
+                with pytest.raises(StoreUnavailable):
+                    store.probe(host.key)
+            for host in there:
+                host.until_served()
+            for store, host in zip(stores, away, strict=True):
+                host.until_served()
+                assert store.part(host.key) != lost.name
+                store.probe(host.key)
+            assert sum(host.failures for host in away) > 0
+        finally:
+            lost.start()
+    assert _settled(replicated)
+
+
+def _key_of(node: Node | None, store: BlockingStore | RedisStore, but: Node | None = None) -> str:
+    """A key whose bucket this node has, or another than `but`."""
+    Host(store, "any").until_served()  # the store knows the nodes now
+    for i in range(1000):
+        part = store.part(f"k{i}")
+        if part == node.name if node else part != but.name if but else True:
+            Host(store, f"k{i}").until_served()
+            return f"k{i}"
+    raise AssertionError("no such key")
+
+
+def _owner(whole: Cluster, name: str) -> Node:
+    with redis.RedisCluster.from_url(f"redis://{whole.nodes[0].name}") as client:
+        node = client.get_node_from_key(name)
+    return next(each for each in whole.nodes if node is not None and each.port == node.port)
+
+
+def _primaries(whole: Cluster) -> list[Node]:
+    return [each for each in whole.nodes if each.info("INFO", "replication")["role"] == "master"]
+
+
+def _settled(whole: Cluster) -> bool:
+    """Whether, in the end, all nodes are there and each slot has a primary and each primary a replica."""
+    deadline = time.monotonic() + LONG
+    while time.monotonic() < deadline:
+        told = [str(each.ask("CLUSTER", "INFO")) for each in whole.nodes]
+        roles = [each.info("INFO", "replication") for each in whole.nodes]
+        in_step = sum(role.get("master_link_status") == "up" for role in roles)
+        if all("cluster_state:ok" in text for text in told) and in_step == len(whole.nodes) - whole.primaries:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_scripts_that_a_node_lost_do_not_show(front: str, servers: Servers, prefix: str) -> None:
+    url = servers.get("cluster").url
+    with opened(front, url, prefix) as store:
+        for seq in range(2):
+            for address in url.removeprefix("redis+cluster://").split(","):
+                with redis.Redis.from_url(f"redis://{address}") as client:
+                    client.script_flush()
+            for key in ("k0", "k1", "k2", "k3"):
+                assert store.take(key, HUNDRED, Ask("a", seq + 1, 1, 1, 1)).granted == 1
+
+
+def test_a_cluster_that_was_away_is_found_again(prefix: str) -> None:
+    """redis-py may have struck all the nodes that it knew off its list."""
+    with cluster(valkey_binary(), 1) as whole, both(whole.url, prefix) as stores:
+        (one,) = whole.nodes
+        for store in stores:
+            store.take("k", HUNDRED, Ask("a", 1, 1, 1, 1))
+        one.kill()
+        for store in stores * 4:
+            with pytest.raises(StoreUnavailable):
+                store.peek("k", HUNDRED)
+        one.start()
+        for store in stores:
+            Host(store, "k").until_served()
+
+
+def test_a_clusters_client_of_the_callers_stays_open(servers: Servers, prefix: str) -> None:
+    host, _, port = servers.get("cluster").url.removeprefix("redis+cluster://").split(",")[0].partition(":")
+    with redis.RedisCluster(host=host, port=int(port)) as client:
+        with RateLimiter(client, "100/s", prefix=prefix) as limiter:
+            assert limiter.try_acquire("k")
+        assert client.ping()
+
+    async def run() -> bool:
+        async with redis.asyncio.RedisCluster(host=host, port=int(port)) as client:
+            async with AsyncRateLimiter(client, "100/s", prefix=prefix) as limiter:
+                assert await limiter.acquire("k") is None  # type: ignore[func-returns-value]
+            return bool(await client.ping())
+
+    assert awaited(run)
+
+
+# Sentinels
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[Watched]:
+    """A primary and a replica that change places; both sides want passwords."""
+    with sentinel(valkey_binary(), password="right", sentinel_password="other") as found:
+        yield found
+
+
+def test_a_store_finds_the_primary_that_took_over(watched: Watched, prefix: str) -> None:
+    with both(watched.url, prefix) as stores:
+        hosts = [Host(store, "k") for store in stores]
+        for host in hosts:
+            host.until_served()
+        before = watched.primary
+        watched.fail_over()
+        for host in hosts:
+            host.until_served()
+            host.store.probe("k")
+            assert host.granted == 2
+            assert host.store.part("k") == ""
+        assert watched.primary is not before
+
+
+def test_a_store_finds_the_primary_that_took_over_from_a_dead_one(prefix: str) -> None:
+    with sentinel(valkey_binary()) as watched, both(watched.url, prefix, deadline=5.0) as stores:
+        hosts = [Host(store, "k") for store in stores]
+        for host in hosts:
+            host.until_served()
+        before = watched.primary
+        before.kill()
+        for host in hosts:
+            host.until_served()
+        assert hosts[0].failures > 0
+        assert watched.primary is not before
+
+
+def test_a_cluster_of_redis_is_served_too(prefix: str) -> None:
+    with _possible(), cluster(redis_binary()) as whole, both(whole.url, prefix) as stores:
+        for store in stores:
+            for key in ("k0", "k1", "k2", "k3"):
+                assert store.take(key, HUNDRED, Ask("a", 1, 1, 1, 1)).granted == 1
+
+
+@contextlib.contextmanager
+def _possible() -> Iterator[None]:
+    try:
+        yield
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def test_sentinels_that_know_no_primary_are_named_without_a_password(front: str, watched: Watched, prefix: str) -> None:
+    for change in (
+        lambda url: url.replace(f"/{SERVICE}/", "/nobody/"),
+        lambda url: url.replace("=other", "=secret"),
+        lambda url: url.replace(":right@", ":secret@"),
+    ):
+        changed: Callable[[str], str] = change
+        with opened(front, changed(watched.url), prefix) as store, pytest.raises(StoreUnavailable) as caught:
+            store.probe("k")
+        shown = str(caught.value) + repr(caught.value.__cause__) + str(caught.value.__cause__)
+        assert str(caught.value).startswith("redis+sentinel://127.0.0.1:")
+        assert not [secret for secret in ("secret", "right@", "other") if secret in shown]
+
+
+def test_a_client_that_sentinels_made_is_taken(watched: Watched, prefix: str) -> None:
+    nodes = [("127.0.0.1", each.port) for each in watched.sentinels]
+    secrets = {"sentinel_kwargs": {"password": "other"}, "password": "right"}
+    threaded = redis.sentinel.Sentinel(nodes, **secrets).master_for(SERVICE)  # type: ignore[no-untyped-call]
+    with threaded, RateLimiter(threaded, "100/s", prefix=prefix) as limiter:
+        assert limiter.try_acquire("k")
+
+    async def run() -> bool:
+        manager = redis.asyncio.sentinel.Sentinel(nodes, **secrets)  # type: ignore[no-untyped-call]
+        async with manager.master_for(SERVICE) as client, AsyncRateLimiter(client, "100/s", prefix=prefix) as limiter:
+            taken = await limiter.try_acquire("k")
+        for each in manager.sentinels:
+            await each.aclose()
+        return bool(taken)
+
+    assert awaited(run)
+    for each in threaded.connection_pool.sentinel_manager.sentinels:
+        each.close()

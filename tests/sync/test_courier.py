@@ -1,0 +1,103 @@
+"""Threads that wait for a store, so that callers need not."""
+
+import threading
+from concurrent.futures import Future
+from functools import partial
+
+import pytest
+
+from batchlimit.sync import courier as module
+from batchlimit.sync.courier import Courier
+from tests.sync.stage import DEADLINE, Gate, start, until
+
+
+def fail() -> None:
+    raise LookupError("no such thing")
+
+
+def test_it_returns_and_raises_what_the_work_does() -> None:
+    courier = Courier()
+    assert courier.run(lambda: 5, DEADLINE) == 5
+    with pytest.raises(LookupError, match="no such thing"):
+        courier.run(fail, DEADLINE)
+    courier.stop()
+
+
+def test_who_asked_leaves_in_time_and_the_work_goes_on() -> None:
+    courier, gate, done = Courier(), Gate(), threading.Event()
+
+    def work() -> None:
+        gate()
+        done.set()
+
+    with pytest.raises(TimeoutError):
+        courier.run(work, 0.001)
+    gate.open()
+    assert done.wait(DEADLINE)
+    courier.stop()
+
+
+def test_one_thread_does_for_calls_that_follow_each_other() -> None:
+    courier = Courier()
+    for _ in range(50):
+        assert courier.run(threading.get_ident, DEADLINE)
+        until(lambda: courier._idle == 1)
+    assert courier._threads == 1
+    courier.stop()
+    until(lambda: courier._threads == 0)
+
+
+def test_threads_are_bounded_and_what_waited_in_vain_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST", 3)
+    courier, gate = Courier(), Gate()
+    begun: list[int] = []
+
+    def work(n: int) -> int:
+        begun.append(n)
+        gate()
+        return n
+
+    stuck: list[Future[int]] = [start(lambda n=n: courier.run(lambda: work(n), DEADLINE)) for n in range(3)]  # type: ignore[misc]
+    until(lambda: len(begun) == 3)
+    with pytest.raises(TimeoutError):
+        courier.run(lambda: begun.append(99), 0.001)
+    waiting = start(lambda: courier.run(lambda: work(3), DEADLINE))
+    assert courier._threads == 3
+    gate.open()
+    assert sorted(each.result(DEADLINE) for each in (*stuck, waiting)) == [0, 1, 2, 3]
+    assert 99 not in begun
+    courier.stop()
+    until(lambda: courier._threads == 0)
+
+
+def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_IDLE", 0.001)
+    courier = Courier()
+    for n in range(30):
+        assert courier.run(lambda n=n: n, DEADLINE) == n  # type: ignore[misc]
+    until(lambda: courier._threads == 0)
+    assert courier.run(lambda: 5, DEADLINE) == 5, "and others come when there is something to do"
+    courier.stop()
+
+
+def test_many_callers_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_IDLE", 0.0005)  # threads come and go all the time
+    courier = Courier()
+
+    def call(n: int) -> list[int]:
+        return [courier.run(partial(int, n * 1000 + i), DEADLINE) for i in range(200)]
+
+    callers = [start(partial(call, n)) for n in range(8)]
+    for n, each in enumerate(callers):
+        assert each.result(DEADLINE) == [n * 1000 + i for i in range(200)]
+    courier.stop()
+
+
+def test_without_a_thread_the_caller_does_it_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the interpreter's end no thread can be started."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert Courier().run(threading.get_ident, DEADLINE) == threading.get_ident()
