@@ -106,7 +106,7 @@ def _in_threads(limiter: RateLimiter, task: Task, notebook: Notebook) -> list[Ba
     def call(caller: int) -> None:
         for due, key, cost in _turns(task, caller):
             time.sleep(max(0.0, due - time.monotonic()))
-            if (before := time.monotonic()) >= task.end:
+            if task.is_over(before := time.monotonic()):
                 return
             outcome, source = _answer(limiter, f"key-{key}", cost, _asks(caller))
             notebook.note(before, time.monotonic(), key, cost, outcome, source)
@@ -129,7 +129,7 @@ async def _in_tasks(limiter: AsyncRateLimiter, task: Task, notebook: Notebook) -
     async def call(caller: int) -> None:
         for due, key, cost in _turns(task, caller):
             await asyncio.sleep(due - time.monotonic())
-            if (before := time.monotonic()) >= task.end:
+            if task.is_over(before := time.monotonic()):
                 return
             outcome, source = await _answer_awaited(limiter, f"key-{key}", cost, _asks(caller))
             notebook.note(before, time.monotonic(), key, cost, outcome, source)

@@ -10,17 +10,16 @@ from tests.chaos.calls import Call, Outcome, Source
 from tests.chaos.scenario import KEYS, QUOTA, Scenario
 from tests.chaos.task import Ended, Usage
 
-_STEADY = 0.25
+STEADY = 0.25
 """A host that was served for so long (s) has recovered; that the machine stalls later on is another story."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When a fault began and when it was over, and when the load ended (monotonic clock, seconds)."""
+    """When a fault began and when it was over (monotonic clock, seconds)."""
 
     began: float
     over: float
-    ended: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def row(scenario: Scenario, calls: Sequence[Call], times: Times, ended: Iterable
         ),
         share=admitted / (scenario.rate * (times.over - times.began)),
         excess=max(_excess(calls, key) for key in range(KEYS)),
-        recovery=max((_recovery(calls, host, times) for host in {call.host for call in calls}), default=math.inf),
+        recovery=recovery(calls, times.over),
         errors=tuple(error for each in heard for error in each.errors),
         outages=sum(each.statistics.outages for each in heard),
         losses=sum(each.statistics.losses for each in heard),
@@ -108,18 +107,21 @@ def _excess(calls: Sequence[Call], key: int) -> float:
     return excess(admitted, Quota.parse(QUOTA))
 
 
-def _recovery(calls: Sequence[Call], host: int, times: Times) -> float:
-    own = sorted(
-        (call for call in calls if call.host == host and call.after >= times.over), key=lambda call: call.after
-    )
+def recovery(calls: Sequence[Call], over: float) -> float:
+    """Return how long after the end of a fault the last host admitted again by its leases, and went on; inf: never."""
+    return max((_recovery(calls, host, over) for host in {call.host for call in calls}), default=math.inf)
+
+
+def _recovery(calls: Sequence[Call], host: int, over: float) -> float:
+    own = sorted((call for call in calls if call.host == host and call.after >= over), key=lambda call: call.after)
     if not own:  # it was killed
         return 0.0
     served = math.inf
     for call in own:
-        if call.after - served > _STEADY:
+        if call.after - served > STEADY:
             break
         if call.failed:
             served = math.inf
         elif call.source in (Source.LOCAL, Source.STORE) and call.outcome is Outcome.ADMITTED:
             served = min(served, call.after)
-    return served - times.over
+    return served - over

@@ -1,5 +1,6 @@
 """What one host of the chaos is to do, and what it says afterwards."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,10 @@ COSTS = (1, 1, 1, 1, 3)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Callers that call for keys in turn at an even pace, from `start` to `end` (monotonic clock, seconds)."""
+    """Callers that call for keys in turn at an even pace, from `start` to `end` (monotonic clock, seconds).
+
+    They end sooner as soon as there is a file `enough`.
+    """
 
     url: str
     quota: str
@@ -23,6 +27,7 @@ class Task:
     """Calls/s of all its callers together."""
     start: float
     end: float
+    enough: str
     front: Front
     options: tuple[tuple[str, Any], ...]
     """What the limiter is told besides."""
@@ -30,6 +35,10 @@ class Task:
     """The file to write into."""
     kept: bool = False
     """Whether the limiter lives on for the next task that is like this one."""
+
+    def is_over(self, now: float) -> bool:
+        """Whether nobody is to call any more."""
+        return now >= self.end or os.path.exists(self.enough)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tests.chaos.scenario import Scenario
 from tests.chaos.task import Usage
 
 SCENARIO = Scenario("a test", nothing)
-TIMES = Times(began=10.0, over=11.0, ended=13.0)
+TIMES = Times(began=10.0, over=11.0)
 GOOD = Call(12.0, 12.0, 0, 1, Outcome.ADMITTED, Source.STORE, 0)
 
 

@@ -12,7 +12,7 @@ from tests.chaos import scenario
 from tests.chaos.crew import Crew
 from tests.chaos.fault import network
 from tests.chaos.outage import killed
-from tests.chaos.play import SHORT, SHORT_OF_OTHERS, Lengths, play
+from tests.chaos.play import SHORT, play
 from tests.chaos.row import Row
 from tests.chaos.scenario import BESIDE, Scenario
 from tests.relay import Relay
@@ -21,10 +21,10 @@ DEADLINE = 0.05
 """What a call of the store may take (s), unless told otherwise."""
 
 
-def played(scenario: Scenario, crew: Crew, lengths: Lengths) -> Row:
+def played(scenario: Scenario, crew: Crew) -> Row:
     """Play it, and assert what is true of all."""
     with scenario.place(crew) as stage:
-        row = play(scenario, stage, lengths)
+        row = play(scenario, stage, SHORT)
     assert row.errors == ()
     assert row.excess <= scenario.allowed
     assert row.recovery < math.inf
@@ -37,13 +37,13 @@ def played(scenario: Scenario, crew: Crew, lengths: Lengths) -> Row:
 
 @pytest.mark.parametrize("scenario", scenario.SHORT, ids=str)
 def test_the_promise_holds_through_it(scenario: Scenario, crew: Crew) -> None:
-    assert played(scenario, crew, SHORT).fallback == 0
+    assert played(scenario, crew).fallback == 0
 
 
 def test_hosts_that_admit_their_shares_admit_the_limit_together(crew: Crew) -> None:
     """Four hosts, a store that is away for two seconds: neither four times the limit, nor a quarter of it."""
     away = Scenario("away", network(Relay.drop), "local", seconds=2.0, relayed=True, allowed=BESIDE)
-    row = played(away, crew, SHORT_OF_OTHERS)
+    row = played(away, crew)
     assert 0.9 <= row.share <= 1.05
     assert row.fallback > 0
     assert row.unavailable == 0
@@ -52,7 +52,7 @@ def test_hosts_that_admit_their_shares_admit_the_limit_together(crew: Crew) -> N
 def test_hosts_that_admit_everything_refuse_nobody_for_long(crew: Crew) -> None:
     """What is refused all the same is what the store had refused just before."""
     away = Scenario("killed", killed, "open", seconds=0.6, allowed=math.inf, loses=True)
-    row = played(away, crew, SHORT_OF_OTHERS)
+    row = played(away, crew)
     assert row.refused < 0.1 * row.admitted
     assert row.fallback > 0
     assert row.unavailable == 0
