@@ -5,10 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos.crew import Crew
+from tests.servers import Unavailable, valkey_binary
 
 
 @pytest.fixture(scope="package")
 def crew() -> Iterator[Crew]:
-    """Four hosts."""
+    """Four hosts; where there is no server for them, the tests are skipped."""
+    try:
+        valkey_binary()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
     with Crew(4) as crew:
         yield crew
