@@ -64,10 +64,6 @@ class StoreUnavailable(BatchLimitError):
     """
 
 
-class NotAsked(StoreUnavailable):
-    """The store failed too often lately: it is given up for a while, and nothing was sent. Not to be caught apart."""
-
-
 class BucketUnavailable(StoreUnavailable):
     """The store answers, but not for this key: something else lies at its name, or its bucket lies elsewhere."""
 

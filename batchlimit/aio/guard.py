@@ -12,10 +12,11 @@ from batchlimit.aio.budget import Budget
 from batchlimit.clock import steady
 from batchlimit.core.breaker import Breaker, Breakers
 from batchlimit.core.decision import Health
+from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.doorway.outage import ANY, BACKOFF, FIRST, is_away, say_away, say_back
-from batchlimit.errors import BucketUnavailable, NotAsked, StoreUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores.base import AsyncRemote, AsyncStore
 
 T = TypeVar("T")

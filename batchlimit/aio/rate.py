@@ -263,4 +263,7 @@ def _opened(store: object, prefix: str) -> AsyncStore:
         return AsyncMemoryStore(store)
     if isinstance(store, AsyncStore):
         return store
-    raise TypeError(f"an AsyncRateLimiter needs a redis.asyncio.Redis client or an AsyncStore, not {store!r}")
+    kind = type(store).__name__  # no more of it is shown: it may be a URL with a password, which is for from_url
+    raise TypeError(
+        f"an AsyncRateLimiter needs a redis.asyncio.Redis client or an AsyncStore, not a {kind}; URLs: from_url"
+    )

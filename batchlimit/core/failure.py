@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 from batchlimit.core.rule import by_name
+from batchlimit.errors import StoreUnavailable
 
 Kind = Literal["closed", "open", "local"]
 
@@ -47,6 +48,10 @@ class FailurePolicy:
     def local(cls, hosts: int | None = None) -> Self:
         """Admit a fair share; `hosts` counts until the store has told how many there are."""
         return cls("local", hosts)
+
+
+class NotAsked(StoreUnavailable):
+    """The store failed too often lately: it is given up for a while, and nothing was sent. Callers need not care."""
 
 
 CLOSED = FailurePolicy()

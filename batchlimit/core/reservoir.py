@@ -8,7 +8,7 @@ from batchlimit.core import debt
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
 from batchlimit.core.census import Census
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
-from batchlimit.core.failure import CLOSED, FailurePolicy
+from batchlimit.core.failure import CLOSED, FailurePolicy, NotAsked
 from batchlimit.core.fallback import LEASE, Fallback, Wish, fallback
 from batchlimit.core.figures import Figures
 from batchlimit.core.grammar import LARGEST_BURST
@@ -18,7 +18,6 @@ from batchlimit.core.pace import Pace
 from batchlimit.core.quota import Quota
 from batchlimit.core.stock import Stock
 from batchlimit.core.terms import Fill, Terms
-from batchlimit.errors import NotAsked
 
 _AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin: what bounds the debt of the bucket."""

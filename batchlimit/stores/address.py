@@ -52,10 +52,12 @@ class Address:
 
 def read_url(url: str) -> Address:
     """Return what `url` names; ValueError, which shows nothing of it, where it names nothing."""
-    scheme, _, rest = url.partition("://")
+    scheme, slashes, rest = url.partition("://")
     base, _, topology = scheme.partition("+")
     if base not in REDIS or topology not in ("", *TOPOLOGIES) or (topology and base == "unix"):
-        raise ValueError(f"no Redis has a URL of the scheme {scheme!r}")
+        raise ValueError(
+            f"no Redis has a URL of the scheme {scheme!r}" if slashes else "no store for a URL without a scheme"
+        )
     address = None
     try:
         address = _read(REDIS[base], topology, rest)
@@ -103,8 +105,8 @@ def _host_and_port(text: str, default: int) -> tuple[str, int]:
 
 def client_address(client: Any) -> str:
     """Return where a redis-py client, for threads or for tasks, goes: never a password."""
-    if (nodes := getattr(client, "startup_nodes", None)) is not None:
-        return f"redis+cluster://{_listed((each.host, each.port) for each in nodes)}"
+    if (manager := getattr(client, "nodes_manager", None)) is not None:
+        return f"redis+cluster://{_listed((each.host, each.port) for each in manager.startup_nodes.values())}"
     pool = client.connection_pool
     options = pool.connection_kwargs
     if (manager := getattr(pool, "sentinel_manager", None)) is None:

@@ -49,12 +49,12 @@ def is_prompt(address: Address) -> bool:
 def server_client(address: Address, patience: Timeouts) -> "redis.Redis":
     """Return a client of one server, for threads."""
     prompt: dict[str, Any] = {"connection_class": _PROMPT[address.url.partition(":")[0]]} if is_prompt(address) else {}
-    return redis.Redis.from_url(address.url, **patience, **_patient(redis.Redis), **prompt)
+    return redis.Redis.from_url(address.url, **patience, **_patient(redis.Redis), **prompt, **_named(address))
 
 
 def sentinel_client(address: Address, patience: Timeouts) -> "redis.Redis":
     """Return a client of the primary that sentinels know, for threads."""
-    common = {**patience, **_patient(redis.Redis), "ssl": address.tls}
+    common = {**patience, **_patient(redis.Redis), "ssl": address.tls, **_named(address)}
     options, others = _sentinel_options(address)
     manager = _untyped(redis.sentinel).Sentinel(
         address.nodes, sentinel_kwargs={**common, **others}, **{**common, **options}
@@ -71,12 +71,13 @@ def cluster_client(address: Address, patience: Timeouts) -> "redis.RedisCluster"
 
 def async_server_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":
     """Return a client of one server, for tasks."""
-    return redis.asyncio.Redis.from_url(address.url, **patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION)
+    common = {**patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION, **_named(address)}
+    return redis.asyncio.Redis.from_url(address.url, **common)
 
 
 def async_sentinel_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":
     """Return a client of the primary that sentinels know, for tasks."""
-    common = {**patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION, "ssl": address.tls}
+    common = {**patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION, "ssl": address.tls, **_named(address)}
     options, others = _sentinel_options(address)
     manager = _untyped(redis.asyncio.sentinel).Sentinel(
         list(address.nodes), sentinel_kwargs={**common, **others}, **{**common, **options}
@@ -97,6 +98,12 @@ def async_cluster_client(address: Address, patience: Timeouts) -> "redis.asyncio
 def _untyped(module: Any) -> Any:
     """Return the module: parts of redis-py have no types, others have wrong ones."""
     return module
+
+
+def _named(address: Address) -> dict[str, Any]:
+    """Want the certificate to be for the name in the URL, which redis-py before 6 does only if told."""
+    told = {"ssl_cert_reqs", "ssl_check_hostname"} & address.options.keys()
+    return {"ssl_check_hostname": True} if address.tls and not told else {}
 
 
 def _patient(kind: Callable[..., Any]) -> dict[str, Any]:
@@ -126,7 +133,7 @@ def _cluster_options(kind: Callable[..., Any], address: Address, patience: Timeo
         patient["cluster_error_retry_attempts"] = 0  # later versions ask `retry`
     options = {name: value for name, value in address.options.items() if name != "db"}
     # A slot that nobody serves must not take the others along.
-    return {**patience, **patient, "ssl": address.tls, "require_full_coverage": False, **options}
+    return {**patience, **patient, "ssl": address.tls, **_named(address), "require_full_coverage": False, **options}
 
 
 def _sentinel_options(address: Address) -> tuple[dict[str, Any], dict[str, Any]]:

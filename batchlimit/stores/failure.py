@@ -45,6 +45,9 @@ SYMPTOMS = {
 }
 """Error codes of Redis and Valkey by name."""
 
+ELSEWHERE = frozenset(code for code, symptom in SYMPTOMS.items() if symptom is _ELSEWHERE)
+"""What a node of a cluster says of keys that are not its own."""
+
 _SCRIPT = Symptom("a bucket's script failed: what lies at the bucket's name may not be a bucket", of_key=True)
 _TLS = Symptom("TLS failed: does the server speak it, and is its certificate known and for this name?")
 _CUT = Symptom("the server ended the connection: has it restarted, or does it expect TLS (rediss://)?")

@@ -5,12 +5,11 @@ end. It runs on a bucket of its own beside the other, in the same slot, and asks
 within seconds.
 """
 
-from redis.exceptions import AskError
-
 from batchlimit.core.key import bucket_name
 from batchlimit.core.lease import Ask
 from batchlimit.core.quota import Quota
 from batchlimit.errors import BucketUnavailable
+from batchlimit.stores.failure import ELSEWHERE, code_of
 
 PROBE = Ask("probe", 1, need=0, queued=0, want=0)
 PROBE_QUOTA = Quota(1.0, 1)
@@ -23,4 +22,4 @@ def probe_name(prefix: str, key: str) -> str:
 
 def is_elsewhere(error: BucketUnavailable) -> bool:
     """Whether the key's slot is another node's. All else that is wrong with one key is wrong with the probe's alone."""
-    return isinstance(error.__cause__, AskError)
+    return isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE

@@ -34,6 +34,8 @@ class Courier:
 
         Where that had not begun by then it never will. Else it goes on, and nobody hears what becomes of it.
         """
+        if self._stopped:
+            return work()
         errand: Future[T] = Future()
         self._errands.put((errand, work))
         if not self._hire():
@@ -44,7 +46,7 @@ class Courier:
             errand.cancel()
 
     def stop(self) -> None:
-        """Let the threads end after what they are doing."""
+        """Let the threads end after what they are doing; what is run later, its caller runs."""
         with self._lock:
             self._stopped = True
             for _ in range(self._threads):

@@ -11,10 +11,11 @@ from tenacity import Retrying, retry_if_exception, sleep_using_event, stop_when_
 
 from batchlimit.core.breaker import Breaker, Breakers
 from batchlimit.core.decision import Health
+from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.doorway.outage import ANY, BACKOFF, FIRST, is_away, say_away, say_back
-from batchlimit.errors import BucketUnavailable, NotAsked, StoreUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores.base import Remote, Store
 from batchlimit.stores.hurry import NotPrompt, hurry
 from batchlimit.sync.courier import Courier
@@ -149,7 +150,8 @@ class Guard:
             sleep=sleep_using_event(self._stopped),
             reraise=True,
         )
-        self._stopped.wait(uniform(*FIRST))
+        if self._stopped.wait(uniform(*FIRST)):
+            return
         with contextlib.suppress(Exception):  # it was stopped; or this key alone is not to be served
             retrying(look)
         if breaker.since == since and not self._stopped.is_set():

@@ -62,8 +62,8 @@ class Keeper:
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="batchlimit-keeper", daemon=True)
                 try:
+                    thread = threading.Thread(target=self._run, name="batchlimit-keeper", daemon=True)
                     thread.start()
                 except RuntimeError as error:  # the next slot tries again; until then callers fetch for themselves
                     _logger.warning("tokens are not renewed or given back in time: %s", error)

@@ -66,7 +66,9 @@ class RateLimiter(Unique):
         clients = (redis.Redis, redis.RedisCluster)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
-            raise TypeError(f"a RateLimiter needs a redis.Redis client or a Store, not {store!r}")
+            raise TypeError(  # no more of it is shown: it may be a URL with a password, which is for from_url
+                f"a RateLimiter needs a redis.Redis client or a Store, not a {type(store).__name__}; URLs: from_url"
+            )
         self._supply = Supply(
             opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
         )

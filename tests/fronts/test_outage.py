@@ -16,7 +16,7 @@ from batchlimit import (
     RateLimited,
     StoreUnavailable,
 )
-from batchlimit.errors import NotAsked
+from batchlimit.core.failure import NotAsked
 from tests.fronts.blocking import Front
 from tests.sync.stage import KEY, Clock, Stage, nothing, start, until
 

@@ -252,6 +252,11 @@ def test_a_url_that_cannot_be_read_shows_no_password(limiter: type[RateLimiter],
         told = told.__cause__ or told.__context__
 
 
+def test_what_is_no_url_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="without a scheme"):
+        RedisStore.from_url("secret")
+
+
 @pytest.mark.parametrize("store", [RedisStore, AsyncRedisStore])
 def test_an_address_is_shown_without_its_password(store: type[RedisStore] | type[AsyncRedisStore]) -> None:
     urls = {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import redis
 
-from tests.nodes import Node, await_fact, node
+from tests.nodes import Node, await_fact, free_port, node
 from tests.servers import redis_binary, valkey_binary
 
 Trouble = Callable[[], contextlib.AbstractContextManager[str]]
@@ -126,7 +126,7 @@ def no_password() -> Iterator[str]:
 @contextlib.contextmanager
 def no_slots() -> Iterator[str]:
     """A node of a cluster that has no slots."""
-    with node(valkey_binary(), "--cluster-enabled", "yes") as one:
+    with node(valkey_binary(), "--cluster-enabled", "yes", "--cluster-port", str(free_port())) as one:
         yield one.url
 
 

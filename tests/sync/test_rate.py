@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import socket
 from collections.abc import Callable, Iterator
 
@@ -305,8 +306,9 @@ def test_a_with_statement_hides_no_error(stage: Stage) -> None:
 
 
 def test_an_unknown_scheme_is_answered_with_the_known_ones() -> None:
-    known = "redis://, rediss://, valkey://, valkeys://, unix://, memory://, embedded://"
-    with pytest.raises(ValueError, match=f"^no store for 'http': known are {known}$"):
+    known = "redis://, rediss://, valkey://, valkeys://, unix://, redis+cluster://, redis+sentinel://, "
+    known += "memory://, embedded://"
+    with pytest.raises(ValueError, match=f"^no store for 'http': known are {re.escape(known)}$"):
         RateLimiter.from_url("http://localhost", "1/s")
 
 

@@ -1,0 +1,239 @@
+"""Passwords are told to nobody but the server, and what strangers sent cannot pose as a line of the log."""
+
+import contextlib
+import logging
+import re
+import secrets
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from batchlimit import BatchLimitError, FixedBatch, MemoryStore, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.core.template import Template
+from tests.fronts.blocking import Front
+from tests.servers import Server
+from tests.sync.stage import KEY, Stage, until
+
+
+class Ears:
+    """Everything that is said: logged at any level, raised, or shown."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.secret = f"s3cr3t{secrets.token_hex(8)}"
+        self._log = caplog
+        self._said: list[str] = []
+
+    def hear(self, *things: object) -> None:
+        for thing in things:
+            if isinstance(thing, BaseException):
+                self._said += [str(thing), *traceback.format_exception(thing)]
+                self.hear(*thing.args, *([thing.__cause__] if thing.__cause__ else []))
+            self._said += [repr(thing), str(thing)]
+
+    def heard(self) -> str:
+        return "\n".join([*self._said, self._log.text, *map(str, map(vars, self._log.records))])
+
+
+@pytest.fixture
+def ears(caplog: pytest.LogCaptureFixture) -> Iterator[Ears]:
+    """Whatever the test does, the secret is not heard."""
+    caplog.set_level(logging.DEBUG)
+    for name in list(logging.root.manager.loggerDict):
+        if name.split(".")[0] in ("redis", "batchlimit", "asyncio"):
+            caplog.set_level(logging.DEBUG, name)
+    found = Ears(caplog)
+    yield found
+    assert found.secret not in found.heard()
+    assert found.secret[:8] not in found.heard(), "nor a part of it"
+
+
+def _supply(limiter: Any) -> Any:
+    return getattr(limiter, "_inner", limiter)._supply
+
+
+def attempt(ears: Ears, front: Front, url: str, **options: Any) -> StoreUnavailable:
+    """Use a limiter that cannot reach its server, in every way, and listen."""
+    errors = []
+    with front.from_url(url, "5/s", **options) as limiter:
+        ears.hear(limiter, getattr(limiter, "_inner", limiter))
+        supply = _supply(limiter)
+        ears.hear(supply.store, supply.store.address)
+        assert not limiter.try_acquire(KEY)
+        for call in (limiter.acquire, limiter.decide, limiter.peek):
+            with pytest.raises(StoreUnavailable) as caught:
+                call(KEY)
+            ears.hear(caught.value)
+            errors.append(caught.value)
+        ears.hear(supply.slots[KEY], supply.slots[KEY].reservoir)
+    return errors[-1]
+
+
+@pytest.mark.parametrize("user", ["", "someone"])
+def test_of_a_server_that_refuses_connections(ears: Ears, front: Front, user: str) -> None:
+    error = attempt(ears, front, f"redis://{user}:{ears.secret}@127.0.0.1:1/0")
+    assert "127.0.0.1:1" in str(error)
+
+
+def test_of_a_server_whose_name_nobody_knows(ears: Ears, front: Front) -> None:
+    attempt(ears, front, f"rediss://:{ears.secret}@nowhere.invalid:1/0")
+
+
+def test_of_a_server_that_has_another_password(ears: Ears, front: Front, private: Server) -> None:
+    with private.client() as client:
+        client.config_set("requirepass", "another")
+    attempt(ears, front, f"{private.url}?password={ears.secret}")
+
+
+def test_of_a_server_that_does_not_answer(ears: Ears, front: Front, private: Server) -> None:
+    with private.client() as client:
+        client.config_set("requirepass", ears.secret)
+        client.execute_command("CLIENT", "PAUSE", 600_000, "ALL")
+    attempt(ears, front, f"{private.url}?password={ears.secret}", connect_timeout=0.1, deadline=0.05)
+
+
+def test_of_a_server_that_is_well(ears: Ears, front: Front, private: Server) -> None:
+    with private.client() as client:
+        client.config_set("requirepass", ears.secret)
+    with front.from_url(f"{private.url}?password={ears.secret}", "5/s") as limiter:
+        assert limiter.try_acquire(KEY)
+        ears.hear(limiter, limiter.decide(KEY), limiter.statistics())
+        with contextlib.suppress(RateLimited):
+            limiter.acquire(KEY, 5, timeout=0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:{0}/x@host:1/0",  # nobody encoded what is special in it
+        "redis://:{0}#x@host:1/0",
+        "redis://:{0}?x@host:1/0",
+        "redis://host:{0}",
+        "redis://:{0}@[host/0",
+        "redis:{0}",
+        "valkeys://host:1x/0?password={0}",
+        "unix:///tmp/s?password={0}&socket_timeout=x",
+        "http://:{0}@host:1/0",
+        "//:{0}@host:1/0",
+        ":{0}@host",
+        "redis//:{0}@host",
+    ],
+)
+def test_of_a_url_with_a_slip(ears: Ears, front: Front, url: str) -> None:
+    with pytest.raises(ValueError, match=r"cannot be read.*percent-encoded|no store for") as caught:
+        front.from_url(url.format(ears.secret), "5/s")
+    ears.hear(caught.value)
+
+
+def test_of_a_url_in_the_wrong_place(ears: Ears, front: Front) -> None:
+    url = f"redis://:{ears.secret}@host:1/0"
+    for call in (lambda: front(url, "5/s"), lambda: front.from_url(url.encode(), "5/s")):
+        with pytest.raises(TypeError, match=r"from_url|must be a str") as caught:
+            call()
+        ears.hear(caught.value)
+
+
+def test_of_clients_of_the_users_own(ears: Ears, front: Front) -> None:
+    url = f"redis://:{ears.secret}@host:1/0"
+    clients: list[Any] = [redis.Redis, redis.asyncio.Redis]
+    ours, theirs = (each.from_url(url) for each in clients)
+    if front is RateLimiter:
+        ours, theirs = theirs, ours
+    with pytest.raises(TypeError) as caught:
+        front(ours, "5/s")
+    ears.hear(caught.value)
+    with front(theirs, "5/s") as limiter:
+        ears.hear(limiter, getattr(limiter, "_inner", limiter))
+
+
+# What strangers sent
+
+LINE = "user:1\nERROR all is lost\r\n\x1b[2J"
+
+
+def test_a_key_is_no_line_of_the_log(front: Front, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor of an error: where it is shown, it is as Python writes it."""
+    caplog.set_level(logging.DEBUG)
+    stage = Stage()
+
+    def fail() -> None:
+        raise StoreUnavailable("away")
+
+    said = []
+    with front(stage, "0.001/s burst 10", sizer=FixedBatch(4)) as limiter:
+        limiter.acquire(LINE)
+        stage.before_back = fail
+        for call in (
+            lambda: limiter.acquire(LINE, 10, timeout=0),
+            lambda: limiter.acquire(LINE, 11),
+            lambda: limiter.acquire_all([(LINE, 1), (LINE, 1)]),
+            lambda: limiter.reserve(LINE, 1, on_error="foo"),  # type: ignore[arg-type]
+        ):
+            with pytest.raises((BatchLimitError, ValueError)) as caught:
+                call()
+            said.append(str(caught.value))
+        with limiter.reserve(LINE, 1) as reservation:
+            said.append(repr(getattr(reservation, "_inner", reservation)))
+        supply = _supply(limiter)
+        said.append(repr(supply.slots[LINE]))
+        until(lambda: "were not given back" in caplog.text)
+    said += [record.getMessage() for record in caplog.records if record.name == "batchlimit"]
+    assert sum("user:1" in each for each in said) >= 5
+    assert not any(re.search(r"[\n\r\x1b]", each) for each in said)
+
+
+class Person:
+    """What a program may give to a function: with a name that a stranger chose."""
+
+    password = "hidden"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "{user.password}",
+        "{0.__class__}",
+        "{user.__class__.__init__.__globals__}",
+        "{",
+        "}",
+        "{{user}}",
+        "%(user)s",
+        "$user",
+    ],
+)
+def test_what_an_argument_says_is_no_template(name: str) -> None:
+    """The template is the programmer's; an argument is what stands in its place, and is not read again."""
+
+    def search(user: Person, text: str, **rest: str) -> None:
+        """Nothing."""
+
+    charged = Template("search:{user.name}:{text}:{more}", 1).of(search)
+    assert charged(Person(name), name, more=name) == (f"search:{name}:{name}:{name}", 1)
+    assert charged(Person(name), text=name, more="{text}") == (f"search:{name}:{name}:{{text}}", 1)
+
+
+def test_an_argument_that_a_stranger_named_replaces_no_other() -> None:
+    def search(user: str, **rest: str) -> None:
+        """Nothing."""
+
+    charged = Template("search:{user}", 1).of(search)
+    assert charged("ann", rest="bob", self="bob", args="bob") == ("search:ann", 1)
+    with pytest.raises(TypeError, match="multiple values"):
+        charged("ann", user="bob")
+
+
+def test_a_limited_function_is_charged_to_what_was_said(front: Front) -> None:
+    with RateLimiter(MemoryStore(), "5/s") as limiter:
+
+        @limiter.limit("search:{user}")
+        def search(user: str) -> str:
+            return user
+
+        assert search("{user.__class__}") == "{user.__class__}"
+        assert list(limiter._slots) == ["search:{user.__class__}"]
