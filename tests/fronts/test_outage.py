@@ -45,10 +45,9 @@ class Outage:
     def give_up(self) -> None:
         """The store is away for so long that nobody asks it any more."""
         self.begin()
-        for _ in range(3):
+        for n in range(3):
             assert self.limiter.statistics().available
-            self.limiter.try_acquire("another", 100)
-            self.clock.pass_by(60.0)
+            self.limiter.try_acquire(f"another {self.limiter.statistics().outages}.{n}")
         assert not self.limiter.statistics().available
 
 

@@ -125,7 +125,8 @@ def test_a_script_has_no_text_of_the_callers(client: Any, front: Front) -> None:
 def test_a_user_of_the_server_that_may_do_little_is_enough(client: Any, private: Server, front: Front) -> None:
     """And it cannot leave its prefix: the rules that docs/security.md names."""
     commands = "+@connection +evalsha +script|load +time +hmget +hget +hgetall +hset +hdel +pexpire"
-    client.execute_command("ACL", "SETUSER", "ours", "on", ">pw", "~{life:*", *commands.split())
+    rules = ("on", ">pw", "~{life:*", *commands.split())
+    client.execute_command("ACL", "SETUSER", "ours", *rules)  # type: ignore[no-untyped-call]
     url = f"{private.url}?username=ours&password=pw"
     with front.from_url(url, "5/s; 100/day", prefix="life") as limiter:
         limiter.acquire("key", 3)

@@ -130,10 +130,12 @@ def test_of_a_url_with_a_slip(ears: Ears, front: Front, url: str) -> None:
 
 def test_of_a_url_in_the_wrong_place(ears: Ears, front: Front) -> None:
     url = f"redis://:{ears.secret}@host:1/0"
-    for call in (lambda: front(url, "5/s"), lambda: front.from_url(url.encode(), "5/s")):
-        with pytest.raises(TypeError, match=r"from_url|must be a str") as caught:
-            call()
-        ears.hear(caught.value)
+    with pytest.raises(TypeError, match="from_url") as caught:
+        front(url, "5/s")
+    ears.hear(caught.value)
+    with pytest.raises(TypeError, match="must be a str") as caught:
+        front.from_url(url.encode(), "5/s")
+    ears.hear(caught.value)
 
 
 def test_of_clients_of_the_users_own(ears: Ears, front: Front) -> None:
