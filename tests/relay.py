@@ -1,71 +1,25 @@
-"""A slow network on this machine: a TCP relay before a server, which holds up each direction for half a round trip."""
+"""A bad network on this machine: a TCP relay before a server, which delays, throttles, loses and cuts as it is told."""
 
+import math
 import select
 import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-_CHUNK = 1 << 18
+from tests.connections import Connections
+from tests.direction import Weather
+from tests.sockets import bound, knock
+
+_BACKLOG = 512
 _PATIENCE = 10.0
 # So late does select() come back from a timeout: 50 us of slack that Linux allows its timers, and the waking. Asked to
 # come that much earlier it is in time; and what is due sooner than that is worth a few empty rounds.
 _LATE = 0.0001
-
-
-class Direction:
-    """One way of a connection: what came in, each piece with the instant at which it is due. Order is kept."""
-
-    def __init__(self, source: socket.socket, sink: socket.socket, delay: float) -> None:
-        self.source, self.sink = source, sink
-        self.ended = False  # the source has nothing more to say
-        self.over = False  # nor has the sink anything more to hear
-        self.stuck = False  # the sink takes no more for now
-        self._delay = delay
-        self._pieces: deque[tuple[float, memoryview]] = deque()
-
-    @property
-    def due(self) -> float:
-        """When there is something to pass on; inf: not before something comes in, or the sink has room."""
-        return self._pieces[0][0] if self._pieces and not self.stuck else float("inf")
-
-    def receive(self) -> None:
-        """Take in what has arrived; an empty piece is the end."""
-        try:
-            piece = self.source.recv(_CHUNK)
-        except ConnectionError:
-            piece = b""
-        self.ended = not piece
-        self._pieces.append((time.monotonic() + self._delay, memoryview(piece)))
-
-    def pass_on(self, now: float) -> None:
-        """Send all that is due, as far as the sink takes it."""
-        self.stuck = False
-        while self.due <= now:
-            due, piece = self._pieces.popleft()
-            if not piece:
-                self._end()
-            elif (sent := self._send(piece)) < len(piece):
-                self._pieces.appendleft((due, piece[sent:]))
-                self.stuck = True
-
-    def _send(self, piece: memoryview) -> int:
-        try:
-            return self.sink.send(piece)
-        except BlockingIOError:
-            return 0
-        except ConnectionError:  # nobody hears it; that the other direction is over shows there
-            return len(piece)
-
-    def _end(self) -> None:
-        self.over = True
-        try:
-            self.sink.shutdown(socket.SHUT_WR)
-        except OSError:  # it is gone already
-            pass
 
 
 class Relay:
@@ -74,20 +28,26 @@ class Relay:
     A piece of data is held up for half of `round_trip` (s) from its arrival, however many are on their way: bandwidth
     is not limited. One thread serves all connections; it sleeps in select(), which has microseconds where poll() has
     milliseconds. What the server and the relaying itself take, some 0.1 ms on an idle machine, comes on top.
+
+    The faults may be called within the `with`, from any thread; when one returns it is in force, until `restore`.
     """
 
     def __init__(self, url: str, round_trip: float) -> None:
         self._target = urlsplit(url)
-        self._delay = round_trip / 2
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._round_trip = round_trip
+        self._weather = Weather(round_trip / 2)
+        self._listener = bound(0)
+        self._listener.listen(_BACKLOG)
+        self._listening = True
+        self._orders: deque[tuple[Callable[[], None], threading.Event]] = deque()
         self._ours, self._bell = socket.socketpair()
-        self._directions: list[Direction] = []
+        self._connections = Connections(self._target, self._weather)
         self._thread = threading.Thread(target=self._run, name="relay")
         database = self._target.path if self._target.scheme != "unix" else ""
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}{database}"
 
     def __repr__(self) -> str:
-        return f"<Relay {self.url} to {self._target.geturl()}: {len(self._directions) // 2} connections>"
+        return f"<Relay {self.url} to {self._target.geturl()}: {len(self._connections)} connections>"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -98,59 +58,92 @@ class Relay:
     ) -> None:
         self._bell.close()
         self._thread.join(_PATIENCE)
-        for each in (self._listener, self._ours, *(direction.source for direction in self._directions)):
+        for each in (self._listener, self._ours, self._connections):
             each.close()
+
+    # Faults
+
+    def hold(self, round_trip: float) -> None:
+        """From now on a round trip takes so many seconds."""
+        self._order(lambda: setattr(self._weather, "delay", round_trip / 2))
+
+    def throttle(self, rate: float) -> None:
+        """Pass on so many bytes/s each way, for each connection."""
+        self._order(lambda: setattr(self._weather, "rate", rate))
+
+    def drop(self, *, connecting: bool = False) -> None:
+        """Let nothing through, either way; it arrives after `restore`, since who sent it goes on sending it.
+
+        New connections are made, and then hear nothing; with `connecting` not even that.
+        """
+        self._order(lambda: self._drop(connecting))
+
+    def reset(self) -> None:
+        """Cut all connections now, with a reset to both ends; new ones are as good as ever."""
+        self._order(self._connections.reset)
+
+    def refuse(self) -> None:
+        """Cut all connections, and refuse new ones."""
+        self._order(self._refuse)
+
+    def half_close(self) -> None:
+        """Tell all clients now that the server will say no more; what they say still arrives."""
+        self._order(self._connections.half_close)
+
+    def lose_replies(self) -> None:
+        """Pass on what clients say and lose what is answered; `restore` cuts the connections that lost something."""
+        self._order(lambda: setattr(self._weather, "replies", False))
+
+    def restore(self) -> None:
+        """Be a good network again."""
+        self._order(self._restore)
+
+    def _drop(self, connecting: bool) -> None:
+        self._weather.passing = False
+        if connecting:
+            # A queue with no room for more: the kernel ignores who knocks, and they knock again a second later.
+            self._listener.listen(0)
+            for _ in range(2):
+                knock(self._listener)
+
+    def _refuse(self) -> None:
+        port = self._listener.getsockname()[1]
+        self._listener.close()
+        self._listener, self._listening = bound(port), False  # bound, and not listening: nobody else gets the port
+        self._connections.reset()
+
+    def _restore(self) -> None:
+        self._connections.reset(torn=True)
+        self._weather.delay, self._weather.rate = self._round_trip / 2, math.inf
+        self._weather.passing = self._weather.replies = self._listening = True
+        self._listener.listen(_BACKLOG)
+
+    def _order(self, change: Callable[[], None]) -> None:
+        """Have the relay's own thread do it, between two pieces, and wait for that."""
+        done = threading.Event()
+        self._orders.append((change, done))
+        self._bell.send(b"!")
+        if not done.wait(_PATIENCE):
+            raise TimeoutError(f"{self!r} does not answer")
+
+    # The relaying
 
     def _run(self) -> None:
         while True:
-            sources = [each.source for each in self._directions if not each.ended]
-            sinks = [each.sink for each in self._directions if each.stuck]
-            wait = min((each.due for each in self._directions), default=float("inf")) - time.monotonic()
+            passing = self._weather.passing
+            listeners = [self._listener] if passing and self._listening else []
+            sources, sinks = (self._connections.sources, self._connections.sinks) if passing else ([], [])
+            wait = self._connections.due - time.monotonic()
             heard, free, _ = select.select(
-                [self._ours, self._listener, *sources], sinks, [], None if wait > _PATIENCE else max(0.0, wait - _LATE)
+                [self._ours, *listeners, *sources], sinks, [], None if wait > _PATIENCE else max(0.0, wait - _LATE)
             )
             if self._ours in heard:
-                return
+                if not self._ours.recv(1):
+                    return
+                change, done = self._orders.popleft()
+                change()
+                done.set()
+                continue  # by now these sockets may be closed
             if self._listener in heard:
-                self._accept()
-            self._relay({*heard}, {*free})
-
-    def _relay(self, heard: set[socket.socket], free: set[socket.socket]) -> None:
-        for each in self._directions:
-            if each.source in heard and not each.ended:
-                each.receive()
-            if not each.stuck or each.sink in free:
-                each.pass_on(time.monotonic())
-        self._close_what_is_over()
-
-    def _accept(self) -> None:
-        client, _ = self._listener.accept()
-        try:
-            server = self._connect()
-        except OSError:
-            client.close()
-            return
-        for end in (client, server):
-            end.setblocking(False)
-            if end.family != socket.AF_UNIX:
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._directions += [Direction(client, server, self._delay), Direction(server, client, self._delay)]
-
-    def _connect(self) -> socket.socket:
-        if self._target.scheme != "unix":
-            return socket.create_connection((self._target.hostname or "127.0.0.1", self._target.port or 6379))
-        server = socket.socket(socket.AF_UNIX)
-        try:
-            server.connect(unquote(self._target.path))
-        except OSError:
-            server.close()
-            raise
-        return server
-
-    def _close_what_is_over(self) -> None:
-        """A connection is over when neither end has anything more to say."""
-        over = {each.source for each in self._directions if each.over}
-        gone = [each for each in self._directions if each.source in over and each.sink in over]
-        for each in gone:
-            each.source.close()
-            self._directions.remove(each)
+                self._connections.accept(self._listener)
+            self._connections.relay({*heard}, {*free})

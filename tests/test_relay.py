@@ -1,22 +1,25 @@
-"""The relay is a network: nothing is lost, changed or overtaken; and through it the promise holds like without it."""
+"""The relay is a network: nothing is lost, changed or overtaken but as told; and through it the promise holds."""
 
 import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from batchlimit import Quota
 from batchlimit.cli.fleet import Row
 from batchlimit.cli.plan import Plan, burst
 from batchlimit.cli.trial import trial
 from tests.relay import Relay
-from tests.servers import Servers, Unavailable
+from tests.servers import Server, Servers, Unavailable
 
 PATIENCE = 60.0
 DELAYS = [0.0002, 0.001, 0.01]
@@ -114,6 +117,113 @@ def test_nothing_of_it_outlives_it() -> None:
         assert threading.active_count() == threads
         with client, server:
             assert read(client) == read(server) == b""
+
+
+@contextmanager
+def relayed(server: Server) -> Iterator[tuple[Relay, redis.Redis]]:
+    """A relay before a real server, and a client of it that is patient for a tenth of a second."""
+    with Relay(server.url, 0.0002) as relay, client(relay) as told:
+        told.ping()
+        yield relay, told
+        relay.restore()
+        assert client(relay).ping()  # whatever it was, the network is good again
+
+
+def client(relay: Relay) -> redis.Redis:
+    return redis.Redis.from_url(relay.url, socket_timeout=0.1, socket_connect_timeout=0.1, retry=Retry(NoBackoff(), 0))
+
+
+def test_a_held_reply_comes_too_late(valkey: Server) -> None:
+    with relayed(valkey) as (relay, told):
+        relay.hold(10.0)
+        with pytest.raises(redis.TimeoutError):
+            told.ping()
+        relay.restore()
+        begun = time.monotonic()
+        assert told.ping()
+        assert time.monotonic() - begun < 5.0
+
+
+def test_a_throttled_answer_takes_its_time(valkey: Server, prefix: str) -> None:
+    with relayed(valkey) as (relay, told):
+        told.set(prefix, bytes(3000), px=60_000)
+        relay.throttle(100_000)
+        begun = time.monotonic()
+        assert told.get(prefix) == bytes(3000)
+        assert time.monotonic() - begun > 0.015  # 30 ms but for the first slice of 10 ms
+
+
+def test_what_is_dropped_is_late_and_not_lost(valkey: Server, prefix: str) -> None:
+    with relayed(valkey) as (relay, told), client(relay) as other:
+        relay.drop()
+        for each in (told, other):  # an old connection, and one that is made now
+            with pytest.raises(redis.TimeoutError):
+                each.incr(prefix)  # the new one does not come to ask this: its greeting is not answered
+        relay.restore()
+        with valkey.client() as direct:
+            until(lambda: direct.get(prefix) == b"1")
+            direct.delete(prefix)
+
+
+def test_where_nobody_may_connect_connecting_hangs(valkey: Server) -> None:
+    with relayed(valkey) as (relay, told), client(relay) as other:
+        relay.drop(connecting=True)
+        with pytest.raises(redis.TimeoutError, match="connecting"):
+            other.ping()
+        with pytest.raises(redis.TimeoutError):
+            told.ping()
+
+
+def test_a_reset_ends_connections_and_new_ones_are_fine(valkey: Server) -> None:
+    with relayed(valkey) as (relay, told):
+        raw = connect(relay)
+        raw.sendall(b"PING\r\n")
+        assert raw.recv(100) == b"+PONG\r\n"
+        relay.reset()
+        with raw, pytest.raises(ConnectionResetError):
+            raw.recv(1)
+        told.connection_pool.disconnect()
+        assert told.ping()
+
+
+def test_who_is_refused_hears_it_at_once(valkey: Server) -> None:
+    with relayed(valkey) as (relay, told):
+        for _ in range(2):  # twice is as good as once
+            relay.refuse()
+            with pytest.raises(redis.ConnectionError):
+                told.ping()
+            with pytest.raises(ConnectionRefusedError):
+                connect(relay)
+
+
+def test_after_a_half_close_the_server_still_hears(valkey: Server, prefix: str) -> None:
+    with relayed(valkey) as (relay, _), connect(relay) as raw, valkey.client() as direct:
+        raw.sendall(b"PING\r\n")
+        assert raw.recv(100) == b"+PONG\r\n"
+        relay.half_close()
+        assert read(raw) == b""
+        raw.sendall(f"SET {prefix} x PX 60000\r\n".encode())
+        until(lambda: direct.get(prefix) == b"x")
+
+
+def test_a_lost_reply_was_carried_out(valkey: Server, prefix: str) -> None:
+    with relayed(valkey) as (relay, told), connect(relay) as raw, valkey.client() as direct:
+        relay.lose_replies()
+        with pytest.raises(redis.TimeoutError):
+            told.incr(prefix)
+        raw.sendall(f"INCR {prefix}\r\n".encode())
+        until(lambda: direct.get(prefix) == b"2")
+        relay.restore()
+        with pytest.raises(ConnectionResetError):  # rather than an answer to another question
+            raw.recv(1)
+        direct.delete(prefix)
+
+
+def until(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:

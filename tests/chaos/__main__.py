@@ -1,0 +1,93 @@
+"""Faults of all kinds under load, and an audit after each: scripts/chaos [--minutes 30] [--seed 1] | --table
+
+One fault after the other, drawn by the seed, at limiters that live as long as the run; a row after each. With --table
+every fault once, with new limiters each; writes docs/failures.md. Exit status: 0 every bound was kept and nothing grew.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.figures import ran_on
+from benchmarks.markdown import between_marks
+from tests.chaos.crew import Crew
+from tests.chaos.fault import nothing
+from tests.chaos.growth import growth, settled
+from tests.chaos.play import LONG, SHORT, play
+from tests.chaos.report import line, markdown
+from tests.chaos.row import Row
+from tests.chaos.scenario import SCENARIOS
+from tests.chaos.stage import single
+from tests.chaos.topology import TOPOLOGIES
+from tests.servers import redis_binary, valkey_binary
+
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "failures.md"
+_HOSTS = 4
+_BINARIES = {"valkey": valkey_binary, "redis": redis_binary}
+
+
+def each_once(binary: str, crew: Crew) -> Iterator[Row]:
+    """Every scenario, on a server and with limiters of its own."""
+    for scenario in (*SCENARIOS, *TOPOLOGIES):
+        with single(crew, binary) if scenario.place is single else scenario.place(crew) as stage:
+            yield play(scenario, stage, LONG)
+
+
+def drawn(binary: str, crew: Crew, minutes: float, seed: int) -> Iterator[Row]:
+    """Scenarios as the seed has them, at one server and with limiters that live on."""
+    dice, deadline, kept = random.Random(seed), time.monotonic() + 60 * minutes, f"seed-{seed}"
+    with single(crew, binary) as stage:
+        for kind in {(each.policy, each.front, each.relayed): each for each in SCENARIOS}.values():
+            # By the first look every limiter is there that there will be.
+            yield play(replace(kind, name="nothing", fault=nothing, seconds=0.1), stage, SHORT, kept)
+        while time.monotonic() < deadline:
+            scenario = dice.choice(SCENARIOS)
+            seconds = dice.choice([0.1, 0.3, scenario.seconds, 3.0])
+            yield play(replace(scenario, seconds=seconds), stage, LONG, kept)
+
+
+def main() -> int:
+    """Play what was asked for; the exit status."""
+    parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="every fault once; writes docs/failures.md")
+    parser.add_argument("--server", choices=_BINARIES, default="valkey")
+    chosen = parser.parse_args()
+    binary, rows = _BINARIES[chosen.server](), list[Row]()
+    print(f"{ran_on()}; {chosen.server}" + ("" if chosen.table else f", seed {chosen.seed}"), flush=True)
+    with Crew(_HOSTS) as crew:
+        runs = each_once(binary, crew) if chosen.table else drawn(binary, crew, chosen.minutes, chosen.seed)
+        for row in runs:
+            rows.append(row)
+            print(line(len(rows), row), flush=True)
+    shown = markdown(rows)
+    print(f"\n{shown}")
+    if chosen.table:
+        between_marks(_PAGE, "chaos", f"{ran_on()}; {chosen.server}.\n\n{shown}")
+        return int(not all(row.kept for row in rows))
+    return int(not all(row.kept for row in rows) or _grew(rows))
+
+
+def _grew(rows: list[Row]) -> bool:
+    """Say what each host took at first, in the middle and at the end; whether any of them took more and more.
+
+    The last host is left out: it is killed now and then.
+    """
+    grown = []
+    for host in range(_HOSTS - 1):
+        looks = [row.usage[host] for row in rows if len(row.usage) > host]
+        grown += [f"host {host} has grown, {each}" for each in growth(looks)]
+        for when, usage in zip(("first", "middle", "end"), settled(looks), strict=True):
+            print(f"host {host}, {when}: {usage}")
+    print("\n".join(grown or ["nothing has grown"]))
+    return bool(grown)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""What can befall a network, the data of a server, and hosts: each a context, within which it is so."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tests.chaos.stage import Single, Stage
+from tests.relay import Relay
+
+Fault = Callable[[Any], AbstractContextManager[None]]
+"""What is called with the Stage that it needs."""
+
+
+@contextmanager
+def nothing(_stage: Stage) -> Iterator[None]:
+    yield
+
+
+def network(change: Callable[[Relay], None]) -> Fault:
+    """A fault of the relay."""
+
+    @contextmanager
+    def fault(stage: Single) -> Iterator[None]:
+        change(stage.relay)
+        yield
+        stage.relay.restore()
+
+    return fault
+
+
+def told(*words: str) -> Fault:
+    """A command that changes something once."""
+
+    @contextmanager
+    def fault(stage: Single) -> Iterator[None]:
+        stage.server.ask(*words)
+        yield
+
+    return fault
+
+
+@contextmanager
+def host_killed(stage: Stage) -> Iterator[None]:
+    """The last host is killed, and another takes its place at once."""
+    last = stage.tasks[-1]
+    stage.crew.replace(len(stage.tasks) - 1, replace(last, start=time.monotonic(), log=f"{last.log}-again"))
+    yield
+
+
+@contextmanager
+def hosts_stopped(stage: Stage) -> Iterator[None]:
+    """Half of the hosts are stopped where they stand, past the end of their leases."""
+    stopped = range(0, len(stage.tasks), 2)
+    for host in stopped:
+        stage.crew.signal(host, signal.SIGSTOP)
+    yield
+    for host in stopped:
+        stage.crew.signal(host, signal.SIGCONT)

@@ -1,0 +1,97 @@
+"""How a scenario is played: the hosts call all the time, and in the middle of it the fault comes and goes."""
+
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from tests.chaos.calls import Call, read
+from tests.chaos.row import STEADY, Row, Times, recovery, row
+from tests.chaos.scenario import DEMAND, KEYS, QUOTA, Scenario
+from tests.chaos.stage import Stage
+from tests.chaos.task import COSTS, Task
+
+# Time enough for all hosts to hear when to begin.
+_HEAD_START = 0.1
+_LOOKING = 0.1
+# A host that has not recovered by then does not (s).
+_PATIENCE = 20.0
+_ENOUGH = "enough"
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Seconds of load before the fault, and at the least after it: until the buckets are dry, and full again."""
+
+    before: float
+    after: float
+
+
+LONG = Lengths(1.0, 1.0)
+SHORT = Lengths(0.5, 0.3)
+
+
+def play(scenario: Scenario, stage: Stage, lengths: Lengths, kept: str = "") -> Row:
+    """Play it once. With a name in `kept` the hosts use the limiters of that name, and let them live on."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.monotonic() + _HEAD_START
+        stage.tasks = tuple(_tasks(scenario, stage, folder, start, kept))
+        for host, task in enumerate(stage.tasks):
+            stage.crew.give(host, task)
+        try:
+            _sleep_until(start + lengths.before)
+            began = time.monotonic()
+            with scenario.fault(stage):
+                _sleep_until(began + scenario.seconds)
+            over = time.monotonic()
+            _sleep_until(over + lengths.after)
+            _await_recovery(folder, stage, over)
+        finally:  # or the next one to play would have busy hosts
+            Path(folder, _ENOUGH).touch()
+            ended = stage.crew.hear()
+        return row(scenario, _calls(folder, stage), Times(began, over), ended)
+
+
+def _await_recovery(folder: str, stage: Stage, over: float) -> None:
+    """Return when all hosts have recovered, as their callers wrote it down; or after some time in which none did."""
+    while (now := time.monotonic()) < over + _PATIENCE:
+        if now > over + recovery(_calls(folder, stage), over) + STEADY:
+            return
+        time.sleep(_LOOKING)
+
+
+def _tasks(scenario: Scenario, stage: Stage, folder: str, start: float, kept: str) -> Iterator[Task]:
+    # What is kept has a bucket for each kind of limiter: a host is not to count as two.
+    prefix = f"{kept or uuid.uuid4().hex}-{scenario.policy}-{scenario.front}-{scenario.relayed}"
+    rate = DEMAND * scenario.rate / scenario.hosts * len(COSTS) / sum(COSTS)
+    for host in range(scenario.hosts):
+        yield Task(
+            url=stage.relayed_url if scenario.relayed else stage.url,
+            quota=QUOTA,
+            prefix=prefix,
+            keys=KEYS,
+            callers=scenario.callers,
+            rate=rate,
+            start=start,
+            end=start + scenario.seconds + 2 * _PATIENCE,
+            enough=f"{folder}/{_ENOUGH}",
+            front=scenario.front,
+            options=(("on_failure", scenario.policy),),
+            log=f"{folder}/{host}",
+            kept=bool(kept),
+        )
+
+
+def _calls(folder: str, stage: Stage) -> list[Call]:
+    """What all hosts wrote down; one that took another's place is a host of its own."""
+    hosts = len(stage.tasks)
+    first = [read(Path(f"{folder}/{host}"), host) for host in range(hosts)]
+    again = [read(Path(f"{folder}/{host}-again"), hosts + host) for host in range(hosts)]
+    return list(chain.from_iterable([*first, *again]))
+
+
+def _sleep_until(instant: float) -> None:
+    time.sleep(max(0.0, instant - time.monotonic()))

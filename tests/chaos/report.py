@@ -1,0 +1,48 @@
+"""Rows as text: a line on a screen, a line of the table."""
+
+import math
+from collections.abc import Iterable
+
+from benchmarks.markdown import percent, table
+from tests.chaos.row import Row
+
+_HEAD = (
+    "what happens", "policy", "callers", "p99", "longest wait", "admitted", "refused", "raised", "excess", "allowed",
+    "recovery",
+)  # fmt: skip
+
+
+def markdown(rows: Iterable[Row]) -> str:
+    """The table of docs/failures.md."""
+    return table(_HEAD, map(cells, rows))
+
+
+def cells(row: Row) -> list[str]:
+    """A row of it."""
+    return [
+        row.scenario.name,
+        row.scenario.policy,
+        f"{row.scenario.hosts} x {row.scenario.callers} {row.scenario.front.callers}",
+        _ms(row.p99),
+        _ms(row.longest),
+        percent(row.share, 0),
+        str(row.refused),
+        str(row.unavailable),
+        f"{row.excess:.0f}",
+        "-" if row.scenario.allowed == math.inf else f"{row.scenario.allowed:.0f}",
+        _ms(row.recovery),
+    ]
+
+
+def line(number: int, row: Row) -> str:
+    """One line of the long run."""
+    name, policy, callers, p99, longest, *_, excess, allowed, recovery = cells(row)
+    wrong = "" if row.kept else f"  BROKEN {'; '.join(row.errors)}"
+    return (
+        f"{number:4} {name:40} {row.scenario.seconds:4.1f} s {policy:6} {callers:13} p99 {p99:>8} longest {longest:>8}"
+        f" admitted {percent(row.share, 0):>6} excess {excess} of {allowed}, recovery {recovery}{wrong}"
+    )
+
+
+def _ms(seconds: float) -> str:
+    return "never" if seconds == math.inf else f"{1000 * seconds:.0f} ms"

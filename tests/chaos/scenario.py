@@ -1,0 +1,108 @@
+"""The scenarios: what befalls whom, for how long, and how much may then be admitted on top of the promise."""
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from batchlimit.cli.plan import Front
+from tests.chaos import fault, outage
+from tests.chaos.crew import Crew
+from tests.chaos.fault import Fault, network, told
+from tests.chaos.stage import Stage, single
+from tests.relay import Relay
+
+RATE, BURST = 400, 100
+QUOTA = f"{RATE}/s burst {BURST}"
+KEYS = 3
+DEMAND = 1.5
+"""Of the quotas' rate."""
+Place = Callable[[Crew], AbstractContextManager[Stage]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One row of the table."""
+
+    name: str
+    fault: Fault
+    policy: str = "closed"
+    front: Front = Front.THREADS
+    hosts: int = 4
+    callers: int = 4
+    seconds: float = 1.0
+    """How long it lasts."""
+    short: bool = False
+    """Whether it belongs to the short form as well."""
+    relayed: bool = False
+    """Whether the hosts reach the server over the relay."""
+    place: Place = single
+    """Where it can be played."""
+    allowed: float = 0.0
+    """Tokens of one key that may be admitted on top of the promise; inf: no bound."""
+    loses: bool = False
+    """Whether the store forgets the buckets."""
+    patience: float = 1.0
+    """Seconds that no caller may have waited: many budgets, since the machine may stall."""
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.policy}, {self.front}"
+
+    @property
+    def rate(self) -> float:
+        """Tokens/s of all keys together that may be admitted."""
+        return float(KEYS * RATE)
+
+    def most(self, seconds: float) -> float:
+        """Tokens of all keys together that an outage of so many seconds may admit.
+
+        Hosts that admit their shares have some tokens left of their leases when it begins.
+        """
+        return 1.05 * self.rate * seconds + KEYS * BURST / 4 if self.policy == "local" else math.inf
+
+
+ANEW = BURST / 4
+"""A bucket that was lost begins anew, with the share of one host of four."""
+BESIDE = BURST + RATE * 0.75 * 1.6
+"""When the store is back its bucket has filled up; and hosts notice one after the other. Until the last one does, a
+probe (1.1 s) and a grant of its own (0.5 s) later, up to three of the four admit their shares beside the bucket."""
+
+SCENARIOS = (
+    Scenario("nothing", fault.nothing),
+    Scenario("nothing", fault.nothing, front=Front.ASYNC),
+    # The network
+    Scenario("round trips of 20 ms", network(lambda relay: relay.hold(0.02)), relayed=True),
+    Scenario("round trips of 200 ms", network(lambda relay: relay.hold(0.2)), relayed=True),
+    Scenario("5 kB/s", network(lambda relay: relay.throttle(5000)), relayed=True),
+    Scenario("nothing passes", network(Relay.drop), relayed=True, short=True),
+    Scenario("nothing passes", network(Relay.drop), relayed=True, front=Front.ASYNC, short=True),
+    Scenario("nothing passes", network(Relay.drop), "local", relayed=True, seconds=2.0, allowed=BESIDE),
+    Scenario("connecting hangs", network(lambda relay: relay.drop(connecting=True)), relayed=True),
+    Scenario("connections are reset", network(Relay.reset), relayed=True, short=True),
+    Scenario("connections are refused", network(Relay.refuse), relayed=True),
+    Scenario("connections are half closed", network(Relay.half_close), relayed=True, short=True),
+    Scenario("replies are lost", network(Relay.lose_replies), relayed=True, short=True),
+    # The server
+    Scenario("killed, and empty when back", outage.killed, allowed=ANEW, loses=True, short=True),
+    Scenario("killed, and empty when back", outage.killed, front=Front.ASYNC, allowed=ANEW, loses=True, short=True),
+    Scenario("killed, and empty when back", outage.killed, "local", seconds=2.0, allowed=BESIDE, loses=True),
+    Scenario("killed, and empty when back", outage.killed, "open", allowed=math.inf, loses=True),
+    Scenario("the same, one host of 8 threads", outage.killed, hosts=1, callers=8, allowed=BURST, loses=True),
+    Scenario("killed and at once there again, empty", outage.emptied, allowed=ANEW, loses=True, short=True),
+    Scenario("the server is restarted with its data", outage.restarted, short=True),
+    Scenario("the server stands still", outage.paused, short=True),
+    Scenario("the server stands still", outage.paused, front=Front.ASYNC),
+    Scenario("commands of 200 ms", outage.asleep),
+    Scenario("a script that never ends", outage.stuck),
+    Scenario("FLUSHALL", told("FLUSHALL"), allowed=ANEW, loses=True, short=True),
+    Scenario("SCRIPT FLUSH", told("SCRIPT", "FLUSH")),
+    Scenario("no memory is left", outage.full, short=True),
+    Scenario("made a replica", outage.read_only),
+    # The hosts
+    Scenario("a host is killed and replaced", fault.host_killed, short=True),
+    Scenario("hosts stop past their leases", fault.hosts_stopped, seconds=2.0, patience=math.inf, short=True),
+    Scenario("hosts stop past their leases", fault.hosts_stopped, seconds=2.0, patience=math.inf, front=Front.ASYNC),
+)
+
+SHORT = tuple(replace(each, seconds=each.seconds * 0.6) for each in SCENARIOS if each.short)
+"""The short form: what is unlike the others."""

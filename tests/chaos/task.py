@@ -1,0 +1,62 @@
+"""What one host of the chaos is to do, and what it says afterwards."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from batchlimit import Statistics
+from batchlimit.cli.plan import Front
+
+COSTS = (1, 1, 1, 1, 3)
+"""Tokens a call, round and round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Callers that call for keys in turn at an even pace, from `start` to `end` (monotonic clock, seconds).
+
+    They end sooner as soon as there is a file `enough`.
+    """
+
+    url: str
+    quota: str
+    prefix: str
+    keys: int
+    callers: int
+    rate: float
+    """Calls/s of all its callers together."""
+    start: float
+    end: float
+    enough: str
+    front: Front
+    options: tuple[tuple[str, Any], ...]
+    """What the limiter is told besides."""
+    log: str
+    """The file to write into."""
+    kept: bool = False
+    """Whether the limiter lives on for the next task that is like this one."""
+
+    def is_over(self, now: float) -> bool:
+        """Whether nobody is to call any more."""
+        return now >= self.end or os.path.exists(self.enough)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a host's process takes just now."""
+
+    threads: int
+    tasks: int
+    descriptors: int
+    memory: int
+    """Bytes in RAM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a host says after its task."""
+
+    statistics: Statistics
+    errors: dict[str, int]
+    """By what they said: errors, other than StoreUnavailable, that ended a caller."""
+    usage: Usage

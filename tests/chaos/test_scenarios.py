@@ -1,0 +1,58 @@
+"""The short form of scripts/chaos: under load something breaks, and the promise holds but where state was lost.
+
+The load of each runs for a fixed time, which is the experiment. What is asserted of waits is generous: the machine may
+stall, and scripts/chaos prints what they are.
+"""
+
+import math
+
+import pytest
+
+from tests.chaos import scenario
+from tests.chaos.crew import Crew
+from tests.chaos.fault import network
+from tests.chaos.outage import killed
+from tests.chaos.play import SHORT, play
+from tests.chaos.row import Row
+from tests.chaos.scenario import BESIDE, Scenario
+from tests.relay import Relay
+
+DEADLINE = 0.05
+"""What a call of the store may take (s), unless told otherwise."""
+
+
+def played(scenario: Scenario, crew: Crew) -> Row:
+    """Play it, and assert what is true of all."""
+    with scenario.place(crew) as stage:
+        row = play(scenario, stage, SHORT)
+    assert row.errors == ()
+    assert row.excess <= scenario.allowed
+    assert row.recovery < math.inf
+    assert row.p99 <= 10 * DEADLINE
+    assert row.longest <= scenario.patience
+    assert row.admitted <= scenario.most(row.seconds)
+    assert (row.losses > 0) == scenario.loses
+    return row
+
+
+@pytest.mark.parametrize("scenario", scenario.SHORT, ids=str)
+def test_the_promise_holds_through_it(scenario: Scenario, crew: Crew) -> None:
+    assert played(scenario, crew).fallback == 0
+
+
+def test_hosts_that_admit_their_shares_admit_the_limit_together(crew: Crew) -> None:
+    """Four hosts, a store that is away for two seconds: neither four times the limit, nor a quarter of it."""
+    away = Scenario("away", network(Relay.drop), "local", seconds=2.0, relayed=True, allowed=BESIDE)
+    row = played(away, crew)
+    assert 0.9 <= row.share <= 1.05
+    assert row.fallback > 0
+    assert row.unavailable == 0
+
+
+def test_hosts_that_admit_everything_refuse_nobody_for_long(crew: Crew) -> None:
+    """What is refused all the same is what the store had refused just before."""
+    away = Scenario("killed", killed, "open", seconds=0.6, allowed=math.inf, loses=True)
+    row = played(away, crew)
+    assert row.refused < 0.1 * row.admitted
+    assert row.fallback > 0
+    assert row.unavailable == 0

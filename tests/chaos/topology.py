@@ -1,0 +1,63 @@
+"""Scenarios of several servers: a cluster that loses a node, and sentinels that fail over."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from batchlimit.core.key import bucket_name
+from tests.chaos.crew import Crew
+from tests.chaos.scenario import ANEW, BURST, Scenario
+from tests.chaos.stage import Stage
+from tests.servers import valkey_binary
+from tests.topologies import Cluster, Watched, cluster, sentinel
+
+
+class Clustered(Stage):
+    """Three nodes, each with a part of the keys."""
+
+    def __init__(self, crew: Crew, nodes: Cluster) -> None:
+        super().__init__(crew, nodes.url)
+        self.cluster = nodes
+
+
+class Guarded(Stage):
+    """A primary and a replica, and sentinels that agree on which is which."""
+
+    def __init__(self, crew: Crew, nodes: Watched) -> None:
+        super().__init__(crew, nodes.url)
+        self.watched = nodes
+
+
+@contextmanager
+def clustered(crew: Crew) -> Iterator[Stage]:
+    with cluster(valkey_binary()) as nodes:
+        yield Clustered(crew, nodes)
+
+
+@contextmanager
+def guarded(crew: Crew) -> Iterator[Stage]:
+    with sentinel(valkey_binary()) as nodes:
+        yield Guarded(crew, nodes)
+
+
+@contextmanager
+def node_lost(stage: Clustered) -> Iterator[None]:
+    """The node of the first key is killed, and comes back empty."""
+    node = stage.cluster.owner(bucket_name(stage.tasks[0].prefix, "key-0"))
+    node.kill()
+    yield
+    node.start()
+
+
+@contextmanager
+def failed_over(stage: Guarded) -> Iterator[None]:
+    """The primary is killed, and the replica takes over, with what it had heard by then."""
+    before = stage.watched.primary
+    before.kill()
+    yield
+    stage.watched.await_other_primary(before)
+
+
+TOPOLOGIES = (
+    Scenario("a node of a cluster is killed", node_lost, place=clustered, allowed=ANEW),
+    Scenario("sentinels fail over", failed_over, place=guarded, allowed=BURST),
+)
