@@ -101,14 +101,17 @@ async def _awaited(policy: Any) -> float:
         for n in range(3):
             await limiter.try_acquire(f"another {n}")
         assert not limiter.statistics().available
-    call = limiter.try_acquire
-    for calls in (_CALLS // 10, _CALLS):
-        begun = time.perf_counter_ns()
-        for _ in repeat(None, calls):
-            await call("key")
-        taken = (time.perf_counter_ns() - begun) / calls
+    await _await(limiter, _CALLS // 10)
+    taken = await _await(limiter, _CALLS)
     await limiter.close()
     return taken
+
+
+async def _await(limiter: AsyncRateLimiter, calls: int) -> float:
+    call, begun = limiter.try_acquire, time.perf_counter_ns()
+    for _ in repeat(None, calls):
+        await call("key")
+    return (time.perf_counter_ns() - begun) / calls
 
 
 def main() -> None:
