@@ -43,8 +43,13 @@ class RateLimiter(Unique):
     tokens owed; so there may be more by those. `fill` is how full a bucket begins anew after the store lost it. Where
     tokens are short a host of `weight` 2 gets twice as many as one of weight 1. `clock` must never run backwards.
 
+    A call of the store has `deadline` seconds, and the time that connecting takes on top where it never answered yet.
+    What callers get that need the store while it is away says `on_failure`: "closed" refuses, "open" admits, "local"
+    or FailurePolicy.local(hosts=n) admits this host's share; or a dict from keys and patterns to those.
+
     A cost is a whole number of tokens; 0 is always admitted, more than the burst raises ValueError, another type
-    TypeError. Every method but `close` and `statistics` may raise StoreUnavailable, and LimiterClosed after close().
+    TypeError. Methods raise LimiterClosed after close(), and those that need the store StoreUnavailable where
+    `on_failure` is "closed"; but `try_acquire` says False.
     """
 
     def __init__(
@@ -95,8 +100,9 @@ class RateLimiter(Unique):
     ) -> Self:
         """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
 
-        Known are redis://, rediss://, unix://, valkey://, valkeys://, memory:// (this process only) and embedded://
-        (a real Valkey, started here). Nothing is connected to before the first call.
+        Known are redis://, rediss://, unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://, memory://
+        (this process only) and embedded:// (a real Valkey, started here). Nothing is connected to before the first
+        call.
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
         store = open_store(url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)

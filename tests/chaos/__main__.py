@@ -1,7 +1,7 @@
 """Faults of all kinds under load, and an audit after each: scripts/chaos [--minutes 30] [--seed 1] | --table
 
 One fault after the other, drawn by the seed, at limiters that live as long as the run; a row after each. With --table
-every fault once, with new limiters each; writes docs/failures.md. Exit status: 0 every bound was kept and nothing grew.
+every fault once, with new limiters each; writes docs/failures.md and some rows in the README. Exit status: 0 every bound was kept and nothing grew.
 """
 
 import argparse
@@ -18,14 +18,15 @@ from tests.chaos.crew import Crew
 from tests.chaos.fault import nothing
 from tests.chaos.growth import growth, settled
 from tests.chaos.play import LONG, SHORT, play
-from tests.chaos.report import line, markdown
+from tests.chaos.report import line, markdown, summary
 from tests.chaos.row import Row
 from tests.chaos.scenario import SCENARIOS
 from tests.chaos.stage import single
 from tests.chaos.topology import TOPOLOGIES
 from tests.servers import redis_binary, valkey_binary
 
-_PAGE = Path(__file__).resolve().parents[2] / "docs" / "failures.md"
+_README = Path(__file__).resolve().parents[2] / "README.md"
+_PAGE = _README.parent / "docs" / "failures.md"
 _HOSTS = 4
 _BINARIES = {"valkey": valkey_binary, "redis": redis_binary}
 
@@ -56,7 +57,9 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--table", action="store_true", help="every fault once; writes docs/failures.md")
+    parser.add_argument(
+        "--table", action="store_true", help="every fault once; writes docs/failures.md and the README's rows"
+    )
     parser.add_argument("--server", choices=_BINARIES, default="valkey")
     chosen = parser.parse_args()
     binary, rows = _BINARIES[chosen.server](), list[Row]()
@@ -70,6 +73,7 @@ def main() -> int:
     print(f"\n{shown}")
     if chosen.table:
         between_marks(_PAGE, "chaos", f"{ran_on()}; {chosen.server}.\n\n{shown}")
+        between_marks(_README, "chaos", summary(rows))
         return int(not all(row.kept for row in rows))
     return int(not all(row.kept for row in rows) or _grew(rows))
 

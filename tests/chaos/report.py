@@ -11,10 +11,33 @@ _HEAD = (
     "recovery",
 )  # fmt: skip
 
+_BRIEF = (0, 1, 2, 4, 5, 8, 10)
+_TOLD = {  # those that tell most
+    "nothing, closed, threads",
+    "nothing passes, closed, threads",
+    "nothing passes, local, threads",
+    "replies are lost, closed, threads",
+    "killed, and empty when back, closed, async",
+    "killed, and empty when back, local, threads",
+    "killed, and empty when back, open, threads",
+    "the same, one host of 8 threads, closed, threads",
+    "the server stands still, closed, threads",
+    "FLUSHALL, closed, threads",
+    "a host is killed and replaced, closed, threads",
+    "a node of a cluster is killed, closed, threads",
+    "sentinels fail over, closed, threads",
+}
+
 
 def markdown(rows: Iterable[Row]) -> str:
     """The table of docs/failures.md."""
     return table(_HEAD, map(cells, rows))
+
+
+def summary(rows: Iterable[Row]) -> str:
+    """The table of the README: what is not obvious, in few columns."""
+    told = [cells(row) for row in rows if str(row.scenario) in _TOLD]
+    return table([_HEAD[each] for each in _BRIEF], ([row[each] for each in _BRIEF] for row in told))
 
 
 def cells(row: Row) -> list[str]:
