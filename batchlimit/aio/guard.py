@@ -26,7 +26,7 @@ class Guard:
     """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
 
     A part of the store that failed three times in a row is not asked any more, until one of the probes that a task of
-    their own sends has come through: at once, and then each 0.1 to 1 s, by the backoff of tenacity.
+    their own sends has come through: after about 0.1 s, and then after 0.1 to 1.1 s each.
     """
 
     def __init__(self, store: AsyncStore, deadline: float) -> None:

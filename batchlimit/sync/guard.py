@@ -28,7 +28,7 @@ class Guard:
 
     It is made in the caller's thread where the store can promise that, and else in one of a Courier. A part of the
     store that failed three times in a row is not asked any more, until one of the probes that a thread of their own
-    sends has come through: at once, and then each 0.1 to 1 s, by the backoff of tenacity.
+    sends has come through: after about 0.1 s, and then after 0.1 to 1.1 s each.
     """
 
     def __init__(self, store: Store, deadline: float) -> None:

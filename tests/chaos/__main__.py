@@ -1,7 +1,8 @@
 """Faults of all kinds under load, and an audit after each: scripts/chaos [--minutes 30] [--seed 1] | --table
 
 One fault after the other, drawn by the seed, at limiters that live as long as the run; a row after each. With --table
-every fault once, with new limiters each; writes docs/failures.md and some rows in the README. Exit status: 0 every bound was kept and nothing grew.
+every fault once, with new limiters each; writes docs/failures.md, and some rows in the README. Exit status: 0 every
+bound was kept and nothing grew.
 """
 
 import argparse
@@ -57,9 +58,7 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--table", action="store_true", help="every fault once; writes docs/failures.md and the README's rows"
-    )
+    parser.add_argument("--table", action="store_true", help="every fault once; writes the tables of the docs")
     parser.add_argument("--server", choices=_BINARIES, default="valkey")
     chosen = parser.parse_args()
     binary, rows = _BINARIES[chosen.server](), list[Row]()
