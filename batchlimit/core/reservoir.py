@@ -393,7 +393,8 @@ class Reservoir:
             return standby is not None
         standby.put_back(self.stock.pay_back(), now)
         first, queued = self._first_cost() - self.stock.held, self._line.cost - self.stock.held
-        tokens, wait = standby.grant(Wish(max(1, first), max(1, queued), self._last_want), now)
+        more = max(0, self._last_want - queued)
+        tokens, wait = standby.grant(Wish(max(1, first), max(1, queued), more), now)
         self.stock.borrow(tokens, LEASE, now)
         self._pace.pause_for(wait, self._first_cost(), now)
         self._advance(now)

@@ -1,9 +1,9 @@
 """Threads that wait for a store, so that whoever asked can leave in time."""
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -11,7 +11,6 @@ _MOST = 16
 """Threads at the same time. What waits for one of them is no more than the callers who wait for that."""
 _IDLE = 10.0
 """Seconds after which a thread ends that had nothing to do."""
-Errand = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Courier:
@@ -21,8 +20,8 @@ class Courier:
     """
 
     def __init__(self) -> None:
-        self._errands: SimpleQueue[Errand | None] = SimpleQueue()
-        self._lock = threading.Lock()  # held to count the threads
+        self._errands: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._news = threading.Condition(threading.Lock())  # held to touch what is here; told of news
         self._threads = self._idle = 0
         self._stopped = False
 
@@ -34,12 +33,14 @@ class Courier:
 
         Where that had not begun by then it never will. Else it goes on, and nobody hears what becomes of it.
         """
-        if self._stopped:
-            return work()
         errand: Future[T] = Future()
-        self._errands.put((errand, work))
-        if not self._hire():
-            return work()  # the interpreter ends: there are no more threads, nor others to be kept waiting
+        with self._news:
+            taken = not self._stopped and self._hire()
+            if taken:
+                self._errands.append((errand, work))
+                self._news.notify()
+        if not taken:
+            return work()  # it was stopped, or the interpreter ends: there are no others to be kept waiting
         try:
             return errand.result(seconds)
         finally:
@@ -47,54 +48,37 @@ class Courier:
 
     def stop(self) -> None:
         """Let the threads end after what they are doing; what is run later, its caller runs."""
-        with self._lock:
+        with self._news:
             self._stopped = True
-            for _ in range(self._threads):
-                self._errands.put(None)
+            self._news.notify_all()
 
     def _hire(self) -> bool:
-        """Have somebody who runs what was put in; False if there is nobody, and will not be."""
-        with self._lock:
-            if self._idle > 0:
-                self._idle -= 1  # taken: the next errand finds another
-                return True
-            if self._threads >= _MOST:
-                return True
-            thread = threading.Thread(target=self._work, name="batchlimit-courier", daemon=True)
+        """Requires the lock. Have somebody for one errand more, now or in a while; False if there is nobody."""
+        if self._idle <= len(self._errands) and self._threads < _MOST:
             try:
-                thread.start()
+                threading.Thread(target=self._work, name="batchlimit-courier", daemon=True).start()
             except RuntimeError:
                 return self._threads > 0
             self._threads += 1
-            return True
+        return True
 
     def _work(self) -> None:
         while (errand := self._next()) is not None:
             _do(*errand)
             del errand  # a thread that waits keeps nothing alive
 
-    def _next(self) -> Errand | None:
+    def _next(self) -> tuple["Future[Any]", Callable[[], Any]] | None:
         """Wait for something to do; None: this thread is to end."""
-        try:
-            errand = self._errands.get_nowait()
-        except Empty:
-            errand = self._wait()
-        if errand is None:
-            with self._lock:
-                self._threads -= 1
-        return errand
-
-    def _wait(self) -> Errand | None:
-        with self._lock:
-            self._idle += 1
-        while True:
-            try:
-                return self._errands.get(timeout=_IDLE)
-            except Empty:
-                with self._lock:
-                    if self._idle > 0:  # else somebody counts on us, who has put something in by now
-                        self._idle -= 1
-                        return None
+        with self._news:
+            in_time = True
+            while not self._errands and in_time and not self._stopped:
+                self._idle += 1
+                in_time = self._news.wait(_IDLE)
+                self._idle -= 1
+            if self._errands:
+                return self._errands.popleft()
+            self._threads -= 1
+            return None
 
 
 def _do(errand: "Future[Any]", work: Callable[[], Any]) -> None:

@@ -81,6 +81,16 @@ def test_what_comes_back_has_room_up_to_the_share() -> None:
     assert share.level(0.0) == 25
 
 
+@pytest.mark.parametrize("rate", [0.1, 70.0, 1e6])
+def test_what_is_waited_for_is_there_at_its_end(rate: float) -> None:
+    """A clock that has run for weeks has fewer digits left."""
+    now = 5e6 + 0.1
+    share = Share(Quota(rate, 100), 3, 0.0, now)
+    tokens, wait = share.grant(Wish(7, 7, 0), now)
+    assert tokens == 0
+    assert share.grant(Wish(7, 7, 0), now + wait) == (7, 0.0)
+
+
 def test_a_look_changes_nothing() -> None:
     share = Share(HUNDRED, 4, 0.0, 0.0)
     assert [share.level(0.4), share.level(0.2), share.level(-1.0)] == [10, 5, 0]

@@ -124,11 +124,12 @@ def test_it_begins_with_its_share_of_what_was_in_the_bucket() -> None:
 
 
 def test_a_lease_goes_on_through_a_blip() -> None:
-    front = away(tokens=5)
+    front = away(tokens=5)  # as one host of one that shares the bucket, by the store's word
     big = front.join(6, NOW)
     fail(front, big, 0.1)
     assert isinstance(big.verdict, Admit)
     assert front.reservoir.stock.expires == 0.1 + LEASE
+    assert front.reservoir.remaining(0.1) == 99, "five were leased still, so one is borrowed"
 
 
 def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
@@ -150,7 +151,7 @@ def test_a_prefetch_that_fails_changes_nothing() -> None:
 def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
     front = away(sizer=FixedBatch(20))
     fail(front, front.join(1, NOW), 1.0)
-    assert front.held == 20
+    assert front.held == 19
     fetch = front.fetch(front.join(21, NOW), 1.1)
     assert (fetch.ask.held, fetch.ask.back, fetch.ask.need, fetch.ask.queued) == (0, 0, 21, 21)
     front.grant(fetch, 1.1, 30)
@@ -163,11 +164,47 @@ def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
 def test_what_was_borrowed_does_not_travel() -> None:
     front = away(sizer=FixedBatch(20))
     fail(front, front.join(1, NOW), 1.0)
-    assert front.refund(1, 1.1) is None, "it was never taken from the bucket"
+    assert front.reservoir.remaining(1.0) == 24
+    assert front.refund(1, 1.0) is None, "it was never taken from the bucket"
+    assert front.reservoir.remaining(1.0) == 25
+    assert front.reservoir.drain() is None
+    front = away(sizer=FixedBatch(20))
+    fail(front, front.join(1, NOW), 1.0)
     assert front.reservoir.due() == 1.0 + LEASE
     assert front.reservoir.tend(1.0 + LEASE) is None, "not given back, and not renewed"
     assert front.held == 0
     assert front.reservoir.drain() is None
+
+
+def test_what_nobody_used_of_a_share_is_there_for_who_needs_more() -> None:
+    front = away(sizer=FixedBatch(20))
+    fail(front, front.join(1, NOW), 1.0)
+    assert front.held == 19
+    big = front.join(24, NOW)
+    fail(front, big, 1.0)
+    assert big.verdict == Admit(1.0 + LEASE)
+    assert front.reservoir.remaining(1.0) == 0
+
+
+def test_what_was_granted_for_later_is_not_there_at_once() -> None:
+    """Nor later: it was the bucket's, and who knows what became of that."""
+    front = away()
+    first = front.join(5)
+    front.grant(front.fetch(first, 1.0), 1.0, 5, starts_in=0.3, level=-5, active_hosts=4)
+    other = front.join(9)
+    fetch = front.reservoir.last_ask(1.0) or front.reservoir._ask(1.0)
+    front.reservoir.failed(fetch, DEAD, 1.0)
+    assert first.verdict is None
+    assert other.verdict is None
+    assert front.reservoir.stock.coming == 0
+
+
+def test_what_flowed_in_since_is_what_the_slowest_bandwidth_lets() -> None:
+    front = away(quota=Quota(100.0, 100) & Quota(1.0, 100))
+    front.grant(front.fetch(front.join(1), 1.0), 1.0, 1, level=20, active_hosts=4)
+    line = [front.join(1, NOW) for _ in range(30)]
+    fail(front, line[0], 5.1)
+    assert sum(isinstance(claim.verdict, Admit) for claim in line) == 6, "(20 + 4) / 4"
 
 
 def test_a_close_gives_nothing_borrowed_back() -> None:

@@ -129,6 +129,10 @@ def test_an_error_of_one_key_is_no_outage(outage: Begin) -> None:
             story.limiter.decide(KEY)
     found = story.limiter.statistics()
     assert (found.failures, found.outages, found.available) == (0, 0, True)
+    for trouble in (away, away, wrong_type, away, away):
+        story.stage.before = trouble
+        assert not story.limiter.try_acquire(KEY)
+    assert story.limiter.statistics().outages == 0, "for it is an answer"
 
 
 def test_each_turn_is_logged_once(outage: Begin, caplog: pytest.LogCaptureFixture) -> None:

@@ -30,8 +30,9 @@ def test_who_asked_leaves_in_time_and_the_work_goes_on() -> None:
         gate()
         done.set()
 
-    with pytest.raises(TimeoutError):
-        courier.run(work, 0.001)
+    while not gate.reached:  # what has not begun by then never will
+        with pytest.raises(TimeoutError):
+            courier.run(work, 0.01)
     gate.open()
     assert done.wait(DEADLINE)
     courier.stop()
@@ -91,6 +92,13 @@ def test_many_callers_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch)
     for n, each in enumerate(callers):
         assert each.result(DEADLINE) == [n * 1000 + i for i in range(200)]
     courier.stop()
+
+
+def test_after_its_end_callers_do_it_themselves() -> None:
+    courier = Courier()
+    courier.stop()
+    assert courier.run(threading.get_ident, DEADLINE) == threading.get_ident()
+    assert courier._threads == 0
 
 
 def test_without_a_thread_the_caller_does_it_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,10 @@ SHORT = 0.02
 """A budget that a test waits for."""
 
 
+def probers() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name == "batchlimit-prober"}
+
+
 class Slow(Stage):
     """Somebody's own store, of which nothing is known."""
 
@@ -149,9 +153,6 @@ def test_probes_go_one_at_a_time_and_ever_rarer(stage: Slow, monkeypatch: pytest
 
 
 def test_who_closes_ends_the_prober(stage: Slow) -> None:
-    def probers() -> set[threading.Thread]:
-        return {each for each in threading.enumerate() if each.name == "batchlimit-prober"}
-
     def fail() -> None:
         raise StoreUnavailable("away")
 
@@ -164,23 +165,36 @@ def test_who_closes_ends_the_prober(stage: Slow) -> None:
     limiter.close()
     prober.join(DEADLINE)
     assert not prober.is_alive()
+    until(lambda: limiter._supply.store._courier._threads == 0)
 
 
-def test_a_breaker_that_an_ask_closed_needs_its_prober_no_more(stage: Slow) -> None:
-    """And the next outage has one of its own."""
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_breaker_that_an_ask_closed_needs_its_prober_no_more(stage: Slow, answers: bool) -> None:
+    """And the next outage has one of its own, of which the first one's last probe says nothing."""
     guard = Guard(stage, DEADLINE)
-    gate = stage.before_probe = Gate()
+    first, second = Gate(), Gate()
+
+    def probe() -> None:
+        first()
+        if not answers:
+            raise StoreUnavailable("away")
+
+    before = probers()
+    stage.before_probe = probe
     for _ in range(3):
         guard._failed("", KEY, StoreUnavailable("away"))
-    gate.await_someone()
+    first.await_someone()
+    (prober,) = probers() - before
     guard._answered("", guard._breakers.of(""))
     assert guard.health.available
-    second = Gate()
     stage.before_probe = second
     for _ in range(3):
         guard._failed("", KEY, StoreUnavailable("away again"))
     second.await_someone()
-    gate.open()
+    first.open()
+    prober.join(DEADLINE)
+    assert not prober.is_alive()
+    assert stage.probes == 2
     assert not guard.health.available
     second.open()
     until(lambda: guard.health.available)
