@@ -61,9 +61,10 @@ def line(number: int, row: Row) -> str:
     """One line of the long run."""
     name, policy, callers, p99, longest, *_, excess, allowed, recovery = cells(row)
     wrong = "" if row.kept else f"  BROKEN {'; '.join(row.errors)}"
+    still = f"(machine {_ms(row.stalled)})"
     return (
         f"{number:4} {name:40} {row.scenario.seconds:4.1f} s {policy:6} {callers:13} p99 {p99:>8} longest {longest:>8}"
-        f" admitted {percent(row.share, 0):>6} excess {excess} of {allowed}, recovery {recovery}{wrong}"
+        f" {still:16} admitted {percent(row.share, 0):>6} excess {excess} of {allowed}, recovery {recovery}{wrong}"
     )
 
 

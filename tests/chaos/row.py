@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from batchlimit import Quota
 from batchlimit.cli.audit import excess
@@ -34,6 +35,8 @@ class Row:
     """Waits of callers whose calls fell into the fault."""
     longest: float
     """The same, or after it."""
+    stalled: float
+    """The longest time in which no caller of any host wrote anything down: for so long the machine stood still."""
     admitted: int
     """From the beginning of the fault to its end, as all the following."""
     refused: int
@@ -62,10 +65,14 @@ class Row:
 
     @property
     def within_bounds(self) -> bool:
-        """Whether as much was admitted as the scenario allows, and nobody waited for ever."""
+        """Whether as much was admitted as the scenario allows, and nobody waited for ever, but for the machine."""
         scenario = self.scenario
         most = scenario.most(self.seconds)
-        return self.excess <= scenario.allowed and self.admitted <= most and self.longest <= scenario.patience
+        return (
+            self.excess <= scenario.allowed
+            and self.admitted <= most
+            and self.longest <= scenario.patience + 2 * self.stalled
+        )
 
 
 def row(scenario: Scenario, calls: Sequence[Call], times: Times, ended: Iterable[Ended]) -> Row:
@@ -80,6 +87,7 @@ def row(scenario: Scenario, calls: Sequence[Call], times: Times, ended: Iterable
         calls=len(calls),
         p99=waits[int(len(waits) * 0.99)] if waits else math.nan,
         longest=max((call.wait for call in calls if times.began < call.after), default=math.nan),
+        stalled=_stalled(calls),
         admitted=admitted,
         refused=_tokens(call for call in during if call.outcome is Outcome.REFUSED),
         unavailable=sum(call.outcome is Outcome.UNAVAILABLE for call in during),
@@ -94,6 +102,11 @@ def row(scenario: Scenario, calls: Sequence[Call], times: Times, ended: Iterable
         losses=sum(each.statistics.losses for each in heard),
         usage=tuple(each.usage for each in heard),
     )
+
+
+def _stalled(calls: Iterable[Call]) -> float:
+    written = sorted(call.after for call in calls)
+    return max((after - before for before, after in pairwise(written)), default=0.0)
 
 
 def _tokens(calls: Iterable[Call]) -> int:
