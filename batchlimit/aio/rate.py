@@ -227,7 +227,9 @@ class AsyncRateLimiter(Unique):
             return outlook(reservoir.quota, 0, 0)
         level = await outcome(self._supply.store.peek, key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
-            raise level
+            if (told := reservoir.outlook(self._clock())) is None:
+                raise level
+            return told
         return outlook(reservoir.quota, level.level, reservoir.spendable(self._clock()))
 
     def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":

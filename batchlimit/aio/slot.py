@@ -152,7 +152,9 @@ class Slot:
     def refund(self, cost: int) -> "asyncio.Task[int | StoreUnavailable] | None":
         """Take back tokens that were admitted and not used; the task by which they travel, if they do."""
         back = self.reservoir.refund(Claim(cost, NOW, NOBODY), self._home.clock())
-        task = None if back is None else self._give_back(back)
+        task: asyncio.Task[Any] | None = None if back is None else self._give_back(back)
+        if task is not None and not self.reservoir.fails_closed:
+            task = self._home.start(_silenced(task))
         self._rouse()
         return task
 
@@ -265,6 +267,11 @@ async def arrived(travels: "asyncio.Task[int | StoreUnavailable] | None") -> Non
     """Wait until tokens that travel have arrived, or raise why they have not; who is cancelled does not stop them."""
     if travels is not None and isinstance(result := await asyncio.shield(travels), StoreUnavailable):
         raise result
+
+
+async def _silenced(travels: "asyncio.Task[int | StoreUnavailable]") -> int:
+    """Return how many tokens arrived: none, where the store is away and nobody is to hear of it."""
+    return result if isinstance(result := await travels, int) else 0
 
 
 def unavailable(error: Exception) -> StoreUnavailable:

@@ -81,13 +81,13 @@ def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -
     )
 
 
-def outlook(quota: Quota, level: int, held: int) -> Decision:
+def outlook(quota: Quota, level: int, held: int, source: Source = "store") -> Decision:
     """Return how a call of cost 1 would fare at a bucket of this `level`, at a host that holds `held` tokens of it."""
     if quota.denies_all:
         return decision(quota, 0, math.inf, "local")
     remaining = max(0, level) + held
     wait = max((1 - level) / each.rate for each in quota.bandwidths)
-    return decision(quota, remaining, 0.0 if remaining else wait, "store")
+    return decision(quota, remaining, 0.0 if remaining else wait, source)
 
 
 def reset_after(quota: Quota, remaining: int) -> float:

@@ -8,6 +8,7 @@ from batchlimit.core import debt
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
 from batchlimit.core.census import Census
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
+from batchlimit.core.decision import Decision, outlook
 from batchlimit.core.failure import CLOSED, FailurePolicy, NotAsked
 from batchlimit.core.fallback import LEASE, Fallback, Wish, fallback
 from batchlimit.core.figures import Figures
@@ -368,6 +369,17 @@ class Reservoir:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
         borrowing = self._fallback if self.stock.borrowed else None
         return max(0, borrowing.level(now) if borrowing else self._terms.level) + self.spendable(now)
+
+    @property
+    def fails_closed(self) -> bool:
+        """Whether callers are to hear of it when the store is away."""
+        return self._policy == CLOSED
+
+    def outlook(self, now: float) -> Decision | None:
+        """Say how the next call would fare without the store; None: it would fail."""
+        if (standby := self._standby(now)) is None:
+            return None
+        return outlook(self.quota, standby.level(now), self.spendable(now), "fallback")
 
     def spendable(self, now: float) -> int:
         """Return how many tokens are here for whoever comes now."""

@@ -167,11 +167,17 @@ class RateLimiter(Unique):
 
     def peek(self, key: str) -> Decision:
         """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
-        reservoir = self._slot(key).reservoir
+        slot = self._slot(key)
+        reservoir = slot.reservoir
         if reservoir.quota.denies_all:
             return outlook(reservoir.quota, 0, 0)
         warn_in_loop()
-        level = self._supply.store.peek(key, reservoir.quota).level
+        try:
+            level = self._supply.store.peek(key, reservoir.quota).level
+        except StoreUnavailable:
+            if (told := slot.outlook()) is None:
+                raise
+            return told
         return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
 
     def refund(self, key: str, cost: int = 1) -> None:

@@ -9,6 +9,7 @@ from random import uniform
 from typing import TypeVar
 
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
+from batchlimit.core.decision import Decision
 from batchlimit.core.figures import Figures
 from batchlimit.core.lease import GiveBack
 from batchlimit.core.reservoir import Reservoir
@@ -180,14 +181,20 @@ class Slot:
                 return False, None
             return True, self.reservoir.refund(claim, self._clock())
 
+        is_live = True
         try:
             is_live, back = self.locked(take_back)
             if back is not None:
                 self.give_back(back)
-        except BaseException:
+        except BaseException as error:
             self.locked(lambda: self.reservoir.leave(claim, self._clock()))
-            raise
+            if self.reservoir.fails_closed or not isinstance(error, StoreUnavailable):
+                raise
         return is_live
+
+    def outlook(self) -> Decision | None:
+        """Say how the next call would fare without the store; None: it would fail."""
+        return self.locked(lambda: self.reservoir.outlook(self._clock()))
 
     @property
     def uses(self) -> int:

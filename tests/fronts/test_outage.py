@@ -214,6 +214,35 @@ def test_each_key_has_its_policy(outage: Begin) -> None:
     assert sum(story.limiter.try_acquire("ann") for _ in range(200)) == 200
 
 
+@pytest.mark.parametrize("policy", ["open", FailurePolicy.local(hosts=4)])
+def test_who_is_not_refused_hears_of_no_store(outage: Begin, policy: Any) -> None:
+    story = outage(on_failure=policy)
+    story.limiter.acquire(KEY, 5)
+    story.clock.pass_by(0.9)  # its lease is over: a refund has to travel
+    story.give_up()
+    told = story.limiter.peek(KEY)
+    assert (told.allowed, told.source) == (True, "fallback")
+    story.limiter.refund(KEY, 2)
+    with story.limiter.reserve(KEY, 10) as reservation:
+        reservation.settle(4)
+    story.limiter.acquire(KEY)
+    assert story.limiter.peek(KEY).source == "fallback"
+
+
+def test_who_is_refused_hears_of_it_everywhere(outage: Begin) -> None:
+    story = outage()
+    story.limiter.acquire(KEY, 5)
+    story.clock.pass_by(0.9)
+    story.give_up()
+    for call in (story.limiter.peek, story.limiter.refund, story.limiter.acquire, story.limiter.decide):
+        with pytest.raises(StoreUnavailable):
+            call(KEY)
+    with pytest.raises(StoreUnavailable):
+        story.limiter.acquire_all({KEY: 1, "another": 1})
+    with pytest.raises(StoreUnavailable):
+        story.limiter.reserve(KEY, 1)
+
+
 def test_back_again_the_store_decides_and_nothing_is_repaid(outage: Begin) -> None:
     """What was admitted meanwhile is not charged to the bucket: who comes next would pay for it, by surprise."""
     story = outage(on_failure="open", sizer=FixedBatch(50))
