@@ -70,7 +70,7 @@ def _charge(store: Distant, pool: ThreadPoolExecutor, *, wait: bool) -> tuple[in
         barrier.wait()
         return limiter.try_acquire(key)
 
-    with closing(store), RateLimiter(store, "1000/s burst 1000") as limiter:
+    with closing(store), RateLimiter(store, "1000/s burst 1000", deadline=1.0) as limiter:
         answers = [pool.submit(call) for _ in range(_STAMPEDE)]
         deadline = time.monotonic() + _PATIENCE
         while wait and limiter.statistics().waiting < _STAMPEDE - 1 and time.monotonic() < deadline:
@@ -91,7 +91,7 @@ class Round(NamedTuple):
 def hit(url: str, rounds: int) -> Iterator[Figure]:
     """One thread and a leased key, or one task, in turn with the bare minimum in the same process."""
     bare = Bare(_HITS * rounds)
-    with RateLimiter.from_url(url, _RICH) as limiter, Loop(url, _RICH) as loop:
+    with RateLimiter.from_url(url, _RICH, deadline=1.0) as limiter, Loop(url, _RICH) as loop:
         _warm(limiter)
         loop.timed(10 * _HITS)
         timings = [Round(_timed(limiter.try_acquire), loop.timed(_HITS), _timed(bare.take)) for _ in range(rounds)]

@@ -50,7 +50,7 @@ def _apart(measure: Callable[[A], R], argument: A) -> R:
 
 
 def _bytes_per_key(url: str) -> float:
-    with RateLimiter.from_url(url, "1000/s burst 1000", idle_after=3600.0) as limiter:
+    with RateLimiter.from_url(url, "1000/s burst 1000", idle_after=3600.0, max_keys=10**7, deadline=1.0) as limiter:
         limiter.try_acquire("first")
         gc.collect()
         tracemalloc.start()

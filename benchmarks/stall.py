@@ -64,7 +64,7 @@ def stall(url: str, seconds: float, rounds: int) -> Iterator[Figure]:
     with _far(url) as far, asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(laps)) as runner:
         for _ in range(rounds):
             prefix = f"bench-{secrets.token_hex(4)}"
-            runner.run(_limited(AsyncRedisStore.from_url(far, prefix=prefix), seconds, laps, seen.real))
+            runner.run(_limited(AsyncRedisStore.from_url(far, prefix=prefix, deadline=1.0), seconds, laps, seen.real))
             runner.run(_limited(Asleep(MemoryStore()), seconds, laps, seen.alone))
             runner.run(observe(Trivial(seen.real.waited_share).try_acquire, seconds, laps, seen.control))
     yield from _lateness(seen, rounds)
@@ -72,7 +72,7 @@ def stall(url: str, seconds: float, rounds: int) -> Iterator[Figure]:
 
 
 async def _limited(store: AsyncStore, seconds: float, laps: Laps, seen: Seen) -> None:
-    async with aclosing(store), AsyncWatchedLimiter(store, _QUOTA) as limiter:
+    async with aclosing(store), AsyncWatchedLimiter(store, _QUOTA, deadline=1.0) as limiter:
 
         async def try_acquire(key: str) -> bool:
             waited = limiter.tally.waited

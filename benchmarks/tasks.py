@@ -23,7 +23,7 @@ class Loop:
 
     def __init__(self, url: str, quota: str) -> None:
         self._runner = asyncio.Runner()
-        self._limiter = AsyncRateLimiter.from_url(url, quota)
+        self._limiter = AsyncRateLimiter.from_url(url, quota, deadline=1.0)
 
     def __enter__(self) -> Self:
         return self
@@ -105,8 +105,8 @@ def crowds(url: str, rounds: int) -> Iterator[Figure]:
 
 async def _crowd(url: str, tasks: int) -> Crowded:
     """Let so many tasks meet at a key with as many tokens; a limiter for each crowd, as in the threaded stampede."""
-    store, key = CountingStore.from_url(url), f"cold-{secrets.token_hex(4)}"
-    async with aclosing(store), AsyncRateLimiter(store, Quota(tasks, tasks)) as limiter:
+    store, key = CountingStore.from_url(url, deadline=1.0), f"cold-{secrets.token_hex(4)}"
+    async with aclosing(store), AsyncRateLimiter(store, Quota(tasks, tasks), deadline=1.0) as limiter:
         answers = [asyncio.create_task(limiter.try_acquire(key)) for _ in range(tasks)]
         await asyncio.sleep(0)  # all of them run up to where they wait, and the first ask has not left yet
         assert limiter.statistics().waiting == tasks

@@ -10,6 +10,9 @@ from typing import Any
 from batchlimit import Quota
 from batchlimit.cli.limiter import AsyncLimiter, AsyncWatchedLimiter, Limiter, WatchedLimiter
 
+_DEADLINE = 1.0
+"""Seconds that a host's call of the store may take: many hosts and their server share a machine here, which is late."""
+
 
 class Front(StrEnum):
     """What the callers of a host are: threads, or tasks of one event loop."""
@@ -33,12 +36,12 @@ class Phase:
 
 def ours(plan: "Plan") -> Limiter:
     """The limiter of this package."""
-    return WatchedLimiter.from_url(plan.url, plan.quota, prefix=plan.prefix)
+    return WatchedLimiter.from_url(plan.url, plan.quota, prefix=plan.prefix, deadline=_DEADLINE)
 
 
 def ours_awaited(plan: "Plan") -> AsyncLimiter:
     """The limiter of this package for tasks."""
-    return AsyncWatchedLimiter.from_url(plan.url, plan.quota, prefix=plan.prefix)
+    return AsyncWatchedLimiter.from_url(plan.url, plan.quota, prefix=plan.prefix, deadline=_DEADLINE)
 
 
 @dataclass(frozen=True, slots=True)
