@@ -1,26 +1,44 @@
-"""A time budget for something awaited, which a loop that was held up does not shorten."""
+"""A time budget for a call of a store, which a loop that was held up does not shorten, nor a connection to be made."""
 
 import asyncio
+from collections.abc import Callable
+from contextvars import Token
 from types import TracebackType
 from typing import Self
 
-_ROUNDS = 3
+from batchlimit.stores.hurry import WATCH, Watch
+
+_ROUNDS = 10
 """How many rounds of the loop an answer has that lies ready when the time is over: it is read in the first, understood
-in the next, and its task has it in the third. A loop that was blocked would else throw away what had come in time."""
+in the next, and its task has it in the third; to find a connection and to send took some before. A loop that was
+blocked would else throw away what came in time. Where there is nothing to do they take no time."""
+
+
+_TICK = 1e-6  # what is left of a sum that ought to be 0
+
+
+def _never() -> bool:
+    return False
 
 
 class Budget:
-    """`async with Budget(seconds)`: TimeoutError when they are over, as from asyncio.timeout."""
+    """`async with Budget(seconds)`: TimeoutError when they are over, as from asyncio.timeout.
 
-    __slots__ = ("_handle", "_loop", "_rounds", "_scope", "_seconds")
+    The time during which the call waits for a connection does not count (see stores.hurry), but for `connecting`
+    seconds, or as soon as the store is `failing`: asked each `seconds`.
+    """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._rounds = seconds, _ROUNDS
+    __slots__ = ("_connecting", "_failing", "_handle", "_left", "_loop", "_rounds", "_scope", "_seconds", "_token")
+
+    def __init__(self, seconds: float, connecting: float = 0.0, failing: Callable[[], bool] = _never) -> None:
+        self._seconds, self._connecting, self._failing = seconds, connecting, failing
+        self._left = 0.0  # for how long yet it may wait for a connection
         self._scope = asyncio.timeout(None)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._handle: asyncio.Handle = self._loop.call_later(self._seconds, self._over)
+        self._token: Token[Watch | None] = WATCH.set(self)
+        self._wind(self._seconds)
         await self._scope.__aenter__()
         return self
 
@@ -28,11 +46,35 @@ class Budget:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._handle.cancel()
+        WATCH.reset(self._token)
         await self._scope.__aexit__(kind, error, trace)
 
+    def pause(self) -> None:
+        """See Watch."""
+        self._left = self._connecting
+        self._handle.cancel()
+        self._wind(self._seconds)
+
+    def resume(self) -> None:
+        """See Watch."""
+        self._left = 0.0
+        self._handle.cancel()
+        self._wind(self._seconds)
+
+    def _wind(self, seconds: float) -> None:
+        self._rounds = _ROUNDS
+        self._handle: asyncio.Handle = self._loop.call_later(seconds, self._over)
+
     def _over(self) -> None:
+        self._left -= self._seconds
+        if self._left > _TICK and not self._failing():
+            self._wind(self._seconds)
+        else:
+            self._run_out()
+
+    def _run_out(self) -> None:
         self._rounds -= 1
         if self._rounds >= 0:
-            self._handle = self._loop.call_soon(self._over)
+            self._handle = self._loop.call_soon(self._run_out)
         else:
             self._scope.reschedule(self._loop.time())

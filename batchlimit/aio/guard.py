@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from random import uniform
 from typing import TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception
@@ -15,7 +14,7 @@ from batchlimit.core.decision import Health
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from batchlimit.doorway.outage import ANY, BACKOFF, FIRST, is_away, say_away, say_back
+from batchlimit.doorway.outage import ANY, BACKOFF, TO_CONNECT, first_wait, is_away, say_away, say_back, unavailable
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores.base import AsyncRemote, AsyncStore
 
@@ -31,13 +30,15 @@ class Guard:
 
     def __init__(self, store: AsyncStore, deadline: float) -> None:
         self._store, self._deadline, self._connecting = store, deadline, 1.0
+        self._inherited: object = None
         self._remote = store if isinstance(store, AsyncRemote) else _Whole(store)
         self._begin()
 
     def _begin(self) -> None:
-        self._patience = self._connecting + self._deadline
+        self._has_answered = False
         self._breakers = Breakers()
-        self._probers: set[asyncio.Task[None]] = set()
+        self._probers: dict[str, tuple[float | None, asyncio.Task[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"<Guard of {self._store!r}: {self._breakers}>"
@@ -45,7 +46,6 @@ class Guard:
     def allow(self, connect_timeout: float) -> None:
         """Give a store that has not answered yet so many seconds more, and a probe: they may have to connect first."""
         self._connecting = connect_timeout
-        self._patience = connect_timeout + self._deadline
 
     @property
     def address(self) -> str:
@@ -71,7 +71,7 @@ class Guard:
 
     def after_fork(self) -> None:
         """In a child: its tasks are to come, and nothing is known of the store."""
-        self._inherited = self._probers  # never let go of: they are another loop's
+        self._inherited = (self._inherited, self._tasks)  # never let go of: they are another loop's
         self._begin()
         self._store.after_fork()
 
@@ -81,7 +81,7 @@ class Guard:
 
     async def stop(self) -> None:
         """End all probers."""
-        probers = list(self._probers)
+        probers = list(self._tasks)
         for each in probers:
             each.cancel()
         await asyncio.gather(*probers, return_exceptions=True)
@@ -90,36 +90,63 @@ class Guard:
         part = self._remote.part(key)
         breaker = self._breakers.of(part)
         if breaker.since is not None:
+            self._look_for_prober(part, key)
             raise NotAsked(f"{self.address} is not asked for now: {breaker.error}")
         try:
-            result = await self._bounded(work)
+            result = await self._bounded(work, breaker)
         except BucketUnavailable:
             self._answered(part, breaker)
             raise
         except StoreUnavailable as error:
             self._failed(part, key, error)
             raise
+        except Exception as error:
+            found = unavailable(error)
+            self._failed(part, key, found)
+            raise found from error
         self._answered(part, breaker)
         return result
 
-    async def _bounded(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _bounded(self, work: Callable[[], Awaitable[T]], breaker: Breaker) -> T:
+        seconds, connecting = self._deadline, self._to_connect()
+        if not self._remote.is_prompt:  # it does not tell which is which
+            seconds, connecting = seconds + (0.0 if breaker.in_a_row else connecting), 0.0
         try:
-            async with Budget(self._patience):
+            async with Budget(seconds, connecting, lambda: breaker.in_a_row > 0):
                 return await work()
         except TimeoutError as error:
-            raise StoreUnavailable(f"{self.address} did not answer within {self._patience:g} s") from error
+            raise StoreUnavailable(f"{self.address} did not answer in time ({seconds:g} s)") from error
+
+    def _to_connect(self) -> float:
+        """Return how long a call may wait for a connection, on top of its deadline (s)."""
+        return min(self._connecting, TO_CONNECT * self._deadline) if self._has_answered else self._connecting
 
     def _answered(self, part: str, breaker: Breaker) -> None:
-        self._patience = self._deadline
+        self._has_answered = True
         if breaker.in_a_row and (seconds := self._breakers.answered(part, steady())) is not None:
             say_back(self.address, part, seconds)
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         if self._breakers.failed(part, error, steady()):
+            self._look_for_prober(part, key)
             say_away(self.address, part, error)
-            prober = asyncio.get_running_loop().create_task(self._probe(part, key), name="batchlimit-prober")
-            self._probers.add(prober)
-            prober.add_done_callback(self._probers.discard)
+
+    def _look_for_prober(self, part: str, key: str) -> None:
+        """Have somebody who asks whether the part is back: the one who did may have been cancelled with all others."""
+        breaker = self._breakers.of(part)
+        since, prober = self._probers.get(part, (None, None))
+        if prober is not None and not prober.done() and since == breaker.since:
+            return
+        work = self._probe(part, key)
+        try:
+            prober = asyncio.get_running_loop().create_task(work, name="batchlimit-prober")
+        except Exception:  # noqa: BLE001  a task factory of the user's own: callers find out for themselves
+            work.close()
+            self._breakers.answered(part, steady())
+        else:
+            self._probers[part] = (breaker.since, prober)
+            self._tasks.add(prober)  # a loop itself keeps no task alive
+            prober.add_done_callback(self._tasks.discard)
 
     async def _probe(self, part: str, key: str) -> None:
         """Ask whether the part is back, by the key that failed, until it is."""
@@ -131,7 +158,7 @@ class Guard:
                 async with Budget(self._connecting + self._deadline):
                     await self._remote.probe(key)
 
-        await asyncio.sleep(uniform(*FIRST))
+        await asyncio.sleep(first_wait(breaker.relapses))
         with contextlib.suppress(Exception):  # this key alone is not to be served
             await AsyncRetrying(retry=retry_if_exception(is_away), wait=BACKOFF, sleep=asyncio.sleep, reraise=True)(
                 look
@@ -142,6 +169,8 @@ class Guard:
 
 class _Whole:
     """What is assumed of a store that says nothing of itself."""
+
+    is_prompt = False
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store

@@ -12,9 +12,11 @@ from batchlimit.aio.caller import Caller
 from batchlimit.aio.guard import Guard
 from batchlimit.aio.keeper import Due
 from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.settled import Settled
+from batchlimit.doorway.outage import unavailable
 from batchlimit.errors import StoreUnavailable
 
 P = ParamSpec("P")
@@ -214,13 +216,14 @@ class Slot:
 
     def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
         task = self._home.start(outcome(self._home.store.give_back, self.key, self.reservoir.quota, back))
-        task.add_done_callback(self._gave)
+        task.add_done_callback(partial(self._gave, back))
         return task
 
-    def _gave(self, task: "asyncio.Task[int | StoreUnavailable]") -> None:
-        if not task.cancelled() and isinstance(error := task.result(), StoreUnavailable):
+    def _gave(self, back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
+        error = None if task.cancelled() else task.result()
+        if isinstance(error, StoreUnavailable):
             _logger.debug("tokens of %r were not given back; they will expire: %s", self.key, error)
-        self.reservoir.gave_back(self._home.clock())
+        self.reservoir.gave_back(self._home.clock(), back if isinstance(error, NotAsked) else None)
         self._rouse()
 
     def _rouse(self) -> None:
@@ -264,18 +267,15 @@ async def outcome(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kw
 
 
 async def arrived(travels: "asyncio.Task[int | StoreUnavailable] | None") -> None:
-    """Wait until tokens that travel have arrived, or raise why they have not; who is cancelled does not stop them."""
-    if travels is not None and isinstance(result := await asyncio.shield(travels), StoreUnavailable):
+    """Wait until tokens that travel have arrived, or raise why they have not; who is cancelled does not stop them.
+
+    Those that have not left yet do so later.
+    """
+    result = None if travels is None else await asyncio.shield(travels)
+    if isinstance(result, StoreUnavailable) and not isinstance(result, NotAsked):
         raise result
 
 
 async def _silenced(travels: "asyncio.Task[int | StoreUnavailable]") -> int:
     """Return how many tokens arrived: none, where the store is away and nobody is to hear of it."""
     return result if isinstance(result := await travels, int) else 0
-
-
-def unavailable(error: Exception) -> StoreUnavailable:
-    """What a store raised, as the one error that callers know."""
-    found = StoreUnavailable(f"the store failed: {type(error).__name__}: {error}")
-    found.__cause__ = error
-    return found

@@ -218,10 +218,8 @@ class Supply:
             await asyncio.sleep(0)  # their callbacks run first
 
     async def _empty(self, slots: list[Slot]) -> None:
-        """Up to the first that finds the store away: it is away for all."""
         for first in range(0, len(slots), _AT_ONCE):
-            if not all(await asyncio.gather(*(slot.empty() for slot in slots[first : first + _AT_ONCE]))):
-                return
+            await asyncio.gather(*(slot.empty() for slot in slots[first : first + _AT_ONCE]))
 
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's, and so is its loop.

@@ -1,7 +1,11 @@
 """When a store is given up for a while: after a few failures in a row."""
 
+import math
+
 from batchlimit.core.decision import Health
 
+SOON = 10.0
+"""Seconds: a breaker that opens again within them has relapsed. What answers probes alone is asked ever more rarely."""
 THRESHOLD = 3
 """Failures in a row that open a breaker. One or two are a blip, and each costs its caller a deadline."""
 
@@ -12,10 +16,12 @@ class Breaker:
     Who asks now and then whether the part is back is the front's affair.
     """
 
-    __slots__ = ("error", "in_a_row", "since")
+    __slots__ = ("_closed", "error", "in_a_row", "relapses", "since")
 
     def __init__(self) -> None:
         self.in_a_row = 0
+        self.relapses = 0  # how often it opened again soon after it had closed
+        self._closed = -math.inf
         self.since: float | None = None  # when it opened
         self.error: Exception | None = None  # what went wrong last
 
@@ -28,6 +34,7 @@ class Breaker:
         self.error = error
         if self.since is not None or self.in_a_row < THRESHOLD:
             return False
+        self.relapses = self.relapses + 1 if now - self._closed < SOON else 0
         self.since = now
         return True
 
@@ -35,7 +42,10 @@ class Breaker:
         """Count an answer; if this one closed it, return for how many seconds it was open."""
         since, self.since = self.since, None
         self.in_a_row, self.error = 0, None
-        return None if since is None else now - since
+        if since is None:
+            return None
+        self._closed = now
+        return now - since
 
 
 class Breakers:
@@ -68,5 +78,5 @@ class Breakers:
     @property
     def health(self) -> Health:
         """How the store has been."""
-        available = all(each.since is None for each in self._parts.values())
+        available = all(each.since is None for each in list(self._parts.values()))
         return Health(self._failures, self._outages, available)

@@ -1,7 +1,7 @@
 """One caller in line for tokens, and what it may be told: Admit, Refuse, Fail, Wait or Fetch."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from batchlimit.core.lease import Ask, GiveBack
@@ -51,6 +51,8 @@ class Admit:
     """Go ahead, if the clock reads less than `before`: the tokens are good until then."""
 
     before: float
+    term: int = field(default=0, compare=False)
+    """In which of the stock's terms they were taken: to another one they do not return."""
 
 
 def half_of(admit: Admit, until: float, now: float) -> float:

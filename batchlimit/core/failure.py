@@ -14,8 +14,9 @@ Kind = Literal["closed", "open", "local"]
 class FailurePolicy:
     """`closed` refuses, `open` admits, `local` admits one host's fair share of the quota.
 
-    The share is rate / hosts and burst / hosts, by how many hosts there were when the store last told. Where it never
-    told, `hosts` says; and where that is None nothing is admitted: the whole limit on each host is no limit.
+    The share is rate / hosts and burst / hosts, by how many hosts there were when the store last told, or by `hosts`
+    where that is more: the store tells of those only that asked at nearly the same time. Where it never told, and
+    `hosts` is None, nothing is admitted: the whole limit on each host is no limit.
     """
 
     kind: Kind = "closed"
@@ -46,7 +47,7 @@ class FailurePolicy:
 
     @classmethod
     def local(cls, hosts: int | None = None) -> Self:
-        """Admit a fair share; `hosts` counts until the store has told how many there are."""
+        """Admit a fair share, of `hosts` hosts at the least."""
         return cls("local", hosts)
 
 

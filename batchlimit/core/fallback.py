@@ -129,5 +129,5 @@ def fallback(policy: FailurePolicy, quota: Quota, hosts: int, known: float, now:
         case "open":
             return Open(quota)
         case "local":
-            hosts = hosts or policy.hosts or 0
+            hosts = max(hosts, policy.hosts or 0)
             return Share(quota, hosts, known, now) if hosts else None

@@ -24,6 +24,10 @@ _AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin: what bounds the debt of the bucket."""
 _REST = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
+_LONG_REST = 1.0
+"""The same while the store is given up: a thousand keys that owe something must not keep a host busy for nothing."""
+_ABSOLVED = 60.0
+"""For so long (s) after the return of the store a refund may be of what was admitted without it."""
 _SHUT = 0.05
 """For so long (s) refuses from memory, without a lock, what could be asked for only at a store that is given up."""
 _ROUND_TRIPS = 1.5
@@ -50,10 +54,10 @@ class Reservoir:
     """
 
     __slots__ = (
-        "_asked", "_born", "_busy", "_closer", "_debt", "_demand", "_ended", "_fallback", "_host", "_idle_after",
-        "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_policy", "_rest_until", "_seqs", "_shut_until",
-        "_sizer", "_terms", "_unbacked", "_untouched", "_used", "_weight", "calls", "hungry", "largest", "quota",
-        "refused", "retired", "stock",
+        "_absolved_at", "_asked", "_born", "_busy", "_closer", "_debt", "_demand", "_ended", "_fallback", "_host",
+        "_idle_after", "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_policy", "_rest_until", "_seqs",
+        "_shut_until", "_sizer", "_terms", "_unbacked", "_unrefunded", "_untouched", "_used", "_weight", "calls",
+        "hungry", "largest", "quota", "refused", "retired", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +86,8 @@ class Reservoir:
         self._policy = policy
         self._fallback: Fallback | None = None  # stands in for the bucket, from the first failure on
         self._unbacked = 0  # tokens admitted without the store
+        self._unrefunded = 0  # and those of them that may be refunded still
+        self._absolved_at = math.inf
         self._owed = self._last_want = 0
         self._debt = debt.NONE
         self._asked = 0
@@ -169,7 +175,8 @@ class Reservoir:
         self._line.withdraw(claim)
         self.confirm(claim)
         if isinstance(claim.verdict, Admit) and claim.cost:
-            back = self.stock.unspend(claim.cost, now) if now < claim.verdict.before else 0
+            is_here = now < claim.verdict.before and claim.verdict.term == self.stock.term
+            back = self.stock.unspend(claim.cost, now) if is_here else 0
             self.stock.took_late(claim.cost - back)
         claim.verdict = None  # what it was given is returned once
         self._serve()
@@ -198,6 +205,9 @@ class Reservoir:
         if grant.quota is not None:
             self._obey(grant.quota)
         self._pace.learn(fetch, grant, self.quota, self._demand.rate, now, jitter)
+        if self.stock.borrowed:
+            self._pay_back(now)
+            self._absolved_at = now + _ABSOLVED
         self.stock.credit(fetch, grant, now)
         self._untouched = True
         self._advance(now)
@@ -216,11 +226,11 @@ class Reservoir:
         if self._busy is not fetch:
             return  # it was reported before
         self._busy = None
+        self._rest_until = now + _REST
         if isinstance(error, NotAsked):
-            self.calls -= 1
+            self._unsent(now)
         else:
             self._lost_seq = fetch.ask.seq
-        self._rest_until = now + _REST
         for claim in self._line:
             claim.asked = 0
         if error is not None and not self._fall_back(now):
@@ -239,9 +249,15 @@ class Reservoir:
         else:
             self.gave_back(now)
 
-    def gave_back(self, now: float) -> None:
-        """Take note that a give-back is over, whether it arrived or not; it is never repeated."""
+    def gave_back(self, now: float, unsent: GiveBack | None = None) -> None:
+        """Take note that a give-back is over, whether it arrived or not; it is never repeated, unless it was not sent.
+
+        Then what it had of refunds is for the next one; leased tokens expire.
+        """
         self._busy = None
+        if unsent is not None:
+            self._unsent(now)
+            self._owed += unsent.refund
         self._advance(now)
         self._wake_next()
 
@@ -342,10 +358,8 @@ class Reservoir:
         self._advance(now)
         if self.quota.denies_all:
             return None  # nothing was ever admitted
-        if self.stock.borrowed and self._fallback is not None:
-            self._fallback.put_back(claim.cost, now)
-        else:
-            self._owed += claim.cost - self.stock.refund(claim.cost, now)
+        cost = claim.cost - self._absorb(claim.cost, now)
+        self._owed += cost - self.stock.refund(cost, now)
         self._pace.forget()
         self._serve()
         self._line.wake_leader()
@@ -403,7 +417,7 @@ class Reservoir:
         standby = self._standby(now)
         if standby is None or self._line.leader is None:
             return standby is not None
-        standby.put_back(self.stock.pay_back(), now)
+        self._pay_back(now)
         first, queued = self._first_cost() - self.stock.held, self._line.cost - self.stock.held
         more = max(0, self._last_want - queued)
         tokens, wait = standby.grant(Wish(max(1, first), max(1, queued), more), now)
@@ -415,6 +429,29 @@ class Reservoir:
                 self._refuse(claim, now)
         self._dismiss_hopeless(now)
         return True
+
+    def _pay_back(self, now: float) -> None:
+        """Nobody used what is left of what was borrowed: it is for who needs it later."""
+        if self._fallback is not None:
+            self._fallback.put_back(self.stock.pay_back(), now)
+
+    def _absorb(self, tokens: int, now: float) -> int:
+        """Return how many of these refunded tokens were never the bucket's, as far as is known: it must not get them.
+
+        Those that were admitted without the store come first, for a minute after its return.
+        """
+        if now >= self._absolved_at:
+            self._unrefunded, self._absolved_at = 0, math.inf
+        absorbed = min(tokens, self._unrefunded)
+        self._unrefunded -= absorbed
+        if self.stock.borrowed and self._fallback is not None:
+            self._fallback.put_back(absorbed, now)
+        return absorbed
+
+    def _unsent(self, now: float) -> None:
+        """Nothing went to the store, and nothing does in the background for a while: it is given up."""
+        self.calls -= 1
+        self._rest_until = now + _LONG_REST
 
     def _standby(self, now: float) -> Fallback | None:
         if self._fallback is None:
@@ -459,7 +496,9 @@ class Reservoir:
         Whoever is in line counts as asking from the moment of joining: a crowd at a cold key is demand at once.
         """
         spent = self.stock.count()
-        self._unbacked += spent if self.stock.borrowed else 0
+        if self.stock.borrowed:
+            self._unbacked += spent
+            self._unrefunded += spent
         total = self.stock.admitted + self.refused + self._line.cost
         asked, self._asked = total - self._asked, total
         self._demand.observe(asked, now)
@@ -469,6 +508,8 @@ class Reservoir:
 
     def _advance(self, now: float) -> None:
         self._count(now)
+        if self.stock.borrowed and now >= self.stock.expires:
+            self._pay_back(now)
         self.stock.advance(now)
         self._serve()
         if self.stock.tokens < self.stock.low and self._busy is None:

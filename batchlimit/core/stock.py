@@ -18,8 +18,8 @@ class Stock:
     """
 
     __slots__ = (
-        "_base", "_pledged", "_recorded", "_starts", "admitted", "borrowed", "coming", "expires", "low", "saved",
-        "tokens",
+        "_base", "_foreign", "_pledged", "_recorded", "_starts", "admitted", "borrowed", "coming", "expires", "low",
+        "saved", "term", "tokens",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -31,6 +31,8 @@ class Stock:
         self._base = self._recorded = 0
         self._pledged = 0  # what was given to claims that are tentative still
         self.borrowed = False
+        self._foreign = 0  # of what is borrowed, what was left of a lease
+        self.term = 0  # another one whenever what is here begins to be the bucket's, or ceases to be
 
     def __repr__(self) -> str:
         return f"<Stock of {self.tokens} until {self.expires:.3f}, {self.saved} saved, {self.coming} to come>"
@@ -114,7 +116,7 @@ class Stock:
         while (first := line.first) is not None and first is not debt and first.cost <= self.saved:
             self.saved -= first.cost
             self._pledged += first.cost if first.tentative else 0
-            line.dismiss(first, Admit(self.expires))
+            line.dismiss(first, Admit(self.expires, self.term))
             served = True
         if served:
             line.wake_leader()
@@ -142,6 +144,7 @@ class Stock:
         """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""
         if self.borrowed or grant.kept < fetch.ask.held:
             self.tokens = self.saved = self.coming = 0
+            self.term += self.borrowed
             self.borrowed = False
         begins = now + grant.starts_in
         self._starts = max(self._starts, begins) if self.coming else begins
@@ -161,6 +164,8 @@ class Stock:
         ends = now + lease
         self.coming = self.low = 0
         self.expires = min(self.expires, ends) if self.leased else ends
+        self._foreign = self.leased
+        self.term += not self.borrowed
         self._starts = now
         self._recorded = 0
         self.saved += tokens
@@ -168,12 +173,13 @@ class Stock:
         self.borrowed = True
 
     def pay_back(self) -> int:
-        """Let go of what is borrowed; return how much that was."""
-        return self._let_go() if self.borrowed else 0
+        """Let go of what is borrowed; return how much that was, but for what was left of a lease."""
+        return max(0, self._let_go() - self._foreign) if self.borrowed else 0
 
     def unspend(self, cost: int, now: float) -> int:
         """Put back spent tokens as far as the bucket still counts them as leased to us; return how many."""
-        room = max(0, self._recorded - self.held - self._pledged) if now < self.expires else 0
+        room = cost if self.borrowed else max(0, self._recorded - self.held - self._pledged)
+        room = room if now < self.expires else 0
         back = min(cost, room)
         self.saved += back
         return back

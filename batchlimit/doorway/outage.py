@@ -1,22 +1,33 @@
 """While a store is away: how often to ask whether it is back, and what an operator reads of it."""
 
 import logging
+from random import uniform
 
 from tenacity import wait_exponential, wait_random
 
 from batchlimit.core.quota import Quota
-from batchlimit.errors import BucketUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
 
 _logger = logging.getLogger("batchlimit")
 
 FIRST = (0.05, 0.15)
-"""Seconds, at least and at most, before the first probe: a store that answers probes, and nothing else, is asked for
-something else ten times a second, and no more."""
+"""Seconds, at least and at most, before the first probe; twice as many with each relapse,"""
+SELDOM = 10.0
+"""but no more than these."""
 ANY = Quota(1.0, 1)
 """A quota to look at a bucket with, to see whether somebody answers."""
+TO_CONNECT = 5
+"""For how many deadlines a call may wait for a connection, where the store answered before and does not fail: it is
+there, so it would be a pity to refuse. But who connects to nowhere is not to wait a second for it."""
 BACKOFF = wait_exponential(multiplier=0.1, max=1.0) + wait_random(0.0, 0.1)
 """Seconds between two probes: 0.1, 0.2, 0.4, 0.8 and then 1, each with up to 0.1 on top, so that hosts that lost a
 store in one moment do not all come back to it in one."""
+
+
+def first_wait(relapses: int) -> float:
+    """Return the seconds before the first probe."""
+    wait: float = uniform(*FIRST) * 2.0 ** min(relapses, 10)
+    return min(wait, SELDOM)
 
 
 def is_away(error: BaseException) -> bool:
@@ -36,3 +47,10 @@ def say_back(address: str, part: str, seconds: float) -> None:
 
 def _name(address: str, part: str) -> str:
     return f"{part} of {address}" if part else address
+
+
+def unavailable(error: Exception) -> StoreUnavailable:
+    """What a store raised, as the one error that callers know."""
+    found = StoreUnavailable(f"the store failed: {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found

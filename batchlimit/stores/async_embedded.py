@@ -31,6 +31,11 @@ class AsyncEmbeddedStore:
         """Where this store is, for messages."""
         return self._store.address
 
+    @property
+    def is_prompt(self) -> bool:
+        """See AsyncRemote.is_prompt."""
+        return self._store.is_prompt
+
     def part(self, key: str) -> str:
         """See Remote.part."""
         return self._store.part(key)

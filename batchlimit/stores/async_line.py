@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import redis.asyncio
-from redis.exceptions import MaxConnectionsError, NoScriptError, RedisClusterException
+from redis.exceptions import NoScriptError, RedisClusterException, SlotNotCoveredError
 
 from batchlimit.stores.address import client_address
-from batchlimit.stores.cluster import slot_owner
+from batchlimit.stores.cluster import is_lost, slot_owner
 from batchlimit.stores.failure import code_of
 from batchlimit.stores.line import Arguments
 from batchlimit.stores.scripts import SCRIPTS, digest, script
@@ -81,6 +81,8 @@ class AsyncClusterLine:
     async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
         try:
             return await self._run(name, bucket, arguments)
+        except KeyError as error:  # so says redis-py
+            raise SlotNotCoveredError(f"no node of the cluster has slot {error}") from error
         except AttributeError as error:  # redis-py follows an ASK to a node that it has not heard of yet
             await self.client.aclose()
             raise RedisClusterException("a node of the cluster is new") from error
@@ -90,7 +92,7 @@ class AsyncClusterLine:
 
     async def mend(self, error: Exception) -> None:
         """A client that knows no living node any more begins anew with those of the URL."""
-        if isinstance(error, RedisClusterException | MaxConnectionsError):
+        if is_lost(error):
             before, self.client = self.client, self._connect()
             await before.aclose()
 

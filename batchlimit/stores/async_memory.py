@@ -10,6 +10,7 @@ class AsyncMemoryStore(Unique):
     """An AsyncStore on a MemoryStore, which threads may use meanwhile."""
 
     __slots__ = ("_store",)
+    is_prompt = True
     _instead = MemoryStore._instead
 
     def __init__(self, store: MemoryStore) -> None:

@@ -17,6 +17,7 @@ from batchlimit.stores import clients
 from batchlimit.stores.address import Address, read_url
 from batchlimit.stores.async_line import AsyncClusterLine, AsyncLine, AsyncServerLine
 from batchlimit.stores.failure import FAILURES, failure
+from batchlimit.stores.hurry import Unhurried
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
 
@@ -37,8 +38,8 @@ class AsyncRedisStore(Unique):
     ) -> None:
         self._prefix = check_prefix(prefix)
         self._connect: Callable[[], AsyncLine] | None = None
-        self._inherited: AsyncLine | None = None
-        self._patience = 0.0
+        self._inherited: object = None
+        self._patience, self._prompt = 0.0, False
         self._use(_line_of(client))
 
     def _use(self, line: AsyncLine) -> None:
@@ -53,7 +54,7 @@ class AsyncRedisStore(Unique):
         address = read_url(url)
         connect = partial(_connected, address, clients.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)
-        store._connect, store._patience = connect, connect_timeout
+        store._connect, store._patience, store._prompt = connect, connect_timeout, not address.topology
         return store
 
     def __repr__(self) -> str:
@@ -63,6 +64,11 @@ class AsyncRedisStore(Unique):
     def address(self) -> str:
         """Hosts, ports and database, or the socket's path; never a password."""
         return self._line.address
+
+    @property
+    def is_prompt(self) -> bool:
+        """See AsyncRemote.is_prompt: so is a client of our own for one server."""
+        return self._prompt
 
     def part(self, key: str) -> str:
         """See Remote.part."""
@@ -91,7 +97,7 @@ class AsyncRedisStore(Unique):
 
     def after_fork(self) -> None:
         """Take a client of the child's own; one that the caller made stays, and is the caller's to renew."""
-        self._inherited = self._line  # never let go of: its destructor would disturb the parent
+        self._inherited = (self._inherited, self._line)  # never let go of: its destructor would disturb the parent
         self.renew()
 
     def renew(self) -> None:
@@ -111,7 +117,7 @@ class AsyncRedisStore(Unique):
         if self._connect is not None:
             await self._line.aclose()
 
-    async def _run(self, name: str, bucket: str, arguments: Sequence[str | int | float]) -> Sequence[Any]:
+    async def _run(self, name: str, bucket: str, arguments: Sequence[str]) -> Sequence[Any]:
         line = self._line
         try:
             async with self._turn():
@@ -138,6 +144,10 @@ class _Turn:
         if not self._free.locked():
             await self._free.acquire()  # at once
             return
+        with Unhurried():
+            await self._wait()
+
+    async def _wait(self) -> None:
         try:
             async with asyncio.timeout(self._seconds):
                 await self._free.acquire()

@@ -112,6 +112,11 @@ class Remote(_Parted, Protocol):
 class AsyncRemote(_Parted, Protocol):
     """What an AsyncStore may say beyond that."""
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether it tells a call's `Watch` while that waits for a connection, or makes one: all else is the server."""
+        ...
+
     async def probe(self, key: str) -> None:
         """See Remote.probe."""
         ...

@@ -19,6 +19,7 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 
 from batchlimit.stores.address import Address
+from batchlimit.stores.calm import CalmConnection, CalmSSLConnection, CalmUnixConnection
 from batchlimit.stores.prompt import PromptConnection, PromptUnixConnection
 
 try:
@@ -29,6 +30,7 @@ else:
     # Made once: redis-py reads its own version from the disk for every connection, 0.9 ms each, on the event loop.
     _INTRODUCTION = {"driver_info": DriverInfo()}
 
+_CALM = {"redis": CalmConnection, "rediss": CalmSSLConnection, "unix": CalmUnixConnection}
 _PROMPT = {"redis": PromptConnection, "unix": PromptUnixConnection}
 _SENTINEL = "sentinel_"  # what begins an option in the URL that is for the sentinels alone
 
@@ -37,8 +39,12 @@ Timeouts = dict[str, Any]
 
 
 def timeouts(connect_timeout: float, deadline: float) -> Timeouts:
-    """Return how long a connection and each read of a reply may take (s), as redis-py's keywords."""
-    return {"socket_connect_timeout": connect_timeout, "socket_timeout": deadline}
+    """Return how long a connection and each read of a reply may take (s), as redis-py's keywords.
+
+    Those of the greeting belong to connecting, and redis-py has one timeout for all. What a caller waits for is bounded
+    more closely above us, where a thread or a loop that is late is told from a server that is.
+    """
+    return {"socket_connect_timeout": connect_timeout, "socket_timeout": connect_timeout + deadline}
 
 
 def is_prompt(address: Address) -> bool:
@@ -72,7 +78,7 @@ def cluster_client(address: Address, patience: Timeouts) -> "redis.RedisCluster"
 def async_server_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":
     """Return a client of one server, for tasks."""
     common = {**patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION, **_named(address)}
-    return redis.asyncio.Redis.from_url(address.url, **common)
+    return redis.asyncio.Redis.from_url(address.url, connection_class=_CALM[address.url.partition(":")[0]], **common)
 
 
 def async_sentinel_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":

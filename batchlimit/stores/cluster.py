@@ -5,11 +5,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
-from redis.exceptions import MaxConnectionsError, NoScriptError, RedisClusterException
+from redis.exceptions import MaxConnectionsError, NoScriptError, RedisClusterException, SlotNotCoveredError
 
 from batchlimit.stores.address import client_address
 from batchlimit.stores.line import Arguments
 from batchlimit.stores.scripts import digest, script
+
+NOBODY = "no node"
+"""The part of the slots that no node of the cluster has."""
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether a client of a cluster knows no living node any more: not, where one slot is nobody's."""
+    return isinstance(error, RedisClusterException | MaxConnectionsError) and not isinstance(error, SlotNotCoveredError)
 
 
 class ClusterLine:
@@ -41,7 +49,7 @@ class ClusterLine:
 
     def mend(self, error: Exception) -> None:
         """A client that knows no living node any more begins anew with those of the URL."""
-        if isinstance(error, RedisClusterException | MaxConnectionsError):
+        if is_lost(error):
             self._client = None
 
     def close(self) -> None:
@@ -55,9 +63,13 @@ class ClusterLine:
 
 
 def slot_owner(client: Any, bucket: str) -> str:
-    """Return host and port of the primary that has the bucket, as a client of a cluster knows; "" while it does not."""
-    nodes = client.nodes_manager.slots_cache.get(client.keyslot(bucket))
-    return nodes[0].name if nodes else ""
+    """Return host and port of the primary that has the bucket, as a client of a cluster knows.
+
+    Slots that nobody has are a part of their own: they must not take those along that somebody has.
+    """
+    slots = client.nodes_manager.slots_cache
+    nodes = slots.get(client.keyslot(bucket))
+    return nodes[0].name if nodes else NOBODY if slots else ""
 
 
 def _run(client: Any, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import redis
+from redis.exceptions import NoScriptError
 
 from batchlimit.stores.address import client_address
 from batchlimit.stores.failure import code_of
-from batchlimit.stores.scripts import SCRIPTS, script
+from batchlimit.stores.scripts import digest, script
 
-Arguments = Sequence[str | int | float]
+Arguments = Sequence[str]
 
 
 class Line(Protocol):
@@ -42,16 +43,21 @@ class ServerLine:
 
     def __init__(self, client: "redis.Redis") -> None:
         self.client = client
-        # A registered script runs by its SHA; on NOSCRIPT, and only then, redis-py loads it and asks once more.
-        self._scripts: dict[str, Any] = {name: client.register_script(script(name)) for name in SCRIPTS}
 
     @property
     def address(self) -> str:
         return client_address(self.client)
 
     def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
-        # The one place, for threads, where redis-py's untyped replies come in; but for the cluster's.
-        reply: Sequence[Any] = self._scripts[name](keys=[bucket], args=arguments)
+        # The one place, for threads, where redis-py's untyped replies come in; but for the cluster's. By SHA; on
+        # NOSCRIPT, and only then, it is loaded and asked once more, as redis-py's own scripts do, which send a number.
+        client: Any = self.client
+        reply: Sequence[Any]
+        try:
+            reply = client.execute_command("EVALSHA", digest(name), "1", bucket, *arguments)
+        except NoScriptError:
+            client.script_load(script(name))
+            reply = client.execute_command("EVALSHA", digest(name), "1", bucket, *arguments)
         return reply
 
     def part(self, bucket: str) -> str:

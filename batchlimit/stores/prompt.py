@@ -25,7 +25,8 @@ _settimeout = socket.socket.settimeout
 class PromptSocket(socket.socket):
     """A connected socket, each operation of which ends when its thread's hurry does, or its own timeout before."""
 
-    __slots__ = ("_calm", "_now")
+    __slots__ = ("_calm", "_now", "_unread")
+    _unread: bool  # something was sent, and nothing received since
     _calm: float | None  # the timeout for who is in no hurry
     _now: float | None  # the one that is set
 
@@ -35,6 +36,7 @@ class PromptSocket(socket.socket):
         calm = plain.gettimeout()
         mine = cls(plain.family, plain.type, plain.proto, plain.detach())
         mine.settimeout(calm)
+        mine._unread = False
         return mine
 
     def settimeout(self, value: float | None) -> None:
@@ -45,25 +47,29 @@ class PromptSocket(socket.socket):
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive; what redis-py calls where it has hiredis."""
         self._hasten()
+        self._unread = False
         return _recv_into(self, buffer, nbytes, flags)
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
         """Receive; what redis-py calls where it has not."""
         self._hasten()
+        self._unread = False
         return _recv(self, bufsize, flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """Send all of it; a timeout of this method holds for all."""
+        if self._unread:  # who sent before was interrupted: the answer to come is not ours
+            raise ConnectionResetError("a reply on this connection was left unread")
         self._hasten()
+        self._unread = True
         _sendall(self, data, flags)
 
     def _hasten(self) -> None:
         """Let the next operation last no longer than the hurry; without one, no longer than ever."""
         fit, now = self._calm, self._now
         if (until := hurrying()) is not None:
-            left = until - monotonic()
-            if left <= 0.0:
-                raise TimeoutError("the caller's time is up")
+            # At the least a moment: a thread that had to wait for others may find its answer lying ready.
+            left = max(until - monotonic(), _SLACK)
             if fit is None or left < fit:
                 fit = left
         if fit != now and (fit is None or now is None or fit < _SLACK or not 0.0 <= now - fit < _SLACK):

@@ -15,6 +15,7 @@ from batchlimit.stores import clients
 from batchlimit.stores.address import Address, read_url
 from batchlimit.stores.cluster import ClusterLine
 from batchlimit.stores.failure import FAILURES, failure
+from batchlimit.stores.hurry import NotPrompt
 from batchlimit.stores.line import Line, ServerLine
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
@@ -29,7 +30,7 @@ class RedisStore(Unique):
     def __init__(self, client: "redis.Redis | redis.RedisCluster | Line", *, prefix: str = "batchlimit") -> None:
         self._prefix = check_prefix(prefix)
         self._connect: Callable[[], Line] | None = None
-        self._inherited: Line | None = None
+        self._inherited: object = None
         self._prompt = False
         self._line: Line = line_of(client)
 
@@ -93,7 +94,7 @@ class RedisStore(Unique):
         A client that the caller made stays; redis-py itself drops the parent's connections in the child.
         """
         if self._connect is not None:
-            self._inherited = self._line  # never let go of: its destructor wants those locks too
+            self._inherited = (self._inherited, self._line)  # never let go of: its destructor wants those locks too
             self._line = self._connect()
 
     def close(self) -> None:
@@ -101,7 +102,7 @@ class RedisStore(Unique):
         if self._connect is not None:
             self._line.close()
 
-    def _run(self, name: str, bucket: str, arguments: Sequence[str | int | float]) -> Sequence[Any]:
+    def _run(self, name: str, bucket: str, arguments: Sequence[str]) -> Sequence[Any]:
         line = self._line
         try:
             return line.run(name, bucket, arguments)
@@ -109,6 +110,16 @@ class RedisStore(Unique):
             if self._connect is not None:
                 line.mend(error)
             raise failure(error, line.address) from error
+        except NotPrompt:
+            raise
+        except BaseException:  # a signal handler raised, wherever it was
+            self._abandon(line)
+            raise
+
+    def _abandon(self, line: Line) -> None:
+        """Use none of the connections that there were: on one of them there may be the answer to another call."""
+        if self._connect is not None and self._line is line:
+            self._line = self._connect()
 
 
 def line_of(client: "redis.Redis | redis.RedisCluster | Line") -> Line:

@@ -9,16 +9,16 @@ from batchlimit.core.quota import Quota
 _SECOND = 1_000_000
 
 
-def take_arguments(quota: Quota, ask: Ask) -> list[str | int | float]:
+def take_arguments(quota: Quota, ask: Ask) -> list[str]:
     """Return ARGV of take.lua."""
     who = (quota.encode(), ask.host, ask.seq, round(ask.age * _SECOND), ask.epoch, repr(ask.fill))
     what = (ask.need, ask.queued, ask.want, ask.held, ask.back)
-    return [*who, *what, round(ask.max_wait * _SECOND), round(ask.round_trip * _SECOND), ask.weight]
+    return _spelled(*who, *what, round(ask.max_wait * _SECOND), round(ask.round_trip * _SECOND), ask.weight)
 
 
-def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | int]:
+def give_back_arguments(quota: Quota, back: GiveBack) -> list[str]:
     """Return ARGV of give_back.lua."""
-    return [quota.encode(), back.host, back.seq, back.tokens, back.held, back.refund]
+    return _spelled(quota.encode(), back.host, back.seq, back.tokens, back.held, back.refund)
 
 
 def read_grant(reply: Sequence[Any]) -> Grant:
@@ -42,3 +42,8 @@ def read_grant(reply: Sequence[Any]) -> Grant:
 def read_level(reply: Sequence[int]) -> Level:
     """Return the Level in a reply of peek.lua."""
     return Level(*reply)
+
+
+def _spelled(*values: str | int) -> list[str]:
+    """Return them as text: hiredis crashes where a signal handler raises while it spells a number itself (3.5.0)."""
+    return [str(value) for value in values]

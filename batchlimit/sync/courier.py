@@ -4,13 +4,20 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 _MOST = 16
 """Threads at the same time. What waits for one of them is no more than the callers who wait for that."""
+_LENIENCE = 10
+"""For how many budgets more one is waited for where this process is late itself."""
 _IDLE = 10.0
 """Seconds after which a thread ends that had nothing to do."""
+
+
+def _never() -> bool:
+    return False
 
 
 class Courier:
@@ -28,10 +35,11 @@ class Courier:
     def __repr__(self) -> str:
         return f"<Courier of {self._threads} threads>"
 
-    def run(self, work: Callable[[], T], seconds: float) -> T:
+    def run(self, work: Callable[[], T], seconds: float, most: float = 0.0, failing: Callable[[], bool] = _never) -> T:
         """Return what `work` returns, or raise what it raises; TimeoutError after so many seconds.
 
-        Where that had not begun by then it never will. Else it goes on, and nobody hears what becomes of it.
+        Or after `most`, unless it is `failing`: asked each `seconds`. What has not begun by then never will. Else it
+        goes on, and nobody hears what becomes of it.
         """
         errand: Future[T] = Future()
         with self._news:
@@ -42,7 +50,7 @@ class Courier:
         if not taken:
             return work()  # it was stopped, or the interpreter ends: there are no others to be kept waiting
         try:
-            return errand.result(seconds)
+            return _awaited(errand, seconds, most, failing)
         finally:
             errand.cancel()
 
@@ -79,6 +87,22 @@ class Courier:
                 return self._errands.popleft()
             self._threads -= 1
             return None
+
+
+def _awaited(errand: "Future[T]", seconds: float, most: float, failing: Callable[[], bool]) -> T:
+    begun = woken = monotonic()
+    while True:
+        due = woken + seconds
+        try:
+            return errand.result(max(0.0, due - monotonic()))
+        except TimeoutError:
+            woken = monotonic()
+            if errand.done():  # it ended just now; or it raised a TimeoutError of its own
+                return errand.result()
+        if woken - due > seconds / 10 and woken - begun < most + _LENIENCE * seconds:
+            continue  # threads are late here, and the one that does it has to be in time several times over
+        if failing() or woken - begun >= most:
+            raise TimeoutError
 
 
 def _do(errand: "Future[Any]", work: Callable[[], Any]) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from random import uniform
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
@@ -14,7 +13,7 @@ from batchlimit.core.decision import Health
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from batchlimit.doorway.outage import ANY, BACKOFF, FIRST, is_away, say_away, say_back
+from batchlimit.doorway.outage import ANY, BACKOFF, TO_CONNECT, first_wait, is_away, say_away, say_back, unavailable
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores.base import Remote, Store
 from batchlimit.stores.hurry import NotPrompt, hurry
@@ -37,8 +36,9 @@ class Guard:
         self._begin()
 
     def _begin(self) -> None:
-        self._patience = self._connecting + self._deadline
-        self._courier = Courier()
+        self._has_answered = False
+        self._courier, self._scouts = Courier(), Courier()
+        self._probers: dict[str, tuple[float | None, threading.Thread]] = {}
         self._breakers = Breakers()
         self._lock = threading.Lock()  # held to touch the breakers
         self._stopped = threading.Event()
@@ -49,7 +49,6 @@ class Guard:
     def allow(self, connect_timeout: float) -> None:
         """Give a store that has not answered yet so many seconds more, and a probe: they may have to connect first."""
         self._connecting = connect_timeout
-        self._patience = connect_timeout + self._deadline
 
     @property
     def address(self) -> str:
@@ -83,37 +82,48 @@ class Guard:
         """Let all threads end."""
         self._stopped.set()
         self._courier.stop()
+        self._scouts.stop()
 
     def _call(self, key: str, work: Callable[[], T]) -> T:
         part = self._remote.part(key)
         breaker = self._breakers.of(part)
         if breaker.since is not None:
+            self._look_for_prober(part, key)
             raise NotAsked(f"{self._store.address} is not asked for now: {breaker.error}")
         try:
-            result = self._bounded(work)
+            result = self._bounded(work, breaker)
         except BucketUnavailable:
             self._answered(part, breaker)
             raise
         except StoreUnavailable as error:
             self._failed(part, key, error)
             raise
+        except Exception as error:
+            found = unavailable(error)
+            self._failed(part, key, found)
+            raise found from error
         self._answered(part, breaker)
         return result
 
-    def _bounded(self, work: Callable[[], T]) -> T:
+    def _bounded(self, work: Callable[[], T], breaker: Breaker) -> T:
         if self._remote.is_prompt:
             try:
                 with hurry(time.monotonic() + self._deadline):
                     return work()
             except NotPrompt:  # it has to connect first
                 pass
+        seconds = self._deadline + self._to_connect()
         try:
-            return self._courier.run(work, self._patience)
+            return self._courier.run(work, self._deadline, seconds, lambda: breaker.in_a_row > 0)
         except TimeoutError as error:
-            raise StoreUnavailable(f"{self._store.address} did not answer within {self._patience:g} s") from error
+            raise StoreUnavailable(f"{self._store.address} did not answer in time ({self._deadline:g} s)") from error
+
+    def _to_connect(self) -> float:
+        """Return how long a call may wait for a connection, on top of its deadline (s)."""
+        return min(self._connecting, TO_CONNECT * self._deadline) if self._has_answered else self._connecting
 
     def _answered(self, part: str, breaker: Breaker) -> None:
-        self._patience = self._deadline
+        self._has_answered = True
         if breaker.in_a_row == 0:
             return
         with self._lock:
@@ -125,23 +135,39 @@ class Guard:
         with self._lock:
             opened = self._breakers.failed(part, error, time.monotonic())
         if opened:
+            self._look_for_prober(part, key)
             say_away(self._store.address, part, error)
-            self._send_prober(part, key)
+
+    def _look_for_prober(self, part: str, key: str) -> None:
+        """Have somebody who asks whether the part is back. Whoever should have seen to it may have been interrupted."""
+        if not self._has_prober(part):
+            with self._lock:
+                if not self._has_prober(part):
+                    self._send_prober(part, key)
+
+    def _has_prober(self, part: str) -> bool:
+        """Whether there is one for this outage; one of an outage before ends as soon as it looks."""
+        since, prober = self._probers.get(part, (None, None))
+        return prober is not None and prober.is_alive() and since == self._breakers.of(part).since
 
     def _send_prober(self, part: str, key: str) -> None:
+        """Requires the lock."""
         breaker = self._breakers.of(part)
         args = (part, key, breaker, breaker.since)
+        prober = threading.Thread(target=self._probe, args=args, name="batchlimit-prober", daemon=True)
         try:
-            threading.Thread(target=self._probe, args=args, name="batchlimit-prober", daemon=True).start()
+            prober.start()
         except RuntimeError:  # no thread can be had: callers find out for themselves
-            self._answered(part, breaker)
+            self._breakers.answered(part, time.monotonic())
+        else:
+            self._probers[part] = (breaker.since, prober)
 
     def _probe(self, part: str, key: str, breaker: Breaker, since: float | None) -> None:
         """Ask whether the part is back, by the key that failed, until it is."""
 
         def look() -> None:
             if breaker.since == since:  # else somebody's ask came through; and what began since has its own prober
-                self._courier.run(lambda: self._remote.probe(key), self._connecting + self._deadline)
+                self._scouts.run(lambda: self._remote.probe(key), self._connecting + self._deadline)
 
         retrying = Retrying(
             retry=retry_if_exception(is_away),
@@ -150,12 +176,18 @@ class Guard:
             sleep=sleep_using_event(self._stopped),
             reraise=True,
         )
-        if self._stopped.wait(uniform(*FIRST)):
+        if self._stopped.wait(first_wait(breaker.relapses)):
             return
         with contextlib.suppress(Exception):  # it was stopped; or this key alone is not to be served
             retrying(look)
         if breaker.since == since and not self._stopped.is_set():
+            self._renew_courier()
             self._answered(part, breaker)
+
+    def _renew_courier(self) -> None:
+        """Leave alone those who still wait for answers of before: a store without any timeout may keep all of them."""
+        before, self._courier = self._courier, Courier()
+        before.stop()
 
 
 class _Whole:

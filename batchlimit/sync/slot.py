@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.core.decision import Decision
+from batchlimit.core.failure import NotAsked
 from batchlimit.core.figures import Figures
 from batchlimit.core.lease import GiveBack
 from batchlimit.core.reservoir import Reservoir
@@ -221,10 +222,13 @@ class Slot:
 
     def give_back(self, back: GiveBack) -> None:
         """Return tokens, once; if the store does not take them they expire there."""
+        unsent = None
         try:
             self._store.give_back(self.key, self.reservoir.quota, back)
+        except NotAsked:
+            unsent = back
         finally:
-            self.locked(lambda: self.reservoir.gave_back(self._clock()))
+            self.locked(lambda: self.reservoir.gave_back(self._clock(), unsent))
 
     def close(self, error: Exception) -> threading.Event | None:
         """Fail whoever waits; to be followed by `empty`, with the event that says when what is under way has ended."""

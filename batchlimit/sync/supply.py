@@ -132,8 +132,8 @@ class Supply:
             self._ring.clear()
         deadline = time.monotonic() + _PATIENCE
         ends = [slot.close(LimiterClosed(_CLOSED)) for slot in slots]
-        # Up to the first that finds the store away: it is away for all.
-        all(slot.empty(ended, deadline) for slot, ended in zip(slots, ends, strict=True))
+        for slot, ended in zip(slots, ends, strict=True):
+            slot.empty(ended, deadline)  # each: what is away may be a part of the store, or one key
         for slot in slots:
             self._host.remember(slot.figures())
         self._close_store()

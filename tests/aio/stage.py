@@ -43,6 +43,7 @@ class Stage:
     """
 
     address = "stage://"
+    is_prompt = True
 
     def __init__(self, inner: AsyncStore | None = None) -> None:
         self.inner = AsyncMemoryStore(MemoryStore(virtual_loop().time)) if inner is None else inner

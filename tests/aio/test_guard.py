@@ -1,11 +1,13 @@
 """A store that is slow, for tasks: nobody waits longer than the budget, and nothing is spent twice."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from batchlimit import StoreUnavailable
 from batchlimit.aio.guard import Guard
+from batchlimit.stores.hurry import Unhurried
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on, nothing
 
@@ -20,20 +22,44 @@ async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
     await limiter.acquire("another")
     stage.before = Gate()
     begun = virtual_loop().time()
-    with pytest.raises(StoreUnavailable, match=r"stage:// did not answer within 0.05 s"):
+    with pytest.raises(StoreUnavailable, match=r"stage:// did not answer in time \(0.05 s\)"):
         await limiter.decide(KEY)
     assert virtual_loop().time() - begun == pytest.approx(0.05)
     await limiter.close()
 
 
-async def test_the_first_answer_may_take_longer() -> None:
-    """It has to connect first."""
+async def test_the_first_answer_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has to connect first. So may later ones, a little, of a store that does not tell when it does."""
+    stage = Stage()
+    monkeypatch.setattr(Stage, "is_prompt", False)
+    limiter = limiter_on(stage, deadline=0.05)
+    for seconds in (1.05, 0.3, 0.05):
+        stage.before = Gate()
+        begun = virtual_loop().time()
+        assert not await limiter.try_acquire(KEY)
+        assert virtual_loop().time() - begun == pytest.approx(seconds)
+        stage.before = nothing
+        if seconds == 1.05:
+            assert await limiter.try_acquire("another")
+    await limiter.close()
+
+
+async def test_waiting_for_a_connection_is_not_the_servers_time() -> None:
+    """Until it fails, or that has taken five deadlines."""
     stage = Stage()
     limiter = limiter_on(stage, deadline=0.05)
-    stage.before = Gate()
-    begun = virtual_loop().time()
-    assert not await limiter.try_acquire(KEY)
-    assert virtual_loop().time() - begun == pytest.approx(1.05)
+    await limiter.acquire("another")
+
+    async def connect(seconds: float) -> None:
+        with Unhurried():
+            await asyncio.sleep(seconds)
+        await asyncio.sleep(0.04)
+
+    for seconds, taken, admitted in ((0.2, 0.24, True), (9.0, 0.25, False), (9.0, 0.05, False)):
+        stage.before = partial(connect, seconds)
+        begun = virtual_loop().time()
+        assert await limiter.try_acquire(KEY) is admitted
+        assert virtual_loop().time() - begun == pytest.approx(taken)
     await limiter.close()
 
 

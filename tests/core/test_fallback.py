@@ -29,10 +29,12 @@ def test_a_policy_has_its_standby(policy: FailurePolicy, told: int, expected: ty
     assert found is None if expected is None else isinstance(found, expected)
 
 
-def test_what_the_store_told_counts_more_than_what_was_configured() -> None:
-    share = fallback(FailurePolicy.local(hosts=10), HUNDRED, 4, 100.0, 0.0)
-    assert share is not None
-    assert share.level(0.0) == 25
+@pytest.mark.parametrize(("told", "least", "share"), [(4, 10, 10), (4, None, 25), (10, 4, 10), (0, 5, 20)])
+def test_the_greater_number_of_hosts_divides(told: int, least: int | None, share: int) -> None:
+    """The store tells of those only that asked at nearly the same time."""
+    found = fallback(FailurePolicy.local(least), HUNDRED, told, 100.0, 0.0)
+    assert found is not None
+    assert found.level(0.0) == share
 
 
 @pytest.mark.parametrize(

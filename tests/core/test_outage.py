@@ -124,12 +124,12 @@ def test_it_begins_with_its_share_of_what_was_in_the_bucket() -> None:
 
 
 def test_a_lease_goes_on_through_a_blip() -> None:
-    front = away(tokens=5)  # as one host of one that shares the bucket, by the store's word
+    front = away(tokens=5)
     big = front.join(6, NOW)
     fail(front, big, 0.1)
     assert isinstance(big.verdict, Admit)
     assert front.reservoir.stock.expires == 0.1 + LEASE
-    assert front.reservoir.remaining(0.1) == 99, "five were leased still, so one is borrowed"
+    assert front.reservoir.remaining(0.1) == 24, "five were leased still, so one is borrowed"
 
 
 def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:

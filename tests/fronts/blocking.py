@@ -14,6 +14,8 @@ from tests.sync.stage import Stage
 class _Awaited:
     """A store of the threaded tests for tasks. What blocks in it stops the loop: gates are not for this."""
 
+    is_prompt = True
+
     def __init__(self, stage: Stage | RedisStore) -> None:
         self._stage = stage
         self.address = stage.address

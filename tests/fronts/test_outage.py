@@ -234,13 +234,43 @@ def test_who_is_refused_hears_of_it_everywhere(outage: Begin) -> None:
     story.limiter.acquire(KEY, 5)
     story.clock.pass_by(0.9)
     story.give_up()
-    for call in (story.limiter.peek, story.limiter.refund, story.limiter.acquire, story.limiter.decide):
+    story.limiter.refund(KEY)  # which is not lost: it travels when the store is back
+    for call in (story.limiter.peek, story.limiter.acquire, story.limiter.decide):
         with pytest.raises(StoreUnavailable):
             call(KEY)
     with pytest.raises(StoreUnavailable):
         story.limiter.acquire_all({KEY: 1, "another": 1})
     with pytest.raises(StoreUnavailable):
         story.limiter.reserve(KEY, 1)
+
+
+def test_a_refund_during_an_outage_arrives_after_it(outage: Begin) -> None:
+    story = outage()
+    story.limiter.acquire(KEY, 50)
+    story.clock.pass_by(0.9)  # its lease is over
+    story.give_up()
+    before = story.limiter.statistics().calls
+    story.limiter.refund(KEY, 20)
+    assert story.limiter.statistics().calls == before, "nothing was sent"
+    story.end()
+    story.clock.pass_by(2.0)
+    story.limiter.try_acquire("another")
+    until(lambda: [back.refund for back in story.stage.backs if back.refund] == [20])
+
+
+@pytest.mark.parametrize("policy", ["open", FailurePolicy.local(hosts=1)])
+def test_what_was_admitted_without_the_store_is_not_refunded_to_it(outage: Begin, policy: Any) -> None:
+    story = outage(on_failure=policy)
+    story.limiter.acquire(KEY)  # so that it is known how many hosts there are
+    story.give_up()
+    reservation = story.limiter.reserve("other", 100)
+    story.end()
+    story.clock.pass_by(0.6)
+    used = sum(story.limiter.try_acquire("other") for _ in range(300))
+    assert 50 <= used <= 100
+    reservation.settle(0)
+    used += sum(story.limiter.try_acquire("other") for _ in range(300))
+    assert used <= 100
 
 
 def test_back_again_the_store_decides_and_nothing_is_repaid(outage: Begin) -> None:
