@@ -110,9 +110,9 @@ class Guard:
     async def _bounded(self, work: Callable[[], Awaitable[T]], breaker: Breaker) -> T:
         seconds, connecting = self._deadline, self._to_connect()
         if not self._remote.is_prompt:  # it does not tell which is which
-            seconds, connecting = seconds + (0.0 if breaker.in_a_row else connecting), 0.0
+            seconds, connecting = seconds + (0.0 if breaker.is_failing else connecting), 0.0
         try:
-            async with Budget(seconds, connecting, lambda: breaker.in_a_row > 0):
+            async with Budget(seconds, connecting, lambda: breaker.is_failing):
                 return await work()
         except TimeoutError as error:
             raise StoreUnavailable(f"{self.address} did not answer in time ({seconds:g} s)") from error

@@ -28,6 +28,11 @@ class Breaker:
     def __repr__(self) -> str:
         return f"<Breaker {'closed' if self.since is None else 'open'} after {self.in_a_row} failures in a row>"
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether this is more than one blip, so that nobody ought to wait for anything but an answer."""
+        return self.in_a_row > 1
+
     def failed(self, error: Exception, now: float) -> bool:
         """Count a failure; True if this one opened it."""
         self.in_a_row += 1

@@ -80,7 +80,8 @@ def failure(error: Exception, address: str) -> StoreUnavailable:
     symptom = _symptom(code, error)
     said = str(error) or "no word of why"
     told = f"{address} failed: {said if said.startswith(code or ' ') else f'{code or type(error).__name__}: {said}'}"
-    kind = BucketUnavailable if symptom.of_key else StoreUnavailable
+    # An ASK that redis-py's client for tasks did not follow to its end concerns the slot that is on the move alone.
+    kind = BucketUnavailable if symptom.of_key or "TTL exhausted" in said else StoreUnavailable
     return kind(f"{told} ({symptom.hint})" if symptom.hint else told)
 
 

@@ -114,7 +114,7 @@ class Guard:
                 pass
         seconds = self._deadline + self._to_connect()
         try:
-            return self._courier.run(work, self._deadline, seconds, lambda: breaker.in_a_row > 0)
+            return self._courier.run(work, self._deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
             raise StoreUnavailable(f"{self._store.address} did not answer in time ({self._deadline:g} s)") from error
 
