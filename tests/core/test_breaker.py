@@ -51,6 +51,27 @@ def test_parts_fail_apart_and_are_counted_together() -> None:
     assert breakers.health == Health(5, 1, available=True)
 
 
+@pytest.mark.parametrize(("pause", "relapses"), [(0.1, [0, 1, 2]), (9.9, [0, 1, 2]), (10.1, [0, 0, 0])])
+def test_one_that_opens_again_soon_has_relapsed(pause: float, relapses: list[int]) -> None:
+    breaker, now, told = Breaker(), 0.0, []
+    for _ in range(3):
+        for _ in range(THRESHOLD):
+            breaker.failed(AWAY, now)
+        told.append(breaker.relapses)
+        breaker.answered(now)
+        now += pause
+    assert told == relapses
+
+
+def test_one_failure_is_a_blip() -> None:
+    breaker = Breaker()
+    told = []
+    for _ in range(3):
+        told.append(breaker.is_failing)
+        breaker.failed(AWAY, 0.0)
+    assert told == [False, False, True]
+
+
 def test_it_remembers_why() -> None:
     breaker = Breaker()
     breaker.failed(AWAY, 0.0)

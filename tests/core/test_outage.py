@@ -207,6 +207,67 @@ def test_what_flowed_in_since_is_what_the_slowest_bandwidth_lets() -> None:
     assert sum(isinstance(claim.verdict, Admit) for claim in line) == 6, "(20 + 4) / 4"
 
 
+def test_what_a_tentative_caller_borrowed_does_not_return_to_a_lease() -> None:
+    """It gives up when the store is back, and what it was given was never the bucket's."""
+    front = away()
+    tentative = Claim(5, 9.0, Bell(), tentative=True)
+    front.reservoir.join(tentative)
+    fail(front, tentative, 1.0)
+    assert isinstance(tentative.verdict, Admit)
+    front.grant(front.fetch(front.join(10, 9.0), 1.2), 1.2, 10)
+    assert front.held == 0
+    front.reservoir.leave(tentative, 1.25)
+    assert front.held == 0
+
+
+def test_a_tentative_caller_that_gives_up_leaves_what_it_borrowed_to_others() -> None:
+    front = away()
+    tentative = Claim(25, 9.0, Bell(), tentative=True)
+    front.reservoir.join(tentative)
+    fail(front, tentative, 1.0)
+    front.reservoir.leave(tentative, 1.1)
+    assert front.reservoir.stock.take(25) == 1.0 + LEASE
+
+
+def test_what_expired_unused_is_there_again() -> None:
+    """A call now and then, and large batches: else each of them would cost the share a batch."""
+    front = away(quota=Quota(0.001, 100), sizer=FixedBatch(20))
+    admitted = 0
+    for second in range(30):
+        claim = front.join(1, NOW)
+        if front.reservoir.stock.take(1) == -math.inf:
+            fail(front, claim, float(second))
+        admitted += isinstance(claim.verdict, Admit)
+        front.reservoir.tend(second + LEASE)
+    assert admitted == 25
+
+
+def test_a_refund_of_what_the_bucket_never_gave_does_not_go_there() -> None:
+    """For a minute: who asks later has a lease of the bucket's own to refund."""
+    front = away(FailurePolicy.open())
+    fail(front, front.join(100, NOW), 1.0)
+    front.grant(front.fetch(front.join(50, 9.0), 3.0), 3.0, 50)
+    assert front.refund(60, 3.1) is None
+    assert front.held == 0
+    assert front.refund(60, 4.5) == GiveBack("a", 2, 0, refund=20), "forty were the last of that hundred"
+    fail(front, front.join(100, NOW), 5.0)
+    front.grant(front.fetch(front.join(50, 9.0), 6.0), 6.0, 50)
+    assert front.refund(60, 67.0) is not None
+
+
+def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
+    front = away(FailurePolicy.closed(), tokens=20)
+    back = front.reservoir.refund(Claim(30, NOW, Bell()), 0.1)
+    assert back is not None
+    calls = front.reservoir.calls
+    front.reservoir.gave_back(0.2, unsent=back)
+    assert front.reservoir.calls == calls - 1
+    assert front.reservoir.due() == about(1.2), "and rests, as long as the store is given up"
+    again = front.reservoir.tend(1.2)
+    assert isinstance(again, GiveBack)
+    assert again.refund == back.refund > 0
+
+
 def test_a_close_gives_nothing_borrowed_back() -> None:
     front = away(sizer=FixedBatch(20))
     fail(front, front.join(1, NOW), 1.0)
