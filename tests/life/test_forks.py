@@ -171,3 +171,27 @@ def test_a_fork_while_an_ask_is_under_way_concerns_neither_side(
         assert other.end() == 0
     assert numbers[1][1:] == ["1", "0"]
     assert int(numbers[0][0]) + int(numbers[1][0]) + rest(private_store) == 1000
+
+
+def test_a_fork_of_a_fork_leaves_the_first_ones_loop_alone(valkey: Server, prefix: str) -> None:
+    """What a child must not touch, its own child must not either: their loops share one selector in the kernel."""
+    program = """
+    import asyncio
+
+    async def main():
+        limiter = AsyncRateLimiter.from_url(URL, "1000/s burst 100", prefix=PREFIX, deadline=20.0)
+        say(await asyncio.gather(*(limiter.try_acquire(f"{KEY} {i}") for i in range(4))))
+        if (child := os.fork()) == 0:
+            if (grandchild := os.fork()) != 0:
+                os.waitpid(grandchild, 0)
+            gc.collect()
+            os._exit(0)
+        os.waitpid(child, 0)
+        say(await asyncio.gather(*(limiter.try_acquire(f"{KEY} {i} again") for i in range(4))))
+        await limiter.close()
+
+    asyncio.run(main())
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert [other.hear(), other.hear()] == [str([True] * 4)] * 2
+        assert other.end() == 0
