@@ -1,14 +1,18 @@
 """How a store for tasks talks to one server, be it the one that sentinels name, or to a cluster."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import Any, Protocol
 
 import redis.asyncio
-from redis.exceptions import NoScriptError, RedisClusterException, SlotNotCoveredError
+from redis.exceptions import ClusterError, NoScriptError, RedisClusterException, SlotNotCoveredError
 
 from batchlimit.stores.address import client_address
+from batchlimit.stores.asking import follow
 from batchlimit.stores.cluster import is_lost, slot_owner
-from batchlimit.stores.failure import code_of
+from batchlimit.stores.failure import FAILURES, code_of
 from batchlimit.stores.line import Arguments
 from batchlimit.stores.scripts import SCRIPTS, digest, script
 
@@ -76,6 +80,7 @@ class AsyncClusterLine:
     def __init__(self, connect: "Callable[[], redis.asyncio.RedisCluster]") -> None:
         self._connect = connect
         self.client: Any = connect()
+        self._looking: asyncio.Task[None] | None = None
         self.address = client_address(self.client)
 
     async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
@@ -97,15 +102,38 @@ class AsyncClusterLine:
             await before.aclose()
 
     async def aclose(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         await self.client.aclose()
+
+    def _look_anew(self) -> None:
+        """After a failed node, look in a task of our own at who has what.
+
+        redis-py does it in the next call, whichever node that is for; and where that call's time is up meanwhile, it
+        closes the connections of all callers to all nodes.
+        """
+        if getattr(self.client, "_initialize", False):
+            self.client._initialize = False
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.get_running_loop().create_task(_looked(self.client), context=Context())
 
     async def _run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
         reply: Sequence[Any]
         if self.client.get_default_node() is None:
             # Else redis-py sends first calls anywhere, and every fifth MOVED closes the connections of all callers.
             await self.client.initialize()
+        self._look_anew()
         try:
-            reply = await self.client.evalsha(digest(name), 1, bucket, *arguments)
+            reply = await self.client.evalsha(digest(name), "1", bucket, *arguments)
         except NoScriptError:  # see stores/cluster.py
-            reply = await self.client.eval(script(name), 1, bucket, *arguments)
+            reply = await self.client.eval(script(name), "1", bucket, *arguments)
+        except ClusterError as error:
+            if "TTL exhausted" not in str(error):
+                raise
+            reply = await follow(self.client, name, bucket, arguments)
         return reply
+
+
+async def _looked(client: Any) -> None:
+    with contextlib.suppress(*FAILURES):  # then the next failure has somebody look again
+        await client.nodes_manager.initialize()

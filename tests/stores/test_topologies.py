@@ -1,5 +1,6 @@
 """A cluster whose slots move and whose nodes are lost, and sentinels that name another primary: amid traffic."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator
@@ -112,6 +113,32 @@ def test_a_slot_that_moves_takes_its_bucket_along(front: str, replicated: Cluste
         assert store.part("k") == target.name
         replicated.move(name, target, source)
         assert host.take().granted == 1
+
+
+def test_tasks_are_served_of_a_slot_on_the_move_whatever_connections_there_are(
+    replicated: Cluster, prefix: str
+) -> None:
+    """redis-py would say ASKING on one of two connections, and send the command on the other."""
+    name = bucket_name(prefix, "k")
+    source = _owner(replicated, name)
+    target = next(each for each in _primaries(replicated) if each is not source)
+    there = next(f"t{i}" for i in range(10**6) if _owner(replicated, bucket_name(prefix, f"t{i}")) is target)
+
+    async def play() -> list[int]:
+        store = AsyncRedisStore.from_url(replicated.url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
+        try:
+            await asyncio.gather(*(store.peek(there, HUNDRED) for _ in range(2)))
+            fresh = _beside(replicated, prefix, "k")
+            return [(await store.take(fresh, HUNDRED, Ask("a", seq, 1, 1, 1))).granted for seq in (1, 2)]
+        finally:
+            await store.aclose()
+
+    replicated.begin_move(name, source, target)
+    try:
+        assert asyncio.run(play()) == [1, 1]
+    finally:
+        replicated.end_move(name, target)
+        replicated.move(name, target, source)
 
 
 def _beside(whole: Cluster, prefix: str, key: str) -> str:
