@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -109,11 +110,16 @@ def directory() -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody had a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of the loopback that nobody had a moment ago.
+
+    Not one of those from which systems connect, 32768 and above: a connection may have it by the time that the server
+    wants it. Nor is the one 10,000 higher, which a node of a cluster wants for its bus.
+    """
+    while True:
+        port = random.randrange(10_000, 22_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def await_fact(fact: Callable[[], bool], what: str) -> None:

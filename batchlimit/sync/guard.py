@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
@@ -98,10 +99,6 @@ class Guard:
         except StoreUnavailable as error:
             self._failed(part, key, error)
             raise
-        except Exception as error:
-            found = unavailable(error)
-            self._failed(part, key, found)
-            raise found from error
         self._answered(part, breaker)
         return result
 
@@ -114,7 +111,7 @@ class Guard:
                 pass
         seconds = self._deadline + self._to_connect()
         try:
-            return self._courier.run(work, self._deadline, seconds, lambda: breaker.is_failing)
+            return self._courier.run(partial(_told, work), self._deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
             raise StoreUnavailable(f"{self._store.address} did not answer in time ({self._deadline:g} s)") from error
 
@@ -188,6 +185,16 @@ class Guard:
         """Leave alone those who still wait for answers of before: a store without any timeout may keep all of them."""
         before, self._courier = self._courier, Courier()
         before.stop()
+
+
+def _told(work: Callable[[], T]) -> T:
+    """Do it, and tell of any error as callers know it. Not in their own thread: there a signal handler may raise."""
+    try:
+        return work()
+    except StoreUnavailable:
+        raise
+    except Exception as error:
+        raise unavailable(error) from error
 
 
 class _Whole:

@@ -229,7 +229,9 @@ async def test_it_works_on_a_client_that_the_caller_made_and_keeps(valkey: Serve
 
 @pytest.mark.real_time
 async def test_on_a_real_server(valkey: Server, prefix: str) -> None:
-    async with AsyncRateLimiter.from_url(valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0) as limiter:
+    async with AsyncRateLimiter.from_url(
+        valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0, deadline=30.0
+    ) as limiter:
         assert [await limiter.try_acquire(KEY) for _ in range(101)] == [True] * 100 + [False]
         assert (await limiter.peek(KEY)).remaining == 0
         assert (await limiter.decide(KEY)).source == "denied"
@@ -237,7 +239,9 @@ async def test_on_a_real_server(valkey: Server, prefix: str) -> None:
 
 def test_it_shares_buckets_with_the_threaded_front(valkey: Server, prefix: str) -> None:
     async def spend() -> int:
-        async with AsyncRateLimiter.from_url(valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0) as limiter:
+        async with AsyncRateLimiter.from_url(
+            valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0, deadline=30.0
+        ) as limiter:
             return sum([await limiter.try_acquire(KEY) for _ in range(60)])
 
     assert asyncio.run(spend()) == 60

@@ -8,7 +8,7 @@ from tests.chaos.crew import Crew
 from tests.servers import Unavailable, valkey_binary
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def crew() -> Iterator[Crew]:
     """Four hosts; where there is no server for them, the tests are skipped."""
     try:

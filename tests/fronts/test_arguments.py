@@ -209,7 +209,7 @@ ODD_KEYS = {
 @pytest.mark.parametrize("key", ODD_KEYS.values(), ids=ODD_KEYS)
 @pytest.mark.usefixtures("far_away")
 def test_an_odd_key_is_a_key_like_any_other(front: Front, valkey: Server, prefix: str, key: str) -> None:
-    with front.from_url(valkey.url, TEN, prefix=prefix, connect_timeout=30.0) as limiter:
+    with front.from_url(valkey.url, TEN, prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
         assert [limiter.try_acquire(key) for _ in range(11)] == [True] * 10 + [False]
         assert limiter.try_acquire(key + "y")
         assert not limiter.peek(key)

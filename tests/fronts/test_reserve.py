@@ -189,7 +189,7 @@ def test_it_may_be_more_than_ever_fits_at_once(front: Front) -> None:
 
 
 def test_a_debt_of_an_idle_key_is_paid_by_itself(front: Front, valkey: Server, prefix: str) -> None:
-    with front.from_url(valkey.url, "100/s burst 10", prefix=prefix, connect_timeout=30.0) as limiter:
+    with front.from_url(valkey.url, "100/s burst 10", prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
         with limiter.reserve(KEY, 10) as reservation:
             reservation.settle(25)
         until(lambda: limiter.statistics().admitted == 25)

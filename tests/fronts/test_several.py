@@ -177,7 +177,7 @@ def test_callers_who_name_the_same_keys_in_another_order_all_get_through(
     quotas = {"a": "200/s burst 1", "b": "200/s burst 1"}
     orders: list[Mapping[str, int]] = [{"a": 1, "b": 1}, {"b": 1, "a": 1}]
     turns = iter(range(8))
-    with front.from_url(valkey.url, quotas, prefix=prefix, connect_timeout=30.0) as limiter:
+    with front.from_url(valkey.url, quotas, prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
 
         def work() -> None:
             mine = orders[next(turns) % 2]

@@ -38,7 +38,7 @@ def test_a_thousand_limiters_of_threads(valkey: Server, prefix: str, end: str) -
     program = f"""
 {HEAD}
     def cycle(i):
-        limiter = RateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0)
+        limiter = RateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
         assert limiter.try_acquire(f"key-{{i}}")
         {end}
 
@@ -60,7 +60,7 @@ def test_a_thousand_loops_with_a_limiter_each(valkey: Server, prefix: str, end: 
 {HEAD}
     import asyncio
     async def cycle(i):
-        limiter = AsyncRateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0)
+        limiter = AsyncRateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
         assert await limiter.try_acquire(f"key-{{i}}")
         {end}
 
@@ -81,7 +81,7 @@ def test_a_limiter_that_goes_from_loop_to_loop(valkey: Server, prefix: str) -> N
     program = f"""
 {HEAD}
     import asyncio
-    limiter = AsyncRateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0)
+    limiter = AsyncRateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
     async def cycle(i):
         assert await limiter.try_acquire(f"key-{{i}}")
 

@@ -44,7 +44,7 @@ def test_a_process_with_an_ask_at_a_server_that_hangs_ends_by_itself(
     with process(program, private.url, prefix) as other:
         assert other.hear() == "ends"
         assert other.end() == 0
-        assert other.errors() == ""
+        assert "Traceback" not in other.errors()  # that the store is away may have been logged
 
 
 def test_a_process_ends_sooner_than_an_ask_that_is_more_patient(private: Server, prefix: str) -> None:
@@ -66,7 +66,7 @@ def test_a_loop_with_an_ask_at_a_server_that_hangs_ends_by_itself(private: Serve
     import asyncio
 {indented(PAUSED)}
     async def main():
-        limiter = AsyncRateLimiter.from_url(URL, "5/s", prefix=PREFIX, connect_timeout=30.0)
+        limiter = AsyncRateLimiter.from_url(URL, "5/s", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
         asking = asyncio.ensure_future(limiter.acquire(KEY))
         while not limiter.statistics().calls:
             await asyncio.sleep(0)

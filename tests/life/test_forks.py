@@ -64,7 +64,7 @@ def test_workers_on_event_loops_share_the_burst(valkey: Server, valkey_store: Re
     """The limiter was made and used before, on a loop of the master's that is over."""
     program = """
     import asyncio
-    limiter = AsyncRateLimiter.from_url(URL, "0.001/s burst 1000", prefix=PREFIX, connect_timeout=30.0)
+    limiter = AsyncRateLimiter.from_url(URL, "0.001/s burst 1000", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
 
     async def work():
         spent = 0

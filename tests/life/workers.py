@@ -7,7 +7,7 @@ from batchlimit import RateLimiter
 
 def spend(url: str, prefix: str, key: str, answer: Connection) -> None:
     """Make a limiter of this process's own, try until refused, and tell how often it was not."""
-    with RateLimiter.from_url(url, "0.001/s burst 1000", prefix=prefix, connect_timeout=30.0) as limiter:
+    with RateLimiter.from_url(url, "0.001/s burst 1000", prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
         spent = 0
         while limiter.try_acquire(key):
             spent += 1

@@ -526,7 +526,7 @@ def test_a_fork_while_every_lock_is_held_by_another_does_not_lock_the_child_out(
 
     locks = [lock for each in limiters for lock in (each._supply._lock, each._slots[KEY].lock)]
     locks += [each._supply._keeper._starting for each in limiters]
-    locks += [each._supply.store._lock for each in limiters] + [each._supply.store._courier._lock for each in limiters]
+    locks += [each._supply.store._lock for each in limiters] + [each._supply.store._courier._news for each in limiters]
     locks += [each._supply._opened._lock for each in limiters[1:]]
     locks += [limiters[0]._supply._opened._line.client.connection_pool._lock]  # redis-py would wait for it for ever
     threading.Thread(target=hold, args=[locks], daemon=True).start()

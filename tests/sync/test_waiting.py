@@ -97,7 +97,9 @@ def test_many_who_wait_are_all_served_by_one_refund(limiter: RateLimiter) -> Non
 
 
 def test_everybody_gets_through_at_a_real_server(valkey: Server, prefix: str) -> None:
-    with RateLimiter.from_url(valkey.url, "100/s burst 10", prefix=prefix, connect_timeout=30.0) as limiter:
+    with RateLimiter.from_url(
+        valkey.url, "100/s burst 10", prefix=prefix, connect_timeout=30.0, deadline=30.0
+    ) as limiter:
 
         def work() -> None:
             for _ in range(25):
@@ -143,7 +145,9 @@ def test_a_hopeless_deadline_is_refused_with_those_who_can_wait_in_line(limiter:
 
 
 def test_a_deadline_that_can_be_met_is_waited_for(valkey: Server, prefix: str) -> None:
-    with RateLimiter.from_url(valkey.url, "10/s burst 5", prefix=prefix, connect_timeout=30.0) as limiter:
+    with RateLimiter.from_url(
+        valkey.url, "10/s burst 5", prefix=prefix, connect_timeout=30.0, deadline=30.0
+    ) as limiter:
         limiter.acquire(KEY, 5)
         limiter.acquire(KEY, timeout=DEADLINE)
         assert limiter.statistics().admitted == 6
