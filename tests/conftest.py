@@ -1,5 +1,6 @@
 """Stores and servers as fixtures; a server that this machine lacks skips its tests, and the reason is shown."""
 
+import logging
 import math
 import time
 import uuid
@@ -20,6 +21,8 @@ from tests.awaiting import BlockingStore
 from tests.servers import SERVERS, Server, Servers, Unavailable
 from tests.topologies import TOPOLOGIES
 
+# Limiters that tests leave open close at the end of the interpreter, and say that their stores are away.
+logging.getLogger("batchlimit").addHandler(logging.NullHandler())
 FRONTS: list[Any] = [RateLimiter, AsyncRateLimiter]
 
 

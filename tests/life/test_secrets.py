@@ -156,7 +156,7 @@ def test_of_clients_of_the_users_own(ears: Ears, front: Front) -> None:
 LINE = "user:1\nERROR all is lost\r\n\x1b[2J"
 
 
-def test_a_key_is_no_line_of_the_log(front: Front, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_is_no_line_of_the_log(front: Front, caplog: pytest.LogCaptureFixture, far_away: None) -> None:
     """Nor of an error: where it is shown, it is as Python writes it."""
     caplog.set_level(logging.DEBUG)
     stage = Stage()
