@@ -1,5 +1,6 @@
 """Threads that wait for a store, so that whoever asked can leave in time."""
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -52,13 +53,19 @@ class Courier:
         try:
             return _awaited(errand, seconds, most, failing)
         finally:
-            errand.cancel()
+            if errand.cancel():
+                self._forget((errand, work))
 
     def stop(self) -> None:
         """Let the threads end after what they are doing; what is run later, its caller runs."""
         with self._news:
             self._stopped = True
             self._news.notify_all()
+
+    def _forget(self, errand: tuple["Future[Any]", Callable[[], Any]]) -> None:
+        """Nobody waits for it any more; where all threads hang, what is left behind would pile up."""
+        with self._news, contextlib.suppress(ValueError):
+            self._errands.remove(errand)
 
     def _hire(self) -> bool:
         """Requires the lock. Have somebody for one errand more, now or in a while; False if there is nobody."""
