@@ -14,14 +14,15 @@ from batchlimit.core.decision import Health
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from batchlimit.doorway.outage import ANY, BACKOFF, TO_CONNECT, first_wait, is_away, say_away, say_back, unavailable
+from batchlimit.doorway.outage import ANY, BACKOFF, first_wait, is_away, say_away, say_back, unavailable
+from batchlimit.doorway.patience import Patience
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores.base import AsyncRemote, AsyncStore
 
 T = TypeVar("T")
 
 
-class Guard:
+class Guard(Patience):
     """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
 
     A part of the store that failed three times in a row is not asked any more, until one of the probes that a task of
@@ -29,7 +30,8 @@ class Guard:
     """
 
     def __init__(self, store: AsyncStore, deadline: float) -> None:
-        self._store, self._deadline, self._connecting = store, deadline, 1.0
+        super().__init__(store, deadline)
+        self._store = store
         self._inherited: object = None
         self._remote = store if isinstance(store, AsyncRemote) else _Whole(store)
         self._begin()
@@ -42,15 +44,6 @@ class Guard:
 
     def __repr__(self) -> str:
         return f"<Guard of {self._store!r}: {self._breakers}>"
-
-    def allow(self, connect_timeout: float) -> None:
-        """Give a store that has not answered yet so many seconds more, and a probe: they may have to connect first."""
-        self._connecting = connect_timeout
-
-    @property
-    def address(self) -> str:
-        """See Store.address."""
-        return self._store.address
 
     @property
     def health(self) -> Health:
@@ -116,10 +109,6 @@ class Guard:
                 return await work()
         except TimeoutError as error:
             raise StoreUnavailable(f"{self.address} did not answer in time ({seconds:g} s)") from error
-
-    def _to_connect(self) -> float:
-        """Return how long a call may wait for a connection, on top of its deadline (s)."""
-        return min(self._connecting, TO_CONNECT * self._deadline) if self._has_answered else self._connecting
 
     def _answered(self, part: str, breaker: Breaker) -> None:
         self._has_answered = True

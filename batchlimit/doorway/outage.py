@@ -16,9 +16,6 @@ SELDOM = 10.0
 """but no more than these."""
 ANY = Quota(1.0, 1)
 """A quota to look at a bucket with, to see whether somebody answers."""
-TO_CONNECT = 5
-"""For how many deadlines a call may wait for a connection, where the store answered before and does not fail: it is
-there, so it would be a pity to refuse. But who connects to nowhere is not to wait a second for it."""
 BACKOFF = wait_exponential(multiplier=0.1, max=1.0) + wait_random(0.0, 0.1)
 """Seconds between two probes: 0.1, 0.2, 0.4, 0.8 and then 1, each with up to 0.1 on top, so that hosts that lost a
 store in one moment do not all come back to it in one."""

@@ -14,7 +14,8 @@ from batchlimit.core.decision import Health
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from batchlimit.doorway.outage import ANY, BACKOFF, TO_CONNECT, first_wait, is_away, say_away, say_back, unavailable
+from batchlimit.doorway.outage import ANY, BACKOFF, first_wait, is_away, say_away, say_back, unavailable
+from batchlimit.doorway.patience import Patience
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores.base import Remote, Store
 from batchlimit.stores.hurry import NotPrompt, hurry
@@ -23,7 +24,7 @@ from batchlimit.sync.courier import Courier
 T = TypeVar("T")
 
 
-class Guard:
+class Guard(Patience):
     """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
 
     It is made in the caller's thread where the store can promise that, and else in one of a Courier. A part of the
@@ -32,7 +33,8 @@ class Guard:
     """
 
     def __init__(self, store: Store, deadline: float) -> None:
-        self._store, self._deadline, self._connecting = store, deadline, 1.0
+        super().__init__(store, deadline)
+        self._store = store
         self._remote = store if isinstance(store, Remote) else _Whole(store)
         self._begin()
 
@@ -46,15 +48,6 @@ class Guard:
 
     def __repr__(self) -> str:
         return f"<Guard of {self._store!r}: {self._breakers}>"
-
-    def allow(self, connect_timeout: float) -> None:
-        """Give a store that has not answered yet so many seconds more, and a probe: they may have to connect first."""
-        self._connecting = connect_timeout
-
-    @property
-    def address(self) -> str:
-        """See Store.address."""
-        return self._store.address
 
     @property
     def health(self) -> Health:
@@ -90,7 +83,7 @@ class Guard:
         breaker = self._breakers.of(part)
         if breaker.since is not None:
             self._look_for_prober(part, key)
-            raise NotAsked(f"{self._store.address} is not asked for now: {breaker.error}")
+            raise NotAsked(f"{self.address} is not asked for now: {breaker.error}")
         try:
             result = self._bounded(work, breaker)
         except BucketUnavailable:
@@ -113,11 +106,7 @@ class Guard:
         try:
             return self._courier.run(partial(_told, work), self._deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
-            raise StoreUnavailable(f"{self._store.address} did not answer in time ({self._deadline:g} s)") from error
-
-    def _to_connect(self) -> float:
-        """Return how long a call may wait for a connection, on top of its deadline (s)."""
-        return min(self._connecting, TO_CONNECT * self._deadline) if self._has_answered else self._connecting
+            raise StoreUnavailable(f"{self.address} did not answer in time ({self._deadline:g} s)") from error
 
     def _answered(self, part: str, breaker: Breaker) -> None:
         self._has_answered = True
@@ -126,14 +115,14 @@ class Guard:
         with self._lock:
             seconds = self._breakers.answered(part, time.monotonic())
         if seconds is not None:
-            say_back(self._store.address, part, seconds)
+            say_back(self.address, part, seconds)
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         with self._lock:
             opened = self._breakers.failed(part, error, time.monotonic())
         if opened:
             self._look_for_prober(part, key)
-            say_away(self._store.address, part, error)
+            say_away(self.address, part, error)
 
     def _look_for_prober(self, part: str, key: str) -> None:
         """Have somebody who asks whether the part is back. Whoever should have seen to it may have been interrupted."""
