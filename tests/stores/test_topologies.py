@@ -10,11 +10,14 @@ import redis
 import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
+from redis.exceptions import RedisClusterException, SlotNotCoveredError
 
 from batchlimit import AsyncRateLimiter, AsyncRedisStore, RateLimiter, RedisStore, StoreUnavailable
 from batchlimit.core.key import bucket_name
 from batchlimit.core.lease import Ask, Grant
 from batchlimit.core.quota import Quota
+from batchlimit.stores.async_line import AsyncClusterLine
+from batchlimit.stores.cluster import NOBODY, is_lost
 from tests.awaiting import BlockingStore, awaited
 from tests.nodes import Node
 from tests.servers import Servers, Unavailable, redis_binary, valkey_binary
@@ -139,6 +142,51 @@ def test_tasks_are_served_of_a_slot_on_the_move_whatever_connections_there_are(
     finally:
         replicated.end_move(name, target)
         replicated.move(name, target, source)
+
+
+def test_a_slot_that_nobody_has_takes_no_other_along(prefix: str) -> None:
+    """It is a part of its own, on both fronts, and the client that knows all others is kept."""
+    with cluster(valkey_binary()) as whole, both(whole.url, prefix) as stores:
+        for front in FRONTS:
+            for node in whole.nodes:
+                node.ask("CLUSTER", "DELSLOTS", whole.slot(bucket_name(f"{prefix}-{front}", "lost")))
+        for store in stores:
+            store.take("there", HUNDRED, Ask("a", 1, 1, 1, 1))
+            for seq in range(2, 5):
+                with pytest.raises(StoreUnavailable):
+                    store.take("lost", HUNDRED, Ask("a", seq, 1, 1, 1))
+            assert store.part("lost") == NOBODY
+            assert store.part("there") in {node.name for node in whole.nodes}
+            assert store.take("there", HUNDRED, Ask("a", 9, 1, 1, 1)).granted == 1
+
+
+def test_a_lost_slot_is_no_lost_client() -> None:
+    assert is_lost(RedisClusterException())
+    assert not is_lost(SlotNotCoveredError())
+
+
+async def _look_at(client: object) -> AsyncClusterLine:
+    line = AsyncClusterLine(lambda: client)  # type: ignore[arg-type,return-value]
+    line._look_anew()
+    if line._looking is not None:
+        await line._looking
+    return line
+
+
+def test_tasks_look_at_a_cluster_anew_in_a_task_of_their_own(replicated: Cluster) -> None:
+    """redis-py would do it in the next call, whichever node that is for, and in that caller's time."""
+
+    async def play() -> list[bool]:
+        host, port = replicated.nodes[0].name.split(":")
+        async with redis.asyncio.RedisCluster(host=host, port=int(port)) as client:
+            known = dict(client.nodes_manager.slots_cache)
+            client.nodes_manager.slots_cache.clear()
+            quiet = (await _look_at(client))._looking is None
+            client._initialize = True  # as a node that failed leaves it
+            await _look_at(client)
+            return [quiet, not client._initialize, client.nodes_manager.slots_cache.keys() == known.keys()]
+
+    assert asyncio.run(play()) == [True, True, True]
 
 
 def _beside(whole: Cluster, prefix: str, key: str) -> str:
