@@ -9,6 +9,14 @@ from batchlimit.core.share import LARGEST_WEIGHT
 from batchlimit.core.terms import FILLS, Fill
 
 
+def check_seconds(name: str, value: object) -> None:
+    """Say what is wrong with a time that something may take: it is more than 0 seconds, and finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"{name} must be more than 0 seconds, and finite, not {value!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the keyword arguments of a limiter mean is said there; a wrong one raises TypeError or ValueError."""
@@ -26,10 +34,7 @@ class Options:
     def __post_init__(self) -> None:
         """Say which one is wrong, with its value."""
         failure_rule(self.on_failure)
-        if isinstance(self.deadline, bool) or not isinstance(self.deadline, int | float):
-            raise TypeError(f"deadline must be a number of seconds, not {self.deadline!r}")
-        if not 0.0 < self.deadline < math.inf:
-            raise ValueError(f"deadline must be more than 0 seconds, and finite, not {self.deadline!r}")
+        check_seconds("deadline", self.deadline)
         if not isinstance(self.sizer, BatchSizer):
             raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {self.sizer!r}")
         if isinstance(self.idle_after, bool) or not isinstance(self.idle_after, int | float):

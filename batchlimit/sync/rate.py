@@ -14,7 +14,7 @@ from batchlimit.core.decision import Decision, Statistics, outlook
 from batchlimit.core.estimate import OnError
 from batchlimit.core.failure import FailureSource
 from batchlimit.core.key import check_cost, check_costs
-from batchlimit.core.options import Options
+from batchlimit.core.options import Options, check_seconds
 from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
 from batchlimit.core.template import Cost, Key, Template
@@ -105,6 +105,7 @@ class RateLimiter(Unique):
         call.
         """
         quota_rule(quota)  # a typo must not cost a server started in vain
+        check_seconds("connect_timeout", connect_timeout)
         store = open_store(url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         limiter = cls(
             store,
