@@ -10,6 +10,7 @@ from typing import Self
 import redis.asyncio
 
 from batchlimit.aio.answer import Answer, Pending
+from batchlimit.aio.bucket import AsyncBucket
 from batchlimit.aio.bundle import Bundle
 from batchlimit.aio.limit import AsyncLimit
 from batchlimit.aio.reservation import AsyncReservation
@@ -21,10 +22,11 @@ from batchlimit.core.claim import NOW, Refuse, deadline
 from batchlimit.core.decision import Decision, Statistics, outlook
 from batchlimit.core.estimate import OnError
 from batchlimit.core.failure import FailureSource
-from batchlimit.core.key import check_cost, check_costs
+from batchlimit.core.key import check_cost, check_costs, check_key
 from batchlimit.core.options import Options, check_seconds
 from batchlimit.core.rule import QuotaSource, quota_rule
 from batchlimit.core.settled import Settled
+from batchlimit.core.stock import ONE
 from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
 from batchlimit.core.unique import Unique
@@ -125,17 +127,27 @@ class AsyncRateLimiter(Unique):
             except (KeyError, TypeError):
                 return Pending(self._try_acquire(key, cost))
             stock = slot.stock
-            left = stock.tokens - cost
-            if left >= 0:
-                if left >= stock.low:
-                    stock.tokens = left
-                    if self._clock() < stock.expires:
+            if cost is ONE:
+                for before in stock.ready:
+                    if self._clock() < before:
                         return supply.yes
                     stock.took_late(cost)
-            elif slot.reservoir.denies(cost, self._clock()):
+                    break
+                else:
+                    if self._clock() < stock.shut:
+                        slot.reservoir.refused += 1
+                        return supply.no
+            if slot.reservoir.denies(cost, self._clock()):
                 slot.reservoir.refused += cost
                 return supply.no
+            if slot.take(cost) != NOW:
+                return supply.yes
         return Pending(self._try_acquire(key, cost))
+
+    def bucket(self, key: str) -> AsyncBucket:
+        """Return the limiter of this one key, for loops in which even to look the key up takes too long."""
+        check_key(key)
+        return AsyncBucket(self, key)
 
     async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
         """Wait until the call is admitted, at most `timeout` seconds; None: as long as it takes.

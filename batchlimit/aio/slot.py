@@ -132,6 +132,7 @@ class Slot:
         The next slot of this key is the same host to the store: two of them that ask would mint tokens.
         """
         self._is_dead = True
+        self.stock.disown()
 
     def ring(self) -> None:
         """Do what there is to do when no caller is here."""
@@ -241,6 +242,7 @@ class Slot:
                     claim.waker.set()
         finally:
             self._rousing = False
+        self.stock.shut = self.reservoir.shut_until
         self.plan()
 
     def plan(self) -> None:

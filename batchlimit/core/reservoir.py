@@ -119,6 +119,13 @@ class Reservoir:
             return 0.0
         return self._pace.wait(cost, now)
 
+    @property
+    def shut_until(self) -> float:
+        """Until when a call of cost 1 is refused from memory, by what is here now; -inf: it is not."""
+        if self.retired or self.stock.tokens:
+            return -math.inf
+        return max(self._shut_until, self._pace.until(1))
+
     def prospect(self, cost: int, now: float) -> Prospect:
         """Say what would become of `cost` now, by memory alone; as safe without the lock as `denies`."""
         if self.denies(cost, now):
@@ -495,7 +502,7 @@ class Reservoir:
 
         Whoever is in line counts as asking from the moment of joining: a crowd at a cold key is demand at once.
         """
-        spent = self.stock.count()
+        spent = self.stock.count(now)
         if self.stock.borrowed:
             self._unbacked += spent
             self._unrefunded += spent
@@ -646,7 +653,8 @@ class Reservoir:
 
     def _renew(self, now: float) -> Fetch:
         """Ask again before the lease ends, and return what the present demand will not use up."""
-        back = max(0, self.stock.tokens - self._target(self.stock.tokens))
+        self.stock.lay_down()
+        back = max(0, self.stock.loose - self._target(self.stock.loose))
         self.stock.remove(back)
         return self._ask(now, back=back)
 
@@ -658,7 +666,7 @@ class Reservoir:
         """Set how few tokens are few enough to fetch more in the background; one more, for whoever comes just then."""
         few = self._demand.rate * self._terms.round_trip * _ROUND_TRIPS
         few = math.ceil(few) + 1 if few else 0
-        self.stock.low = 0 if self._pace.pause(1, now) else min(few, self.stock.tokens // 2)
+        self.stock.keep(0 if self._pace.pause(1, now) else min(few, self.stock.tokens // 2))
 
 
 def _within(seconds: float, deadline: float, now: float) -> float | None:

@@ -1,14 +1,34 @@
 """The tokens that this process has leased of one bucket: how many, until when, and what became of them."""
 
 import math
+import sys
+from itertools import islice, repeat
+from operator import length_hint
 
 from batchlimit.core.claim import Admit, Claim, Fetch
 from batchlimit.core.lease import Grant
 from batchlimit.core.line import Line
 
+NOTHING: "repeat[float]" = repeat(-math.inf, 0)
+"""Where no token is laid out."""
+_IS_ATOMIC = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether a step of an iterator written in C is one to all threads: so it is under the GIL, and not without."""
+MOST = 4096 if _IS_ATOMIC else 0
+"""How many tokens are laid out at a time: to take them all back takes 4 ns each, in which nobody else runs."""
+_PART = 8
+"""Who needs several takes an eighth of what is laid out, or more: the next one who does finds them loose."""
+ONE = 1
+"""The usual cost, by identity: True and 1.0 equal it as well, and are errors."""
+
 
 class Stock:
     """Tokens to spend (`tokens`), set aside for who is in line (`saved`), and granted for later (`coming`).
+
+    Of those to spend most are laid out in `ready`, an iterator each step of which is one token, and whose value is the
+    end of its lease: who gets it has it, whatever becomes of the rest, for no other step brings the same one. So a hit
+    needs no lock. (A lock and a subtraction took 200 ns, or 20 times as long for 64 threads when a thread lost the GIL
+    in between; a step takes 10.) All else is done under the front's lock: the `loose` tokens are spent there, and what
+    is laid out is taken back by the same steps before it is given to anyone else.
 
     Nothing counts a hit: what was spent is what is missing since the last `count`. `recorded` is how many tokens the
     bucket counts as leased to us at the least, whatever is under way: only so many may ever be held or taken back.
@@ -18,12 +38,16 @@ class Stock:
     """
 
     __slots__ = (
-        "_base", "_foreign", "_pledged", "_recorded", "_starts", "admitted", "borrowed", "coming", "expires", "low",
-        "saved", "term", "tokens",
+        "_base", "_foreign", "_pledged", "_recorded", "_starts", "admitted", "borrowed", "coming", "expires", "loose",
+        "low", "ready", "saved", "shut", "term",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
-        self.tokens = self.saved = self.coming = 0
+        self.loose = self.saved = self.coming = 0
+        self.ready = NOTHING
+        self.shut = (
+            -math.inf
+        )  # until then a call of cost 1 is refused, without a lock; no token comes before it is reset
         self.low = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
         self.expires = now
         self.admitted = 0
@@ -43,15 +67,45 @@ class Stock:
         The caller reads its clock after this and is admitted if it reads less: a process that was stopped past its
         lease finds out at the moment of spending.
         """
-        left = self.tokens - cost
-        if left < self.low:
+        ready, missing = length_hint(self.ready), cost + self.low - self.loose
+        if missing > ready:
             return -math.inf
-        self.tokens = left
+        if missing > 0:
+            self._pick_up(max(missing, ready // _PART if cost > 1 else 0))
+        left = self.loose - cost
+        if left < self.low:  # others were faster
+            return -math.inf
+        self.loose = left
+        if cost == 1:
+            self._lay_out()
         return self.expires
+
+    def _lay_out(self) -> None:
+        """Let who comes next spend without the lock: but for the `low`, for that is where more are asked for."""
+        if self.loose > self.low and MOST:
+            self.lay_down()
+            tokens = min(MOST, self.loose - self.low)
+            self.loose -= tokens
+            self.ready = repeat(self.expires, tokens)
+
+    def lay_down(self) -> None:
+        """Take back what is laid out: from here on nobody spends any without the lock."""
+        if self.ready is not NOTHING:
+            self._pick_up(MOST)
+            self.ready = NOTHING
+
+    def _pick_up(self, tokens: int) -> None:
+        """Take back so many, or all. Who steps at the same time gets others."""
+        self.loose += len(list(islice(self.ready, tokens)))
 
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
         self._base -= cost
+
+    @property
+    def tokens(self) -> int:
+        """What may be spent now by whoever comes."""
+        return self.loose + length_hint(self.ready)
 
     @property
     def here(self) -> int:
@@ -83,35 +137,40 @@ class Stock:
         """What was admitted up to this moment."""
         return self.admitted + self._base - self.here
 
-    def count(self) -> int:
-        """Return what was spent since the last count."""
-        spent, self._base = self._base - self.here, self.here
+    def count(self, now: float) -> int:
+        """Return what was spent since the last count. When the lease is over, nothing more is until it is counted."""
+        if now >= self.expires:
+            self.lay_down()
+        here = self.here
+        spent, self._base = self._base - here, here
         self.admitted += spent
         return spent
 
     def advance(self, now: float) -> None:
-        """Take in what has begun, and let go of what has expired."""
+        """Take in what has begun, and let go of what has expired; after a count, or that would be lost to it."""
         if self.coming and now >= self._starts:
             self._add(self.coming)
             self.coming = 0
         if now >= self.expires:
-            self.tokens = self.saved = self.coming = self.low = self._base = 0
+            self.loose = self.saved = self.coming = self.low = self._base = 0
 
     # A signal handler may raise between any two lines here. So tokens leave one place before they enter another, and
     # before anyone hears of them: an interrupt loses some, and mints none.
 
     def set_aside(self) -> None:
         """Keep everything for whoever is in line."""
-        everything = self.here
-        self.tokens = 0
-        self.saved = everything
+        self.lay_down()
+        everything = self.loose
+        self.loose = 0
+        self.saved += everything
 
     def serve(self, line: Line, debt: Claim) -> None:
         """Spend on the line, from its front while the tokens last; set the rest free if nobody is left in it.
 
         A debt is not served but paid.
         """
-        self.set_aside()
+        if line:
+            self.set_aside()
         served = False
         while (first := line.first) is not None and first is not debt and first.cost <= self.saved:
             self.saved -= first.cost
@@ -123,7 +182,7 @@ class Stock:
         if not line:
             everything = self.saved
             self.saved = 0
-            self.tokens = everything
+            self.loose += everything
 
     def pay(self, owed: int) -> int:
         """Spend up to `owed` tokens of those set aside on a debt; return how many."""
@@ -142,8 +201,10 @@ class Stock:
 
     def credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""
+        self.lay_down()
         if self.borrowed or grant.kept < fetch.ask.held:
-            self.tokens = self.saved = self.coming = 0
+            self._base -= self.here
+            self.loose = self.saved = self.coming = 0
             self.term += self.borrowed
             self.borrowed = False
         begins = now + grant.starts_in
@@ -151,16 +212,16 @@ class Stock:
         if grant.starts_in > 0.0:
             self.coming += grant.granted
         else:
-            self.saved += grant.granted
+            self._add(grant.granted)
         self.expires = fetch.sent + grant.starts_in + grant.lease
         self._recorded = grant.kept + grant.granted
-        self._base = self.here
 
     def borrow(self, tokens: int, lease: float, now: float) -> None:
         """Take in what this host grants itself. What is left of the bucket's lease becomes borrowed as well.
 
         It keeps its end: nothing that was leased is spent after its lease. What was to come is let go.
         """
+        self.lay_down()
         ends = now + lease
         self.coming = self.low = 0
         self.expires = min(self.expires, ends) if self.leased else ends
@@ -168,8 +229,7 @@ class Stock:
         self.term += not self.borrowed
         self._starts = now
         self._recorded = 0
-        self.saved += tokens
-        self._base = self.here
+        self._add(tokens)
         self.borrowed = True
 
     def pay_back(self) -> int:
@@ -191,9 +251,14 @@ class Stock:
         return back
 
     def remove(self, tokens: int) -> None:
-        """Let go of tokens that may be spent now, unspent."""
-        self.tokens -= tokens
+        """Let go of tokens that nobody else can spend just now, unspent."""
+        self.loose -= tokens
         self._base -= tokens
+
+    def keep(self, low: int) -> None:
+        """Have fewer tokens than this be few."""
+        self.lay_down()
+        self.low = low
 
     def empty(self) -> int:
         """Let go of everything, unspent; return how much of it is the bucket's."""
@@ -202,14 +267,20 @@ class Stock:
         return leased
 
     def _let_go(self) -> int:
+        self.lay_down()
         tokens, self._base = self.held, self._base - self.here
-        self.tokens = self.saved = self.coming = self.low = 0
+        self.loose = self.saved = self.coming = self.low = 0
         return tokens
 
     def forfeit(self) -> None:
         """Let go of everything for good: what comes back late finds no lease to come back to."""
         self.empty()
+        self.disown()
         self.expires = -math.inf
+
+    def disown(self) -> None:
+        """Let nobody spend here any more who comes without a lock, and asks nobody else."""
+        self.ready, self.shut = NOTHING, -math.inf
 
     @property
     def is_pledged(self) -> bool:

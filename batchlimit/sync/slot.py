@@ -255,6 +255,7 @@ class Slot:
         with self.lock:
             result = change()
             awake = self.reservoir.to_wake()
+            self.stock.shut = self.reservoir.shut_until
             sooner = self._look_sooner()
         for claim in awake:
             claim.waker.set()

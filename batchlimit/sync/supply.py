@@ -118,6 +118,8 @@ class Supply:
 
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's; spending it twice would break the promise."""
+        for slot in self.slots.values():
+            slot.stock.disown()
         self.slots.clear()
         closed = self.closed
         self._begin()

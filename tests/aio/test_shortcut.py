@@ -132,7 +132,7 @@ async def test_a_lease_is_over_at_the_very_instant(without_keeper: None, late: f
 async def test_who_was_stopped_after_it_took_a_token_spends_nothing_of_a_dead_lease(without_keeper: None) -> None:
     """The clock is read after the token is taken, as in the threaded front."""
     world = World(FixedBatch(20))
-    assert await world.try_acquire(1)
+    assert [await world.try_acquire(1) for _ in range(2)] == [True, True]
     taken = []
 
     def stopped() -> float:
@@ -143,9 +143,9 @@ async def test_who_was_stopped_after_it_took_a_token_spends_nothing_of_a_dead_le
 
     world.limiter._clock = stopped
     assert await world.try_acquire(1)
-    assert taken == [18]
+    assert taken == [17]
     assert len(world.stage.asks) == 2
-    assert world.limiter.statistics().admitted == 2
+    assert world.limiter.statistics().admitted == 3
 
 
 async def test_a_hit_asks_nobody_and_takes_what_it_costs(without_keeper: None) -> None:

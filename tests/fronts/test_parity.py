@@ -5,11 +5,18 @@ import inspect
 import pytest
 
 from batchlimit import AsyncRateLimiter, AsyncReservation, AsyncStore, RateLimiter, RedisStore, Reservation, Store
+from batchlimit.aio.bucket import AsyncBucket
 from batchlimit.aio.limit import AsyncLimit
 from batchlimit.stores.async_redis import AsyncRedisStore
+from batchlimit.sync.bucket import Bucket
 from batchlimit.sync.limit import Limit
 
-TWINS = [(RateLimiter, AsyncRateLimiter), (Reservation, AsyncReservation), (Limit, AsyncLimit)]
+TWINS = [
+    (RateLimiter, AsyncRateLimiter),
+    (Bucket, AsyncBucket),
+    (Reservation, AsyncReservation),
+    (Limit, AsyncLimit),
+]
 
 
 def _public(twin: type) -> dict[str, object]:

@@ -219,8 +219,10 @@ class Host:
         self._look_later()
 
     def _spend_at_once(self, cost: int) -> bool:
+        """As the fronts do: a token that is laid out, or else under the lock."""
         stock = self.reservoir.stock
-        before = stock.take(cost)
+        before = next(stock.ready, NOW) if cost == 1 else NOW
+        before = before if before != NOW else stock.take(cost)
         if self.clock() < before:
             self._spend(cost)
             return True

@@ -1,6 +1,8 @@
 """Many threads at once: few calls of the store, nobody refused while there are tokens, and never a token too many."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -146,6 +148,46 @@ def test_costs_of_several_spend_exactly_the_burst(cost: int) -> None:
         while limiter.try_acquire(KEY, cost):
             pass
         assert limiter.statistics().admitted == 700
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads that lose the GIL wherever they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("batch", [3, 100])
+def test_hits_and_whatever_takes_the_same_tokens_under_the_lock_spend_exactly_the_burst(batch: int) -> None:
+    """What is laid out is stepped through by some, and taken back by others, at the same moment."""
+    clock = Clock()
+    with RateLimiter(MemoryStore(clock), Quota(SLOW, 8000), sizer=FixedBatch(batch), clock=clock) as limiter:
+        bucket = limiter.bucket(KEY)
+
+        def alone() -> int:
+            return spend(limiter)
+
+        def several() -> int:
+            spent = 0
+            while limiter.try_acquire(KEY, 3):
+                spent += 3
+            return spent
+
+        def bound() -> int:
+            spent = 0
+            while bucket.try_acquire():
+                spent += 1
+            return spent
+
+        with ThreadPoolExecutor(8) as pool:
+            spent = sum(
+                each.result(DEADLINE) for each in [pool.submit(call) for call in (alone, bound, several, alone) * 2]
+            )
+        assert spent + spend(limiter) == 8000
+        assert (limiter.statistics().admitted, limiter.statistics().held) == (8000, 0)
 
 
 @pytest.mark.usefixtures("far_away")

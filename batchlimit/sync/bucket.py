@@ -1,0 +1,70 @@
+"""The limiter of one key, for hot loops."""
+
+from typing import TYPE_CHECKING
+
+from batchlimit.core.decision import Decision
+from batchlimit.core.estimate import OnError
+from batchlimit.core.stock import ONE
+from batchlimit.sync.reservation import Reservation
+from batchlimit.sync.slot import Slot
+
+if TYPE_CHECKING:
+    from batchlimit.sync.rate import RateLimiter
+
+
+class Bucket:
+    """A limiter's methods for one key, which is looked up once.
+
+    Keep it as long as you like, share it between threads, use it in a forked child: what it remembers of the key is
+    let go of when the key is idle, and found again when it is asked for.
+    """
+
+    __slots__ = ("_clock", "_limiter", "_slot", "key")
+
+    def __init__(self, limiter: "RateLimiter", key: str) -> None:
+        self.key = key
+        self._limiter, self._clock = limiter, limiter._clock
+        self._slot: Slot | None = None
+
+    def __repr__(self) -> str:
+        return f"<Bucket {self.key!r} of {self._limiter!r}>"
+
+    def try_acquire(self, cost: int = 1) -> bool:
+        """As the limiter does; in its words, but for the look for the slot."""
+        slot = self._slot
+        if cost is ONE and slot is not None:
+            for before in slot.stock.ready:
+                if self._clock() < before:
+                    return True
+                slot.took_late(cost)
+                break
+            else:
+                if self._clock() < slot.stock.shut:
+                    slot.reservoir.refused += 1
+                    return False
+        return self._look_up(cost)
+
+    def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:
+        """As the limiter does."""
+        self._limiter.acquire(self.key, cost, timeout=timeout)
+
+    def decide(self, cost: int = 1) -> Decision:
+        """As the limiter does."""
+        return self._limiter.decide(self.key, cost)
+
+    def peek(self) -> Decision:
+        """As the limiter does."""
+        return self._limiter.peek(self.key)
+
+    def refund(self, cost: int = 1) -> None:
+        """As the limiter does."""
+        self._limiter.refund(self.key, cost)
+
+    def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
+        """As the limiter does."""
+        return self._limiter.reserve(self.key, cost, timeout=timeout, on_error=on_error)
+
+    def _look_up(self, cost: int) -> bool:
+        admitted = self._limiter.try_acquire(self.key, cost)
+        self._slot = self._limiter._slots.get(self.key)
+        return admitted

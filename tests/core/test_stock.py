@@ -1,0 +1,153 @@
+"""Where tokens lie: laid out for who needs no lock, loose for all others, and never in two places."""
+
+import math
+from collections.abc import Callable
+from operator import length_hint
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit.core import stock as stock_module
+from batchlimit.core.claim import NOW
+from batchlimit.core.line import Line
+from batchlimit.core.stock import Stock
+
+LEASE = 10.0
+MOST = 4096
+
+
+@pytest.fixture(autouse=True)
+def with_the_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stock_module, "MOST", MOST)
+
+
+def stock(tokens: int, low: int = 0) -> Stock:
+    """So many tokens, none of them laid out."""
+    made = Stock(0.0)
+    made.borrow(tokens, LEASE, 0.0)
+    made.serve(Line(), None)  # type: ignore[arg-type]  # nobody is in line
+    made.keep(low)
+    return made
+
+
+def lie(stock: Stock) -> tuple[int, int]:
+    """What is laid out, and what is loose."""
+    return length_hint(stock.ready), stock.loose
+
+
+def hit(stock: Stock) -> float:
+    return next(stock.ready, NOW)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "low", "costs", "lies"),
+    [
+        (10, 0, [], (0, 10)),
+        (10, 0, [1], (9, 0)),
+        (10, 4, [1], (5, 4)),  # the low ones are for who notices that they are
+        (10, 4, [1, 3], (2, 4)),
+        (10, 4, [1, 6], (5, 4)),  # too much: nothing moves
+        (10, 0, [3], (0, 7)),  # for several nothing is laid out
+        (10, 0, [3, 1, 3], (3, 0)),
+        (100, 0, [1, 2], (87, 10)),  # an eighth is picked up for the next one
+        (100, 0, [1, 50], (49, 0)),
+        (2 * MOST, 0, [1], (MOST, MOST - 1)),
+        (2 * MOST, 0, [1, MOST], (MOST - MOST // 8, MOST // 8 - 1)),
+    ],
+)
+def test_where_they_lie_after_calls(tokens: int, low: int, costs: list[int], lies: tuple[int, int]) -> None:
+    some = stock(tokens, low)
+    for cost in costs:
+        some.take(cost)
+    assert lie(some) == lies
+
+
+def test_who_takes_a_step_has_until_the_lease_ends() -> None:
+    some = stock(3)
+    assert some.take(1) == LEASE
+    assert [hit(some) for _ in range(4)] == [LEASE, LEASE, NOW, NOW]
+
+
+def test_a_token_of_an_older_lease_does_not_live_longer() -> None:
+    some = stock(3)
+    some.take(1)
+    ready = some.ready
+    some.borrow(0, LEASE, 5.0)
+    assert next(ready, NOW) == NOW, "what was laid out was taken back"
+    assert some.take(1) == 5.0 + LEASE
+
+
+@pytest.mark.parametrize("change", [Stock.lay_down, Stock.set_aside, Stock.empty, Stock.forfeit, Stock.pay_back])
+def test_what_is_given_to_others_is_taken_back_first(change: Callable[[Stock], object]) -> None:
+    some = stock(10)
+    some.take(1)
+    ready = some.ready
+    change(some)
+    assert next(ready, NOW) == NOW
+    assert hit(some) == NOW
+
+
+def test_a_step_is_counted_where_it_was_taken() -> None:
+    some = stock(10)
+    some.take(1)
+    hit(some)
+    assert (some.spent, some.count(1.0), some.count(1.0), some.admitted) == (2, 2, 0, 2)
+
+
+def test_a_step_after_the_end_is_counted_until_its_taker_says_so() -> None:
+    some = stock(10)
+    some.take(1)
+    assert some.count(LEASE) == 1
+    ready = some.ready
+    some.advance(LEASE)
+    assert (next(ready, NOW), hit(some), some.spent, some.here) == (NOW, NOW, 1, 0)
+
+
+def test_a_late_taker_uncounts_what_it_took() -> None:
+    some = stock(10)
+    some.take(1)
+    hit(some)
+    some.count(LEASE)
+    some.advance(LEASE)
+    some.took_late(1)
+    assert some.spent == 1
+
+
+def test_without_the_gil_nothing_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a step is not one to other threads; and everything works by the lock."""
+    monkeypatch.setattr(stock_module, "MOST", 0)
+    some = stock(10, low=2)
+    assert [some.take(cost) for cost in (1, 3, 1, 3, 1)] == [LEASE, LEASE, LEASE, LEASE, NOW]
+    assert lie(some) == (0, 2)
+
+
+def test_one_that_is_disowned_has_nothing_for_who_takes_no_lock() -> None:
+    some = stock(10)
+    some.take(1)
+    some.shut = math.inf
+    some.disown()
+    assert (hit(some), some.shut) == (NOW, -math.inf)
+
+
+STEPS = st.one_of(
+    st.integers(1, 30).map(lambda cost: lambda stock: -cost if stock.take(cost) != NOW else 0),
+    st.just(lambda stock: -1 if hit(stock) != NOW else 0),
+    st.integers(0, 20).map(lambda low: lambda stock: stock.keep(low)),
+    st.sampled_from([Stock.lay_down, Stock.set_aside]),
+    st.just(lambda stock: stock.serve(Line(), None)),
+    st.integers(1, 50).map(lambda more: lambda stock: stock._add(more) or more),
+    st.just(lambda stock: stock.count(1.0) and 0),
+)
+
+
+@given(st.integers(0, 200), st.lists(STEPS, max_size=40))
+def test_tokens_are_only_moved(tokens: int, steps: list[Callable[[Stock], int | None]]) -> None:
+    some = stock(tokens)
+    spent = 0
+    for step in steps:
+        change = step(some) or 0
+        tokens += change
+        spent -= min(change, 0)
+        assert (some.here, some.spent) == (tokens, spent)
+        assert some.loose >= 0
