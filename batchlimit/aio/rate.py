@@ -139,6 +139,7 @@ class AsyncRateLimiter(Unique):
                         return supply.no
             if slot.reservoir.denies(cost, self._clock()):
                 slot.reservoir.refused += cost
+                slot.stock.shut = slot.reservoir.shut_until
                 return supply.no
             if slot.take(cost) != NOW:
                 return supply.yes

@@ -32,6 +32,11 @@ class Patience:
         """See Store.address."""
         return self._addressed.address
 
+    @property
+    def deadline(self) -> float:
+        """How long (s) an answer may take."""
+        return self._deadline
+
     def _to_connect(self) -> float:
         """Return how long a call may wait for a connection, on top of its deadline (s)."""
         return min(self._connecting, TO_CONNECT * self._deadline) if self._has_answered else self._connecting

@@ -258,9 +258,15 @@ class RateLimiter(Unique):
         if cost.__class__ is int and cost > 0:
             if slot.reservoir.denies(cost, self._clock()):
                 slot.reservoir.refused += cost
+                slot.look_shut(cost)
                 return False
             if slot.take(cost) != NOW:
                 return True
+            if (turnstile := slot.enter_turnstile()) is not None:
+                try:
+                    return slot.take(cost) != NOW or self._admits(key, cost)
+                finally:
+                    turnstile.release()
         return self._admits(key, cost)
 
     def _admits(self, key: str, cost: int) -> bool:

@@ -23,6 +23,8 @@ T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
 HEARTBEAT = 1.0
 """A waiter looks again after so many seconds though nobody woke it: whoever should have may have been interrupted."""
+_MANY = 64
+"""A fetch that brings so many tokens serves all threads that may have waited for it."""
 _LOOK = 60.0
 """The keeper looks at a slot after so many seconds at the latest, so that its plans do not pile up."""
 
@@ -30,7 +32,7 @@ _LOOK = 60.0
 class Slot:
     """Where the threads that want one key's tokens meet; `due` is when the keeper looks after it next."""
 
-    __slots__ = ("_clock", "_store", "_watch", "due", "key", "lock", "reservoir", "seen", "stock")
+    __slots__ = ("_clock", "_store", "_turnstile", "_watch", "due", "key", "lock", "reservoir", "seen", "stock")
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class Slot:
         self.lock = threading.Lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
         self._store = store
         self._clock = clock
+        self._turnstile: threading.Lock | None = None  # is there while fetches bring many tokens
         self._watch = watch
 
     def __repr__(self) -> str:
@@ -57,6 +60,27 @@ class Slot:
         """Uncount tokens that were taken too late to be spent."""
         with self.lock:
             self.stock.took_late(cost)
+
+    def look_shut(self, cost: int) -> None:
+        """Have whoever comes after a refused call of cost 1 see it at once."""
+        if cost == 1:
+            self.plan()
+
+    def enter_turnstile(self) -> "threading.Lock | None":
+        """Wait for one's turn to find the key dry, and to fetch; to be released. None: nobody waits for that here.
+
+        Where a fetch brings many tokens, one thread fetches, and the others find them there, one after the other. In
+        line each had to be woken, to be served one token: with 64 threads and a batch of 1,000 that took three times
+        as long as all the rest.
+        """
+        if (turnstile := self._turnstile) is None:
+            return None
+        warn_in_loop()
+        if turnstile.acquire(timeout=self._store.deadline):
+            return turnstile
+        if self._turnstile is turnstile:  # who was in it was interrupted at the wrong moment, or the store is away
+            self._turnstile = None
+        return None
 
     def figures(self) -> Figures:
         """Return the reservoir's figures at one moment."""
@@ -163,6 +187,7 @@ class Slot:
             raise
         else:
             self.locked(lambda: self.reservoir.granted(fetch, grant, self._clock(), uniform(0.75, 1.25)))
+            self._turnstile = (self._turnstile or threading.Lock()) if grant.granted >= _MANY else None
 
     def tend(self) -> Fetch | GiveBack | None:
         """Ask the reservoir what there is to do; by then it is planned when to come again."""
@@ -249,6 +274,10 @@ class Slot:
             _logger.debug("tokens of %r were not given back; they will expire: %s", self.key, error)
             return False
         return True
+
+    def plan(self) -> None:
+        """Have the keeper come when there will be something to do, and callers see what there is now."""
+        self.locked(lambda: None)
 
     def locked(self, change: Callable[[], T]) -> T:
         """Change the reservoir under the lock; then, without it, wake whom that concerns."""

@@ -68,7 +68,7 @@ class Supply:
                 slot = self._make(key, quota)
                 self._ring.enter(slot, self._evict)
                 self.slots[key] = slot
-        slot.locked(lambda: None)  # a look at it is planned
+        slot.plan()
         return slot
 
     def check_open(self) -> None:

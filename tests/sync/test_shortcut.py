@@ -109,6 +109,7 @@ class SpelledOut(World):
         reservoir = slot.reservoir
         if reservoir.denies(cost, self.clock()):
             reservoir.refused += cost
+            slot.look_shut(cost)
             return False
         if slot.take(cost) != NOW:
             return True

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -99,6 +100,42 @@ def test_a_stampede_at_many_keys(stage: Stage) -> None:
         admitted = together(16, lambda: sum(limiter.try_acquire(f"key-{i}") for i in range(20)))
         assert sum(admitted) == 8 * 20
         assert limiter.statistics().keys == 20
+
+
+# At a key that is dry for a moment
+
+
+def at_a_dry_key(stage: Stage, **options: Any) -> RateLimiter:
+    """The last fetch brought a hundred tokens, and they are gone."""
+    limiter = RateLimiter(stage, "1_000_000/s burst 1_000_000", sizer=FixedBatch(100), **options)
+    limiter.acquire(KEY)
+    limiter.acquire(KEY, 99)
+    return limiter
+
+
+@pytest.mark.usefixtures("far_away", "without_keeper")
+def test_one_fetches_and_all_others_find_tokens_one_after_the_other() -> None:
+    """None of them is in line, to be woken from there."""
+    stage = Stage()
+    with at_a_dry_key(stage) as limiter:
+        gate = stage.before = Gate()
+        calls = [start(lambda: limiter.try_acquire(KEY)) for _ in range(16)]
+        until(lambda: gate.reached)
+        before = len(stage.asks)
+        assert limiter.statistics().waiting == 1
+        gate.open()
+        assert all(call.result(DEADLINE) for call in calls)
+        assert len(stage.asks) == before
+
+
+@pytest.mark.usefixtures("without_keeper")
+def test_whoever_was_interrupted_in_the_turnstile_keeps_nobody_out_for_long() -> None:
+    """Between two bytecodes a Ctrl-C may leave it closed for ever."""
+    with at_a_dry_key(Stage(), deadline=0.05) as limiter:
+        slot = limiter._slots[KEY]
+        assert slot.enter_turnstile() is not None
+        assert limiter.try_acquire(KEY)
+        assert slot.enter_turnstile() is not None, "there is a new one"
 
 
 # Later

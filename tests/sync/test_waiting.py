@@ -408,8 +408,8 @@ class Interrupter:
     def _may_raise(self, frame: FrameType) -> bool:
         if self._under_lock:
             return not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
-        slot: front.Slot = frame.f_locals["self"]
-        return not slot.lock.locked()
+        slot: front.Slot | None = frame.f_locals.get("self")  # what has none is called under the lock
+        return slot is not None and not slot.lock.locked()
 
     def run(self, call: Callable[[], object]) -> bool:
         """Call once; return whether it was interrupted."""
