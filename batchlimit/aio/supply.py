@@ -227,8 +227,6 @@ class Supply:
         Nothing of it is let go of: a destructor would write into the pipe that wakes the parent.
         """
         self._inherited = (self._inherited, dict(self.__dict__), dict(self.slots))
-        for slot in self.slots.values():
-            slot.stock.disown()
         self.slots.clear()
         self._begin()
         self.store.after_fork()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, FixedBatch, LimiterClosed, MemoryStore, Quota, RedisStore, Statistics
+from batchlimit.aio.bucket import AsyncBucket
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from tests.aio.loop import run
 from tests.aio.stage import KEY, SLOW, Gate, Stage
@@ -32,6 +33,7 @@ def limiter() -> AsyncRateLimiter:
 
 CALLS: dict[str, Callable[[AsyncRateLimiter], Any]] = {
     "try_acquire": lambda limiter: limiter.try_acquire(KEY),
+    "bucket": lambda limiter: limiter.bucket(KEY).try_acquire(),
     "acquire": lambda limiter: limiter.acquire(KEY),
     "decide": lambda limiter: limiter.decide(KEY),
     "peek": lambda limiter: limiter.peek(KEY),
@@ -105,16 +107,23 @@ def test_a_loop_that_was_closed_without_a_word_takes_its_lease_along() -> None:
     """What it held is the store's to take back, when the lease is over. Nobody spends it twice."""
     store = MemoryStore()
     limiter = AsyncRateLimiter(store, Quota(SLOW, 100), sizer=FixedBatch(20))
+    bucket = limiter.bucket(KEY)  # it knows of what is out of use
+
+    async def rest() -> int:
+        await limiter.peek(KEY)  # at home here from now on
+        return int(await bucket.try_acquire()) + await spend(limiter)
+
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(_one(limiter))
+    for _ in range(3):
+        loop.run_until_complete(_one(bucket))
     held = limiter.statistics().held
     assert held > 0
     loop.close()
-    assert start(lambda: asyncio.run(spend(limiter))).result(DEADLINE) == 100 - 1 - held
+    assert asyncio.run(rest()) == 100 - 3 - held
 
 
-async def _one(limiter: AsyncRateLimiter) -> bool:
-    return await limiter.try_acquire(KEY)
+async def _one(bucket: AsyncBucket) -> bool:
+    return await bucket.try_acquire()
 
 
 def test_the_end_of_asyncio_run_gives_tokens_back_and_closes_connections(
@@ -125,7 +134,7 @@ def test_the_end_of_asyncio_run_gives_tokens_back_and_closes_connections(
     sizer = FixedBatch(20)
     limiter = AsyncRateLimiter.from_url(valkey.url, quota, prefix=prefix, connect_timeout=30.0, sizer=sizer)
     for admitted in (1, 2):
-        assert asyncio.run(_one(limiter))
+        assert asyncio.run(_one(limiter.bucket(KEY)))
         assert valkey_store.peek(KEY, quota).level == 100 - admitted
         assert valkey_store.peek(KEY, quota).outstanding == 0
     del limiter
@@ -253,7 +262,7 @@ def test_a_store_that_does_not_answer_is_given_up_when_the_loop_ends(caplog: pyt
 def test_a_closed_limiter_stays_closed_on_the_next_loop(limiter: AsyncRateLimiter) -> None:
     asyncio.run(limiter.close())
     with pytest.raises(LimiterClosed):
-        asyncio.run(_one(limiter))
+        asyncio.run(_one(limiter.bucket(KEY)))
     asyncio.run(limiter.close())
 
 
@@ -312,13 +321,16 @@ def test_a_forked_child_is_a_host_of_its_own(valkey: Server, prefix: str, valkey
     quota = Quota(SLOW, 100)
     limiter = AsyncRateLimiter.from_url(valkey.url, quota, prefix=prefix, connect_timeout=30.0, deadline=30.0)
 
+    bucket = limiter.bucket(KEY)
+
     async def parent() -> int:
-        await limiter.acquire(KEY, 40)
+        await limiter.acquire(KEY, 38)
+        assert [await bucket.try_acquire() for _ in range(2)] == [True, True]  # it knows of the parent's tokens
         reader, writer = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of threads that other tests left behind
             if (child := os.fork()) == 0:
-                _in_child(limiter, writer)
+                _in_child(bucket, writer)
         os.close(writer)
         with os.fdopen(reader) as answers:
             spent = int(answers.read())
@@ -329,14 +341,14 @@ def test_a_forked_child_is_a_host_of_its_own(valkey: Server, prefix: str, valkey
     assert valkey_store.peek(KEY, quota).level == 0
 
 
-def _in_child(limiter: AsyncRateLimiter, writer: int) -> None:
+def _in_child(bucket: AsyncBucket, writer: int) -> None:
     try:
         asyncio._set_running_loop(None)
 
         async def some() -> int:
             spent = 0
             for _ in range(25):
-                spent += await limiter.try_acquire(KEY)
+                spent += await bucket.try_acquire()
             return spent
 
         os.write(writer, str(asyncio.run(some())).encode())

@@ -54,6 +54,17 @@ class World:
         return {"tokens": tokens, "statistics": self.limiter.statistics(), "asks": len(self.stage.asks)}
 
 
+class Bound(World):
+    """The same by the limiter of the one key."""
+
+    def __init__(self, sizer: BatchSizer) -> None:
+        super().__init__(sizer)
+        self._bucket = self.limiter.bucket(KEY)
+
+    async def try_acquire(self, cost: int) -> bool:
+        return await self._bucket.try_acquire(cost)
+
+
 class SpelledOut(World):
     """The same without the shortcut."""
 
@@ -115,8 +126,9 @@ async def _story(
 def test_the_shortcut_does_what_the_rules_do(
     sizer: BatchSizer, steps: list[Callable[[World], Awaitable[object]]]
 ) -> None:
-    by_hand, spelled_out = (run(lambda kind=kind: _story(kind, sizer, steps)) for kind in (World, SpelledOut))  # type: ignore[misc]
-    assert by_hand == spelled_out
+    kinds = (World, Bound, SpelledOut)
+    by_hand, bound, spelled_out = (run(lambda kind=kind: _story(kind, sizer, steps)) for kind in kinds)  # type: ignore[misc]
+    assert by_hand == bound == spelled_out
 
 
 @pytest.mark.parametrize("late", [0.0, 0.001, 1e6])
