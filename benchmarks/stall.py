@@ -5,20 +5,18 @@ part in it; and calls that wait as often, and do nothing else. Server and relay 
 """
 
 import asyncio
-import multiprocessing
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
-from multiprocessing.connection import Connection
+from contextlib import aclosing
 from typing import NamedTuple
 
 from batchlimit import AsyncRedisStore, AsyncStore, MemoryStore, Quota
 from batchlimit.cli.limiter import AsyncWatchedLimiter
 from batchlimit.core.lease import Ask, Grant
 from batchlimit.stores.async_memory import AsyncMemoryStore
+from benchmarks.distance import distant
 from benchmarks.figures import Figure
 from benchmarks.heartbeat import CALLS, KEYS, TASKS, Laps, Seen, observe
-from tests.relay import Relay
 
 _ROUND_TRIP = 0.05
 _QUOTA = "40/s burst 40"  # each key: eight calls of ten are admitted
@@ -61,7 +59,10 @@ class Compared(NamedTuple):
 def stall(url: str, seconds: float, rounds: int) -> Iterator[Figure]:
     """The lateness of a heartbeat and the loop's uninterrupted work, and what of it the limiter causes."""
     laps, seen = Laps(), Compared(Seen(), Seen(), Seen())
-    with _far(url) as far, asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(laps)) as runner:
+    with (
+        distant(url, _ROUND_TRIP) as far,
+        asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(laps)) as runner,
+    ):
         for _ in range(rounds):
             prefix = f"bench-{secrets.token_hex(4)}"
             runner.run(_limited(AsyncRedisStore.from_url(far, prefix=prefix, deadline=1.0), seconds, laps, seen.real))
@@ -112,24 +113,3 @@ def _work(seen: Compared) -> Iterator[Figure]:
 def _ms(seconds: Sequence[float], share: float) -> float:
     ranked = sorted(seconds)
     return 1000 * ranked[min(len(ranked) - 1, int(len(ranked) * share))]
-
-
-@contextmanager
-def _far(url: str) -> Iterator[str]:
-    """The server at `url`, a round trip away by a relay in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_relay, args=(theirs, url), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield ours.recv()
-    finally:
-        ours.close()
-        process.join()
-
-
-def _relay(link: Connection, url: str) -> None:
-    with Relay(url, _ROUND_TRIP) as relay:
-        link.send(relay.url)
-        link.poll(None)  # until its other end is closed
