@@ -11,6 +11,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
 
 from batchlimit import Quota
 from batchlimit.cli.fleet import unwatched
@@ -20,7 +21,8 @@ from batchlimit.cli.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.contest import rivals, scenarios
 from benchmarks.figures import Figure, as_json, ran_on
-from benchmarks.local import hit, stampede
+from benchmarks.hits import blocks, hit
+from benchmarks.local import stampede
 from benchmarks.memory import live_keys, passing_keys
 from benchmarks.stall import stall
 from tests.relay import Relay
@@ -85,7 +87,7 @@ def benchmarks(url: str, seconds: float, quick: bool, front: Front) -> dict[str,
         "scenarios": lambda: scenarios(url, min(seconds, _SHORT), front),
         "rivals": lambda: rivals(url, min(seconds, _SHORT)),
         "stampede": lambda: stampede(url, 5 if quick else 20),
-        "hit": lambda: hit(url, 11 if quick else 51),
+        "hit": lambda: chain(hit(url, 11 if quick else 51), blocks(url)),
         "stall": lambda: stall(url, 4.0, 2 if quick else 10),
         "live-keys": lambda: live_keys(url),
         "passing-keys": lambda: passing_keys(100_000 if quick else 1_000_000),
