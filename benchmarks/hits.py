@@ -29,27 +29,25 @@ _AT_MOST = {"try_acquire(key)": 1.0, "bucket.try_acquire()": 0.7, "try_acquire(k
 
 
 @contextmanager
-def contenders(url: str, most: int) -> Iterator[dict[str, TIMED]]:
-    """Yield each kind of call by name, on limiters that live meanwhile; the floor has tokens for so many calls."""
+def contenders(url: str) -> Iterator[dict[str, TIMED]]:
+    """Yield each kind of call by name, on limiters that live meanwhile."""
     prefix = f"bench-{secrets.token_hex(4)}"
     with RateLimiter.from_url(url, _QUOTAS, prefix=prefix, deadline=1.0) as limiter, Loop(url, _QUOTAS["*"]) as loop:
-        every = {
-            FLOOR: floor(most),
+        bucket = limiter.bucket("hot")
+        yield {
+            FLOOR: floor(),
             "try_acquire(key)": timed("limiter.try_acquire('hot')", limiter=limiter),
+            "bucket.try_acquire()": timed("bucket.try_acquire()", bucket=bucket),
             "try_acquire(key, 3)": timed("limiter.try_acquire('hot', 3)", limiter=limiter),
+            "bucket.try_acquire(3)": timed("bucket.try_acquire(3)", bucket=bucket),
             "try_acquire(key), refused": timed("limiter.try_acquire('dry')", limiter=limiter),
             "await try_acquire(key)": lambda calls: loop.timed(calls) * calls / 1e9,
         }
-        if hasattr(limiter, "bucket"):
-            bucket = limiter.bucket("hot")
-            every["bucket.try_acquire()"] = timed("bucket.try_acquire()", bucket=bucket)
-            every["bucket.try_acquire(3)"] = timed("bucket.try_acquire(3)", bucket=bucket)
-        yield every
 
 
 def hit(url: str, rounds: int) -> Iterator[Figure]:
     """One thread, or one task: nanoseconds, and the ratios to the floor."""
-    with contenders(url, (rounds + 10) * _CALLS) as every:
+    with contenders(url) as every:
         for _ in in_turn(every, 10, _CALLS):  # leases grow with what is asked for
             pass
         times = list(in_turn(every, rounds, _CALLS))

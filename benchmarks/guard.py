@@ -1,0 +1,86 @@
+"""Whether a call has become slower since last it was recorded: ratios to floors of the same run, in half a minute.
+
+    python benchmarks/guard.py [--url embedded://] [--record]
+
+Exit status 1 if a ratio is worse than in results/guard.json by more than 30 %, or is measured no longer. Times are
+printed and not judged. Whoever changes a ratio on purpose, or adds one, records them anew; best on a quiet machine.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks import record
+from benchmarks.figures import ran_on
+from benchmarks.floor import TIMED, in_turn
+from benchmarks.hits import FLOOR, contenders
+from benchmarks.misses import PING, PLAIN, misses, scripts
+
+_RECORD = Path(__file__).with_name("results") / "guard.json"
+_PASSES = 20
+"""All races come so many times: a machine that is busy for some seconds disturbs a part of each, and not all of one."""
+
+
+@dataclass(slots=True)
+class Race:
+    """Calls that are timed in turn, so many at a time, in so many rounds of a pass; one of them is the floor."""
+
+    every: Mapping[str, TIMED]
+    floor: str
+    calls: int
+    rounds: int
+    times: list[dict[str, float]] = field(default_factory=list)
+
+    def warm_up(self) -> None:
+        """Let leases, caches and the interpreter get used to it."""
+        for _ in in_turn(self.every, 3, 5 * self.calls):
+            pass
+
+    def go_on(self) -> None:
+        """Race once more."""
+        self.times += in_turn(self.every, self.rounds, self.calls)
+
+    def __str__(self) -> str:
+        least = {name: record.quickest([each[name] for each in self.times]) for name in self.every}
+        return ", ".join(f"{name} {time:,.0f} ns" for name, time in least.items())
+
+
+def measured(url: str) -> list[Race]:
+    """Run all races, a part of each in turn."""
+    with contenders(url) as hits, misses(url) as asks, scripts(url) as served:
+        # A few hundred microseconds at a time, or the system's scheduler has its say in most of them.
+        races = [Race(hits, FLOOR, 2000, 50), Race(asks, PING, 3, 150), Race(served, PLAIN, 100, 8)]
+        for race in races:
+            race.warm_up()
+        for _ in range(_PASSES):
+            for race in races:
+                race.go_on()
+    return races
+
+
+def main() -> int:
+    """Measure and compare, or record; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", default="embedded://")
+    parser.add_argument("--record", action="store_true", help="write these ratios down instead of comparing them")
+    chosen = parser.parse_args()
+    with ExitStack() as stack:
+        embedded = chosen.url == "embedded://"
+        races = measured(stack.enter_context(closing(EmbeddedStore())).url if embedded else chosen.url)
+    now = {name: ratio for race in races for name, ratio in record.ratios(race.times, race.floor).items()}
+    rows = list(record.compare(now, {} if chosen.record else record.read(_RECORD)))
+    print(ran_on(), *races, f"{'':<52} {'now':>8} {'recorded':>9}", *rows, sep="\n")
+    if chosen.record:
+        record.write(_RECORD, now, ran_on())
+        return 0
+    failed = [row.name for row in rows if row.fails]
+    print(f"failed: {'; '.join(failed)}" if failed else "nothing has become slower")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
