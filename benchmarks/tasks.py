@@ -1,4 +1,4 @@
-"""What benchmarks/local.py measures, for the async front: hits on a loop of its own, and a crowd of tasks at a key."""
+"""What benchmarks/hits.py and local.py measure, for the async front: hits on a loop of its own, and crowds of tasks."""
 
 import asyncio
 import gc
