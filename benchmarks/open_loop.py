@@ -22,7 +22,7 @@ from benchmarks.timetable import RATE, THREADS, Noted, turn
 
 _BATCH = 1000
 _QUOTA = "100_000/s burst 100_000"
-_TURN = 2.0
+_TURN = 2.75
 _SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 _AT_MOST = {"p99": 5.0, "p99.9": 50.0}
 _LONG = 50.0

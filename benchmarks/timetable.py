@@ -11,8 +11,9 @@ from itertools import count, takewhile
 RATE = 4000
 """How many calls all threads together make, in a second."""
 THREADS = 8
-_LEAD_IN = 0.25
-"""So many seconds at the begin of a turn are not noted: what rested through another's turn is cold."""
+_LEAD_IN = 0.75
+"""So many seconds at the begin of a turn are not noted: a key that rested through the other's turn is cold, and how
+much is asked for it learns with its second batch, a quarter of a second later."""
 _START = 0.01
 """Seconds in which all threads are there."""
 
