@@ -79,7 +79,7 @@ def main() -> int:
         races = measured(stack.enter_context(closing(EmbeddedStore())).url if embedded else chosen.url)
     now = {name: ratio for race in races for name, ratio in record.ratios(race.times, race.floor).items()}
     rows = list(record.compare(now, {} if chosen.record else record.read(_RECORD)))
-    print(ran_on(), *races, f"{'':<52} {'now':>8} {'recorded':>9}", *rows, sep="\n")
+    print(ran_on(), *races, f"{'':<56} {'now':>8} {'recorded':>9}", *rows, sep="\n")
     if chosen.record:
         record.write(_RECORD, now, ran_on())
         return 0

@@ -32,7 +32,7 @@ class Row:
 
     def __str__(self) -> str:
         change = "" if self.now is None or self.then is None else f"{self.now / self.then - 1.0:+.0%}"
-        return f"{self.name:<52} {_shown(self.now):>8} {_shown(self.then):>9} {change:>6}  {self.verdict}"
+        return f"{self.name:<56} {_shown(self.now):>8} {_shown(self.then):>9} {change:>6}  {self.verdict}"
 
 
 def compare(now: Mapping[str, float], then: Mapping[str, float]) -> Iterator[Row]:
