@@ -88,6 +88,6 @@ def refusals(url: str, rounds: int) -> Iterator[Figure]:
             calls = limiter.statistics().calls / (rounds * _SECONDS)
         name = f"refusals: 100/s hammered by {threads} thread{'s' * (threads > 1)}"
         refused, least = map(statistics.median, zip(*rates, strict=True))
-        note = f"{least:.2f} lock, test and subtract; median of {rounds} rounds of {_SECONDS} s, in turn"
+        note = f"{least:.2f} M/s lock, test and subtraction; median of {rounds} rounds of {_SECONDS} s, in turn"
         yield Figure(name, refused, "M/s", at_least=5.0 if threads > 1 else None, note=note)
         yield Figure(f"{name}, store calls/s", calls, at_most=200)

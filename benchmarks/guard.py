@@ -3,7 +3,8 @@
     python benchmarks/guard.py [--url embedded://] [--record]
 
 Exit status 1 if a ratio is worse than in results/guard.json by more than 30 %, or is measured no longer. Times are
-printed and not judged. Whoever changes a ratio on purpose, or adds one, records them anew; best on a quiet machine.
+printed and not judged. Whoever changes a ratio on purpose, or adds one, records them anew; best on a quiet machine, and
+with the oldest Python: another one may have other ratios.
 """
 
 import argparse
@@ -51,7 +52,7 @@ class Race:
 
     def __str__(self) -> str:
         least = {name: record.quickest([each[name] for each in self.times]) for name in self.every}
-        return ", ".join(f"{name} {time:,.0f} ns" for name, time in least.items())
+        return ", ".join(f"{name} {nanoseconds:,.0f} ns" for name, nanoseconds in least.items())
 
 
 def measured(url: str) -> list[Race]:
@@ -83,7 +84,13 @@ def main() -> int:
     if chosen.record:
         record.write(_RECORD, now, ran_on())
         return 0
+    return _judged(rows)
+
+
+def _judged(rows: list[record.Row]) -> int:
     failed = [row.name for row in rows if row.fails]
+    if all(row.verdict == "new" for row in rows):
+        failed = ["nothing is recorded; scripts/guard --record does"]
     print(f"failed: {'; '.join(failed)}" if failed else "nothing has become slower")
     return int(bool(failed))
 

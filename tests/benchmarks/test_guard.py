@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import record
-from benchmarks.guard import Race
+from benchmarks.guard import Race, _judged
 from benchmarks.misses import PING, PLAIN, misses, scripts
 from benchmarks.record import Row, compare, quickest, ratios
 from tests.servers import Servers, Unavailable
@@ -28,6 +28,16 @@ def test_a_ratio_fails_that_is_worse_by_more_than_the_tolerance_or_is_gone(
 ) -> None:
     row = Row("a hit", now, then)
     assert (row.verdict, row.fails) == (verdict, fails)
+
+
+def test_the_rows_that_fail_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _judged([Row("a", 1.0, 1.0), Row("b", 2.0, 1.0), Row("c", None, 1.0), Row("d", 1.0, None)]) == 1
+    assert capsys.readouterr().out == "failed: b; c\n"
+    assert _judged([Row("a", 1.0, 1.0), Row("d", 1.0, None)]) == 0
+
+
+def test_without_a_record_nothing_is_in_order() -> None:
+    assert _judged([Row("a", 1.0, None)]) == 1
 
 
 def test_what_is_in_either_is_compared_once() -> None:
