@@ -18,10 +18,10 @@ from pathlib import Path
 
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks import record
+from benchmarks.asks import PING, PLAIN, misses, scripts
 from benchmarks.figures import ran_on
 from benchmarks.floor import TIMED, in_turn
 from benchmarks.hits import FLOOR, contenders
-from benchmarks.misses import PING, PLAIN, misses, scripts
 
 _RECORD = Path(__file__).with_name("results") / "guard.json"
 _PASSES = 20

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import record
+from benchmarks.asks import PING, PLAIN, misses, scripts
 from benchmarks.guard import Race, _judged
-from benchmarks.misses import PING, PLAIN, misses, scripts
 from benchmarks.record import Row, compare, quickest, ratios
 from tests.servers import Servers, Unavailable
 
