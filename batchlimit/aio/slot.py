@@ -65,6 +65,9 @@ class Slot:
     def take(self, cost: int) -> float:
         """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
         before = self.stock.take(cost)
+        if before == NOW and self.stock.low:
+            before = self.reservoir.take_low(cost)
+            self._rouse()
         if self._home.clock() < before:
             return before
         if before != NOW:

@@ -132,6 +132,17 @@ class Reservoir:
             return Prospect.REFUSED
         return Prospect.ADMITTED if cost <= self.spendable(now) else Prospect.UNKNOWN
 
+    def take_low(self, cost: int) -> float:
+        """Spend some of the last tokens, and have more fetched in the background: as `Stock.take`, after it had none.
+
+        The one of each lease who comes upon the low mark is to notice nothing: by way of the line this took 200 us,
+        every rule being cold after a thousand hits.
+        """
+        if not self.stock.low or cost > self.stock.tokens or self._line or self._busy is not None:
+            return NOW
+        self.stock.low, self.hungry = 0, True
+        return self.stock.take(cost)
+
     # Waiting in line
 
     def join(self, claim: Claim) -> None:

@@ -91,6 +91,8 @@ class Slot:
         """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
         with self.lock:
             before = self.stock.take(cost)
+        if before == NOW and self.stock.low:
+            before = self.locked(lambda: self.reservoir.take_low(cost))
         if self._clock() < before:
             return before
         if before != NOW:

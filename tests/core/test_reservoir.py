@@ -526,6 +526,35 @@ def _in_use(level: int) -> Front:
     return front
 
 
+@pytest.mark.parametrize(
+    ("low", "cost", "spends"),
+    [(0, 1, False), (5, 1, True), (5, 10, True), (5, 11, False)],
+    ids=["not low", "low", "to the last one", "too much"],
+)
+def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low: int, cost: int, spends: bool) -> None:
+    front = Front(tokens=10)
+    front.reservoir.stock.keep(low)
+    assert front.reservoir.take_low(cost) == (1.0 if spends else -math.inf)
+    assert (front.reservoir.hungry, front.reservoir.stock.low) == (spends, 0 if spends else low)
+    assert (front.reservoir.due() <= 0.0) == spends
+    assert front.reservoir.stock.here == (10 - cost if spends else 10)
+
+
+def test_the_last_tokens_are_for_who_is_in_line() -> None:
+    front = Front(tokens=10)
+    front.join(20)
+    front.reservoir.stock.low = 5
+    assert front.reservoir.take_low(1) == -math.inf
+
+
+def test_while_something_is_under_way_nobody_asks_for_more() -> None:
+    front = Front(tokens=10)
+    fetch = front.tend(0.9)
+    front.reservoir.stock.keep(5)
+    assert front.reservoir.take_low(1) == -math.inf
+    front.grant(fetch, 0.9)
+
+
 def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     front = _in_use(level=90)
     while front.reservoir.stock.take(1) != -math.inf:

@@ -223,6 +223,9 @@ class Host:
         stock = self.reservoir.stock
         before = next(stock.ready, NOW) if cost == 1 else NOW
         before = before if before != NOW else stock.take(cost)
+        if before == NOW:
+            before = self.reservoir.take_low(cost)
+            self._look_later()
         if self.clock() < before:
             self._spend(cost)
             return True
