@@ -2,6 +2,6 @@
 --
 -- returns {level, outstanding, active_hosts}  (whole tokens)
 
-local bucket = read_bucket() or new_bucket(ARGV[1], 1)
-refill_to_now(bucket, {})
-return {lowest(bucket), bucket.outstanding, bucket.active}
+local level = levels[1]
+for i = 2, #levels do level = min(level, levels[i]) end
+return {floor(level), outstanding, active}

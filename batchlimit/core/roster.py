@@ -22,6 +22,10 @@ class Host:
     known: int = 0
     """Until when it remembers a refund."""
 
+    def is_over(self, now: int) -> bool:
+        """Whether its lease is over, and it still has something of it: tokens, or a share though it asked long ago."""
+        return self.expires <= now and (self.held > 0 or self.seen + ACTIVE <= now)
+
 
 class Roster:
     """The hosts by name, and the sums over them that the bucket needs at every call: so none of them is a loop."""
@@ -37,15 +41,15 @@ class Roster:
         self._swept = 0
 
     def over(self, now: int, own: str, every: int | float) -> list[tuple[str, Host]]:
-        """Return whose lease is over, in the order of its end: the own one's, and all others' `every` so many us.
+        """Return from whom something is to be taken, in the order in which their leases ended.
 
-        All others the rarer the more there are: so a call costs O(1) on average.
+        The own host, and all others `every` so many us, the rarer the more there are: so a call costs O(1) on average.
         """
         hosts = {own: self.hosts[own]} if own in self.hosts else {}
         if now - self._swept >= max(every, SWEEP * self.active):
             self._swept = now
             hosts = self.hosts
-        over = [(name, host) for name, host in hosts.items() if host.expires <= now]
+        over = [(name, host) for name, host in hosts.items() if host.is_over(now)]
         return sorted(over, key=lambda entry: entry[1].expires)
 
     def enter(self, name: str, now: int) -> Host:

@@ -12,7 +12,7 @@ from redis.exceptions import AskError, ClusterError, NoScriptError
 from batchlimit.stores.scripts import digest, script
 
 
-async def follow(client: Any, name: str, bucket: str, arguments: Sequence[str]) -> Any:
+async def follow(client: Any, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Any:
     """Run a script where the key's old node says that the key is now; or there, if it has it after all."""
     try:
         return await client.get_node_from_key(bucket).execute_command("EVALSHA", digest(name), "1", bucket, *arguments)
@@ -23,7 +23,7 @@ async def follow(client: Any, name: str, bucket: str, arguments: Sequence[str]) 
         return await _ask(node, name, bucket, arguments)
 
 
-async def _ask(node: Any, name: str, bucket: str, arguments: Sequence[str]) -> Any:
+async def _ask(node: Any, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Any:
     connection = node.acquire_connection()
     try:
         try:
@@ -34,7 +34,7 @@ async def _ask(node: Any, name: str, bucket: str, arguments: Sequence[str]) -> A
         node._free.append(connection)  # release() is younger than what we support
 
 
-async def _say(connection: Any, *command: str) -> Any:
+async def _say(connection: Any, *command: str | bytes) -> Any:
     await connection.connect()
     await connection.send_command("ASKING")
     await connection.read_response()

@@ -19,7 +19,7 @@ from batchlimit.stores.async_line import AsyncClusterLine, AsyncLine, AsyncServe
 from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import Unhurried
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
-from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
+from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
 _CONNECTIONS = 64
 """The most that a client of our own opens. Nothing bounds how many keys are asked for at one moment, and redis-py's
@@ -85,7 +85,7 @@ class AsyncRedisStore(Unique):
 
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return read_level(await self._run("peek", bucket_name(self._prefix, key), [quota.encode()]))
+        return read_level(await self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota)))
 
     async def probe(self, key: str) -> None:
         """See Remote.probe."""
@@ -117,7 +117,7 @@ class AsyncRedisStore(Unique):
         if self._connect is not None:
             await self._line.aclose()
 
-    async def _run(self, name: str, bucket: str, arguments: Sequence[str]) -> Sequence[Any]:
+    async def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
         line = self._line
         try:
             async with self._turn():

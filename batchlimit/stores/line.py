@@ -10,7 +10,7 @@ from batchlimit.stores.address import client_address
 from batchlimit.stores.failure import code_of
 from batchlimit.stores.scripts import digest, script
 
-Arguments = Sequence[str]
+Arguments = Sequence[str | bytes]
 
 
 class Line(Protocol):

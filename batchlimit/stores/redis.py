@@ -18,7 +18,7 @@ from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import NotPrompt
 from batchlimit.stores.line import Line, ServerLine
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
-from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
+from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
 
 class RedisStore(Unique):
@@ -78,7 +78,7 @@ class RedisStore(Unique):
 
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return read_level(self._run("peek", bucket_name(self._prefix, key), [quota.encode()]))
+        return read_level(self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota)))
 
     def probe(self, key: str) -> None:
         """See Remote.probe."""
@@ -102,7 +102,7 @@ class RedisStore(Unique):
         if self._connect is not None:
             self._line.close()
 
-    def _run(self, name: str, bucket: str, arguments: Sequence[str]) -> Sequence[Any]:
+    def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
         line = self._line
         try:
             return line.run(name, bucket, arguments)

@@ -1,11 +1,17 @@
-"""The Lua of the project as text: each script with the part that all of them begin with."""
+"""The Lua of the project as text: a few scripts, each made of files that follow one another."""
 
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from pathlib import Path
 
-SCRIPTS = ("take", "give_back", "peek")
+SCRIPTS = {
+    "take": ("bucket", "sweep", "refill", "take", "write"),
+    "give_back": ("bucket", "refill", "give_back", "write"),
+    "peek": ("bucket", "refill", "peek"),
+}
+"""Each by its name, with the files in `lua/` that it consists of: to read, to compute, to write, in that order."""
+
 _PACKAGED = files("batchlimit") / "lua"
 _CHECKOUT = Path(__file__).parents[2] / "lua"
 """An editable install has no copy of the Lua; it reads the one in the checkout."""
@@ -14,7 +20,7 @@ _CHECKOUT = Path(__file__).parents[2] / "lua"
 @cache
 def script(name: str) -> str:
     """Return the whole text of one of SCRIPTS, as the server runs it."""
-    return f"{_read('bucket')}\n{_read(name)}"
+    return "\n".join(_read(part) for part in SCRIPTS[name])
 
 
 @cache

@@ -7,21 +7,34 @@ from lupa.lua51 import LuaRuntime
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.stores.scripts import script
-from batchlimit.stores.wire import give_back_arguments, read_grant, read_level, take_arguments
+from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
+from tests.lua import packing
 
 
 class Interpreter:
-    """Runs the scripts on the one bucket `fields`; `now` is its TIME (us), `ttl` what PEXPIRE said last (ms)."""
+    """Runs the scripts on the one bucket `fields`; `now` is its TIME (us).
+
+    What is packed is text here too, a letter for each byte. A clock that steps back leaves the end of a bucket where it
+    was, as in a server.
+    """
 
     def __init__(self) -> None:
         self.now = 0
-        self.ttl: int | None = None
+        self._expires: int | None = None  # us
+        self.said = 0
+        """How often the scripts said when the bucket expires."""
         self.fields: dict[str, str] = {}
-        self._lua = LuaRuntime(unpack_returned_tuples=True)
+        self._lua = LuaRuntime(unpack_returned_tuples=True, encoding=packing.LETTERS)
         self._lua.globals().redis = self._lua.table_from({"call": self._call})
+        self._lua.globals().struct = self._lua.table_from({"pack": packing.pack, "unpack": packing.unpack})
         self._scripts: dict[str, Any] = {}
         for name in ("take", "give_back", "peek"):
             self.load(name, script(name))
+
+    @property
+    def ttl(self) -> int | None:
+        """PTTL (ms)."""
+        return None if self._expires is None else (self._expires - self.now) // 1000
 
     def load(self, name: str, text: str) -> None:
         """Know one more script."""
@@ -31,7 +44,7 @@ class Interpreter:
     def run(self, name: str, arguments: list[Any]) -> Any:
         """Return the script's reply as it is."""
         return self._scripts[name](
-            self._lua.table_from(["bucket"]), self._lua.table_from([str(each) for each in arguments])
+            self._lua.table_from(["bucket"]), self._lua.table_from([packing.letters(each) for each in arguments])
         )
 
     def take(self, quota: Quota, ask: Ask) -> Grant:
@@ -41,7 +54,7 @@ class Interpreter:
         return int(self._run("give_back", give_back_arguments(quota, back))[0])
 
     def peek(self, quota: Quota) -> Level:
-        return read_level(self._run("peek", [quota.encode()]))
+        return read_level(self._run("peek", peek_arguments(quota)))
 
     def _run(self, name: str, arguments: list[Any]) -> list[Any]:
         reply = self.run(name, arguments)
@@ -73,5 +86,6 @@ class Interpreter:
         del self.fields[name]
 
     def _pexpire(self, _key: str, ttl: str) -> None:
-        self.ttl = int(ttl)
-        assert self.ttl > 0
+        assert int(ttl) > 0
+        self.said += 1
+        self._expires = self.now // 1000 * 1000 + int(ttl) * 1000

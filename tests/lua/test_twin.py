@@ -12,9 +12,11 @@ from batchlimit.core import pace, share
 from batchlimit.core.bucket import Bucket
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.quota import Quota
+from tests.lua import packing
 from tests.lua.interpreter import Interpreter
 
 _LUA = Path(__file__).parents[2] / "lua"
+(_STATE,) = re.findall(r"^local STATE = '(.*?)'", (_LUA / "bucket.lua").read_text(encoding="utf-8"), re.MULTILINE)
 _START = 1_700_000_000_000_000
 _HOSTS = ("a", "b", "c")
 _WEIGHTS = {"a": 1, "b": 1, "c": 3}
@@ -76,7 +78,8 @@ class Pair:
         assert self.lua.take(quota, ask) == grant
         self.epoch = grant.epoch
         assert self.lua.ttl is not None
-        assert self.lua.ttl * 1000 >= min(self.twin.expires_in(), 10 * 365 * 86_400_000_000) - 1000
+        needed = min(self.twin.expires_in(), 10 * 365 * 86_400_000_000)
+        assert needed - 1000 <= self.lua.ttl * 1000 <= needed + 3_001_000
 
     def give_back(self, host: str, seq: str, counts: tuple[int, ...], quota: Quota) -> None:
         back = GiveBack(host, self._seq(host, seq), *counts)
@@ -86,14 +89,13 @@ class Pair:
     def check(self, quota: Quota) -> None:
         if self.twin is not None:
             assert self.lua.peek(quota) == self.twin.peek(self.lua.now)
-            levels = [float(level) for level in self.lua.fields["levels"].split()]
-            assert levels == self.twin._levels
-            assert (
-                int(self.lua.fields["outstanding"])
-                == self.twin._roster.outstanding
-                == sum(host.held for host in self.twin._roster.hosts.values())
-            )
-            assert {name[2:] for name in self.lua.fields if name.startswith("h:")} == set(self.twin._roster.hosts)
+            time, ago, outstanding, *_, level, at = packing.unpack(_STATE, self.lua.fields["s"])
+            *levels, _ = packing.unpack("<" + "d" * (len(self.twin._levels) - 1), self.lua.fields["s"], at)
+            assert [level, *levels] == self.twin._levels
+            roster = self.twin._roster
+            assert outstanding == roster.outstanding == sum(host.held for host in roster.hosts.values())
+            assert ago == min(time - roster._swept, 2**32 - 1)
+            assert {name[1:] for name in self.lua.fields if name.startswith("h")} == set(roster.hosts)
 
     def _seq(self, host: str, seq: str) -> int:
         self.seqs[host] += seq == "next"
@@ -151,6 +153,36 @@ def test_an_untouched_bucket_is_kept_until_it_is_full(quota: Quota) -> None:
     lua.take(quota, Ask("a", 1, 1, 1, 1))
     assert lua.ttl is not None
     assert lua.ttl >= min(1000 / quota.rate, 315_360_000_000)
+
+
+def test_a_bucket_in_use_does_not_expire_although_the_clock_steps_back() -> None:
+    """The bucket's own time stands still for an hour then, the server's goes on."""
+    lua = Interpreter()
+    lua.now = _START
+    for seq in range(1, 300):
+        lua.take(Quota(100.0, 40), Ask("a", seq, 1, 1, 1))
+        assert lua.ttl is not None
+        assert lua.ttl >= 5000
+        lua.now += 100_000 if seq != 150 else -3_600_000_000
+
+
+def test_when_a_busy_bucket_expires_is_said_once_a_second() -> None:
+    lua = Interpreter()
+    lua.now = _START
+    for seq in range(1, 1001):
+        lua.take(Quota(1000.0, 40), Ask("a", seq, 1, 1, 1))
+        lua.now += 10_000
+    assert lua.said <= 11
+
+
+def test_no_field_of_a_usual_bucket_makes_it_a_larger_hash() -> None:
+    """A server keeps a hash in one piece while none of its fields and values has more than 64 bytes."""
+    lua = Interpreter()
+    lua.now = _START
+    three = Quota(5.0, 2**50, (Quota(100 / 60, 100), Quota(1000 / 86_400, 1000)))
+    lua.take(three, Ask("0123456789abcdef", 2**40, 60, 60, 60, age=1e8, max_wait=1e6))
+    lua.take(three, Ask("0123456789abcdef", 2**40 + 1, 60, 60, 60, held=60, age=1e8, max_wait=1e6))
+    assert max(len(text) for pair in lua.fields.items() for text in pair) <= 64
 
 
 _MILLISECONDS = ("MARGIN", "LONGEST")

@@ -127,7 +127,7 @@ def test_what_concerns_one_key_says_so(front: str, make: Trouble, told: str) -> 
     assert type(error) is BucketUnavailable
 
 
-@pytest.mark.parametrize("other", ["SET {0} theirs", "HSET {0} config 1:1"], ids=["WRONGTYPE", "another hash"])
+@pytest.mark.parametrize("other", ["SET {0} theirs", "HSET {0} q theirs"], ids=["WRONGTYPE", "another hash"])
 def test_what_lies_at_the_name_of_a_bucket_concerns_its_key_alone(
     front: str, server: Server, prefix: str, other: str
 ) -> None:
