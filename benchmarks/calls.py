@@ -1,0 +1,105 @@
+"""What a server is asked when its work is measured: the usual calls of hosts, and beside them the least of others."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle
+from typing import Any
+
+from batchlimit.core.key import bucket_name
+from batchlimit.core.lease import Ask, GiveBack
+from batchlimit.core.quota import Quota
+from batchlimit.stores.scripts import digest, script
+from batchlimit.stores.wire import give_back_arguments, take_arguments
+
+Command = tuple[str | bytes, ...]
+Case = Callable[[int, int], Iterator[Command]]
+"""So many calls, of a number from which theirs begin."""
+
+# What a bucket cannot do without: the server's clock, its state, the refill, the state again, and an end.
+MINIMAL = """
+local rate, burst, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+local state = redis.call('HMGET', KEYS[1], 'level', 'time')
+local level = math.min(burst, (tonumber(state[1]) or burst) + (now - (tonumber(state[2]) or now)) * rate)
+local allowed = level >= cost
+if allowed then level = level - cost end
+redis.call('HSET', KEYS[1], 'level', level, 'time', now)
+redis.call('PEXPIRE', KEYS[1], math.ceil(burst / rate * 1000))
+return allowed and 1 or 0
+"""
+
+RICH = Quota(1e6, 1_000_000)
+RICH_TWICE = Quota(1e6, 1_000_000, (Quota(1e5, 10_000_000),))
+DRY = Quota(0.001, 1)
+HOSTS = (1, 20, 100, 200)
+_WANT = 20
+
+
+def cases(client: Any) -> dict[str, Case]:
+    """Return all by name; the client's server has been told their scripts."""
+    for name in ("take", "give_back"):
+        client.script_load(script(name))
+    minimal: Command = (
+        "EVALSHA",
+        client.script_load(MINIMAL),
+        "1",
+        "{batchlimit:minimal:1}",
+        "1000000",
+        "1000000",
+        "1",
+    )
+    return {
+        "an INCR": lambda _, calls: iter([("INCR", "{batchlimit:counter:1}")] * calls),
+        "a minimal token bucket": lambda _, calls: iter([minimal] * calls),
+        "take: refused": refused,
+        "take and give_back in turn": back_and_forth,
+        "take of two bandwidths": granted("two", RICH_TWICE, 1),
+    } | {taken_by(hosts): granted(f"hosts-{hosts}", RICH, hosts) for hosts in HOSTS}
+
+
+def taken_by(hosts: int) -> str:
+    """Return the name of the case."""
+    return f"take: granted, {hosts} host{'s' * (hosts > 1)}"
+
+
+def granted(key: str, quota: Quota, hosts: int) -> Case:
+    """One host after the other wants tokens for its callers; of those that it had it has 0 to 3 still."""
+
+    def case(start: int, calls: int) -> Iterator[Command]:
+        for seq, host in zip(range(start, start + calls), cycle(range(hosts)), strict=False):
+            yield _take(key, quota, seq, host, held=seq % 4)
+
+    return case
+
+
+def refused(start: int, calls: int) -> Iterator[Command]:
+    """Four hosts ask a bucket that is dry from the first call on."""
+    return (_take("dry", DRY, seq, seq % 4) for seq in range(start, start + calls))
+
+
+def back_and_forth(start: int, calls: int) -> Iterator[Command]:
+    """A host takes, and gives all of it back, by which the bucket forgets it."""
+    for seq in range(start, start + calls, 2):
+        yield _take("idle", RICH, seq, 0)
+        back = GiveBack(_host(0), seq + 1, tokens=_WANT)
+        yield _call("give_back", "idle", give_back_arguments(RICH, back))
+
+
+def first_takes(quota: Quota, tenants: Iterable[int], hosts: int) -> Iterator[Command]:
+    """So many buckets, each asked once by so many hosts."""
+    return (_take(str(tenant), quota, 1, host) for tenant in tenants for host in range(hosts))
+
+
+def _take(key: str, quota: Quota, seq: int, host: int, held: int = 0) -> Command:
+    # A quota does not get younger: answers that took longer than any before it are rare.
+    age = 3.0 + seq
+    ask = Ask(_host(host), seq, need=1, queued=1, want=_WANT, held=held, age=age, round_trip=0.0005)
+    return _call("take", key, take_arguments(quota, ask))
+
+
+def _host(number: int) -> str:
+    return f"{0x5AFE0C0FFEE00000 + number:016x}"
+
+
+def _call(name: str, key: str, arguments: list[str | bytes]) -> Command:
+    return ("EVALSHA", digest(name), "1", bucket_name("batchlimit", f"tenant:{key}"), *arguments)

@@ -1,0 +1,41 @@
+"""What is measured is what it is called: grants are granted, refusals refused."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.calls import cases
+from benchmarks.footprint import footprint
+from benchmarks.pipeline import pipelined
+from tests.servers import Server
+
+
+@pytest.mark.parametrize(
+    ("name", "replies"),
+    [
+        ("an INCR", [1, 2, 3, 4]),
+        ("a minimal token bucket", [1, 1, 1, 1]),
+        ("take: granted, 1 host", [20, 20, 20, 20]),
+        ("take: granted, 20 hosts", [20, 20, 20, 20]),
+        ("take of two bandwidths", [20, 20, 20, 20]),
+        ("take and give_back in turn", [20, 20, 20, 20]),
+        ("take: refused", [1, 0, 0, 0]),
+    ],
+)
+def test_each_case_is_what_its_name_says(valkey: Server, name: str, replies: list[int]) -> None:
+    with valkey.client() as client:
+        client.flushdb()
+        commands = list(cases(client)[name](1, 4))
+        found: list[Any] = pipelined(client, commands)
+        client.flushdb()
+    assert [reply[0] if isinstance(reply, list) else reply for reply in found] == replies
+
+
+def test_a_bucket_takes_at_most_300_bytes(valkey: Server) -> None:
+    with valkey.client() as client:
+        client.flushdb()
+        cases(client)
+        bucket, _, host = footprint(client, 4_000)
+        client.flushdb()
+    assert bucket.verdict == "ok", bucket
+    assert host.value < 100
