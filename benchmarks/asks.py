@@ -39,9 +39,9 @@ def misses(url: str) -> Iterator[dict[str, TIMED]]:
 def scripts(url: str) -> Iterator[dict[str, TIMED]]:
     """Yield the plain bucket's script and ours: by the server's own account, and sent together, so that it is warm."""
     name, seqs = f"bench-{secrets.token_hex(4)}", count(1)
-    plain = [bucket_name(name, "plain"), *arguments(_QUOTA, Take(1, whole=True))]
+    plain: list[str | bytes | int] = [bucket_name(name, "plain"), *arguments(_QUOTA, Take(1, whole=True))]
 
-    def ours() -> list[str | int]:
+    def ours() -> list[str | bytes | int]:
         ask = Ask("guard", next(seqs), need=1, queued=1, want=1)
         return [bucket_name(name, "take"), *take_arguments(_QUOTA, ask)]
 
@@ -52,7 +52,7 @@ def scripts(url: str) -> Iterator[dict[str, TIMED]]:
         }
 
 
-def _served(client: "redis.Redis", lua: str, call: Callable[[], list[str | int]]) -> TIMED:
+def _served(client: "redis.Redis", lua: str, call: Callable[[], list[str | bytes | int]]) -> TIMED:
     """Time a script by what the server says that it took, without what it reads, writes and waits."""
     digest = str(client.script_load(lua))
 

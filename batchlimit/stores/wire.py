@@ -1,7 +1,8 @@
 """How an Ask, a GiveBack and a Grant travel: the arguments and replies that the headers of `lua/*.lua` list.
 
 Numbers go packed, as doubles: as text each would be an argument of its own, which costs the server 2.8 us a call to
-take in and to read. They come back as integers, since a caller's client may want all that it reads to be text.
+take in and to read. (And none as it is: hiredis crashes where a signal handler raises while it spells one, 3.5.0.)
+They come back as integers, since a caller's client may want all that it reads to be text.
 """
 
 from collections.abc import Sequence
