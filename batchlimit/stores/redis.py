@@ -17,6 +17,7 @@ from batchlimit.stores.cluster import ClusterLine
 from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import NotPrompt
 from batchlimit.stores.line import Line, ServerLine
+from batchlimit.stores.own_line import OwnLine
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
@@ -136,4 +137,4 @@ def _connected(address: Address, patience: clients.Timeouts) -> Line:
         case "sentinel":
             return ServerLine(clients.sentinel_client(address, patience))
         case _:
-            return ServerLine(clients.server_client(address, patience))
+            return OwnLine(clients.server_client(address, patience))

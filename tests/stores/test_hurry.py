@@ -180,8 +180,7 @@ def test_a_connection_that_was_lost_while_idle_is_not_replaced_in_a_hurry(
         client.client_kill_filter(_id=lost)
     while _connections(valkey, prefix):
         pass
-    pool = store._line.client.connection_pool  # type: ignore[attr-defined]
-    _await_end(pool._available_connections[0]._sock)
+    _await_end(store._line._idle[0]._sock)  # type: ignore[attr-defined]
     with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
         store.take(KEY, HUNDRED, FIFTY)
     assert store.take(KEY, HUNDRED, FIFTY).granted == 50
