@@ -11,7 +11,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -92,11 +92,15 @@ def tasks(url: str, rounds: int) -> Iterator[Figure]:
         evalsha = partial(client.evalsha, runner.run(client.script_load(SCRIPT)), 1)
         both: list[AsyncCall] = [partial(_plain, evalsha), limiter.try_acquire]
         for name, keys in _crews(_CROWD):
-            timings = [lambda call=call: runner.run(_await_crew(call, keys)) for call in both]
+            timings = [partial(_run, runner, _await_crew, call, keys) for call in both]
             yield from _compared(f"tasks: {name}", timings, rounds)
         yield from _cold(runner, laps, both, rounds)
         runner.run(limiter.close())
         runner.run(client.aclose())
+
+
+def _run(runner: asyncio.Runner, timing: Callable[..., Coroutine[Any, Any, float]], *arguments: Any) -> float:
+    return runner.run(timing(*arguments))
 
 
 async def _await_crew(call: AsyncCall, keys: Sequence[str]) -> float:
@@ -115,12 +119,11 @@ def _cold(runner: asyncio.Runner, laps: Laps, both: Sequence[AsyncCall], rounds:
     """So many tasks that miss as many keys in one turn of the loop."""
     seen: list[list[float]] = [[], []]
     timings = [
-        lambda call=call, longest=longest: runner.run(_await_cold(call, laps, longest))
-        for call, longest in zip(both, seen, strict=True)
+        partial(_run, runner, _await_cold, call, laps, longest) for call, longest in zip(both, seen, strict=True)
     ]
     yield from _compared(f"tasks: {_COLD} cold keys at once", timings, rounds)
     for name, longest in zip(("redis-py", "try_acquire"), seen, strict=True):
-        yield Figure(f"tasks: {_COLD} cold keys, the loop's longest lap, {name}", 1000 * statistics.median(longest), "ms")
+        yield Figure(f"tasks: {_COLD} cold keys, longest lap, {name}", 1000 * statistics.median(longest), "ms")
 
 
 async def _await_cold(call: AsyncCall, laps: Laps, longest: list[float]) -> float:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.stores import clients
 from batchlimit.stores.address import Address, read_url
 from batchlimit.stores.async_line import AsyncClusterLine, AsyncLine, AsyncServerLine
+from batchlimit.stores.async_own_line import AsyncOwnLine
 from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import Unhurried
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
@@ -120,16 +120,14 @@ class AsyncRedisStore(Unique):
     async def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
         line = self._line
         try:
-            async with self._turn():
+            if self._connect is None or isinstance(line, AsyncOwnLine):  # the caller's has its own rules, ours one pipe
+                return await line.run(name, bucket, arguments)
+            async with _Turn(self._free, self._patience):
                 return await line.run(name, bucket, arguments)
         except FAILURES as error:
             if self._connect is not None:
                 await line.mend(error)
             raise failure(error, line.address) from error
-
-    def _turn(self) -> AbstractAsyncContextManager[None]:
-        """Wait for one of our connections; a client that the caller made has its own rules."""
-        return nullcontext() if self._connect is None else _Turn(self._free, self._patience)
 
 
 class _Turn:
@@ -171,4 +169,6 @@ def _connected(address: Address, patience: clients.Timeouts) -> AsyncLine:
         case "sentinel":
             return AsyncServerLine(clients.async_sentinel_client(address, patience))
         case _:
-            return AsyncServerLine(clients.async_server_client(address, patience))
+            client = clients.async_server_client(address, patience)
+            # Who wants health checks wants them of redis-py, amid its own calls.
+            return AsyncServerLine(client) if address.options.get("health_check_interval") else AsyncOwnLine(client)

@@ -1,19 +1,20 @@
 """How a store talks to one server by a client of its own: on connections that it keeps, and uses directly.
 
-`execute_command` has work to do that is for nobody here: it takes a connection out of a pool and puts it back, each with
-a lock, a set and records for whoever observes it, and calls through a retry that never retries. So a connection, once
-made, lies in a list between two calls; what makes it, and all that it does by itself, is redis-py's.
+`execute_command` has work to do that is for nobody here: it takes a connection out of a pool and puts it back, each
+with a lock, a set and records for whoever observes it, and calls through a retry that never retries. So a connection,
+once made, lies in a list between two calls; what makes it, and all that it does by itself, is redis-py's.
 """
 
 import os
 from typing import Any
 
 import redis
-from redis.exceptions import ConnectionError, NoScriptError, ResponseError, TimeoutError
+from redis.exceptions import NoScriptError, ResponseError
 
-from batchlimit.stores.failure import code_of
+from batchlimit.stores.failure import FAILURES, code_of
 from batchlimit.stores.line import Arguments, ServerLine
 from batchlimit.stores.scripts import digest, script
+from batchlimit.stores.wire import command as packed
 
 
 class OwnLine(ServerLine):
@@ -58,19 +59,19 @@ class OwnLine(ServerLine):
         try:
             return self._idle.pop()
         except IndexError:
-            made: Any = self.client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
+            made = self.client.connection_pool.make_connection()
             self._made.append(made)
             return made
 
 
 def _ask(connection: Any, name: str, bucket: str, arguments: Arguments) -> Any:
     _make_ready(connection)
-    command = connection.pack_command("EVALSHA", digest(name), "1", bucket, *arguments)
+    command = [packed("EVALSHA", digest(name), "1", bucket, *arguments)]
     try:
         connection.send_packed_command(command)
         return connection.read_response()
     except NoScriptError:
-        connection.send_command("SCRIPT", "LOAD", script(name))
+        connection.send_packed_command([packed("SCRIPT", "LOAD", script(name))])
         connection.read_response()
         connection.send_packed_command(command)
         return connection.read_response()
@@ -81,7 +82,7 @@ def _make_ready(connection: Any) -> None:
     connection.connect()
     try:
         is_ready = not connection.can_read()
-    except (ConnectionError, TimeoutError, OSError):
+    except FAILURES:
         is_ready = False
     if not is_ready:
         connection.disconnect()

@@ -9,11 +9,20 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
+import hiredis
+
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 
 _SECOND = 1_000_000
 _BANDWIDTH, _ASK, _GIVE_BACK = Struct("<dd"), Struct("<12d"), Struct("<4d")
+
+
+def command(*words: str | bytes) -> bytes:
+    """Return a command as it is sent."""
+    pack: Any = hiredis.pack_command  # its stub knows commands of one word only
+    sent: bytes = pack(words)
+    return sent
 
 
 def take_arguments(quota: Quota, ask: Ask) -> list[str | bytes]:

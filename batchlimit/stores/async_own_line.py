@@ -1,0 +1,79 @@
+"""How a store for tasks talks to one server by a client of its own: by one connection for all of them."""
+
+import asyncio
+from contextvars import Context
+from typing import Any
+
+import redis
+import redis.asyncio
+from redis.exceptions import NoScriptError
+
+from batchlimit.stores.async_line import AsyncServerLine
+from batchlimit.stores.failure import code_of
+from batchlimit.stores.hurry import WATCH, Unhurried
+from batchlimit.stores.line import Arguments
+from batchlimit.stores.pipe import Pipe
+from batchlimit.stores.scripts import digest, script
+from batchlimit.stores.wire import command as packed
+
+
+class AsyncOwnLine(AsyncServerLine):
+    """An AsyncLine to the one server of a client that nobody else uses, by one Pipe after another."""
+
+    def __init__(self, client: "redis.asyncio.Redis") -> None:
+        super().__init__(client)
+        self._seconds: float | None = client.connection_pool.connection_kwargs.get("socket_timeout")
+        self._pipe: Pipe | None = None
+        self._connecting: asyncio.Task[Pipe] | None = None
+        self._callers = 0  # who wait for that
+
+    async def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
+        command = packed("EVALSHA", digest(name), "1", bucket, *arguments)
+        try:
+            return await self._ask(command)
+        except NoScriptError:
+            await self._ask(packed("SCRIPT", "LOAD", script(name)))
+            return await self._ask(command)
+
+    async def mend(self, error: Exception) -> None:
+        if code_of(error) == "READONLY" and self._pipe is not None:
+            self._pipe.retire()
+
+    async def aclose(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._pipe is not None:
+            await self._pipe.close()
+        await super().aclose()
+
+    async def _ask(self, command: bytes) -> Any:
+        pipe = self._pipe if self._pipe is not None and self._pipe.is_open else await self._connected()
+        if WATCH.get() is not None:  # whoever has one sees to the time
+            return await pipe.ask(command)
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await pipe.ask(command)
+        except TimeoutError as error:
+            raise redis.TimeoutError(f"Timeout reading from the server after {self._seconds} s") from error
+
+    async def _connected(self) -> Pipe:
+        """Connect, or wait for who does already; when nobody waits any more, nobody connects."""
+        with Unhurried():
+            if self._connecting is None:
+                self._connecting = asyncio.create_task(self._connect(), name="batchlimit-connect", context=Context())
+            mine = self._connecting
+            self._callers += 1
+            try:
+                return await asyncio.shield(mine)
+            finally:
+                self._callers -= 1
+                if mine is self._connecting and (mine.done() or not self._callers):
+                    self._connecting = None
+                    mine.cancel()
+
+    async def _connect(self) -> Pipe:
+        pool: Any = self.client.connection_pool
+        connection = pool.make_connection()
+        await connection.connect()
+        self._pipe = Pipe(connection)
+        return self._pipe

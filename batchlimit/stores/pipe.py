@@ -1,0 +1,124 @@
+"""One connection for the calls of many tasks: what is asked in one turn of the loop leaves in one write.
+
+A server answers in the order in which it was asked, so nobody has to wait for another's answer before asking, and what
+lies ready is read at once. Redis-py connects, with all that belongs to it, and then lets go of the transport.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import hiredis
+import redis
+from redis.exceptions import InvalidResponse, RedisError
+
+_NOTHING = object()
+
+
+class Pipe(asyncio.Protocol):
+    """Commands that go out, and futures for their answers. To be used on its loop alone."""
+
+    def __init__(self, connection: Any) -> None:
+        """Take over what a connected connection of redis-py has; nothing is left of it."""
+        # Private, all three; they have these names from redis-py 5.2 to 8.1.
+        self._reader = hiredis.Reader(
+            protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=_NOTHING
+        )
+        self._writer: asyncio.StreamWriter = connection._writer  # kept: when it is dropped, it closes the transport
+        connection._reader = connection._writer = None
+        self._loop = asyncio.get_running_loop()
+        self._outbox: list[bytes] = []
+        self._asked: deque[asyncio.Future[Any]] = deque()
+        self._waiting = 0  # how many of them somebody still waits for
+        self._is_retired = False
+        self._error: Exception | None = None  # why we ended it
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._writer.transport.set_protocol(self)
+
+    def __repr__(self) -> str:
+        return f"<Pipe of {len(self._asked)} answers to come, {self._waiting} of them awaited>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes more calls: it is connected, and nobody gave up waiting for it."""
+        return not self._is_retired
+
+    async def ask(self, command: bytes) -> Any:
+        """Send a packed command, once, and return the answer; raises what redis-py makes of an error.
+
+        Whoever is cancelled meanwhile leaves the answer to nobody. It may never come: so the pipe takes no more calls,
+        and ends when all who still wait have theirs.
+        """
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(command)
+        self._asked.append(answer)
+        self._waiting += 1
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._is_retired = True
+            raise
+        finally:
+            self._waiting -= 1
+            if self._is_retired:
+                self.retire()
+
+    def retire(self) -> None:
+        """Take no more calls, and end when nobody waits for an answer any more."""
+        self._is_retired = True
+        if not self._waiting:
+            self._writer.transport.abort()
+
+    async def close(self) -> None:
+        """End at once; whoever still waits is told."""
+        self._is_retired = True
+        self._writer.transport.abort()
+        await asyncio.shield(self._lost)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not _NOTHING:
+                self._deliver(reply)
+        except RedisError as error:
+            self._is_retired, self._error = True, error
+            self._writer.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._is_retired = True
+        error = self._error or redis.ConnectionError(
+            "Connection closed by server." if exc is None else f"Error while reading from the server: {exc.args}"
+        )
+        while self._asked:
+            _settle(self._asked.popleft(), error)
+        self._outbox.clear()
+        self._lost.set_result(None)
+
+    def _flush(self) -> None:
+        if self._outbox:
+            self._writer.transport.write(b"".join(self._outbox))
+            self._outbox.clear()
+
+    def _deliver(self, reply: Any) -> None:
+        if isinstance(reply, _PUSH):
+            return
+        if not self._asked:
+            raise InvalidResponse("an answer that nobody asked for")
+        _settle(self._asked.popleft(), reply)
+
+
+_PUSH: tuple[type, ...] = (hiredis.PushNotification,) if hasattr(hiredis, "PushNotification") else ()
+"""What a server says unasked, where the client speaks RESP3; hiredis before 3.2 has no such thing."""
+
+
+def _settle(answer: "asyncio.Future[Any]", reply: Any) -> None:
+    if answer.done():  # whoever asked has left
+        return
+    if isinstance(reply, Exception):
+        answer.set_exception(reply)
+    else:
+        answer.set_result(reply)
