@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ import redis
 import redis.asyncio
 
 from batchlimit import AsyncRateLimiter, FixedBatch, Quota, RateLimiter
+from batchlimit.core.lease import Ask
+from batchlimit.stores.scripts import script
 from batchlimit.stores.server import EmbeddedServer
+from batchlimit.stores.wire import take_arguments
 from benchmarks.figures import Figure, as_json, ran_on
 from benchmarks.heartbeat import Laps
 from benchmarks.rivals.store import SCRIPT
@@ -32,8 +36,11 @@ from benchmarks.rivals.store import SCRIPT
 _QUOTA = Quota(1e7, 10_000_000)
 _CALLS = 800
 """How many calls all threads or tasks make together in one timing."""
+_NAMES = "redis-py", "redis-py, our script", "try_acquire"
 _COLD = 100
 _CROWD = 64
+
+_seqs = count(1)
 
 Call = Callable[[str], object]
 AsyncCall = Callable[[str], Awaitable[object]]
@@ -45,10 +52,10 @@ def threads(url: str, rounds: int) -> Iterator[Figure]:
     with ExitStack() as stack:
         client: Any = stack.enter_context(redis.Redis.from_url(url))
         limiter = stack.enter_context(RateLimiter.from_url(url, _QUOTA, sizer=FixedBatch(1), deadline=1.0))
-        evalsha = partial(client.evalsha, client.script_load(SCRIPT), 1)
-        both = partial(_plain, evalsha), limiter.try_acquire
+        evalsha, ours = (partial(client.evalsha, client.script_load(text), 1) for text in (SCRIPT, script("take")))
+        calls = partial(_plain, evalsha), partial(_scripted, ours), limiter.try_acquire
         for name, keys in _crews(8):
-            yield from _compared(f"threads: {name}", [partial(_crew, call, keys) for call in both], rounds)
+            yield from _compared(f"threads: {name}", [partial(_crew, call, keys) for call in calls], rounds)
         yield Figure("threads: store calls an admission", _calls_per_admission(limiter), note="8 at one key combine")
 
 
@@ -61,6 +68,11 @@ def _crews(many: int) -> Iterator[tuple[str, Sequence[str]]]:
 
 def _plain(evalsha: Callable[..., Any], key: str) -> Any:
     return evalsha(f"plain:{key}", _QUOTA.rate, _QUOTA.burst, "whole", 1)
+
+
+def _scripted(evalsha: Callable[..., Any], key: str) -> Any:
+    """What our script takes of the server, by the same client: the rest of the difference is Python's."""
+    return evalsha(f"{{ours:{key}}}", *take_arguments(_QUOTA, Ask("bench", next(_seqs), need=1, queued=1, want=1)))
 
 
 def _crew(call: Call, keys: Sequence[str]) -> float:
@@ -89,12 +101,13 @@ def tasks(url: str, rounds: int) -> Iterator[Figure]:
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(laps)) as runner:
         client: Any = redis.asyncio.Redis.from_url(url)
         limiter = AsyncRateLimiter.from_url(url, _QUOTA, sizer=FixedBatch(1), deadline=1.0)
-        evalsha = partial(client.evalsha, runner.run(client.script_load(SCRIPT)), 1)
-        both: list[AsyncCall] = [partial(_plain, evalsha), limiter.try_acquire]
+        shas = [runner.run(client.script_load(text)) for text in (SCRIPT, script("take"))]
+        evalsha, ours = (partial(client.evalsha, sha, 1) for sha in shas)
+        calls: list[AsyncCall] = [partial(_plain, evalsha), partial(_scripted, ours), limiter.try_acquire]
         for name, keys in _crews(_CROWD):
-            timings = [partial(_run, runner, _await_crew, call, keys) for call in both]
+            timings = [partial(_run, runner, _await_crew, call, keys) for call in calls]
             yield from _compared(f"tasks: {name}", timings, rounds)
-        yield from _cold(runner, laps, both, rounds)
+        yield from _cold(runner, laps, calls, rounds)
         runner.run(limiter.close())
         runner.run(client.aclose())
 
@@ -115,15 +128,13 @@ async def _repeat(call: AsyncCall, key: str, calls: int) -> None:
         await call(key)
 
 
-def _cold(runner: asyncio.Runner, laps: Laps, both: Sequence[AsyncCall], rounds: int) -> Iterator[Figure]:
+def _cold(runner: asyncio.Runner, laps: Laps, calls: Sequence[AsyncCall], rounds: int) -> Iterator[Figure]:
     """So many tasks that miss as many keys in one turn of the loop."""
-    seen: list[list[float]] = [[], []]
-    timings = [
-        partial(_run, runner, _await_cold, call, laps, longest) for call, longest in zip(both, seen, strict=True)
-    ]
+    seen: list[list[float]] = [[] for _ in calls]
+    timings = [partial(_run, runner, _await_cold, call, laps, each) for call, each in zip(calls, seen, strict=True)]
     yield from _compared(f"tasks: {_COLD} cold keys at once", timings, rounds)
-    for name, longest in zip(("redis-py", "try_acquire"), seen, strict=True):
-        yield Figure(f"tasks: {_COLD} cold keys, longest lap, {name}", 1000 * statistics.median(longest), "ms")
+    for name, each in zip(_NAMES, seen, strict=True):
+        yield Figure(f"tasks: {_COLD} cold keys, longest lap: {name}", 1000 * statistics.median(each), "ms")
 
 
 async def _await_cold(call: AsyncCall, laps: Laps, longest: list[float]) -> float:
@@ -158,14 +169,17 @@ def _connected(url: str, name: str) -> int:
         return sum(each["name"] == name for each in client.client_list())
 
 
-def _compared(name: str, both: Sequence[Timing], rounds: int) -> Iterator[Figure]:
-    """The calls a second of redis-py and of ours, in turn, and their ratio."""
-    timings = [[timing() for timing in both] for _ in range(rounds)]
-    plain, ours = map(statistics.median, zip(*timings, strict=True))
-    yield Figure(f"{name}: redis-py", plain, "/s", note=f"median of {rounds} rounds, in turn")
-    yield Figure(f"{name}: try_acquire", ours, "/s")
-    ratio = statistics.median(each[1] / each[0] for each in timings)
+def _compared(name: str, timings: Sequence[Timing], rounds: int) -> Iterator[Figure]:
+    """The calls a second of each, in turn, and how many times those of redis-py ours are."""
+    rows = [[timing() for timing in timings] for _ in range(rounds)]
+    note = f"median of {rounds} rounds, in turn"
+    for what, column in zip(_NAMES, zip(*rows, strict=True), strict=True):
+        yield Figure(f"{name}: {what}", statistics.median(column), "/s", note=note)
+        note = ""
+    ratio = statistics.median(ours / plain for plain, _, ours in rows)
     yield Figure(f"{name}: ratio", ratio, at_least=0.9, note="median of the rounds' ratios")
+    scripted = statistics.median(ours / scripted for _, scripted, ours in rows)
+    yield Figure(f"{name}: ratio, the script being ours", scripted)
 
 
 def _calls_per_admission(limiter: RateLimiter) -> float:

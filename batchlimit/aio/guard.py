@@ -116,6 +116,9 @@ class Guard(Patience):
             say_back(self.address, part, seconds)
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
+        before = self._breakers.of(part).error
+        if before is not None and error.__cause__ is not None and before.__cause__ is error.__cause__:
+            return  # many calls were on one connection: that it ended is one failure
         if self._breakers.failed(part, error, steady()):
             self._look_for_prober(part, key)
             say_away(self.address, part, error)

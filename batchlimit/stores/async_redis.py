@@ -72,7 +72,8 @@ class AsyncRedisStore(Unique):
 
     def part(self, key: str) -> str:
         """See Remote.part."""
-        return self._line.part(bucket_name(self._prefix, key))
+        line = self._line
+        return "" if isinstance(line, AsyncServerLine) else line.part(bucket_name(self._prefix, key))
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""

@@ -66,7 +66,8 @@ class RedisStore(Unique):
 
     def part(self, key: str) -> str:
         """See Remote.part."""
-        return self._line.part(bucket_name(self._prefix, key))
+        line = self._line
+        return "" if isinstance(line, ServerLine) else line.part(bucket_name(self._prefix, key))
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""

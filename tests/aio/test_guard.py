@@ -119,6 +119,27 @@ async def test_probes_go_one_at_a_time_and_ever_rarer() -> None:
     await limiter.close()
 
 
+async def test_what_one_cause_failed_is_one_failure() -> None:
+    """Many calls may be on one connection; that one ended is no reason to give the store up."""
+    stage = Stage()
+    limiter = limiter_on(stage)
+    cause = ConnectionResetError()
+
+    async def cut() -> None:
+        raise StoreUnavailable("cut") from cause
+
+    stage.before = cut
+    for failures in (1, 2):
+        assert not any(await asyncio.gather(*(limiter.try_acquire(f"{KEY}-{i}") for i in range(8))))
+        assert limiter.statistics().failures == failures
+        assert limiter.statistics().available
+        cause = ConnectionResetError()
+    stage.before = away
+    assert not any(await asyncio.gather(*(limiter.try_acquire(f"{KEY}-{i}") for i in range(8))))
+    assert not limiter.statistics().available
+    await limiter.close()
+
+
 async def test_a_probe_that_hangs_is_given_up_and_sent_again() -> None:
     stage = Stage()
     limiter = limiter_on(stage, deadline=0.05)

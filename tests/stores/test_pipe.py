@@ -104,6 +104,7 @@ def test_who_gives_up_leaves_others_their_answers_and_whoever_comes_connects_ane
     async def run(one: Node) -> None:
         async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
             await store.peek("k", HUNDRED)
+            pipe = store._line._pipe  # type: ignore[attr-defined]
             one.stop()
             hasty, patient = (asyncio.create_task(store.take(key, HUNDRED, ask(7))) for key in ("hasty", "patient"))
             await asyncio.sleep(0)
@@ -116,6 +117,7 @@ def test_who_gives_up_leaves_others_their_answers_and_whoever_comes_connects_ane
             one.go_on()
             assert (await patient).granted == 7
             assert await later == Level(100, 0, 0)
+            assert store._line._pipe is not pipe  # type: ignore[attr-defined]
             await_fact(lambda: _names(one).count(prefix) == 1, "the end of the connection that nobody waits for")
 
     with node(valkey_binary()) as one:
@@ -130,7 +132,8 @@ def test_a_connection_that_ends_is_told_to_all_who_wait_and_replaced(prefix: str
             calls = asyncio.create_task(crowd(store))
             await asyncio.sleep(0)
             one.kill()
-            assert set(granted(await calls)) == {StoreUnavailable}
+            assert set(granted(answers := await calls)) == {StoreUnavailable}
+            assert len({id(each.__cause__) for each in answers if isinstance(each, StoreUnavailable)}) == 1
             one.start()
             assert granted(await crowd(store)) == [i + 1 for i in range(MANY)]
 
