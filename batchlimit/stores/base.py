@@ -3,10 +3,12 @@
 A store that may be away can say more of that: it is a Remote, or an AsyncRemote, as well.
 """
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.errors import StoreUnavailable
 
 
 @runtime_checkable
@@ -104,6 +106,18 @@ class Remote(_Parted, Protocol):
         """Raise StoreUnavailable unless the key's bucket could be served just now, writes included; change no bucket.
 
         What is wrong with that one bucket alone, such as something else at its name, need not show.
+        """
+        ...
+
+
+@runtime_checkable
+class Pipelined(Protocol):
+    """What a prompt Store may offer beyond that. One that does not is asked for one key after the other."""
+
+    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
+        """Take for several keys in one round trip; in the place of each there is what `take` returns, or raises.
+
+        StoreUnavailable is raised only if it concerns all of them.
         """
         ...
 

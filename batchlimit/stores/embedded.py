@@ -1,7 +1,10 @@
 """Buckets in a real Valkey that this process starts and stops."""
 
+from collections.abc import Sequence
+
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.redis import RedisStore
 from batchlimit.stores.server import EmbeddedServer
 
@@ -46,6 +49,10 @@ class EmbeddedStore:
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """Lease tokens; at most `ask.want` of them, whole ones, never past the quota."""
         return self._store.take(key, quota, ask)
+
+    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
+        """See Pipelined."""
+        return self._store.take_many(asks)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """Credit tokens once, never past the burst or what the host was known to hold; return how many."""

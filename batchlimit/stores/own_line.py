@@ -6,7 +6,8 @@ once made, lies in a list between two calls; what makes it, and all that it does
 """
 
 import os
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import redis
 from redis.exceptions import NoScriptError, ResponseError
@@ -15,6 +16,11 @@ from batchlimit.stores.failure import FAILURES, code_of
 from batchlimit.stores.line import Arguments, ServerLine
 from batchlimit.stores.scripts import digest, script
 from batchlimit.stores.wire import command as packed
+
+C = TypeVar("C")
+R = TypeVar("R")
+Calls = Sequence[tuple[str, Arguments]]
+"""The bucket of each call, and what its script is told."""
 
 
 class OwnLine(ServerLine):
@@ -27,18 +33,28 @@ class OwnLine(ServerLine):
         self._idle: list[Any] = []  # the last one that was used serves first; to take or add one needs no lock
 
     def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
-        connection = self._take()
         try:
-            reply = _ask(connection, name, bucket, arguments)
-        except ResponseError:  # an answer as well, and it was read
-            self._idle.append(connection)
-            raise
-        except BaseException:
-            connection.disconnect()
-            self._idle.append(connection)
-            raise
-        self._idle.append(connection)
+            return self._exchange(_one, _command(name, bucket, arguments))
+        except NoScriptError:
+            (reply,) = self.run_many(name, [(bucket, arguments)])
+        if isinstance(reply, Exception):
+            raise reply
         return reply
+
+    def run_many(self, name: str, calls: Calls) -> list[Any]:
+        """Run one of SCRIPTS for several buckets in one round trip; return each reply, or the error in its place.
+
+        Where the script is lost it is loaded, and asked once more for those whom that concerns. Raises what befalls the
+        connection: then nobody has an answer.
+        """
+        commands = [_command(name, *each) for each in calls]
+        replies = self._exchange(_many, commands)
+        if lost := [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]:
+            load = packed("SCRIPT", "LOAD", script(name))
+            loaded, *again = self._exchange(_many, [load, *(commands[i] for i in lost)])
+            for i, reply in zip(lost, again, strict=True):
+                replies[i] = loaded if isinstance(loaded, Exception) else reply
+        return replies
 
     def mend(self, error: Exception) -> None:
         if code_of(error) == "READONLY":
@@ -52,6 +68,20 @@ class OwnLine(ServerLine):
             each.disconnect()
         super().close()
 
+    def _exchange(self, exchange: Callable[[Any, C], R], commands: C) -> R:
+        """Say something on a connection, and hear the answer; whoever is interrupted amid that leaves it to nobody."""
+        connection = self._take()
+        try:
+            _make_ready(connection)
+            return exchange(connection, commands)
+        except ResponseError:
+            raise  # an answer as well
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            self._idle.append(connection)
+
     def _take(self) -> Any:
         if os.getpid() != self._pid:  # a fork that nobody told us of: what is connected is the parent's
             self.client.connection_pool.reset()
@@ -64,19 +94,6 @@ class OwnLine(ServerLine):
             return made
 
 
-def _ask(connection: Any, name: str, bucket: str, arguments: Arguments) -> Any:
-    _make_ready(connection)
-    command = [packed("EVALSHA", digest(name), "1", bucket, *arguments)]
-    try:
-        connection.send_packed_command(command)
-        return connection.read_response()
-    except NoScriptError:
-        connection.send_packed_command([packed("SCRIPT", "LOAD", script(name))])
-        connection.read_response()
-        connection.send_packed_command(command)
-        return connection.read_response()
-
-
 def _make_ready(connection: Any) -> None:
     """Connect, and again where the connection was lost while idle, or has something to say that nobody asked for."""
     connection.connect()
@@ -87,3 +104,24 @@ def _make_ready(connection: Any) -> None:
     if not is_ready:
         connection.disconnect()
         connection.connect()
+
+
+def _command(name: str, bucket: str, arguments: Arguments) -> bytes:
+    return packed("EVALSHA", digest(name), "1", bucket, *arguments)
+
+
+def _one(connection: Any, command: bytes) -> Any:
+    connection.send_packed_command([command])
+    return connection.read_response()
+
+
+def _many(connection: Any, commands: list[bytes]) -> list[Any]:
+    connection.send_packed_command([b"".join(commands)])
+    return [_read(connection) for _ in commands]
+
+
+def _read(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except ResponseError as error:
+        return error

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 import redis
 
@@ -10,7 +10,7 @@ from batchlimit.core.key import bucket_name, check_prefix
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.core.unique import Unique
-from batchlimit.errors import BucketUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores import clients
 from batchlimit.stores.address import Address, read_url
 from batchlimit.stores.cluster import ClusterLine
@@ -20,6 +20,9 @@ from batchlimit.stores.line import Line, ServerLine
 from batchlimit.stores.own_line import OwnLine
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class RedisStore(Unique):
@@ -73,6 +76,15 @@ class RedisStore(Unique):
         """See Store.take."""
         return read_grant(self._run("take", bucket_name(self._prefix, key), take_arguments(quota, ask)))
 
+    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
+        """See Pipelined: in one round trip by a client of our own for one server, one after the other by all others."""
+        line = self._line
+        if not isinstance(line, OwnLine):
+            return [self._taken(*each) for each in asks]
+        calls = [(bucket_name(self._prefix, key), take_arguments(quota, ask)) for key, quota, ask in asks]
+        replies = self._talk(line, line.run_many, "take", calls)
+        return [failure(each, self.address) if isinstance(each, Exception) else read_grant(each) for each in replies]
+
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
         reply = self._run("give_back", bucket_name(self._prefix, key), give_back_arguments(quota, back))
@@ -106,8 +118,11 @@ class RedisStore(Unique):
 
     def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
         line = self._line
+        return self._talk(line, line.run, name, bucket, arguments)
+
+    def _talk(self, line: Line, run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return line.run(name, bucket, arguments)
+            return run(*args, **kwargs)
         except FAILURES as error:
             if self._connect is not None:
                 line.mend(error)
@@ -117,6 +132,12 @@ class RedisStore(Unique):
         except BaseException:  # a signal handler raised, wherever it was
             self._abandon(line)
             raise
+
+    def _taken(self, key: str, quota: Quota, ask: Ask) -> Grant | StoreUnavailable:
+        try:
+            return self.take(key, quota, ask)
+        except StoreUnavailable as error:
+            return error
 
     def _abandon(self, line: Line) -> None:
         """Use none of the connections that there were: on one of them there may be the answer to another call."""

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from batchlimit.core.quota import Quota
 from batchlimit.doorway.outage import ANY, BACKOFF, first_wait, is_away, say_away, say_back, unavailable
 from batchlimit.doorway.patience import Patience
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.stores.base import Remote, Store
+from batchlimit.stores.base import Pipelined, Remote, Store
 from batchlimit.stores.hurry import NotPrompt, hurry
 from batchlimit.sync.courier import Courier
 
@@ -58,6 +58,20 @@ class Guard(Patience):
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return self._call(key, lambda: self._store.take(key, quota, ask))
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether it can be asked for many keys at once."""
+        return isinstance(self._store, Pipelined) and self._remote.is_prompt
+
+    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
+        """See Pipelined; nothing is raised. What concerns all of them is one failure."""
+        assert isinstance(self._store, Pipelined)
+        take_many = self._store.take_many
+        try:
+            return self._call(asks[0][0], lambda: take_many(asks))
+        except StoreUnavailable as error:
+            return [error] * len(asks)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

@@ -12,7 +12,7 @@ from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retire
 from batchlimit.core.decision import Decision
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.figures import Figures
-from batchlimit.core.lease import GiveBack
+from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.settled import Settled
 from batchlimit.errors import StoreUnavailable
@@ -179,17 +179,23 @@ class Slot:
 
     def fetch(self, fetch: Fetch) -> None:
         """Ask the store and report back, whatever happens."""
+        outcome: Grant | StoreUnavailable
         try:
-            grant = self._store.take(self.key, fetch.quota, fetch.ask)
+            outcome = self._store.take(self.key, fetch.quota, fetch.ask)
         except StoreUnavailable as error:
-            unavailable = error
-            self.locked(lambda: self.reservoir.failed(fetch, unavailable, self._clock()))
+            outcome = error
         except BaseException:
             self.lose(fetch)
             raise
-        else:
-            self.locked(lambda: self.reservoir.granted(fetch, grant, self._clock(), uniform(0.75, 1.25)))
-            self._turnstile = (self._turnstile or threading.Lock()) if grant.granted >= _MANY else None
+        self.report(fetch, outcome)
+
+    def report(self, fetch: Fetch, outcome: Grant | StoreUnavailable) -> None:
+        """Take in what became of an ask."""
+        if isinstance(outcome, StoreUnavailable):
+            self.locked(lambda: self.reservoir.failed(fetch, outcome, self._clock()))
+            return
+        self.locked(lambda: self.reservoir.granted(fetch, outcome, self._clock(), uniform(0.75, 1.25)))
+        self._turnstile = (self._turnstile or threading.Lock()) if outcome.granted >= _MANY else None
 
     def tend(self) -> Fetch | GiveBack | None:
         """Ask the reservoir what there is to do; by then it is planned when to come again."""

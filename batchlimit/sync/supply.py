@@ -53,7 +53,7 @@ class Supply:
         self._host = Host(secrets.token_hex(8), self._born, self._options)
         self._lock = threading.Lock()  # held to change which slots there are
         self._ring: Ring[Slot] = Ring(self._options.max_keys)
-        self._keeper = Keeper(self.clock, self._drop, self._drain)
+        self._keeper = Keeper(self.clock, self.store, self._drop, self._drain)
 
     def slot(self, key: str) -> Slot:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""

@@ -1,0 +1,120 @@
+"""Several keys in one round trip, for threads: in the place of each its own answer, or what is wrong with it."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from batchlimit import BucketUnavailable, RedisStore, StoreUnavailable
+from batchlimit.core.key import bucket_name
+from batchlimit.core.lease import Ask, Grant
+from batchlimit.core.quota import Quota
+from batchlimit.stores.base import Pipelined
+from batchlimit.stores.embedded import EmbeddedStore
+from batchlimit.stores.hurry import NotPrompt, hurry
+from tests.nodes import node
+from tests.servers import Server, Servers, valkey_binary
+
+HUNDRED = Quota(0.001, 100)
+LONG = 30.0
+MANY = 50
+
+
+def asks(seq: int = 1) -> list[tuple[str, Quota, Ask]]:
+    """For another number of tokens at each key; whoever gets another's answer is told another number."""
+    return [(f"k{i}", HUNDRED, Ask("a", seq, need=i + 1, queued=i + 1, want=i + 1)) for i in range(MANY)]
+
+
+def granted(answers: Sequence[Grant | StoreUnavailable]) -> list[object]:
+    return [each.granted if isinstance(each, Grant) else type(each) for each in answers]
+
+
+@contextlib.contextmanager
+def opened(url: str, prefix: str) -> Iterator[RedisStore]:
+    with contextlib.closing(RedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=LONG)) as store:
+        yield store
+
+
+def test_which_stores_are_pipelined() -> None:
+    with opened("redis://h", "p") as store, contextlib.closing(EmbeddedStore()) as embedded:
+        stores: list[Pipelined] = [store, embedded]
+        assert granted(stores[1].take_many(asks())) == [i + 1 for i in range(MANY)]
+
+
+@pytest.mark.parametrize("name", ["valkey", "cluster", "sentinel"])
+def test_each_key_has_its_own_answer(servers: Servers, prefix: str, name: str) -> None:
+    with opened(servers.get(name).url, prefix) as store:
+        assert granted(store.take_many(asks())) == [i + 1 for i in range(MANY)]
+
+
+def test_a_client_of_the_callers_is_asked_for_one_after_the_other(valkey: Server, prefix: str) -> None:
+    with valkey.client() as client:
+        assert granted(RedisStore(client, prefix=prefix).take_many(asks())) == [i + 1 for i in range(MANY)]
+
+
+def test_lost_scripts_do_not_show(prefix: str) -> None:
+    with node(valkey_binary()) as one, opened(one.url, prefix) as store:
+        for seq in range(1, 4):
+            one.ask("FLUSHALL")
+            one.ask("SCRIPT", "FLUSH")
+            with hurry(time.monotonic() + LONG) if seq > 1 else contextlib.nullcontext():
+                assert granted(store.take_many(asks(seq))) == [i + 1 for i in range(MANY)]
+
+
+def test_what_is_wrong_with_one_key_is_in_its_place(valkey: Server, prefix: str) -> None:
+    with opened(f"{valkey.url}?client_name={prefix}", prefix) as store, valkey.client(decode_responses=True) as client:
+        client.set(bucket_name(prefix, "k7"), "theirs")
+        answers = granted(store.take_many(asks()))
+        assert answers.pop(7) is BucketUnavailable
+        assert answers == [i + 1 for i in range(MANY) if i != 7]
+        assert store.peek("k8", HUNDRED).level == 91
+        assert sum(each["name"] == prefix for each in client.client_list()) == 1
+
+
+def test_what_is_wrong_with_all_is_raised(prefix: str) -> None:
+    with node(valkey_binary()) as one, opened(one.url, prefix) as store:
+        store.peek("k", HUNDRED)
+        one.kill()
+        with pytest.raises(StoreUnavailable):
+            store.take_many(asks())
+        one.start()
+        assert granted(store.take_many(asks())) == [i + 1 for i in range(MANY)]
+
+
+def test_a_hurry_is_for_all_of_them(prefix: str) -> None:
+    """The first answers come, and the others do not."""
+    with _silent_after(3) as url, opened(url, prefix) as store:
+        with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+            store.take_many(asks())
+        store.peek("k", HUNDRED)
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=r"(?i)timeout"), hurry(began + 0.1):
+            store.take_many(asks())
+        assert began + 0.1 <= time.monotonic() < began + LONG / 2
+
+
+@contextlib.contextmanager
+def _silent_after(answers: int) -> Iterator[str]:
+    """A server that answers so many calls."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=_answer, args=[listener, answers])
+    thread.start()
+    try:
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}?protocol=2"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        listener.close()
+
+
+def _answer(listener: socket.socket, answers: int) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        while heard := connection.recv(1 << 16):
+            connection.sendall(b"+OK\r\n" * heard.count(b"SETINFO"))
+            asked = min(heard.count(b"EVALSHA"), answers)
+            answers -= asked
+            connection.sendall((b"*3\r\n:1\r\n:0\r\n:0\r\n" if answers == 2 else b"*10\r\n" + b":0\r\n" * 10) * asked)

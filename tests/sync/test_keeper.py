@@ -1,0 +1,114 @@
+"""The keeper asks together for all keys that are due at once, if its store can be asked so; each has its own answer."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from batchlimit import BucketUnavailable, FixedBatch, Quota, RateLimiter, StoreUnavailable
+from batchlimit.core.lease import Ask, Grant
+from tests.sync.stage import Clock, Stage, nothing, until
+
+TEN = Quota(100.0, 1000)
+KEYS = [f"k{i}" for i in range(40)]
+
+
+class Piped(Stage):
+    """A store that can be asked for many keys at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.together: list[int] = []
+        self.before_many: Callable[[], None] = nothing
+        self.broken = ""
+
+    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
+        self.together.append(len(asks))
+        self.before_many()
+        return [BucketUnavailable("broken") if each[0] == self.broken else self.take(*each) for each in asks]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def stage() -> Piped:
+    return Piped()
+
+
+@pytest.fixture
+def limiter(stage: Piped, clock: Clock) -> Iterator[RateLimiter]:
+    """A limiter with tokens of all keys, of which some are spent, so that all leases are renewed at the same time."""
+    with RateLimiter(stage, TEN, sizer=FixedBatch(10), clock=clock) as limiter:
+        for key in KEYS:
+            assert limiter.try_acquire(key)
+        yield limiter
+
+
+def leases_end(limiter: RateLimiter, clock: Clock) -> None:
+    """Let it be nearly the end of all leases, and tell the keeper."""
+    clock.pass_by(min(slot.due for slot in limiter._supply.slots.values()) - clock.now)
+    limiter._supply._keeper._bell.put(None)
+
+
+def test_what_is_due_at_once_is_asked_together(stage: Piped, limiter: RateLimiter, clock: Clock) -> None:
+    asked = len(stage.asks)
+    leases_end(limiter, clock)
+    until(lambda: len(stage.asks) == asked + len(KEYS))
+    assert stage.together == [32, 8]
+    until(lambda: all(slot.due > clock.now for slot in limiter._supply.slots.values()))
+    assert limiter.statistics().calls == len(stage.asks)
+    clock.pass_by(0.1)  # the leases of before are over
+    assert all(limiter.try_acquire(key) for key in KEYS)
+    assert limiter.statistics().calls == len(stage.asks) == asked + len(KEYS)
+
+
+def test_a_key_that_is_broken_fails_alone(stage: Piped, limiter: RateLimiter, clock: Clock) -> None:
+    stage.broken = "k7"
+    asked = len(stage.asks)
+    leases_end(limiter, clock)
+    until(lambda: len(stage.asks) == asked + len(KEYS) - 1)
+    until(lambda: limiter.statistics().calls == asked + len(KEYS))
+    assert limiter.statistics().failures == 0
+
+
+def test_what_befalls_all_is_one_failure(
+    stage: Piped, limiter: RateLimiter, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def cut() -> None:
+        if len(stage.together) == 1:
+            raise StoreUnavailable("cut")
+
+    stage.before_many = cut
+    asked = len(stage.asks)
+    leases_end(limiter, clock)
+    until(lambda: len(stage.asks) == asked + 8)
+    assert limiter.statistics().failures == 1
+    assert limiter.statistics().available
+    assert not caplog.records
+    clock.pass_by(0.2)
+    assert all(limiter.try_acquire(key) for key in KEYS)
+
+
+def test_a_store_that_breaks_its_promise_stops_nobody(stage: Piped, limiter: RateLimiter, clock: Clock) -> None:
+    def lie() -> None:
+        raise LookupError
+
+    stage.before_many = lie
+    leases_end(limiter, clock)
+    until(lambda: len(stage.together) == 2)
+    stage.before_many = nothing
+    assert limiter.try_acquire("another")
+    clock.pass_by(1.0)
+    assert all(limiter.try_acquire(key) for key in KEYS)
+
+
+def test_a_store_that_cannot_is_asked_for_one_after_the_other(clock: Clock) -> None:
+    stage = Stage()
+    with RateLimiter(stage, TEN, sizer=FixedBatch(10), clock=clock) as limiter:
+        for key in KEYS:
+            assert limiter.try_acquire(key)
+        asked = len(stage.asks)
+        leases_end(limiter, clock)
+        until(lambda: len(stage.asks) == asked + len(KEYS))
