@@ -42,6 +42,7 @@ class AsyncOwnLine(AsyncServerLine):
     async def aclose(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
+            await asyncio.wait([self._connecting])
         if self._pipe is not None:
             await self._pipe.close()
         await super().aclose()

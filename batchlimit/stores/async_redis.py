@@ -22,9 +22,9 @@ from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
 _CONNECTIONS = 64
-"""The most that a client of our own opens. Nothing bounds how many keys are asked for at one moment, and redis-py's
-default opens a connection for each. Its own pool with a bound waits by an async generator, which cannot be done where
-the last tokens go back: when the loop ends."""
+"""The most that a client of our own opens where it has no Pipe. Nothing bounds how many keys are asked for at one
+moment, and redis-py's default opens a connection for each. Its own pool with a bound waits by an async generator, which
+cannot be done where the last tokens go back: when the loop ends."""
 
 
 class AsyncRedisStore(Unique):
@@ -50,7 +50,10 @@ class AsyncRedisStore(Unique):
     def from_url(
         cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
     ) -> Self:
-        """Use what is at `url`, as RedisStore does; a call may wait `connect_timeout` for one of the 64 connections."""
+        """Use what is at `url`, as RedisStore does: one server by one connection, unless that is to be health-checked.
+
+        All else by 64 connections at the most, for one of which a call may wait `connect_timeout` seconds.
+        """
         address = read_url(url)
         connect = partial(_connected, address, clients.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)

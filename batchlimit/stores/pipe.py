@@ -27,7 +27,7 @@ class Pipe(asyncio.Protocol):
         self._writer: asyncio.StreamWriter = connection._writer  # kept: when it is dropped, it closes the transport
         connection._reader = connection._writer = None
         self._loop = asyncio.get_running_loop()
-        self._outbox: list[bytes] = []
+        self._outbox: list[tuple[bytes, asyncio.Future[Any]]] = []
         self._asked: deque[asyncio.Future[Any]] = deque()
         self._waiting = 0  # how many of them somebody still waits for
         self._is_retired = False
@@ -52,8 +52,7 @@ class Pipe(asyncio.Protocol):
         answer: asyncio.Future[Any] = self._loop.create_future()
         if not self._outbox:
             self._loop.call_soon(self._flush)
-        self._outbox.append(command)
-        self._asked.append(answer)
+        self._outbox.append((command, answer))
         self._waiting += 1
         try:
             return await answer
@@ -73,19 +72,20 @@ class Pipe(asyncio.Protocol):
 
     async def close(self) -> None:
         """End at once; whoever still waits is told."""
-        self._is_retired = True
-        self._writer.transport.abort()
+        self._abort()
         await asyncio.shield(self._lost)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        self._reader.feed(data)
         try:
+            self._reader.feed(data)
             while (reply := self._reader.gets()) is not _NOTHING:
                 self._deliver(reply)
-        except RedisError as error:
-            self._is_retired, self._error = True, error
-            self._writer.transport.abort()
+        except RedisError as error:  # that was no answer
+            self._abort(error)
+        except BaseException:
+            self._abort()
+            raise
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -93,15 +93,26 @@ class Pipe(asyncio.Protocol):
         error = self._error or redis.ConnectionError(
             "Connection closed by server." if exc is None else f"Error while reading from the server: {exc.args}"
         )
-        while self._asked:
-            _settle(self._asked.popleft(), error)
+        for answer in (*self._asked, *(answer for _, answer in self._outbox)):
+            _settle(answer, error)
+        self._asked.clear()
         self._outbox.clear()
         self._lost.set_result(None)
 
+    # A signal handler may raise between any two lines: then nobody knows any more whose the next answer is.
+
     def _flush(self) -> None:
-        if self._outbox:
-            self._writer.transport.write(b"".join(self._outbox))
-            self._outbox.clear()
+        try:
+            outbox, self._outbox = self._outbox, []
+            self._asked.extend(answer for _, answer in outbox)
+            self._writer.transport.write(b"".join([command for command, _ in outbox]))
+        except BaseException:
+            self._abort()
+            raise
+
+    def _abort(self, error: Exception | None = None) -> None:
+        self._is_retired, self._error = True, error
+        self._writer.transport.abort()
 
     def _deliver(self, reply: Any) -> None:
         if isinstance(reply, _PUSH):

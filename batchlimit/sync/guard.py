@@ -36,6 +36,7 @@ class Guard(Patience):
         super().__init__(store, deadline)
         self._store = store
         self._remote = store if isinstance(store, Remote) else _Whole(store)
+        self.is_pipelined = isinstance(store, Pipelined) and self._remote.is_prompt
         self._begin()
 
     def _begin(self) -> None:
@@ -59,17 +60,12 @@ class Guard(Patience):
         """See Store.take."""
         return self._call(key, lambda: self._store.take(key, quota, ask))
 
-    @property
-    def is_pipelined(self) -> bool:
-        """Whether it can be asked for many keys at once."""
-        return isinstance(self._store, Pipelined) and self._remote.is_prompt
-
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
-        """See Pipelined; nothing is raised. What concerns all of them is one failure."""
-        assert isinstance(self._store, Pipelined)
-        take_many = self._store.take_many
+        """See Pipelined, for one that is; nothing is raised. What concerns all of them is one failure."""
+        store = self._store
+        assert isinstance(store, Pipelined)
         try:
-            return self._call(asks[0][0], lambda: take_many(asks))
+            return self._call(asks[0][0], lambda: store.take_many(asks))
         except StoreUnavailable as error:
             return [error] * len(asks)
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from batchlimit import AsyncRedisStore, BucketUnavailable, StoreUnavailable
 from batchlimit.core.key import bucket_name
 from batchlimit.core.lease import Ask, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.stores.pipe import Pipe
 from tests.awaiting import awaited
 from tests.nodes import Node, await_fact, node
 from tests.servers import Server, valkey_binary
@@ -174,6 +176,32 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection(prefix: str) -> Non
             assert len(pipes) == 3
 
     awaited(run)
+
+
+@pytest.mark.parametrize("where", ["write", "_deliver"])
+def test_who_was_interrupted_leaves_its_answer_to_nobody(valkey: Server, prefix: str, where: str) -> None:
+    """A signal handler that raises amid the loop: whoever calls next must not take another's answer for its own."""
+    with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
+        store = AsyncRedisStore.from_url(valkey.url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
+        for key in ("k", "rich"):
+            assert runner.run(store.peek(key, HUNDRED)).level == 100
+
+        def interrupt(*_: object) -> None:
+            patch.undo()
+            raise KeyboardInterrupt
+
+        if where == "write":
+            pipe = store._line._pipe  # type: ignore[attr-defined]
+            patch.setattr(
+                pipe._writer, "_transport", SimpleNamespace(write=interrupt, abort=pipe._writer.transport.abort)
+            )
+        else:
+            patch.setattr(Pipe, where, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(store.take("rich", HUNDRED, ask(50)))
+        assert runner.run(store.peek("k", HUNDRED)).level == 100
+        assert runner.run(store.peek("rich", HUNDRED)).level in (50, 100), "it was carried out, or never arrived"
+        runner.run(store.aclose())
 
 
 def test_when_nobody_waits_for_a_connection_any_more_nobody_connects(prefix: str) -> None:
