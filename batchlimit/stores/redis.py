@@ -17,7 +17,7 @@ from batchlimit.stores.cluster import ClusterLine
 from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import NotPrompt
 from batchlimit.stores.line import Line, ServerLine
-from batchlimit.stores.own_line import OwnLine
+from batchlimit.stores.own_line import Calls, OwnLine
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
@@ -82,7 +82,7 @@ class RedisStore(Unique):
         if not isinstance(line, OwnLine):
             return [self._taken(*each) for each in asks]
         calls = [(bucket_name(self._prefix, key), take_arguments(quota, ask)) for key, quota, ask in asks]
-        replies = self._talk(line, line.run_many, "take", calls)
+        replies = self._talk(line, _served, line, calls)
         return [failure(each, self.address) if isinstance(each, Exception) else read_grant(each) for each in replies]
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
@@ -150,6 +150,14 @@ def line_of(client: "redis.Redis | redis.RedisCluster | Line") -> Line:
     if isinstance(client, redis.RedisCluster):
         return ClusterLine.of(client)
     return ServerLine(client) if isinstance(client, redis.Redis) else client
+
+
+def _served(line: OwnLine, calls: Calls) -> list[Any]:
+    """Return what became of each take; raises what is wrong with the server itself, if it served none of them."""
+    replies = line.run_many("take", calls)
+    if all(isinstance(each, Exception) and not isinstance(failure(each, ""), BucketUnavailable) for each in replies):
+        raise replies[0]
+    return replies
 
 
 def _connected(address: Address, patience: clients.Timeouts) -> Line:

@@ -84,6 +84,13 @@ def test_what_is_wrong_with_all_is_raised(prefix: str) -> None:
         assert granted(store.take_many(asks())) == [i + 1 for i in range(MANY)]
 
 
+def test_a_server_that_serves_none_of_them_has_failed(prefix: str) -> None:
+    with node(valkey_binary(), "--maxmemory", "1") as one, opened(one.url, prefix) as store:
+        with pytest.raises(StoreUnavailable, match="OOM") as caught:
+            store.take_many(asks())
+        assert not isinstance(caught.value, BucketUnavailable)
+
+
 def test_a_hurry_is_for_all_of_them(prefix: str) -> None:
     """The first answers come, and the others do not."""
     with _silent_after(3) as url, opened(url, prefix) as store:
