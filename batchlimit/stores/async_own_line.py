@@ -14,7 +14,7 @@ from batchlimit.stores.hurry import WATCH, Unhurried
 from batchlimit.stores.line import Arguments
 from batchlimit.stores.pipe import Pipe
 from batchlimit.stores.scripts import digest, script
-from batchlimit.stores.wire import command as packed
+from batchlimit.stores.wire import command
 
 
 class AsyncOwnLine(AsyncServerLine):
@@ -28,12 +28,12 @@ class AsyncOwnLine(AsyncServerLine):
         self._callers = 0  # who wait for that
 
     async def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
-        command = packed("EVALSHA", digest(name), "1", bucket, *arguments)
+        ask = command("EVALSHA", digest(name), "1", bucket, *arguments)
         try:
-            return await self._ask(command)
+            return await self._ask(ask)
         except NoScriptError:
-            await self._ask(packed("SCRIPT", "LOAD", script(name)))
-            return await self._ask(command)
+            await self._ask(command("SCRIPT", "LOAD", script(name)))
+            return await self._ask(ask)
 
     async def mend(self, error: Exception) -> None:
         if code_of(error) == "READONLY" and self._pipe is not None:

@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from batchlimit.stores.failure import FAILURES, code_of
 from batchlimit.stores.line import Arguments, ServerLine
 from batchlimit.stores.scripts import digest, script
-from batchlimit.stores.wire import command as packed
+from batchlimit.stores.wire import command
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class OwnLine(ServerLine):
         commands = [_command(name, *each) for each in calls]
         replies = self._exchange(_many, commands)
         if lost := [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]:
-            load = packed("SCRIPT", "LOAD", script(name))
+            load = command("SCRIPT", "LOAD", script(name))
             loaded, *again = self._exchange(_many, [load, *(commands[i] for i in lost)])
             for i, reply in zip(lost, again, strict=True):
                 replies[i] = loaded if isinstance(loaded, Exception) else reply
@@ -107,7 +107,7 @@ def _make_ready(connection: Any) -> None:
 
 
 def _command(name: str, bucket: str, arguments: Arguments) -> bytes:
-    return packed("EVALSHA", digest(name), "1", bucket, *arguments)
+    return command("EVALSHA", digest(name), "1", bucket, *arguments)
 
 
 def _one(connection: Any, command: bytes) -> Any:
