@@ -114,7 +114,7 @@ class AsyncRateLimiter(Unique):
         return limiter
 
     def __repr__(self) -> str:
-        return f"<AsyncRateLimiter on {self._supply.store.address}: {len(self._slots)} keys>"
+        return f"<AsyncRateLimiter on {self._supply.store.address}: {self._supply.keys} keys>"
 
     def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
         """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""

@@ -14,12 +14,14 @@ from batchlimit.aio.answer import Known
 from batchlimit.aio.guard import Guard
 from batchlimit.aio.keeper import Due, Keeper
 from batchlimit.aio.slot import Slot
+from batchlimit.aio.sweep import Sweep
 from batchlimit.clock import steady
 from batchlimit.core.decision import Statistics
 from batchlimit.core.host import Host
 from batchlimit.core.key import check_key
 from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
+from batchlimit.core.rest import Rest
 from batchlimit.core.ring import Ring
 from batchlimit.errors import LimiterClosed
 from batchlimit.stores.base import AsyncStore
@@ -62,6 +64,8 @@ class Supply:
         """Become a host: one that the store has never heard of, at home on no loop."""
         self._host = Host(secrets.token_hex(8), self._born, self._options)
         self._ring: Ring[Slot] = Ring(self._options.max_keys)
+        self._rest = Rest(self._options.idle_after, self._options.max_keys)
+        self._sweep = Sweep(self._rest, self)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._tasks: set[asyncio.Task[Any]] = set()  # a loop itself keeps no task alive
@@ -86,6 +90,7 @@ class Supply:
         self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()
         self.yes, self.no = Known(True, loop), Known(False, loop)
         self._keeper = Keeper(loop, self.clock)
+        self._sweep.begin()
         self._tasks.clear()
         self._farewell: Any = self._say_farewell()  # typeshed knows nothing of ag_running
         with contextlib.suppress(StopIteration):  # up to its `yield`: it is known to the loop from here on
@@ -118,11 +123,17 @@ class Supply:
         self.check_open()
         if (slot := self.slots.get(key)) is not None and not slot.reservoir.retired:
             return slot
-        slot = Slot(key, self._host.reservoir(key, quota, self.clock()), self)
+        slot = Slot(key, self._host.reservoir(key, quota, self.clock(), self._rest.take(key)), self)
+        self._rest.make_room(self.keys + 1 - self._options.max_keys)
         self._ring.enter(slot, self._evict)
         self.slots[key] = slot
         slot.plan()
         return slot
+
+    @property
+    def keys(self) -> int:
+        """How many keys are in memory, those at rest among them."""
+        return len(self.slots) + len(self._rest)
 
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""
@@ -161,11 +172,14 @@ class Supply:
                 del self.slots[slot.key]
                 self._ring.leave(slot)
                 self._host.remember(slot.reservoir.figures())
+                if (memo := slot.reservoir.memo) is not None:
+                    self._rest.put(slot.key, memo, self.clock())
+                    self._sweep.plan()
 
     def statistics(self) -> Statistics:
         """Return what all slots did, those that were dropped among them."""
         live = [slot.reservoir for slot in self.slots.values() if not slot.reservoir.retired]
-        return self._host.statistics([reservoir.figures() for reservoir in live], self.store.health)
+        return self._host.statistics([reservoir.figures() for reservoir in live], len(self._rest), self.store.health)
 
     async def close(self) -> None:
         """Fail whoever waits, give all tokens back, close a store of our own. A second call waits for the first."""
@@ -186,6 +200,7 @@ class Supply:
             await self._drain(slots)
         finally:
             self._let_go(slots)
+            self._rest.clear()
             self._keeper.stop()
             await self.store.stop()
             if self.owns_store:

@@ -13,24 +13,25 @@ _KERNEL = 0.25
 class Demand:
     """Tokens per second that callers of this host ask for, smoothed by an exponential kernel of 250 ms."""
 
-    __slots__ = ("_at", "rate")
+    __slots__ = ("at", "rate")
 
-    def __init__(self, now: float) -> None:
-        self.rate = 0.0
-        self._at = now
+    def __init__(self, now: float, rate: float = 0.0) -> None:
+        """`rate` is what it was at `now`."""
+        self.rate = rate
+        self.at = now
 
     def __repr__(self) -> str:
         return f"<Demand {self.rate:.1f}/s>"
 
     def observe(self, tokens: int, now: float) -> None:
         """Count `tokens` asked for since the last observation; fewer than none where callers left the line."""
-        elapsed = now - self._at
+        elapsed = now - self.at
         if elapsed <= 0.0:
             self.rate = max(0.0, self.rate + tokens / _KERNEL)
             return
         keep = math.exp(-elapsed / _KERNEL)
         self.rate = max(0.0, self.rate * keep + (1.0 - keep) * tokens / elapsed)
-        self._at = now
+        self.at = now
 
 
 @dataclass(frozen=True, slots=True)

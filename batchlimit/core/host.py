@@ -6,6 +6,7 @@ from batchlimit.core.census import Census
 from batchlimit.core.decision import Health, Statistics
 from batchlimit.core.failure import failure_rule
 from batchlimit.core.figures import Figures
+from batchlimit.core.memo import Memo
 from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
 from batchlimit.core.reservoir import Reservoir
@@ -29,8 +30,8 @@ class Host:
     def __repr__(self) -> str:
         return f"<Host {self._name}>"
 
-    def reservoir(self, key: str, quota: Quota, now: float) -> Reservoir:
-        """Return a new one for a key, with nothing in it."""
+    def reservoir(self, key: str, quota: Quota, now: float, memo: Memo | None) -> Reservoir:
+        """Return a new one for a key, with nothing in it; `memo` is what there is of one before."""
         return Reservoir(
             quota,
             self._name,
@@ -43,18 +44,19 @@ class Host:
             weight=self._options.weight,
             policy=self._policy(key),
             census=self._census,
+            memo=memo,
         )
 
     def remember(self, figures: Figures) -> None:
         """Keep counting what a reservoir did that is now let go."""
         self._past = [past + figure for past, figure in zip(self._past, figures, strict=False)]
 
-    def statistics(self, live: list[Figures], health: Health) -> Statistics:
-        """Add up the reservoirs that live and those that are gone."""
+    def statistics(self, live: list[Figures], resting: int, health: Health) -> Statistics:
+        """Add up the reservoirs that live and those that are gone; `resting` is how many keys are at rest."""
         now = Figures(*(sum(column) for column in zip(*live, Figures(), strict=True)))
         admitted, refused, calls, fallback, losses = (old + new for old, new in zip(self._past, now, strict=False))
         return Statistics(
-            keys=len(live),
+            keys=len(live) + resting,
             admitted=admitted,
             refused=refused,
             calls=calls,

@@ -15,6 +15,7 @@ from batchlimit.core.figures import Figures
 from batchlimit.core.grammar import LARGEST_BURST
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.line import Line
+from batchlimit.core.memo import Memo
 from batchlimit.core.pace import Pace
 from batchlimit.core.quota import Quota
 from batchlimit.core.stock import Stock
@@ -30,6 +31,8 @@ _ABSOLVED = 60.0
 """For so long (s) after the return of the store a refund may be of what was admitted without it."""
 _SHUT = 0.05
 """For so long (s) refuses from memory, without a lock, what could be asked for only at a store that is given up."""
+_AWAKE = 1.0
+"""For so long (s) after its last use a key stays awake: a busy one is not to rest and to wake at its every ask."""
 _ROUND_TRIPS = 1.5
 """A prefetch leaves when what is left lasts this many round trips: one to travel, half a one for a surge."""
 
@@ -55,9 +58,9 @@ class Reservoir:
 
     __slots__ = (
         "_absolved_at", "_asked", "_born", "_busy", "_closer", "_debt", "_demand", "_ended", "_fallback", "_host",
-        "_idle_after", "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_policy", "_rest_until", "_seqs",
-        "_shut_until", "_sizer", "_terms", "_unbacked", "_unrefunded", "_untouched", "_used", "_weight", "calls",
-        "hungry", "largest", "quota", "refused", "retired", "stock",
+        "_idle_after", "_is_told", "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_policy", "_rest_until",
+        "_seqs", "_shut_until", "_sizer", "_terms", "_unbacked", "_unrefunded", "_untouched", "_used", "_weight",
+        "calls", "hungry", "largest", "memo", "quota", "refused", "retired", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -74,8 +77,12 @@ class Reservoir:
         weight: int = 1,
         policy: FailurePolicy = CLOSED,
         census: Census | None = None,
+        memo: Memo | None = None,
     ) -> None:
-        """`born` is when the quota was set, by the host's clock: now, unless told. `census` is of all its keys."""
+        """`born` is when the quota was set, by the host's clock: now, unless told. `census` is of all its keys.
+
+        `memo` is what the key's last reservoir left.
+        """
         self.stock = Stock(now)
         self.hungry = self.retired = False
         self.refused = self.calls = 0
@@ -102,6 +109,10 @@ class Reservoir:
         self._lost_seq: int | None = None
         self._ended: Exception | None = None
         self._closer: Claim | None = None
+        self._is_told = False  # the bucket told of a quota that is not the one of our own
+        self.memo: Memo | None = None  # for the key's next reservoir, when this one has retired to let the key rest
+        if memo is not None:
+            self._recall(memo)
 
     def __repr__(self) -> str:
         return f"<Reservoir {self.quota}: {self.stock}, {len(self._line)} in line, {self._pace}>"
@@ -222,6 +233,7 @@ class Reservoir:
             self._fallback = None  # else it goes on where it was: a store that comes and goes mints nothing
         if grant.quota is not None:
             self._obey(grant.quota)
+            self._is_told = True
         self._pace.learn(fetch, grant, self.quota, self._demand.rate, now, jitter)
         if self.stock.borrowed:
             self._pay_back(now)
@@ -233,6 +245,7 @@ class Reservoir:
             if claim.verdict is None and self._is_answered(claim, fetch, grant):
                 self._refuse(claim, now)
         self._dismiss_hopeless(now)
+        self._count(now)  # who was served just now used the key now, and not when somebody looks at it next
         self._aim(now)
         self._wake_next()
 
@@ -290,7 +303,7 @@ class Reservoir:
         if self.hungry:
             return self._rest_until
         if self.stock.held == 0:
-            return max(self._used + self._idle_after, self._fallback.full_at() if self._fallback else -math.inf)
+            return self._leaves_at()
         if self.stock.borrowed:
             return self.stock.expires
         margin = max(2 * self._terms.round_trip, 0.1 * self.stock.lease)
@@ -300,7 +313,7 @@ class Reservoir:
         """Say what there is to do when no caller is here, if anything.
 
         Tokens in use are renewed before they expire; tokens nobody used go back; a reservoir that was empty and
-        unused for `idle_after` retires, and a front must not use it any more.
+        unused for a while retires, and a front must not use it any more. If it leaves a memo the key is at rest.
         """
         self._advance(now)
         self._count(now)  # whom the advance has served
@@ -313,7 +326,7 @@ class Reservoir:
         if self.hungry:
             return self._ask(now)
         if self.stock.held == 0:
-            self.retired = True
+            self.retired, self.memo = True, self._note(now)
             return None
         return self.drain() if self._untouched else self._renew(now)
 
@@ -447,6 +460,27 @@ class Reservoir:
                 self._refuse(claim, now)
         self._dismiss_hopeless(now)
         return True
+
+    def _leaves_at(self) -> float:
+        """Return when an empty reservoir retires: soon, if a memo is all that there is to keep, or when it is idle."""
+        idle = self._used + self._idle_after
+        if self._fallback is not None:
+            return max(idle, self._fallback.full_at())
+        if self._unrefunded or self._lost_seq is not None or self._is_told:
+            return idle
+        return min(idle, max(self._used + _AWAKE, self.stock.expires, self._pace.dry_until))
+
+    def _note(self, now: float) -> Memo | None:
+        """Return what is to be known when the key is asked for again; None where that is nothing any more."""
+        if now >= self._used + self._idle_after:
+            return None
+        last_want = min(self._last_want, LARGEST_BURST)
+        return Memo(self._used, self._demand.rate, self._demand.at, last_want, *self._terms.known())
+
+    def _recall(self, memo: Memo) -> None:
+        self._demand = Demand(memo.counted_at, memo.demand)
+        self._last_want = int(memo.last_want)
+        self._terms.recall(memo)
 
     def _pay_back(self, now: float) -> None:
         """Nobody used what is left of what was borrowed: it is for who needs it later."""

@@ -35,11 +35,18 @@ class Keeper:
     """
 
     def __init__(
-        self, clock: Callable[[], float], store: Guard, retire: Callable[[Slot], None], ended: Callable[[], None]
+        self,
+        clock: Callable[[], float],
+        store: Guard,
+        retire: Callable[[Slot], None],
+        tidy: Callable[[], float],
+        ended: Callable[[], None],
     ) -> None:
+        """`tidy` is called between two sleeps, and returns when it wants to be called again, at the latest."""
         self._clock = clock
         self._store = store
         self._retire = retire
+        self._tidy = tidy
         self._ended = ended
         self._inbox: deque[Slot] = deque()
         self._bell: SimpleQueue[None] = SimpleQueue()
@@ -82,7 +89,7 @@ class Keeper:
     def _run(self) -> None:
         while not self._stopping:
             self._tend_due()
-            self._sleep()
+            self._sleep(self._tidy())
         self._ended()
 
     def _tend_due(self) -> None:
@@ -96,10 +103,10 @@ class Keeper:
                 asks = []
         self._ask(asks)
 
-    def _sleep(self) -> None:
+    def _sleep(self, until: float) -> None:
         """Sleep until something is due, or the bell rings. What came in before the bell could ring is seen here."""
         self._plan_inbox()
-        self._sleeps_until = self._plans.first_at
+        self._sleeps_until = min(until, self._plans.first_at)
         seconds = self._sleeps_until - self._clock()
         if not self._inbox and seconds > 0.0:
             try:

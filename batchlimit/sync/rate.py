@@ -125,7 +125,7 @@ class RateLimiter(Unique):
         return limiter
 
     def __repr__(self) -> str:
-        return f"<RateLimiter on {self._supply.store.address}: {len(self._slots)} keys>"
+        return f"<RateLimiter on {self._supply.store.address}: {self._supply.keys} keys>"
 
     def try_acquire(self, key: str, cost: int = 1) -> bool:
         """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""

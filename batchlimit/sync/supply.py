@@ -14,6 +14,7 @@ from batchlimit.core.host import Host
 from batchlimit.core.key import check_key
 from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
+from batchlimit.core.rest import Rest
 from batchlimit.core.ring import Ring
 from batchlimit.errors import LimiterClosed
 from batchlimit.stores.base import Store
@@ -53,7 +54,8 @@ class Supply:
         self._host = Host(secrets.token_hex(8), self._born, self._options)
         self._lock = threading.Lock()  # held to change which slots there are
         self._ring: Ring[Slot] = Ring(self._options.max_keys)
-        self._keeper = Keeper(self.clock, self.store, self._drop, self._drain)
+        self._rest = Rest(self._options.idle_after, self._options.max_keys)
+        self._keeper = Keeper(self.clock, self.store, self._drop, self._forget_idle, self._drain)
 
     def slot(self, key: str) -> Slot:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""
@@ -66,6 +68,7 @@ class Supply:
                 slot = None
             if slot is None:
                 slot = self._make(key, quota)
+                self._rest.make_room(self.keys + 1 - self._options.max_keys)
                 self._ring.enter(slot, self._evict)
                 self.slots[key] = slot
         slot.plan()
@@ -76,8 +79,14 @@ class Supply:
         if self.closed:
             raise LimiterClosed(_CLOSED)
 
+    @property
+    def keys(self) -> int:
+        """How many keys are in memory, those at rest among them."""
+        return len(self.slots) + len(self._rest)
+
     def _make(self, key: str, quota: Quota) -> Slot:
-        return Slot(key, self._host.reservoir(key, quota, self.clock()), self.store, self.clock, self._keeper.watch)
+        reservoir = self._host.reservoir(key, quota, self.clock(), self._rest.take(key))
+        return Slot(key, reservoir, self.store, self.clock, self._keeper.watch)
 
     def _drop(self, slot: Slot) -> None:
         with self._lock:
@@ -95,12 +104,19 @@ class Supply:
             del self.slots[slot.key]
             self._ring.leave(slot)
             self._host.remember(slot.figures())
+            if (memo := slot.reservoir.memo) is not None:
+                self._rest.put(slot.key, memo, self.clock())
+
+    def _forget_idle(self) -> float:
+        """Let go of keys at rest that are idle by now; return when to come again."""
+        with self._lock:
+            return self._rest.forget_idle(self.clock())
 
     def statistics(self) -> Statistics:
         """Return what all slots did, those that were dropped among them."""
         with self._lock:
             slots = [slot for slot in self.slots.values() if not slot.reservoir.retired]
-            return self._host.statistics([slot.figures() for slot in slots], self.store.health)
+            return self._host.statistics([slot.figures() for slot in slots], len(self._rest), self.store.health)
 
     def close(self) -> None:
         """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do."""
@@ -132,6 +148,7 @@ class Supply:
             slots = list(self.slots.values())
             self.slots.clear()
             self._ring.clear()
+            self._rest.clear()
         deadline = time.monotonic() + _PATIENCE
         ends = [slot.close(LimiterClosed(_CLOSED)) for slot in slots]
         for slot, ended in zip(slots, ends, strict=True):

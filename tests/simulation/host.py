@@ -9,6 +9,7 @@ from typing import Protocol
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
 from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.lease import Ask, GiveBack, Grant
+from batchlimit.core.memo import Memo
 from batchlimit.core.quota import Quota
 from batchlimit.core.reservoir import Reservoir
 from tests.simulation.agenda import SECOND, Agenda, Happening
@@ -96,7 +97,7 @@ class Host:
         self._paid = 0  # of what callers owed to the present reservoir
         self._returned: set[int] = set()
         self.gone = False
-        self.reservoir = self._new()
+        self.reservoir = self._new(None)
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.reservoir}>"
@@ -196,10 +197,10 @@ class Host:
         now = self.reservoir.figures()
         return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
 
-    def _new(self) -> Reservoir:
+    def _new(self, memo: Memo | None) -> Reservoir:
         return Reservoir(
             self.quota, self.name, self._seqs, self.clock(),
-            idle_after=self._idle_after, sizer=self._sizer, born=self._born, weight=self._weight,
+            idle_after=self._idle_after, sizer=self._sizer, born=self._born, weight=self._weight, memo=memo,
         )  # fmt: skip
 
     def _do(self, happening: Happening) -> None:
@@ -354,4 +355,4 @@ class Host:
         if self.reservoir.retired:
             admitted, refused, calls, *_ = self.reservoir.figures()
             self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
-            self.reservoir, self._paid = self._new(), 0
+            self.reservoir, self._paid = self._new(self.reservoir.memo), 0

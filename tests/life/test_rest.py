@@ -1,0 +1,132 @@
+"""Keys that nobody needs come to rest: they are counted, bounded, forgotten in time, and go on when they are needed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, RateLimiter
+from tests.aio.loop import run, virtual_loop
+from tests.fronts.blocking import Blocking, Front
+from tests.sync.stage import Stage, until
+
+BRIEF = Quota(1000.0, 100)
+"""Its leases are over after some 40 ms."""
+FOR_EVER = float("inf")
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key comes to rest as soon as its lease is over."""
+    monkeypatch.setattr("batchlimit.core.reservoir._AWAKE", 0.0)
+
+
+def supply_of(limiter: RateLimiter | Blocking) -> Any:
+    return (limiter if isinstance(limiter, RateLimiter) else limiter._inner)._supply
+
+
+def come_to_rest(limiter: RateLimiter | Blocking) -> None:
+    until(lambda: not supply_of(limiter).slots)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_key_at_rest_costs_no_call_and_is_counted(front: Front) -> None:
+    stage = Stage()
+    with front(stage, BRIEF, idle_after=FOR_EVER) as limiter:
+        for i in range(200):
+            assert limiter.try_acquire(f"key-{i}")
+        come_to_rest(limiter)
+        figures, asks = limiter.statistics(), len(stage.asks)
+        assert (figures.keys, figures.admitted, figures.calls) == (200, 200, asks)
+        assert "200 keys" in repr(supply_of(limiter)._rest)
+    assert (len(stage.asks), len(stage.backs)) == (asks, 0)
+    assert limiter.statistics().keys == 0
+
+
+@pytest.mark.usefixtures("soon")
+def test_it_goes_on_where_it_ended(front: Front) -> None:
+    """The bucket is told of the epoch that was seen last, or a loss while the key was at rest were none."""
+    stage = Stage()
+    with front(stage, BRIEF, idle_after=FOR_EVER) as limiter:
+        for spent in range(1, 4):
+            assert limiter.try_acquire("key")
+            come_to_rest(limiter)
+            figures = limiter.statistics()
+            assert (figures.keys, figures.admitted) == (1, spent)
+    assert [ask.seq for ask in stage.asks] == [1, 2, 3]
+    assert [ask.epoch for ask in stage.asks] == [0] + [stage.grants[0].epoch] * 2
+    assert stage.asks[2].round_trip > 0.0
+
+
+@pytest.mark.usefixtures("soon")
+def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(front: Front) -> None:
+    stage = Stage()
+    with front(stage, BRIEF, idle_after=FOR_EVER, sizer=FixedBatch(5)) as limiter:
+        assert limiter.try_acquire("key")
+        come_to_rest(limiter)
+        assert stage.backs
+        assert stage.peek("key", BRIEF).outstanding == 0
+        assert limiter.statistics().admitted == 1
+
+
+@pytest.mark.usefixtures("soon")
+def test_keys_at_rest_leave_when_they_are_idle(front: Front) -> None:
+    with front(MemoryStore(), BRIEF, idle_after=0.3) as limiter:
+        for i in range(1000):
+            assert limiter.try_acquire(f"key-{i}")
+        until(lambda: len(supply_of(limiter)._rest) > 0)
+        until(lambda: limiter.statistics().keys == 0)
+        assert limiter.statistics().admitted == 1000
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("most", [1, 20])
+def test_they_make_room_before_those_that_are_awake(front: Front, most: int) -> None:
+    quotas = {"stays": Quota(0.001, 1000), "*": BRIEF}
+    with front(MemoryStore(), quotas, idle_after=FOR_EVER, max_keys=most, sizer=FixedBatch(5)) as limiter:
+        for _ in range(3):
+            for i in range(most):
+                assert limiter.try_acquire(f"key-{i}")
+            come_to_rest(limiter)
+            assert limiter.statistics().keys == most
+        limiter.acquire("stays", 5)
+        slot = supply_of(limiter).slots["stays"]
+        for i in range(most, most + most // 2):
+            assert limiter.try_acquire(f"key-{i}")
+            assert limiter.statistics().keys == most
+            assert supply_of(limiter).slots["stays"] is slot
+
+
+def test_on_a_loop_all_this_is_done_by_its_one_timer() -> None:
+    async def main() -> None:
+        clock = virtual_loop().time
+        async with AsyncRateLimiter(MemoryStore(clock), BRIEF, clock=clock, idle_after=8.0) as limiter:
+            assert await limiter.try_acquire("key")
+            await asyncio.sleep(1.5)
+            assert (limiter._slots, limiter.statistics().keys) == ({}, 1)
+            await asyncio.sleep(6.4)
+            assert limiter.statistics().keys == 1
+            await asyncio.sleep(1.2)
+            assert limiter.statistics().keys == 0
+
+    run(main)
+
+
+def test_they_leave_on_the_next_loop_too() -> None:
+    """What was planned on the first one went with it."""
+    begun, limiters = 0.0, list[AsyncRateLimiter]()
+
+    async def first() -> None:
+        limiters.append(AsyncRateLimiter(MemoryStore(), BRIEF, clock=lambda: begun + virtual_loop().time()))
+        assert await limiters[0].try_acquire("key")
+        await asyncio.sleep(1.5)
+        assert limiters[0].statistics().keys == 1
+
+    async def second() -> None:
+        assert await limiters[0].try_acquire("another")
+        await asyncio.sleep(30.0)
+        assert limiters[0].statistics().keys == 0
+
+    run(first)
+    begun = 2.0
+    run(second)
