@@ -27,13 +27,13 @@ R = TypeVar("R")
 def live_keys(url: str) -> Iterator[Figure]:
     """Bytes of Python objects that a leased key keeps, its name included."""
     note = f"tracemalloc over {_LIVE:,} keys"
-    yield Figure("memory: a live key, limiter alone", round(_apart(_bytes_per_key, url)), "bytes", note=note)
-    yield Figure("memory: a live key, with memory:// as the store", round(_apart(_bytes_per_key, "memory://")), "bytes")
+    yield Figure("memory: a live key, limiter alone", round(apart(_bytes_per_key, url)), "bytes", note=note)
+    yield Figure("memory: a live key, with memory:// as the store", round(apart(_bytes_per_key, "memory://")), "bytes")
 
 
 def passing_keys(keys: int) -> Iterator[Figure]:
     """The process before, at its largest, and after a flood of keys that nobody comes back to."""
-    before, peak, after, left, objects, seconds = _apart(_flood, keys)
+    before, peak, after, left, objects, seconds = apart(_flood, keys)
     note = f"{keys:,} keys on memory://, each used once, idle_after={_IDLE_AFTER:g}, {seconds:.1f} s"
     yield Figure("memory: process before", before / _MEBI, "MiB", note=note)
     yield Figure("memory: process at its peak", peak / _MEBI, "MiB")
@@ -43,7 +43,7 @@ def passing_keys(keys: int) -> Iterator[Figure]:
     yield Figure("memory: idle keys that the limiter kept", left, "keys", at_most=0)
 
 
-def _apart(measure: Callable[[A], R], argument: A) -> R:
+def apart(measure: Callable[[A], R], argument: A) -> R:
     """The result of the function in a new process, where nothing else has touched the memory."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(measure, (argument,))
@@ -63,7 +63,7 @@ def _bytes_per_key(url: str) -> float:
 def _flood(keys: int) -> tuple[int, int, int, int, float, float]:
     with RateLimiter.from_url("memory://", "1000/s burst 100", idle_after=_IDLE_AFTER) as limiter:
         limiter.try_acquire("first")
-        before, blocks, begun = _resident(), sys.getallocatedblocks(), time.monotonic()
+        before, blocks, begun = resident(), sys.getallocatedblocks(), time.monotonic()
         for number in range(keys):
             limiter.try_acquire(f"tenant:{number}")
         took, peak, added = time.monotonic() - begun, _largest(), sys.getallocatedblocks() - blocks
@@ -72,7 +72,7 @@ def _flood(keys: int) -> tuple[int, int, int, int, float, float]:
         time.sleep(_FORGOTTEN)
         limiter.try_acquire("first")
         gc.collect()
-        return before, peak, _resident(), kept, (sys.getallocatedblocks() - blocks) / added, took
+        return before, peak, resident(), kept, (sys.getallocatedblocks() - blocks) / added, took
 
 
 def _until(true: Callable[[], bool]) -> None:
@@ -81,7 +81,7 @@ def _until(true: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def _resident() -> int:
+def resident() -> int:
     """Bytes of this process that are in memory now; by ps, which Linux and macOS both have."""
     shown = subprocess.run(["ps", "-o", "rss=", "-p", str(getpid())], capture_output=True, text=True, check=True)
     return int(shown.stdout) * 1024
