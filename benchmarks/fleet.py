@@ -22,8 +22,9 @@ from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.contest import rivals, scenarios
 from benchmarks.figures import Figure, as_json, ran_on
 from benchmarks.hits import blocks, hit
+from benchmarks.keys import sizes
 from benchmarks.local import stampede
-from benchmarks.memory import live_keys, passing_keys
+from benchmarks.memory import passing_keys
 from benchmarks.stall import stall
 from tests.relay import Relay
 
@@ -89,7 +90,7 @@ def benchmarks(url: str, seconds: float, quick: bool, front: Front) -> dict[str,
         "stampede": lambda: stampede(url, 5 if quick else 20),
         "hit": lambda: chain(hit(url, 100 if quick else 500), blocks(url)),
         "stall": lambda: stall(url, 4.0, 2 if quick else 10),
-        "live-keys": lambda: live_keys(url),
+        "live-keys": sizes,
         "passing-keys": lambda: passing_keys(100_000 if quick else 1_000_000),
     }
 

@@ -73,11 +73,11 @@ def _first_decisions(seen: Seen, keys: int) -> Iterator[Figure]:
         yield Figure(f"keys: first decision, {name}", statistics.median(times.wall), "us")
         yield Figure(f"keys: first decision, {name}, p99.9", _share(times.wall, 0.999), "us")
         yield Figure(f"keys: first decision, {name}, worst", _share(times.wall, 1.0), "us")
-    note = "of this thread's own processor time: the longest pause"
+    note = "by its thread's processor time, but for the garbage collector's: the longest pause"
     worst = _share(seen.crowded.work, 1.0) / 1000
     yield Figure("keys: first decision, one leaves for it, worst work", worst, "ms", at_most=20, note=note)
-    median = statistics.median(seen.crowded.work) / statistics.median(seen.last.work)
-    yield Figure("keys: a newcomer for whom one leaves / one for whom none does", median)
+    ratio = statistics.median(seen.crowded.work) / statistics.median(seen.roomy.work)
+    yield Figure("keys: newcomer, one leaves for it / none does", ratio, note="at another limiter, in turn")
 
 
 def _collections(seen: Seen, keys: int) -> Iterator[Figure]:

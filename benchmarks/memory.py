@@ -1,4 +1,4 @@
-"""What keys cost in memory: bytes while one is live, and what stays of a million that were used once."""
+"""What stays in memory of a million keys that were used once; what a live one costs is in keys.py."""
 
 import gc
 import multiprocessing
@@ -6,7 +6,6 @@ import resource
 import subprocess
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from os import getpid
 from typing import TypeVar
@@ -14,7 +13,6 @@ from typing import TypeVar
 from batchlimit import RateLimiter
 from benchmarks.figures import Figure
 
-_LIVE = 20_000
 _IDLE_AFTER = 2.0
 _PATIENCE = 60.0
 _FORGOTTEN = 10.0  # seconds after which memory:// has no use for a bucket of this quota
@@ -22,13 +20,6 @@ _MEBI = 2**20
 
 A = TypeVar("A")
 R = TypeVar("R")
-
-
-def live_keys(url: str) -> Iterator[Figure]:
-    """Bytes of Python objects that a leased key keeps, its name included."""
-    note = f"tracemalloc over {_LIVE:,} keys"
-    yield Figure("memory: a live key, limiter alone", round(apart(_bytes_per_key, url)), "bytes", note=note)
-    yield Figure("memory: a live key, with memory:// as the store", round(apart(_bytes_per_key, "memory://")), "bytes")
 
 
 def passing_keys(keys: int) -> Iterator[Figure]:
@@ -44,20 +35,9 @@ def passing_keys(keys: int) -> Iterator[Figure]:
 
 
 def apart(measure: Callable[[A], R], argument: A) -> R:
-    """The result of the function in a new process, where nothing else has touched the memory."""
+    """Return the result of the function in a new process, where nothing else has touched the memory."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(measure, (argument,))
-
-
-def _bytes_per_key(url: str) -> float:
-    with RateLimiter.from_url(url, "1000/s burst 1000", idle_after=3600.0, max_keys=10**7, deadline=1.0) as limiter:
-        limiter.try_acquire("first")
-        gc.collect()
-        tracemalloc.start()
-        for number in range(_LIVE):
-            limiter.try_acquire(f"tenant:{number}")
-        gc.collect()
-        return tracemalloc.get_traced_memory()[0] / _LIVE
 
 
 def _flood(keys: int) -> tuple[int, int, int, int, float, float]:

@@ -4,6 +4,7 @@ import gc
 import threading
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,19 +12,21 @@ from batchlimit import RateLimiter
 from benchmarks.plenty import Plenty
 
 _SAMPLE = 20_000
+_LOT = 1000
 _HOT = [f"hot:{number}" for number in range(10)]
 _PATIENCE = 120.0
+_COLLECTIONS = 7
 
 
 class Times(NamedTuple):
-    """Microseconds: of each first decision, by the wall and by this thread's processor time, without who else ran."""
+    """Microseconds of first decisions: by the wall; and of our own work, without who else ran or collected garbage."""
 
-    wall: Sequence[float]
-    work: Sequence[float]
+    wall: array[float]
+    work: array[float]
 
 
 class Full(NamedTuple):
-    """The garbage collector's full runs, in seconds, while it ran by itself."""
+    """The garbage collector's full runs by itself, in seconds of processor time each, while a limiter was filled."""
 
     lasted: list[float]
     filling: float
@@ -36,6 +39,7 @@ class Seen(NamedTuple):
     first: Times
     last: Times
     crowded: Times
+    roomy: Times
     collections: Full
     collect_before: float
     collect_after: float
@@ -44,19 +48,22 @@ class Seen(NamedTuple):
     control: Sequence[float]
 
 
-class Collections:
-    """Notes how long each full collection takes."""
+class Collector:
+    """Notes the processor time of each full collection (s), and that of all collections by thread (ns)."""
 
     def __init__(self) -> None:
         self.lasted: list[float] = []
-        self._begun = 0.0
+        self.worked: Counter[int] = Counter()
+        self._begun = 0
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            self._begun = time.thread_time_ns()
+            return
+        took = time.thread_time_ns() - self._begun
+        self.worked[threading.get_ident()] += took
         if info["generation"] == 2:
-            if phase == "start":
-                self._begun = time.perf_counter()
-            else:
-                self.lasted.append(time.perf_counter() - self._begun)
+            self.lasted.append(took / 1e9)
 
 
 def limiter_of(keys: int) -> RateLimiter:
@@ -73,35 +80,47 @@ def come_to_rest(limiter: RateLimiter) -> None:
 
 def crowd(keys: int, resident: Callable[[], int], seconds: float) -> Seen:
     """Fill a limiter with keys, each used once; then more come than there may be."""
-    noted = Collections()
+    collector = Collector()
     with limiter_of(keys) as limiter:
         limiter.try_acquire("the first")
         before, collect_before = resident(), _collect()
-        gc.callbacks.append(noted)
+        gc.callbacks.append(collector)
         begun = time.perf_counter()
-        first = newcomers(limiter, 0, _SAMPLE)
+        first = newcomers(limiter, 0, _SAMPLE, collector)
         for number in range(_SAMPLE, keys - _SAMPLE):
             limiter.try_acquire(f"tenant:{number}")
-        last = newcomers(limiter, keys - _SAMPLE, keys)
-        full = Full(noted.lasted, time.perf_counter() - begun)
-        gc.callbacks.remove(noted)
+        last = newcomers(limiter, keys - _SAMPLE, keys, collector)
+        full = Full(list(collector.lasted), time.perf_counter() - begun)
         come_to_rest(limiter)
         collect_after = _collect()
         per_key = (resident() - before) / keys
-        crowded = newcomers(limiter, keys, keys + _SAMPLE)
+        crowded, roomy = compared(limiter, keys, collector)
+        gc.callbacks.remove(collector)
         alone, beside, control = foreground(limiter, 2 * keys, seconds)
-        return Seen(per_key, first, last, crowded, full, collect_before, collect_after, alone, beside, control)
+        return Seen(per_key, first, last, crowded, roomy, full, collect_before, collect_after, alone, beside, control)
 
 
-def newcomers(limiter: RateLimiter, first: int, end: int) -> Times:
+def newcomers(limiter: RateLimiter, first: int, end: int, collector: Collector) -> Times:
     """Use new keys once each."""
-    wall, work = array("d"), array("d")
+    wall, work, here = array("d"), array("d"), threading.get_ident()
     for number in range(first, end):
-        key, begun, worked = f"tenant:{number}", time.perf_counter_ns(), time.thread_time_ns()
+        key, begun, worked = f"tenant:{number}", time.perf_counter_ns(), time.thread_time_ns() - collector.worked[here]
         limiter.try_acquire(key)
-        work.append((time.thread_time_ns() - worked) / 1000)
+        work.append((time.thread_time_ns() - collector.worked[here] - worked) / 1000)
         wall.append((time.perf_counter_ns() - begun) / 1000)
     return Times(wall, work)
+
+
+def compared(limiter: RateLimiter, keys: int, collector: Collector) -> tuple[Times, Times]:
+    """Newcomers for each of whom one has to leave, in turn with as many at a limiter that has room."""
+    crowded, roomy = Times(array("d"), array("d")), Times(array("d"), array("d"))
+    with limiter_of(keys) as other:
+        for first in range(keys, keys + _SAMPLE, _LOT):
+            for each, times in ((limiter, crowded), (other, roomy)):
+                lot = newcomers(each, first, first + _LOT, collector)
+                times.wall.extend(lot.wall)
+                times.work.extend(lot.work)
+    return crowded, roomy
 
 
 def foreground(limiter: RateLimiter, first: int, seconds: float) -> tuple[Sequence[float], ...]:
@@ -141,8 +160,12 @@ def _hits(limiter: RateLimiter, seconds: float, other: Callable[[], None] | None
 
 
 def _collect() -> float:
-    """Seconds that a full collection takes; the second one, so that nothing is left to free."""
+    """Seconds of processor time that a full collection takes that finds nothing to free: the least of several."""
     gc.collect()
-    begun = time.perf_counter()
+    return min(_collected() for _ in range(_COLLECTIONS))
+
+
+def _collected() -> float:
+    begun = time.thread_time()
     gc.collect()
-    return time.perf_counter() - begun
+    return time.thread_time() - begun

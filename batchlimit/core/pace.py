@@ -57,7 +57,7 @@ class Pace:
         """Refuse what costs as much for `wait` seconds, at the end of which it fits; 0: ask at once."""
         self.dry_cost = cost
         self._fits_at = now + wait
-        self.dry_until = now + min(wait, _LONGEST)
+        self.dry_until = min(self._fits_at, now + _LONGEST)
 
     def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
         """Decide from an answer when to ask next; `jitter` (about 1) keeps hosts from asking in step."""
@@ -73,5 +73,4 @@ class Pace:
             wait, self.dry_cost = 0.0 if fetch.repeated else max(shortest, grant.retry_after), fetch.cost
         elif scarce and grant.granted < demand * pace:
             wait = pace
-        self._fits_at = now + wait
-        self.dry_until = now + min(wait, _LONGEST)
+        self.pause_for(wait, self.dry_cost, now)
