@@ -21,8 +21,8 @@ _COLLECTIONS = 7
 class Times(NamedTuple):
     """Microseconds of first decisions: by the wall; and of our own work, without who else ran or collected garbage."""
 
-    wall: array[float]
-    work: array[float]
+    wall: "array[float]"
+    work: "array[float]"
 
 
 class Full(NamedTuple):
