@@ -13,12 +13,13 @@ import tracemalloc
 from collections.abc import Iterator, Sequence
 
 from batchlimit import FixedBatch, RateLimiter
-from benchmarks.newcomers import Seen, come_to_rest, crowd, limiter_of
+from benchmarks.newcomers import Seen, come_to_rest, crowd, limiter_of, waking
 from benchmarks.figures import Figure, as_json, ran_on
 from benchmarks.memory import apart, resident
 from benchmarks.plenty import Plenty
 
 _FEW = 20_000
+_LOT = 1000
 _LONG = 600.0  # seconds: a lease that outlasts the measurement
 
 
@@ -50,6 +51,16 @@ def _traced(limiter: RateLimiter, keys: int, *, rest: bool) -> float:
         come_to_rest(limiter)
     gc.collect()
     return tracemalloc.get_traced_memory()[0] / keys
+
+
+def wakes(rounds: int) -> Iterator[Figure]:
+    """What it costs the caller that a key was at rest."""
+    medians = [[statistics.median(times.work) for times in apart(waking, _LOT)] for _ in range(rounds)]
+    awake, woken = map(statistics.median, zip(*medians, strict=True))
+    note = f"the processor time of its thread, median of {rounds} rounds of {_LOT:,} keys"
+    yield Figure("keys: an ask for a key that is awake", awake, "us", note=note)
+    yield Figure("keys: an ask for a key that was at rest", woken, "us")
+    yield Figure("keys: at rest/awake", statistics.median(rest / wake for wake, rest in medians))
 
 
 def crowds(keys: int, seconds: float) -> Iterator[Figure]:
@@ -113,7 +124,9 @@ def main() -> int:
     figures = []
     if not chosen.json:
         print(ran_on(), flush=True)
-    for figure in (figure for run in (sizes(), crowds(keys, seconds)) for figure in run):
+    for figure in (
+        figure for run in (sizes(), wakes(3 if chosen.quick else 11), crowds(keys, seconds)) for figure in run
+    ):
         figures.append(figure)
         if not chosen.json:
             print(figure, flush=True)

@@ -123,6 +123,16 @@ def compared(limiter: RateLimiter, keys: int, collector: Collector) -> tuple[Tim
     return crowded, roomy
 
 
+def waking(keys: int) -> tuple[Times, Times]:
+    """Asks for keys that were used just now, and for the same keys at rest."""
+    collector = Collector()
+    with limiter_of(2 * keys) as limiter:
+        newcomers(limiter, 0, keys, collector)
+        awake = newcomers(limiter, 0, keys, collector)
+        come_to_rest(limiter)
+        return awake, newcomers(limiter, 0, keys, collector)
+
+
 def foreground(limiter: RateLimiter, first: int, seconds: float) -> tuple[Sequence[float], ...]:
     """Microseconds of calls for other keys: alone, beside a thread of newcomers, and beside one that only counts."""
     number = first

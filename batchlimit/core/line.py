@@ -96,8 +96,8 @@ class Line:
 
     def _remove(self, claim: Claim) -> None:
         del self._claims[self._place(claim)]
-        self._claims = self._claims or _NONE
         self.cost -= claim.cost
+        self._claims = self._claims or _NONE
 
     def _place(self, claim: Claim) -> int:
         """Return where a claim stands, or would: a line is in the order of its numbers."""

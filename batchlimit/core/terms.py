@@ -20,13 +20,13 @@ _KEPT = MARGIN / 1e6
 class Terms:
     """The bucket's epoch and level, how many hosts share it, and how long an answer takes (s)."""
 
-    __slots__ = ("_census", "_epoch", "_fill", "active_hosts", "heard", "level", "losses", "round_trip")
+    __slots__ = ("_census", "_epoch", "_fill", "_heard", "active_hosts", "level", "losses", "round_trip")
 
     def __init__(self, fill: Fill, census: Census) -> None:
         self.level = self._epoch = 0
         self.losses = 0  # how often the bucket's state was lost
         self._census = census
-        self.heard = -math.inf
+        self._heard = -math.inf
         self.active_hosts = 1
         self.round_trip = 0.0
         self._fill = fill
@@ -36,12 +36,12 @@ class Terms:
 
     def known(self) -> tuple[float, float, float, float, float]:
         """Return what a Memo wants to know of this, in its order."""
-        return self._epoch, self.level, self.active_hosts, self.round_trip, self.heard
+        return self._epoch, self.level, self.active_hosts, self.round_trip, self._heard
 
     def recall(self, memo: Memo) -> None:
         """Know it again."""
         self._epoch, self.level, self.active_hosts = int(memo.epoch), int(memo.level), int(memo.active_hosts)
-        self.round_trip, self.heard = memo.round_trip, memo.heard
+        self.round_trip, self._heard = memo.round_trip, memo.heard
 
     @property
     def fill(self) -> float:
@@ -64,13 +64,13 @@ class Terms:
         By that the bucket tells its loss from its end. It is kept until it would be full, and a while longer.
         """
         to_full = min((each.burst - self.level) / each.rate for each in quota.bandwidths)
-        return self._epoch if now - self.heard < to_full + _KEPT else 0
+        return self._epoch if now - self._heard < to_full + _KEPT else 0
 
     def to_flow_in(self, tokens: int, quota: Quota, now: float) -> float:
         """Return how many seconds it takes at the least until the bucket had so many, by what it was when last seen."""
         fastest = max(each.rate for each in quota.bandwidths)  # the level does not say which of them it is of
         least = tokens - self.level - 1  # the level is of whole tokens: most of another one may have been there
-        return max(0.0, least / fastest - (now - self.heard)) if fastest else 0.0
+        return max(0.0, least / fastest - (now - self._heard)) if fastest else 0.0
 
     def last_seen(self, quota: Quota, now: float) -> tuple[int, float]:
         """Return how many hosts share the quota (0: never told), and how much must be in the bucket by now.
@@ -78,14 +78,14 @@ class Terms:
         A bucket that was never seen is full, as far as anyone knows.
         """
         rate = min(each.rate for each in quota.bandwidths)
-        flowed = rate * (now - self.heard) if self.heard > -math.inf else math.inf
+        flowed = rate * (now - self._heard) if self._heard > -math.inf else math.inf
         return self._census.hosts, min(quota.largest_cost, self.level + flowed)
 
     def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in an answer that arrived at `now`; round trips are smoothed over about five."""
         self.losses += 0 < fetch.ask.epoch != grant.epoch
         self._census.learn(grant.active_hosts, now)
-        self._epoch, self.level, self.heard = grant.epoch, grant.level, now
+        self._epoch, self.level, self._heard = grant.epoch, grant.level, now
         self.active_hosts = max(1, grant.active_hosts)
         sample = now - fetch.sent
         self.round_trip += (sample - self.round_trip) * (0.2 if self.round_trip else 1.0)
