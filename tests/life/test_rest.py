@@ -8,7 +8,7 @@ import pytest
 from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, RateLimiter
 from tests.aio.loop import run, virtual_loop
 from tests.fronts.blocking import Blocking, Front
-from tests.sync.stage import Stage, until
+from tests.sync.stage import Clock, Stage, until
 
 BRIEF = Quota(1000.0, 100)
 """Its leases are over after some 40 ms."""
@@ -69,34 +69,30 @@ def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(front: Front) -> N
         assert limiter.statistics().admitted == 1
 
 
-@pytest.mark.usefixtures("soon")
-def test_keys_at_rest_leave_when_they_are_idle(front: Front) -> None:
-    with front(MemoryStore(), BRIEF, idle_after=1.0) as limiter:
-        resting = 0
-        for i in range(1000):
+def test_keys_at_rest_leave_when_they_are_idle(clock: Clock) -> None:
+    with RateLimiter(MemoryStore(clock), BRIEF, clock=clock, idle_after=5.5) as limiter:
+        for i in range(600):
             assert limiter.try_acquire(f"key-{i}")
-            resting = max(resting, len(supply_of(limiter)._rest))
-        assert resting > 0
+        clock.pass_by(5.0)
+        come_to_rest(limiter)
+        assert limiter.statistics().keys == 600
+        clock.pass_by(10.0)
         until(lambda: limiter.statistics().keys == 0)
-        assert limiter.statistics().admitted == 1000
+        assert limiter.statistics().admitted == 600
 
 
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("most", [1, 20])
-def test_they_make_room_before_those_that_are_awake(front: Front, most: int) -> None:
-    quotas = {"stays": Quota(0.001, 1000), "*": BRIEF}
-    with front(MemoryStore(), quotas, idle_after=FOR_EVER, max_keys=most, sizer=FixedBatch(5)) as limiter:
-        for _ in range(3):
-            for i in range(most):
-                assert limiter.try_acquire(f"key-{i}")
-            come_to_rest(limiter)
-            assert limiter.statistics().keys == most
-        limiter.acquire("stays", 5)
-        slot = supply_of(limiter).slots["stays"]
-        for i in range(most, most + most // 2):
+def test_they_make_room_before_those_that_are_awake(front: Front, clock: Clock, most: int) -> None:
+    with front(MemoryStore(clock), BRIEF, clock=clock, idle_after=FOR_EVER, max_keys=most) as limiter:
+        for i in range(most):
+            assert limiter.try_acquire(f"key-{i}")
+        clock.pass_by(5.0)
+        come_to_rest(limiter)
+        assert limiter.statistics().keys == most
+        for i in range(most, 2 * most):
             assert limiter.try_acquire(f"key-{i}")
             assert limiter.statistics().keys == most
-            assert supply_of(limiter).slots["stays"] is slot
+            assert supply_of(limiter).slots.keys() == {f"key-{j}" for j in range(most, i + 1)}
 
 
 def test_on_a_loop_all_this_is_done_by_its_one_timer() -> None:
