@@ -13,9 +13,9 @@ import tracemalloc
 from collections.abc import Iterator, Sequence
 
 from batchlimit import FixedBatch, RateLimiter
-from benchmarks.newcomers import Seen, come_to_rest, crowd, limiter_of, waking
 from benchmarks.figures import Figure, as_json, ran_on
 from benchmarks.memory import apart, resident
+from benchmarks.newcomers import Seen, come_to_rest, crowd, limiter_of, waking
 from benchmarks.plenty import Plenty
 
 _FEW = 20_000
