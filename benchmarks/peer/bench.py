@@ -1,0 +1,58 @@
+"""Where contenders are run, and in what order: in turn, in every setting, round by round."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.peer.book import Book, Measures, Round
+from benchmarks.peer.contender import Contender
+from benchmarks.peer.crew import Crew
+
+
+@dataclass(slots=True)
+class Bench:
+    """Client processes, a server, the same server 1 ms away, and what was found so far."""
+
+    crew: Crew
+    url: str
+    far: str
+    factor: float = 1.0
+    """Times the seconds of every run."""
+    book: Book = field(default_factory=Book)
+    given: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Calls/s that a contender can bear, by its name and the server's url."""
+    idle: float = 0.0
+    """Seconds of processor time that the server takes in a second without calls."""
+
+
+Run = Callable[[Bench, str], Measures]
+"""Runs one contender, by its name, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Contenders by name, what to run with each in every setting, and how many times."""
+
+    name: str
+    contenders: Sequence[Contender[Any]]
+    settings: Mapping[str, Run]
+    rounds: int
+
+    @property
+    def names(self) -> list[str]:
+        """The contenders whose packages are installed."""
+        return [each.name for each in self.contenders if each.version]
+
+    @property
+    def runs(self) -> int:
+        """How many runs a round has."""
+        return len(self.settings) * len(self.names)
+
+    def carry_out(self, bench: Bench, rounds: int, tell: Callable[[str], None]) -> None:
+        """Run it all, and write it down; tell before each run what is next. Who begins is another in each round."""
+        for number in range(rounds):
+            first = number % len(self.names)
+            for setting, run in self.settings.items():
+                for who in self.names[first:] + self.names[:first]:
+                    tell(f"{self.name}, {setting}: {who}")
+                    bench.book.rounds.append(Round(self.name, setting, who, number, run(bench, who)))

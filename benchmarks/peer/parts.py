@@ -1,0 +1,42 @@
+"""All that is measured."""
+
+from benchmarks.peer.awaited import AWAITED
+from benchmarks.peer.bench import Part, Run
+from benchmarks.peer.pinned import CAN_PIN
+from benchmarks.peer.runs import crowd, flat_out, paced, timed
+from benchmarks.peer.threaded import SINGLE, THREADED
+
+_SPEED: dict[str, Run] = {
+    "1 thread": flat_out(1),
+    "8 threads": flat_out(8),
+    "64 threads": flat_out(64),
+    "4 x 8 threads": flat_out(8, 4),
+}
+_PINNED: dict[str, Run] = {
+    "1 thread": flat_out(1, pin=True),
+    "8 threads": flat_out(8, pin=True),
+    "64 threads": flat_out(64, pin=True),
+    "4 x 8 threads": flat_out(8, 4, pin=True),
+}
+NEAR, FAR = "beside it", "1 ms away"
+COST = "0.9x of 4,000/s"
+DRY, TENFOLD = "100/s, flat out", "10x of 10,000/s"
+
+_TIMED: dict[str, Run] = {NEAR: timed(lambda bench: bench.url, 8, 4000), FAR: timed(lambda bench: bench.far, 8, 4000)}
+_OVERLOAD: dict[str, Run] = {DRY: flat_out(8, rate=100, seconds=1.0), TENFOLD: paced(8, 10_000, 10.0)}
+# What another one of the same package does better, or no better, is left out where runs are long or many.
+_FEWER = tuple(each for each in THREADED if each.name not in ("limits, sliding counter", "redis-rate-limiters"))
+
+PARTS: dict[str, Part] = {
+    each.name: each
+    for each in (
+        Part("speed", THREADED, _SPEED, 5),
+        *([Part("pinned", _FEWER, _PINNED, 5)] if CAN_PIN else []),
+        Part("tasks", AWAITED, {"64 tasks": crowd(64), "1,000 tasks": crowd(1000)}, 5),
+        Part("latency", _FEWER, _TIMED, 5),
+        Part("cost", THREADED, {COST: paced(8, 4000, 0.9)}, 3),
+        Part("overload", THREADED, _OVERLOAD, 3),
+        Part("single", SINGLE, {"1 thread": flat_out(1), "8 threads": flat_out(8)}, 5),
+    )
+}
+"""By name."""

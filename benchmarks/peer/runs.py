@@ -1,0 +1,105 @@
+"""One run of one contender, of every kind, and the measures that are taken of it."""
+
+import secrets
+from collections.abc import Callable
+
+from benchmarks.peer.bench import Bench, Run
+from benchmarks.peer.book import Measures
+from benchmarks.peer.contender import FLOOR, Terms
+from benchmarks.peer.crowd import Crowd
+from benchmarks.peer.latency import PERCENTILES, Punctual, Waits, percentile
+from benchmarks.peer.load import Hammer, Pace
+from benchmarks.peer.tally import Tally
+
+PLENTY = 50_000_000
+"""Tokens/s, and burst, where all is to be allowed: more than anything here can ask for."""
+_BEARABLE = 0.7
+"""The part of what a contender can do at most that it is given where it cannot bear more."""
+
+
+def flat_out(threads: int, processes: int = 1, *, pin: bool = False, rate: int = PLENTY, seconds: float = 0.5) -> Run:
+    """Return a run of threads that call as fast as they can, at a limit of `rate` tokens/s and as large a burst."""
+
+    def run(bench: Bench, who: str) -> Measures:
+        terms = _terms(bench.url, rate, threads)
+        first, *others = bench.crew.run(Hammer(who, terms, seconds * bench.factor, pin), processes)
+        return _audited(first.merge(others), terms)
+
+    return run
+
+
+def crowd(tasks: int) -> Run:
+    """Return a run of tasks that call as fast as they can."""
+
+    def run(bench: Bench, who: str) -> Measures:
+        terms = _terms(bench.url, PLENTY, tasks)
+        (tally,) = bench.crew.run(Crowd(who, terms, 0.5 * bench.factor))
+        return _audited(tally, terms)
+
+    return run
+
+
+def paced(threads: int, rate: int, demand: float) -> Run:
+    """Return a run of calls that fall due at `demand` times the limit of `rate` tokens/s."""
+
+    def run(bench: Bench, who: str) -> Measures:
+        terms = _terms(bench.url, rate, threads)
+        (tally,) = bench.crew.run(Pace(who, terms, 2.0 * bench.factor, demand * rate))
+        if who == FLOOR and tally.counts:  # which asks nobody: this is what the server takes by itself
+            bench.idle = tally.counts.processor / tally.seconds
+        return _audited(tally, terms, bench.idle)
+
+    return run
+
+
+def timed(where: Callable[[Bench], str], threads: int, rate: float) -> Run:
+    """Return a run of calls that are timed from when they are due; `rate` of them a second, or what can be borne."""
+
+    def run(bench: Bench, who: str) -> Measures:
+        url = where(bench)
+        if (given := bench.given.get((who, url))) is None:
+            (most,) = bench.crew.run(Hammer(who, _terms(url, PLENTY, threads), 0.3 * bench.factor))
+            given = bench.given[who, url] = min(rate, _BEARABLE * most.decisions / most.seconds)
+        (waits,) = bench.crew.run(Punctual(who, _terms(url, PLENTY, threads), 1.2 * bench.factor, given))
+        return {"given": given} | _percentiles(waits)
+
+    return run
+
+
+def _terms(url: str, rate: int, callers: int) -> Terms:
+    return Terms(url, f"peers:{secrets.token_hex(4)}", rate, rate, callers)
+
+
+def _audited(tally: Tally, terms: Terms, idle: float = 0.0) -> dict[str, float]:
+    refused = tally.decisions - tally.admitted
+    measures = {
+        "decisions": float(tally.decisions),
+        "rate": tally.decisions / tally.seconds,
+        "admitted": tally.admitted / max(1, tally.decisions),
+        "refused": refused / tally.seconds,
+        "excess": tally.excess(terms),
+        "used": tally.used(terms),
+    }
+    return measures | _counted(tally, idle)
+
+
+def _counted(tally: Tally, idle: float) -> dict[str, float]:
+    """What the server did; its time is without what it takes by itself."""
+    if tally.counts is None:
+        return {}
+    requests, commands, processor = tally.counts
+    decisions = max(1, tally.decisions)
+    return {
+        "requests": float(requests),
+        "requests/s": requests / tally.span,
+        "requests/decision": requests / decisions,
+        "commands/decision": commands / decisions,
+        "processor": 1e6 * max(0.0, processor - idle * tally.seconds) / decisions,
+    }
+
+
+def _percentiles(waits: Waits) -> dict[str, float]:
+    """Microseconds."""
+    took, late = sorted(waits.took), sorted(waits.late)
+    measures = {f"p{each:g}": 1e6 * percentile(took, each) for each in PERCENTILES}
+    return measures | {f"late p{each:g}": 1e6 * percentile(late, each) for each in (50.0, 99.0, 99.9)}
