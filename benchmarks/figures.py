@@ -29,10 +29,14 @@ class Figure:
         )
         return "ok" if met else "short"
 
+    @property
+    def target(self) -> str:
+        """What it is to reach, or nothing where it only informs."""
+        least = "" if self.at_least is None else f">= {_shown(self.at_least, self.unit)}"
+        return least if self.at_most is None else f"<= {_shown(self.at_most, self.unit)}"
+
     def __str__(self) -> str:
-        target = "" if self.at_least is None else f">= {_shown(self.at_least, self.unit)}"
-        target = target if self.at_most is None else f"<= {_shown(self.at_most, self.unit)}"
-        line = f"{self.name:<62} {_shown(self.value, self.unit):>14}  {target:<12} {self.verdict:<5} {self.note}"
+        line = f"{self.name:<62} {_shown(self.value, self.unit):>14}  {self.target:<12} {self.verdict:<5} {self.note}"
         return line.rstrip()
 
 

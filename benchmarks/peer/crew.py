@@ -12,7 +12,7 @@ from benchmarks.peer.tally import Ready
 Outcome_co = TypeVar("Outcome_co", covariant=True)
 Outcome = TypeVar("Outcome")
 
-_HEAD_START = 0.15
+HEAD_START = 0.15
 """Seconds between the last process's readiness and the beginning: the time to warm up."""
 _ENDING = 5.0
 
@@ -50,14 +50,14 @@ class Crew:
             if process.is_alive():
                 process.kill()
 
-    def run(self, job: Job[Outcome], processes: int = 1) -> list[Outcome]:
+    def run(self, job: Job[Outcome], processes: int = 1, head_start: float = HEAD_START) -> list[Outcome]:
         """Let so many processes do this job at the same time; RuntimeError with the trace of one that could not."""
         links = self._links[:processes]
         for link in links:
             link.send(job)
         for link in links:
             _hear(link)
-        start = time.monotonic() + _HEAD_START
+        start = time.monotonic() + head_start
         for link in links:
             link.send(start)
         return [_hear(link) for link in links]

@@ -1,7 +1,10 @@
 """All that is measured."""
 
+from typing import Any
+
 from benchmarks.peer.awaited import AWAITED
 from benchmarks.peer.bench import Part, Run
+from benchmarks.peer.contender import Contender
 from benchmarks.peer.pinned import CAN_PIN
 from benchmarks.peer.runs import crowd, flat_out, paced, timed
 from benchmarks.peer.threaded import SINGLE, THREADED
@@ -40,3 +43,6 @@ PARTS: dict[str, Part] = {
     )
 }
 """By name."""
+_ALL: list[Contender[Any]] = [*THREADED, *AWAITED]
+PEERS = tuple(dict.fromkeys(each.name for each in _ALL if each.is_peer))
+"""The libraries that limit by asking Redis, which ours is measured against."""

@@ -15,6 +15,8 @@ PLENTY = 50_000_000
 """Tokens/s, and burst, where all is to be allowed: more than anything here can ask for."""
 _BEARABLE = 0.7
 """The part of what a contender can do at most that it is given where it cannot bear more."""
+_CROWDED = 0.5
+"""Seconds to warm up for tasks: a thousand of them make each round trip as long as all their calls."""
 
 
 def flat_out(threads: int, processes: int = 1, *, pin: bool = False, rate: int = PLENTY, seconds: float = 0.5) -> Run:
@@ -33,7 +35,7 @@ def crowd(tasks: int) -> Run:
 
     def run(bench: Bench, who: str) -> Measures:
         terms = _terms(bench.url, PLENTY, tasks)
-        (tally,) = bench.crew.run(Crowd(who, terms, 0.5 * bench.factor))
+        (tally,) = bench.crew.run(Crowd(who, terms, 0.5 * bench.factor), head_start=_CROWDED)
         return _audited(tally, terms)
 
     return run

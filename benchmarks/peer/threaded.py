@@ -131,8 +131,9 @@ THREADED: tuple[Contender[Opening], ...] = (
 SINGLE: tuple[Contender[Opening], ...] = (
     Contender(f"{OURS}, batch of 1", "batchlimit", ours_single, BUCKET),
     Contender("plain EVALSHA", "redis", evalsha, BUCKET),
-    Contender(f"{OURS}, 1000 keys", "batchlimit", ours_many, BUCKET),
+    Contender(f"{OURS}, batch of 1, 1000 keys", "batchlimit", ours_many, BUCKET),
     Contender("plain EVALSHA, 1000 keys", "redis", evalsha_many, BUCKET),
 )
-"""Those that are compared where nothing can be leased ahead."""
+"""Those that are compared where nothing can be leased ahead, in pairs: ours, and what it is compared with."""
+TOGETHER = tuple(zip([each.name for each in SINGLE[::2]], [each.name for each in SINGLE[1::2]], strict=True))
 CONTENDERS: dict[str, Contender[Opening]] = {each.name: each for each in THREADED + SINGLE}

@@ -1,0 +1,85 @@
+"""The few lines that tell most: the table of the README, and where somebody else does better than ours."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.markdown import table
+from benchmarks.peer.book import Book
+from benchmarks.peer.contender import FLOOR, OURS
+from benchmarks.peer.parts import COST, DRY, FAR, NEAR, PEERS
+from benchmarks.peer.tables import Show, count, share
+from benchmarks.peer.targets import best_peer, ours
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One measure in one setting."""
+
+    label: str
+    part: str
+    setting: str
+    measure: str
+    show: Show = count
+    target: str = ""
+    least: bool = False
+    """Whether less is better."""
+
+
+_LINES = (
+    Line("decisions/s, 1 thread", "speed", "1 thread", "rate", target=">= 300x"),
+    Line("8 threads", "speed", "8 threads", "rate", target=">= 300x"),
+    Line("64 threads", "speed", "64 threads", "rate", target=">= 300x"),
+    Line("4 x 8 threads", "speed", "4 x 8 threads", "rate", target=">= 300x"),
+    Line("8 threads on one core", "pinned", "8 threads", "rate", target=">= 150x"),
+    Line("64 tasks", "tasks", "64 tasks", "rate", target=">= 130x"),
+    Line("1,000 tasks", "tasks", "1,000 tasks", "rate"),
+    Line("p99 of a call, us", "latency", NEAR, "p99", target="<= 5 us", least=True),
+    Line("p99.9", "latency", NEAR, "p99.9", target="<= 50 us", least=True),
+    Line("p99, the server 1 ms away", "latency", FAR, "p99", target="<= 5 us", least=True),
+    Line("p99.9", "latency", FAR, "p99.9", target="<= 50 us", least=True),
+    Line("server CPU, us a decision", "cost", COST, "processor", target="<= 0.01x", least=True),
+    Line("requests a decision", "cost", COST, "requests/decision", least=True),
+    Line("refused/s at 100/s, 8 threads", "overload", DRY, "refused", target=">= 5,000,000/s"),
+    Line("used of the allowance there", "overload", DRY, "used", share),
+    Line("excess there, tokens", "overload", DRY, "excess", target="0", least=True),
+)
+
+
+def brief(book: Book) -> str:
+    """A line for each of them; what was not measured is a dash."""
+    mine = ours(book, "speed")
+    theirs = [who for who in (*PEERS, "bare INCR") if who in book.names("latency")]
+    heads = [f"**{who}**" for who in mine] + theirs
+    return table(["", *heads, "ours / best peer", "target"], [_row(book, line, mine, theirs) for line in _LINES])
+
+
+def _row(book: Book, line: Line, mine: list[str], theirs: list[str]) -> list[str]:
+    cells = {who: line.show(book.median(line.part, line.setting, who, line.measure)) for who in (*mine, *theirs)}
+    bold = [f"**{cells[who]}**" for who in mine]
+    return [line.label, *bold, *(cells[who] for who in theirs), _times(book, line, mine), line.target]
+
+
+def _times(book: Book, line: Line, mine: list[str]) -> str:
+    peer = best_peer(book, line.part, line.setting, line.measure, least=line.least)
+    best = book.best(line.part, line.setting, mine, line.measure, least=line.least)
+    if peer is None or best is None or line.measure in ("used", "excess"):
+        return ""
+    return f"{count(book.ratio(line.part, line.setting, best, peer, line.measure))}x"
+
+
+def losses(book: Book) -> str:
+    """Where somebody else does better than every form of ours."""
+    found = [loss for line in _LINES for loss in _loss(book, line)]
+    return "".join(f"- {each}\n" for each in found) or "Nowhere, of what is in the table above.\n"
+
+
+def _loss(book: Book, line: Line) -> Iterator[str]:
+    names = [who for who in book.names(line.part) if who != FLOOR and not who.startswith(OURS)]
+    theirs = book.best(line.part, line.setting, names, line.measure, least=line.least)
+    mine = book.best(line.part, line.setting, ours(book, line.part), line.measure, least=line.least)
+    if theirs is None or mine is None:
+        return
+    values = [book.median(line.part, line.setting, who, line.measure) for who in (theirs, mine)]
+    if values[0] != values[1] and (values[0] < values[1]) == line.least:
+        shown = [line.show(each) for each in values]
+        yield f"{line.setting}, {line.measure}: {theirs} {shown[0]}, {mine} {shown[1]}"
