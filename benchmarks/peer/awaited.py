@@ -104,8 +104,8 @@ async def throttled_gcra(terms: Terms) -> AwaitedOpened:
         return not (await limit(key)).limited
 
     yield lambda: AwaitedCall(call, (terms.key,))
-    client: Any = server._backend.get_client()  # the only way to it, and it has to be closed in its loop
-    await client.connection_pool.disconnect()
+    connected: Any = server._backend.get_client()  # the only way to what it opened
+    await connected.connection_pool.disconnect()
 
 
 @asynccontextmanager

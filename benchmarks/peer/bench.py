@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.peer.book import Book, Measures, Round
 from benchmarks.peer.contender import Contender
-from benchmarks.peer.crew import Crew
+from benchmarks.peer.crew import Crew, Job, Outcome
 
 
 @dataclass(slots=True)
@@ -17,12 +17,16 @@ class Bench:
     url: str
     far: str
     factor: float = 1.0
-    """Times the seconds of every run."""
+    """Times the seconds that are counted, and those to warm up."""
     book: Book = field(default_factory=Book)
     given: dict[tuple[str, str], float] = field(default_factory=dict)
     """Calls/s that a contender can bear, by its name and the server's url."""
     idle: float = 0.0
     """Seconds of processor time that the server takes in a second without calls."""
+
+    def run(self, job: Job[Outcome], processes: int = 1, warm_up: float = 0.15) -> list[Outcome]:
+        """Have it done; what adapts has so many seconds to do so before it counts."""
+        return self.crew.run(job, processes, warm_up * self.factor)
 
 
 Run = Callable[[Bench, str], Measures]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks.markdown import table
 from benchmarks.peer.book import Book
-from benchmarks.peer.contender import FLOOR, OURS
+from benchmarks.peer.contender import BATCHED, BOUND, FLOOR, OURS
 from benchmarks.peer.parts import COST, DRY, FAR, NEAR, PEERS
 from benchmarks.peer.tables import Show, count, share
 from benchmarks.peer.targets import best_peer, ours
@@ -43,14 +43,18 @@ _LINES = (
     Line("used of the allowance there", "overload", DRY, "used", share),
     Line("excess there, tokens", "overload", DRY, "excess", target="0", least=True),
 )
+_LEFT_OUT = ("limits, sliding counter", "redis-rate-limiters")
+"""No faster than the others, and a table has an end."""
 
 
 def brief(book: Book) -> str:
-    """A line for each of them; what was not measured is a dash."""
-    mine = ours(book, "speed")
-    theirs = [who for who in (*PEERS, "bare INCR") if who in book.names("latency")]
+    """A line for each that was measured; a dash for who was not."""
+    lines = [line for line in _LINES if line.setting in book.settings(line.part)]
+    named = {who for line in lines for who in book.names(line.part, line.setting)}
+    mine = [who for who in (OURS, BOUND, BATCHED) if who in named]
+    theirs = [who for who in (*PEERS, "bare INCR") if who in named and who not in _LEFT_OUT]
     heads = [f"**{who}**" for who in mine] + theirs
-    return table(["", *heads, "ours / best peer", "target"], [_row(book, line, mine, theirs) for line in _LINES])
+    return table(["", *heads, "ours / best peer", "target"], [_row(book, line, mine, theirs) for line in lines])
 
 
 def _row(book: Book, line: Line, mine: list[str], theirs: list[str]) -> list[str]:

@@ -12,8 +12,8 @@ from benchmarks.peer.tally import Ready
 Outcome_co = TypeVar("Outcome_co", covariant=True)
 Outcome = TypeVar("Outcome")
 
-HEAD_START = 0.15
-"""Seconds between the last process's readiness and the beginning: the time to warm up."""
+_HEAD_START = 0.02
+"""Seconds in which every process hears when to begin."""
 _ENDING = 5.0
 
 
@@ -50,14 +50,17 @@ class Crew:
             if process.is_alive():
                 process.kill()
 
-    def run(self, job: Job[Outcome], processes: int = 1, head_start: float = HEAD_START) -> list[Outcome]:
-        """Let so many processes do this job at the same time; RuntimeError with the trace of one that could not."""
+    def run(self, job: Job[Outcome], processes: int = 1, warm_up: float = 0.0) -> list[Outcome]:
+        """Let so many processes do this job at the same time; RuntimeError with the trace of one that could not.
+
+        They begin `warm_up` seconds after the last of them is ready.
+        """
         links = self._links[:processes]
         for link in links:
             link.send(job)
         for link in links:
             _hear(link)
-        start = time.monotonic() + head_start
+        start = time.monotonic() + _HEAD_START + warm_up
         for link in links:
             link.send(start)
         return [_hear(link) for link in links]

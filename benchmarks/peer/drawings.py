@@ -79,7 +79,7 @@ def _latency(book: Book, figure: Figure) -> None:
 def _processor(book: Book, figure: Figure) -> None:
     names = [who for who in book.names("cost") if who != FLOOR]
     times = [book.median("cost", COST, who, "processor") for who in names]
-    axes = figure.add_subplot(xscale="log")
+    axes = figure.add_subplot()
     bars = axes.barh(names, times, color=[_STYLES[who][0] for who in names])
     axes.bar_label(bars, [f"{each:.2g}" for each in times], padding=3)
     axes.invert_yaxis()

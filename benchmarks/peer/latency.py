@@ -16,8 +16,6 @@ from benchmarks.peer.tally import Ready, Tally
 from benchmarks.peer.threaded import CONTENDERS
 
 PERCENTILES = (0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0)
-_WARM_UP = 0.5
-"""Seconds of calls that are made and not timed: what adapts to a demand has to see it first."""
 
 
 @dataclass(slots=True)
@@ -31,12 +29,16 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Punctual:
-    """Threads that together make `rate` calls/s, each at its own instant."""
+    """Threads that together make `rate` calls/s, each at its own instant.
+
+    Those of the first `warm_up` seconds are not timed: what adapts to a demand has to see it first.
+    """
 
     who: str
     terms: Terms
     seconds: float
     rate: float
+    warm_up: float
 
     def __call__(self, ready: Ready) -> Waits:
         with CONTENDERS[self.who].open(self.terms) as line:
@@ -50,7 +52,7 @@ class Punctual:
     def _call(self, caller: Caller, begin: float) -> Waits:
         number, call, tally = caller
         waits, gap = Waits(array("d"), array("d"), tally), self.terms.callers / self.rate
-        first = begin + _WARM_UP
+        first = begin + self.warm_up
         last = first + self.seconds
         due, done, end = begin + gap * number / self.terms.callers, 0.0, 0.0
         while due < last and done < last + self.seconds:

@@ -24,7 +24,7 @@ _TABLES = {
     "latency": (
         "How long a call takes",
         "In us, from when it was due, of 8 threads that together call as often as is said; who could not bear 4,000/s\n"
-        "was given 0.7 of what it can do at most.",
+        "was given half of what it can do at most.",
     ),
     "cost": (
         "What a decision costs the server",

@@ -13,7 +13,7 @@ from benchmarks.peer.tally import Tally
 
 PLENTY = 50_000_000
 """Tokens/s, and burst, where all is to be allowed: more than anything here can ask for."""
-_BEARABLE = 0.7
+_BEARABLE = 0.5
 """The part of what a contender can do at most that it is given where it cannot bear more."""
 _CROWDED = 0.5
 """Seconds to warm up for tasks: a thousand of them make each round trip as long as all their calls."""
@@ -24,7 +24,7 @@ def flat_out(threads: int, processes: int = 1, *, pin: bool = False, rate: int =
 
     def run(bench: Bench, who: str) -> Measures:
         terms = _terms(bench.url, rate, threads)
-        first, *others = bench.crew.run(Hammer(who, terms, seconds * bench.factor, pin), processes)
+        first, *others = bench.run(Hammer(who, terms, seconds * bench.factor, pin), processes)
         return _audited(first.merge(others), terms)
 
     return run
@@ -35,7 +35,7 @@ def crowd(tasks: int) -> Run:
 
     def run(bench: Bench, who: str) -> Measures:
         terms = _terms(bench.url, PLENTY, tasks)
-        (tally,) = bench.crew.run(Crowd(who, terms, 0.5 * bench.factor), head_start=_CROWDED)
+        (tally,) = bench.run(Crowd(who, terms, 0.5 * bench.factor), warm_up=_CROWDED)
         return _audited(tally, terms)
 
     return run
@@ -46,7 +46,7 @@ def paced(threads: int, rate: int, demand: float) -> Run:
 
     def run(bench: Bench, who: str) -> Measures:
         terms = _terms(bench.url, rate, threads)
-        (tally,) = bench.crew.run(Pace(who, terms, 2.0 * bench.factor, demand * rate))
+        (tally,) = bench.run(Pace(who, terms, 2.0 * bench.factor, demand * rate))
         if who == FLOOR and tally.counts:  # which asks nobody: this is what the server takes by itself
             bench.idle = tally.counts.processor / tally.seconds
         return _audited(tally, terms, bench.idle)
@@ -60,9 +60,9 @@ def timed(where: Callable[[Bench], str], threads: int, rate: float) -> Run:
     def run(bench: Bench, who: str) -> Measures:
         url = where(bench)
         if (given := bench.given.get((who, url))) is None:
-            (most,) = bench.crew.run(Hammer(who, _terms(url, PLENTY, threads), 0.3 * bench.factor))
+            (most,) = bench.run(Hammer(who, _terms(url, PLENTY, threads), 0.3 * bench.factor))
             given = bench.given[who, url] = min(rate, _BEARABLE * most.decisions / most.seconds)
-        (waits,) = bench.crew.run(Punctual(who, _terms(url, PLENTY, threads), 1.2 * bench.factor, given))
+        (waits,) = bench.run(Punctual(who, _terms(url, PLENTY, threads), 1.2 * bench.factor, given, 0.5 * bench.factor))
         return {"given": given} | _percentiles(waits)
 
     return run

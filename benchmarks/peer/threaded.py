@@ -60,6 +60,8 @@ def throttled_gcra(terms: Terms) -> Opened:
         return not limit(key).limited
 
     yield lambda: Call(call, (terms.key,))
+    connected: Any = server._backend.get_client()  # the only way to what it opened
+    connected.connection_pool.disconnect()
 
 
 @contextmanager
