@@ -4,14 +4,9 @@ All that ask use redis.asyncio with hiredis, and a pool of as many connections a
 of them are slower. Packages are imported where they are opened.
 """
 
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import redis.asyncio
-
-from batchlimit import AsyncRateLimiter, BatchSizer, FixedBatch, Quota
-from batchlimit.core.batch import DEFAULT_SIZER
 from benchmarks.peer.contender import (
     BATCHED,
     BOUND,
@@ -23,54 +18,8 @@ from benchmarks.peer.contender import (
     Contender,
     Terms,
 )
-from benchmarks.peer.least import DEADLINE
+from benchmarks.peer.least_awaited import client, connections, empty, has_handles, incr, ours, ours_batched, ours_bound
 from benchmarks.peer.threaded import BUCKET, WINDOW
-
-_CONNECTIONS = 64
-
-
-@asynccontextmanager
-async def empty(terms: Terms) -> AwaitedOpened:
-    """What a loop, an awaited call and its answer cost."""
-
-    async def call(key: str) -> bool:
-        return True
-
-    yield lambda: AwaitedCall(call, (terms.key,))
-
-
-@asynccontextmanager
-async def ours(terms: Terms) -> AwaitedOpened:
-    async with _limiter(terms) as limiter:
-        yield lambda: AwaitedCall(limiter.try_acquire, (terms.key,))
-
-
-@asynccontextmanager
-async def ours_bound(terms: Terms) -> AwaitedOpened:
-    """With a handle that knows its key."""
-    async with _limiter(terms) as limiter:
-        yield lambda: _bound(limiter, terms.key)
-
-
-@asynccontextmanager
-async def ours_batched(terms: Terms) -> AwaitedOpened:
-    """A thousand tokens at a time, however many there are and are asked for."""
-    async with _limiter(terms, FixedBatch(1000)) as limiter:
-        yield lambda: _bound(limiter, terms.key)
-
-
-@asynccontextmanager
-async def incr(terms: Terms) -> AwaitedOpened:
-    """A counter that goes away a second after its first increment."""
-    async with _client(terms) as connected:
-
-        async def call(key: str) -> bool:
-            count = await connected.incr(key)
-            if count == 1:
-                await connected.expire(key, 1)
-            return bool(count <= terms.rate)
-
-        yield lambda: AwaitedCall(call, (terms.key,))
 
 
 @asynccontextmanager
@@ -79,7 +28,7 @@ async def limits_fixed(terms: Terms) -> AwaitedOpened:
     from limits.aio.storage import RedisStorage
     from limits.aio.strategies import FixedWindowRateLimiter
 
-    async with _client(terms) as connected:
+    async with client(terms) as connected:
         pool: Any = connected.connection_pool
         storage = RedisStorage("async+redis://", implementation="redispy", connection_pool=pool)
         hit = FixedWindowRateLimiter(storage).hit
@@ -94,7 +43,7 @@ async def throttled_gcra(terms: Terms) -> AwaitedOpened:
 
     options = {
         "CONNECTION_POOL_CLASS": "redis.asyncio.BlockingConnectionPool",
-        "CONNECTION_POOL_KWARGS": {"max_connections": _connections(terms), "timeout": None},
+        "CONNECTION_POOL_KWARGS": {"max_connections": connections(terms), "timeout": None},
     }
     server = store.RedisStore(server=terms.url, options=options)
     quota = rate_limiter.per_sec(terms.rate, burst=terms.burst)
@@ -114,7 +63,7 @@ async def pyrate(terms: Terms) -> AwaitedOpened:
     from pyrate_limiter import Duration, Limiter, Rate, SingleBucketFactory, StateBucket, TokenBucket
     from pyrate_limiter.buckets.redis_state import RedisStateStore
 
-    async with _client(terms) as connected:
+    async with client(terms) as connected:
 
         def line() -> AwaitedCall:
             rate = Rate(terms.rate, Duration.SECOND, burst=terms.burst)
@@ -139,32 +88,8 @@ async def aiolimiter(terms: Terms) -> AwaitedOpened:
     yield lambda: AwaitedCall(call)
 
 
-def _has_handles() -> bool:
-    """See least.has_handles."""
-    return hasattr(AsyncRateLimiter, "bucket")
-
-
-def _bound(limiter: Any, key: str) -> AwaitedCall:
-    return AwaitedCall(limiter.bucket(key).try_acquire) if _has_handles() else AwaitedCall(limiter.try_acquire, (key,))
-
-
-def _limiter(terms: Terms, sizer: BatchSizer = DEFAULT_SIZER) -> AsyncRateLimiter:
-    return AsyncRateLimiter.from_url(terms.url, Quota(terms.rate, terms.burst), sizer=sizer, deadline=DEADLINE)
-
-
-def _connections(terms: Terms) -> int:
-    return min(terms.callers, _CONNECTIONS)
-
-
-@asynccontextmanager
-async def _client(terms: Terms) -> AsyncIterator[redis.asyncio.Redis]:
-    pool = redis.asyncio.BlockingConnectionPool.from_url(terms.url, max_connections=_connections(terms), timeout=None)
-    async with redis.asyncio.Redis.from_pool(pool) as connected:
-        yield connected
-
-
 _HANDLE: Contender[AwaitedOpening] = Contender(BOUND, "batchlimit", ours_bound, BUCKET, asks=False)
-_HANDLES = [_HANDLE] if _has_handles() else []
+_HANDLES = [_HANDLE] if has_handles() else []
 
 AWAITED: tuple[Contender[AwaitedOpening], ...] = (
     Contender(FLOOR, "batchlimit", empty, "", asks=False),

@@ -2,11 +2,11 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-Measures = Mapping[str, float]
+Measures = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from benchmarks.markdown import table
 from benchmarks.peer.book import Book
@@ -9,6 +10,7 @@ from benchmarks.peer.contender import BATCHED, BOUND, FLOOR, OURS
 from benchmarks.peer.parts import COST, DRY, FAR, NEAR, PEERS
 from benchmarks.peer.tables import Show, count, share
 from benchmarks.peer.targets import best_peer, ours
+from benchmarks.peer.threaded import TOGETHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,24 @@ def brief(book: Book) -> str:
     mine = [who for who in (OURS, BOUND, BATCHED) if who in named]
     theirs = [who for who in (*PEERS, "bare INCR") if who in named and who not in _LEFT_OUT]
     heads = [f"**{who}**" for who in mine] + theirs
-    return table(["", *heads, "ours / best peer", "target"], [_row(book, line, mine, theirs) for line in lines])
+    rows = [_row(book, line, mine, theirs) for line in lines]
+    return table(["", *heads, "ours / best peer", "target"], [*rows, *_single(book, len(heads))])
 
 
 def _row(book: Book, line: Line, mine: list[str], theirs: list[str]) -> list[str]:
     cells = {who: line.show(book.median(line.part, line.setting, who, line.measure)) for who in (*mine, *theirs)}
     bold = [f"**{cells[who]}**" for who in mine]
     return [line.label, *bold, *(cells[who] for who in theirs), _times(book, line, mine), line.target]
+
+
+def _single(book: Book, columns: int) -> Iterator[list[str]]:
+    """Where nothing can be leased ahead: ours, of what is beside it there."""
+    for mine, theirs in TOGETHER:
+        for setting in book.settings("single"):
+            rate = book.median("single", setting, mine, "rate")
+            ratio = book.ratio("single", setting, mine, theirs, "rate")
+            label = f"{mine.removeprefix(f'{OURS}, ')}, {setting}, of {theirs}"
+            yield [label, f"**{count(rate)}**", *["-"] * (columns - 1), f"{count(ratio)}x", ">= 0.9x"]
 
 
 def _times(book: Book, line: Line, mine: list[str]) -> str:
@@ -73,7 +86,7 @@ def _times(book: Book, line: Line, mine: list[str]) -> str:
 
 def losses(book: Book) -> str:
     """Where somebody else does better than every form of ours."""
-    found = [loss for line in _LINES for loss in _loss(book, line)]
+    found = [*chain.from_iterable(_loss(book, line) for line in _LINES), *_single_losses(book)]
     return "".join(f"- {each}\n" for each in found) or "Nowhere, of what is in the table above.\n"
 
 
@@ -87,3 +100,11 @@ def _loss(book: Book, line: Line) -> Iterator[str]:
     if values[0] != values[1] and (values[0] < values[1]) == line.least:
         shown = [line.show(each) for each in values]
         yield f"{line.setting}, {line.measure}: {theirs} {shown[0]}, {mine} {shown[1]}"
+
+
+def _single_losses(book: Book) -> Iterator[str]:
+    for setting in book.settings("single"):
+        for mine, theirs in TOGETHER:
+            if book.ratio("single", setting, mine, theirs, "rate") < 1:
+                rates = [count(book.median("single", setting, who, "rate")) for who in (theirs, mine)]
+                yield f"{setting}, a token at a time: {theirs} {rates[0]}, {mine} {rates[1]}"

@@ -21,7 +21,7 @@ _PINNED: dict[str, Run] = {
     "64 threads": flat_out(64, pin=True),
     "4 x 8 threads": flat_out(8, 4, pin=True),
 }
-NEAR, FAR = "beside it", "1 ms away"
+NEAR, FAR = "on this machine", "1 ms away"
 COST = "0.9x of 4,000/s"
 DRY, TENFOLD = "100/s, flat out", "10x of 10,000/s"
 

@@ -25,7 +25,8 @@ def flat_out(threads: int, processes: int = 1, *, pin: bool = False, rate: int =
     def run(bench: Bench, who: str) -> Measures:
         terms = _terms(bench.url, rate, threads)
         first, *others = bench.run(Hammer(who, terms, seconds * bench.factor, pin), processes)
-        return _audited(first.merge(others), terms)
+        tally = first.merge(others)
+        return _audited(tally, terms) | _asked(tally)
 
     return run
 
@@ -49,7 +50,7 @@ def paced(threads: int, rate: int, demand: float) -> Run:
         (tally,) = bench.run(Pace(who, terms, 2.0 * bench.factor, demand * rate))
         if who == FLOOR and tally.counts:  # which asks nobody: this is what the server takes by itself
             bench.idle = tally.counts.processor / tally.seconds
-        return _audited(tally, terms, bench.idle)
+        return _audited(tally, terms) | _asked(tally) | _counted(tally, bench.idle)
 
     return run
 
@@ -72,35 +73,36 @@ def _terms(url: str, rate: int, callers: int) -> Terms:
     return Terms(url, f"peers:{secrets.token_hex(4)}", rate, rate, callers)
 
 
-def _audited(tally: Tally, terms: Terms, idle: float = 0.0) -> dict[str, float]:
-    refused = tally.decisions - tally.admitted
-    measures = {
+def _audited(tally: Tally, terms: Terms) -> Measures:
+    return {
         "decisions": float(tally.decisions),
         "rate": tally.decisions / tally.seconds,
         "admitted": tally.admitted / max(1, tally.decisions),
-        "refused": refused / tally.seconds,
+        "refused": (tally.decisions - tally.admitted) / tally.seconds,
         "excess": tally.excess(terms),
         "used": tally.used(terms),
     }
-    return measures | _counted(tally, idle)
 
 
-def _counted(tally: Tally, idle: float) -> dict[str, float]:
-    """What the server did; its time is without what it takes by itself."""
+def _asked(tally: Tally) -> Measures:
+    """What the server was asked, warming up included."""
+    return {"requests/s": tally.counts.requests / tally.span} if tally.counts else {}
+
+
+def _counted(tally: Tally, idle: float) -> Measures:
+    """What a decision is to the server, where there was no warming up; its time without what it takes by itself."""
     if tally.counts is None:
         return {}
     requests, commands, processor = tally.counts
     decisions = max(1, tally.decisions)
     return {
-        "requests": float(requests),
-        "requests/s": requests / tally.span,
         "requests/decision": requests / decisions,
         "commands/decision": commands / decisions,
         "processor": 1e6 * max(0.0, processor - idle * tally.seconds) / decisions,
     }
 
 
-def _percentiles(waits: Waits) -> dict[str, float]:
+def _percentiles(waits: Waits) -> Measures:
     """Microseconds."""
     took, late = sorted(waits.took), sorted(waits.late)
     measures = {f"p{each:g}": 1e6 * percentile(took, each) for each in PERCENTILES}

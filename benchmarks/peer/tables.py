@@ -49,7 +49,6 @@ _COLUMNS: dict[str, list[tuple[str, str, Show]]] = {
         ("decisions/s", "rate", count),
         ("refused/s", "refused", count),
         ("requests/s", "requests/s", count),
-        ("server CPU, us/decision", "processor", count),
         ("excess", "excess", count),
         ("used", "used", share),
     ],

@@ -1,0 +1,138 @@
+"""The peers' table cannot rot: every contender admits and refuses, every part runs, every figure finds its place."""
+
+import asyncio
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.compose import NoDocker, composed
+from benchmarks.far import far
+from benchmarks.peer.awaited import AWAITED
+from benchmarks.peer.bench import Bench, Part
+from benchmarks.peer.book import Book, Round
+from benchmarks.peer.brief import brief, losses
+from benchmarks.peer.contender import FLOOR, OURS, AwaitedOpening, Contender, Opening, Terms
+from benchmarks.peer.crew import Crew
+from benchmarks.peer.page import page
+from benchmarks.peer.parts import PARTS
+from benchmarks.peer.record import as_json, machine
+from benchmarks.peer.tally import Tally, adapted
+from benchmarks.peer.targets import figures
+from benchmarks.peer.threaded import SINGLE, THREADED
+from tests.servers import Server
+
+_RATE = 5
+_ENOUGH = 200
+"""Calls that a limit of 5/s cannot all admit, however slow this machine is just now."""
+
+
+def _installed(contender: Contender[Any]) -> Contender[Any]:
+    if contender.version is None:
+        pytest.skip(f"{contender.package} is not installed")
+    return contender
+
+
+@pytest.mark.parametrize("contender", [*THREADED, *SINGLE], ids=lambda each: each.name)
+def test_a_contender_admits_what_it_may_and_refuses_the_rest(
+    valkey: Server, prefix: str, contender: Contender[Opening]
+) -> None:
+    with _installed(contender).open(Terms(valkey.url, prefix, _RATE, _RATE, 1)) as line:
+        function, arguments = line()
+        answers = [function(*arguments) for _ in range(_ENOUGH)]
+    assert answers[0] is True
+    limits = contender.name != FLOOR and "1000 keys" not in contender.name
+    assert (False in answers) == limits
+
+
+@pytest.mark.parametrize("contender", AWAITED, ids=lambda each: each.name)
+def test_so_does_one_that_is_awaited(valkey: Server, prefix: str, contender: Contender[AwaitedOpening]) -> None:
+    waits = contender.package == "aiolimiter"  # it refuses nobody
+
+    async def ask() -> list[bool]:
+        async with contender.open(Terms(valkey.url, prefix, _RATE, _RATE, 1)) as line:
+            function, arguments = line()
+            return [await function(*arguments) for _ in range(1 if waits else _ENOUGH)]
+
+    _installed(contender)
+    answers = asyncio.run(ask())
+    assert answers[0] is True
+    assert (False in answers) == (contender.name != FLOOR and not waits)
+
+
+@pytest.fixture
+def bench(valkey: Server) -> Iterator[Bench]:
+    with Crew(1) as crew, far(valkey.url, 0.001) as distant:
+        yield Bench(crew, valkey.url, distant, factor=0.04)
+
+
+def _small(part: Part) -> Part:
+    """As few runs as tell whether it works: a peer where it is installed, and one setting."""
+    told = [each for each in part.contenders if each.name in (FLOOR, OURS, "limits, fixed window", "bare INCR")]
+    last = "8 threads" if part.name == "pinned" else list(part.settings)[-1]
+    setting = "64 tasks" if part.name == "tasks" else "8 threads" if part.name == "speed" else last
+    return replace(part, contenders=told or part.contenders[:2], settings={setting: part.settings[setting]})
+
+
+def test_every_part_runs_and_every_figure_finds_its_place(bench: Bench) -> None:
+    told: list[str] = []
+    for part in PARTS.values():
+        small = _small(part)
+        small.carry_out(bench, 1, told.append)
+        assert len(bench.book.names(part.name)) == small.runs
+    assert len(told) == len(bench.book.rounds)
+    found = list(figures(bench.book))
+    assert all(math.isfinite(each.value) for each in found)
+    assert [each.verdict for each in found if each.name.startswith("excess")] == ["ok"]
+    text = page(bench.book, found, machine("a server"))
+    assert brief(bench.book) in text
+    assert "nan" not in text
+    rounds = json.loads(as_json(bench.book, found, "a machine"))["rounds"]
+    assert len(rounds) == len(told)
+
+
+def _book(**rates: list[float]) -> Book:
+    rounds = [
+        Round("speed", "8 threads", who.replace("_", " "), number, {"rate": rate})
+        for who, each in rates.items()
+        for number, rate in enumerate(each)
+    ]
+    return Book(rounds)
+
+
+def test_a_ratio_is_the_median_of_rounds_and_not_the_ratio_of_medians() -> None:
+    book = _book(mine=[10.0, 40.0, 90.0], theirs=[1.0, 1.0, 3.0])
+    assert book.median("speed", "8 threads", "mine", "rate") == 40.0
+    assert book.ratio("speed", "8 threads", "mine", "theirs", "rate") == 30.0
+    assert math.isnan(book.ratio("speed", "8 threads", "mine", "nobody", "rate"))
+
+
+def test_where_another_does_better_it_is_said() -> None:
+    assert "bare INCR 7.00, batchlimit 5.00" in losses(_book(**{"batchlimit": [5.0], "bare INCR": [7.0]}))
+    assert "Nowhere" in losses(_book(**{"batchlimit": [7.0], "bare INCR": [5.0]}))
+
+
+@pytest.mark.parametrize(("took", "times"), [(0.0001, 16), (0.001, 8), (0.003, 8), (0.005, 4)])
+def test_callers_look_at_the_clock_about_every_millisecond(took: float, times: int) -> None:
+    assert adapted(8, took) == times
+
+
+def test_the_audit_sees_what_was_admitted_between_two_looks_and_warming_up() -> None:
+    terms, tally = Terms("", "key", 10, 10, 1), Tally()
+    tally.add(0.0, 9, 8, 0.1)
+    tally.begin(0.1)
+    tally.add(0.1, 9, 4, 0.2)
+    assert (tally.decisions, tally.admitted) == (9, 4)
+    assert tally.used(terms) == pytest.approx(1.0)
+    assert tally.excess(terms) == 0.0
+    tally.add(0.2, 1, 1, 0.2)
+    assert tally.excess(terms) == pytest.approx(1.0)
+
+
+def test_without_docker_there_is_a_reason_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NoDocker, match="Docker"), composed():
+        pytest.fail("it started something")
