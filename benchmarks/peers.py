@@ -79,7 +79,7 @@ def _report(bench: Bench, ran: str, into: Path | None, whole: bool) -> int:
         (folder / "peers.md").write_text(page(bench.book, found, ran), encoding="utf-8")
         draw(bench.book, folder)
     if folder == _RESULTS:
-        between_marks(_ROOT / "README.md", "peers", brief(bench.book))
+        between_marks(_ROOT / "README.md", "peers", f"{brief(bench.book)}\n{ran}.\n")
     return int(any(each.name.startswith("excess") and each.verdict == "short" for each in found))
 
 

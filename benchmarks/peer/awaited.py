@@ -1,7 +1,7 @@
 """Every contender for tasks: how it is opened with its best settings, and what a task awaits.
 
-All that ask use redis.asyncio with hiredis, and a pool of as many connections as there are tasks, 64 at the most: more
-of them are slower. Packages are imported where they are opened.
+All that ask use redis.asyncio with hiredis, and a pool of as many connections as there are tasks, 64 at the most, like
+ours. Packages are imported where they are opened.
 """
 
 from contextlib import asynccontextmanager

@@ -27,6 +27,11 @@ DRY, TENFOLD = "100/s, flat out", "10x of 10,000/s"
 
 _TIMED: dict[str, Run] = {NEAR: timed(lambda bench: bench.url, 8, 4000), FAR: timed(lambda bench: bench.far, 8, 4000)}
 _OVERLOAD: dict[str, Run] = {DRY: flat_out(8, rate=100, seconds=1.0), TENFOLD: paced(8, 10_000, 10.0)}
+_SINGLE: dict[str, Run] = {
+    "1 thread": flat_out(1),
+    "8 threads": flat_out(8),
+    "8 threads at 5/s": flat_out(8, rate=5),
+}
 # What another one of the same package does better, or no better, is left out where runs are long or many.
 _FEWER = tuple(each for each in THREADED if each.name not in ("limits, sliding counter", "redis-rate-limiters"))
 
@@ -39,7 +44,7 @@ PARTS: dict[str, Part] = {
         Part("latency", _FEWER, _TIMED, 5),
         Part("cost", THREADED, {COST: paced(8, 4000, 0.9)}, 3),
         Part("overload", THREADED, _OVERLOAD, 3),
-        Part("single", SINGLE, {"1 thread": flat_out(1), "8 threads": flat_out(8)}, 5),
+        Part("single", SINGLE, _SINGLE, 5),
     )
 }
 """By name."""
