@@ -18,7 +18,7 @@ from benchmarks.peer.contender import (
     Contender,
     Terms,
 )
-from benchmarks.peer.least_awaited import client, connections, empty, has_handles, incr, ours, ours_batched, ours_bound
+from benchmarks.peer.least_awaited import client, connections, empty, incr, ours, ours_batched, ours_bound
 from benchmarks.peer.threaded import BUCKET, WINDOW
 
 
@@ -88,13 +88,10 @@ async def aiolimiter(terms: Terms) -> AwaitedOpened:
     yield lambda: AwaitedCall(call)
 
 
-_HANDLE: Contender[AwaitedOpening] = Contender(BOUND, "batchlimit", ours_bound, BUCKET, asks=False)
-_HANDLES = [_HANDLE] if has_handles() else []
-
 AWAITED: tuple[Contender[AwaitedOpening], ...] = (
     Contender(FLOOR, "batchlimit", empty, "", asks=False),
     Contender(OURS, "batchlimit", ours, BUCKET, asks=False),
-    *_HANDLES,
+    Contender(BOUND, "batchlimit", ours_bound, BUCKET, asks=False),
     Contender(BATCHED, "batchlimit", ours_batched, BUCKET, asks=False),
     Contender("limits, fixed window", "limits", limits_fixed, WINDOW),
     Contender("throttled-py, GCRA", "throttled-py", throttled_gcra, BUCKET),

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
-from typing import Any
 
 import redis
 
@@ -38,14 +37,14 @@ def ours(terms: Terms) -> Opened:
 def ours_bound(terms: Terms) -> Opened:
     """With a handle that knows its key."""
     with _limiter(terms) as limiter:
-        yield lambda: bound(limiter, terms.key)
+        yield lambda: Call(limiter.bucket(terms.key).try_acquire)
 
 
 @contextmanager
 def ours_batched(terms: Terms) -> Opened:
     """A thousand tokens at a time, however many there are and are asked for."""
     with _limiter(terms, FixedBatch(1000)) as limiter:
-        yield lambda: bound(limiter, terms.key)
+        yield lambda: Call(limiter.bucket(terms.key).try_acquire)
 
 
 @contextmanager
@@ -95,16 +94,6 @@ def client(terms: Terms) -> Iterator[redis.Redis]:
     """A client of redis-py as it comes, with a pool of its own."""
     with redis.Redis.from_url(terms.url) as connected:
         yield connected
-
-
-def has_handles() -> bool:
-    """Whether this version of ours has handles that know their key."""
-    return hasattr(RateLimiter, "bucket")
-
-
-def bound(limiter: Any, key: str) -> Call:
-    """Its handle, or the plain call where there are none."""
-    return Call(limiter.bucket(key).try_acquire) if has_handles() else Call(limiter.try_acquire, (key,))
 
 
 def _limiter(terms: Terms, sizer: BatchSizer = DEFAULT_SIZER) -> RateLimiter:

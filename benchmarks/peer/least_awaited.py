@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import redis.asyncio
 
@@ -34,14 +33,14 @@ async def ours(terms: Terms) -> AwaitedOpened:
 async def ours_bound(terms: Terms) -> AwaitedOpened:
     """With a handle that knows its key."""
     async with _limiter(terms) as limiter:
-        yield lambda: _bound(limiter, terms.key)
+        yield lambda: AwaitedCall(limiter.bucket(terms.key).try_acquire)
 
 
 @asynccontextmanager
 async def ours_batched(terms: Terms) -> AwaitedOpened:
     """A thousand tokens at a time, however many there are and are asked for."""
     async with _limiter(terms, FixedBatch(1000)) as limiter:
-        yield lambda: _bound(limiter, terms.key)
+        yield lambda: AwaitedCall(limiter.bucket(terms.key).try_acquire)
 
 
 @asynccontextmanager
@@ -56,15 +55,6 @@ async def incr(terms: Terms) -> AwaitedOpened:
             return bool(count <= terms.rate)
 
         yield lambda: AwaitedCall(call, (terms.key,))
-
-
-def has_handles() -> bool:
-    """See least.has_handles."""
-    return hasattr(AsyncRateLimiter, "bucket")
-
-
-def _bound(limiter: Any, key: str) -> AwaitedCall:
-    return AwaitedCall(limiter.bucket(key).try_acquire) if has_handles() else AwaitedCall(limiter.try_acquire, (key,))
 
 
 def _limiter(terms: Terms, sizer: BatchSizer = DEFAULT_SIZER) -> AsyncRateLimiter:

@@ -13,7 +13,6 @@ from benchmarks.peer.least import (
     empty,
     evalsha,
     evalsha_many,
-    has_handles,
     incr,
     ours,
     ours_batched,
@@ -115,13 +114,10 @@ STEPS = "burst, and rate more at each full second"
 WINDOW = "rate, in each second that begins with its first call or with the clock's"
 SLIDING = "about rate, in any second"
 """What they promise."""
-_HANDLE: Contender[Opening] = Contender(BOUND, "batchlimit", ours_bound, BUCKET, asks=False)
-_HANDLES = [_HANDLE] if has_handles() else []
-
 THREADED: tuple[Contender[Opening], ...] = (
     Contender(FLOOR, "batchlimit", empty, "", asks=False),
     Contender(OURS, "batchlimit", ours, BUCKET, asks=False),
-    *_HANDLES,
+    Contender(BOUND, "batchlimit", ours_bound, BUCKET, asks=False),
     Contender(BATCHED, "batchlimit", ours_batched, BUCKET, asks=False),
     Contender("limits, fixed window", "limits", limits_fixed, WINDOW),
     Contender("limits, sliding counter", "limits", limits_sliding, SLIDING),
