@@ -54,13 +54,17 @@ AwaitedOpened = AsyncIterator[AwaitedLine]
 
 @dataclass(frozen=True, slots=True)
 class Contender(Generic[Way]):
-    """A limiter by its name. `rule` is what it promises, `asks` whether every decision asks the server."""
+    """A limiter by its name. `rule` is what it promises, `asks` whether every decision asks the server.
+
+    What it promises it does for each of so many `keys`, which its calls name in turn.
+    """
 
     name: str
     package: str
     open: Way
     rule: str
     asks: bool = True
+    keys: int = 1
 
     @property
     def version(self) -> str | None:

@@ -1,6 +1,7 @@
 """Client processes that live as long as the benchmark, and carry out one job after the other."""
 
 import multiprocessing
+import signal
 import time
 import traceback
 from multiprocessing.connection import Connection
@@ -46,9 +47,10 @@ class Crew:
         for link in self._links:
             link.close()  # which tells its process to end
         for process in self._processes:
-            process.join(_ENDING)
+            process.join(_ENDING if kind is None else 0.0)
             if process.is_alive():
                 process.kill()
+                process.join()
 
     def run(self, job: Job[Outcome], processes: int = 1, warm_up: float = 0.0) -> list[Outcome]:
         """Let so many processes do this job at the same time; RuntimeError with the trace of one that could not.
@@ -74,6 +76,8 @@ def _hear(link: Connection) -> Any:
 
 
 def _serve(link: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is heard by who gives the orders
+
     def ready() -> float:
         link.send((None, ""))
         return float(link.recv())
@@ -81,7 +85,7 @@ def _serve(link: Connection) -> None:
     while True:
         try:
             job = link.recv()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return
         try:
             link.send((job(ready), ""))

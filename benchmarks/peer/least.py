@@ -14,7 +14,8 @@ from benchmarks.rivals.store import SCRIPT, arguments
 
 DEADLINE = 1.0
 """Seconds that ours waits for an answer: a busy machine is no failure of the store."""
-_MANY = 1000
+MANY = 1000
+"""Keys, where there are many."""
 
 
 @contextmanager
@@ -111,5 +112,5 @@ def _plain_bucket(connected: redis.Redis, terms: Terms) -> Callable[[str], bool]
 
 
 def _in_turn(terms: Terms, call: Callable[[str], bool]) -> Callable[[], bool]:
-    keys = cycle([f"{terms.key}:{number}" for number in range(_MANY)])
+    keys = cycle([f"{terms.key}:{number}" for number in range(MANY)])
     return lambda: call(next(keys))

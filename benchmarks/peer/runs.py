@@ -10,6 +10,7 @@ from benchmarks.peer.crowd import Crowd
 from benchmarks.peer.latency import PERCENTILES, Punctual, Waits, percentile
 from benchmarks.peer.load import Hammer, Pace
 from benchmarks.peer.tally import Tally
+from benchmarks.peer.threaded import CONTENDERS
 
 PLENTY = 50_000_000
 """Tokens/s, and burst, where all is to be allowed: more than anything here can ask for."""
@@ -26,7 +27,7 @@ def flat_out(threads: int, processes: int = 1, *, pin: bool = False, rate: int =
         terms = _terms(bench.url, rate, threads)
         first, *others = bench.run(Hammer(who, terms, seconds * bench.factor, pin), processes)
         tally = first.merge(others)
-        return _audited(tally, terms) | _asked(tally)
+        return _audited(tally, terms, CONTENDERS[who].keys) | _asked(tally)
 
     return run
 
@@ -73,14 +74,14 @@ def _terms(url: str, rate: int, callers: int) -> Terms:
     return Terms(url, f"peers:{secrets.token_hex(4)}", rate, rate, callers)
 
 
-def _audited(tally: Tally, terms: Terms) -> Measures:
+def _audited(tally: Tally, terms: Terms, keys: int = 1) -> Measures:
     return {
         "decisions": float(tally.decisions),
         "rate": tally.decisions / tally.seconds,
         "admitted": tally.admitted / max(1, tally.decisions),
         "refused": (tally.decisions - tally.admitted) / tally.seconds,
-        "excess": tally.excess(terms),
-        "used": tally.used(terms),
+        "excess": tally.excess(terms, keys),
+        "used": tally.used(terms, keys),
     }
 
 

@@ -82,15 +82,15 @@ class Tally:
     def admissions(self) -> Iterator[Admission]:
         return zip(self.before, self.after, self.tokens, strict=True)
 
-    def excess(self, terms: Terms) -> float:
-        """Tokens by which any window surely broke `burst + rate * t`; 0.0 where none did."""
-        return excess(self.admissions, Quota(terms.rate, terms.burst))
+    def excess(self, terms: Terms, keys: int = 1) -> float:
+        """Tokens by which any window surely broke `burst + rate * t` of all keys together; 0.0 where none did."""
+        return excess(self.admissions, Quota(keys * terms.rate, keys * terms.burst))
 
-    def used(self, terms: Terms) -> float:
-        """The admitted part of `burst + rate * t`, from the first admission on; NaN without any."""
+    def used(self, terms: Terms, keys: int = 1) -> float:
+        """The admitted part of `burst + rate * t` of all keys, from the first admission on; NaN without any."""
         if not self.tokens:
             return math.nan
-        return sum(self.tokens) / (terms.burst + terms.rate * self.span)
+        return sum(self.tokens) / (keys * (terms.burst + terms.rate * self.span))
 
 
 def adapted(times: int, took: float, look: float = LOOK) -> int:

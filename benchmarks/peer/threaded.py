@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.peer.contender import BATCHED, BOUND, FLOOR, OURS, Call, Contender, Opened, Opening, Terms
 from benchmarks.peer.least import (
+    MANY,
     client,
     empty,
     evalsha,
@@ -129,8 +130,8 @@ THREADED: tuple[Contender[Opening], ...] = (
 SINGLE: tuple[Contender[Opening], ...] = (
     Contender(f"{OURS}, batch of 1", "batchlimit", ours_single, BUCKET),
     Contender("plain EVALSHA", "redis", evalsha, BUCKET),
-    Contender(f"{OURS}, batch of 1, 1000 keys", "batchlimit", ours_many, BUCKET),
-    Contender("plain EVALSHA, 1000 keys", "redis", evalsha_many, BUCKET),
+    Contender(f"{OURS}, batch of 1, 1000 keys", "batchlimit", ours_many, BUCKET, keys=MANY),
+    Contender("plain EVALSHA, 1000 keys", "redis", evalsha_many, BUCKET, keys=MANY),
 )
 """Those that are compared where nothing can be leased ahead, in pairs: ours, and what it is compared with."""
 TOGETHER = tuple(zip([each.name for each in SINGLE[::2]], [each.name for each in SINGLE[1::2]], strict=True))
