@@ -72,7 +72,7 @@ def bench(valkey: Server) -> Iterator[Bench]:
 def _small(part: Part) -> Part:
     """As few runs as tell whether it works: a peer where it is installed, and one setting."""
     told = [each for each in part.contenders if each.name in (FLOOR, OURS, "limits, fixed window", "bare INCR")]
-    told = told or part.contenders[2:]
+    told = told or [*part.contenders[2:]]
     last = "8 threads" if part.name == "pinned" else list(part.settings)[-1]
     setting = "64 tasks" if part.name == "tasks" else "8 threads" if part.name == "speed" else last
     return replace(part, contenders=told, settings={setting: part.settings[setting]})
