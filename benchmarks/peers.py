@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+import redis
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -63,7 +64,7 @@ def main() -> int:
             with _telling(sum(part.runs * (1 if chosen.quick else part.rounds) for part in parts)) as tell:
                 bench = measure(url, parts, chosen.quick, tell)
             ran = machine(server.name)
-    except NoDocker as reason:
+    except (NoDocker, redis.RedisError) as reason:
         print(f"benchmarks/peers.py: {reason}", file=sys.stderr)
         return 2
     return _report(bench, ran, chosen.into, whole=not chosen.quick and len(parts) == len(PARTS))

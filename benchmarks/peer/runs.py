@@ -64,8 +64,9 @@ def timed(where: Callable[[Bench], str], threads: int, rate: float) -> Run:
         if (given := bench.given.get((who, url))) is None:
             (most,) = bench.run(Hammer(who, _terms(url, PLENTY, threads), 0.3 * bench.factor))
             given = bench.given[who, url] = min(rate, _BEARABLE * most.decisions / most.seconds)
-        (waits,) = bench.run(Punctual(who, _terms(url, PLENTY, threads), 1.2 * bench.factor, given, 0.5 * bench.factor))
-        return {"given": given} | _percentiles(waits)
+        terms = _terms(url, PLENTY, threads)
+        (waits,) = bench.run(Punctual(who, terms, 1.2 * bench.factor, given, 0.5 * bench.factor))
+        return {"given": given, "excess": waits.tally.excess(terms)} | _percentiles(waits)
 
     return run
 

@@ -34,6 +34,7 @@ _COLUMNS: dict[str, list[tuple[str, str, Show]]] = {
         ("p50", "p50", count),
         ("p99", "p99", count),
         ("p99.9", "p99.9", count),
+        ("excess", "excess", count),
         ("the harness woke late, p50", "late p50", count),
         ("p99.9", "late p99.9", count),
     ],
@@ -76,11 +77,15 @@ def _speed(book: Book, part: str, setting: str, who: str) -> str:
 def columns(book: Book, part: str, setting: str) -> str:
     """The measures of one setting: a line for each contender."""
     shown = _COLUMNS[part]
-    rows = [
-        [who, *(show(book.median(part, setting, who, measure)) for _, measure, show in shown)]
-        for who in book.names(part)
-    ]
+    rows = [[who, *(_cell(book, part, setting, who, *each) for each in shown)] for who in book.names(part)]
     return table([setting, *(head for head, _, _ in shown)], rows)
+
+
+def _cell(book: Book, part: str, setting: str, who: str, _: str, measure: str, show: Show) -> str:
+    if who == FLOOR and measure in ("excess", "used"):
+        return "-"  # which limits nothing
+    figure = book.worst if measure == "excess" else book.median
+    return show(figure(part, setting, who, measure))
 
 
 def rules(book: Book) -> str:

@@ -112,7 +112,7 @@ def redis_rate_limiters(terms: Terms) -> Opened:
 
 BUCKET = "burst + rate x t"
 STEPS = "burst, and rate more at each full second"
-WINDOW = "rate, in each second that begins with its first call or with the clock's"
+WINDOW = "rate, in each second that begins with its first call"
 SLIDING = "about rate, in any second"
 """What they promise."""
 THREADED: tuple[Contender[Opening], ...] = (
