@@ -38,7 +38,7 @@ class Crowd:
         while time.monotonic() < begin:
             times = adapted(times, await _calls(call, times, tally), look)
         tally.begin(time.monotonic())
-        while time.monotonic() < begin + self.seconds:
+        while not tally.decisions or time.monotonic() < begin + self.seconds:
             times = adapted(times, await _calls(call, times, tally), look)
         return tally
 

@@ -5,6 +5,7 @@ a call ends at max(when it is due, when the one before ends) + what it takes, an
 the harness itself wakes late, as every sleeper does, is measured apart.
 """
 
+import math
 import time
 from array import array
 from collections.abc import Sequence
@@ -69,5 +70,7 @@ class Punctual:
 
 
 def percentile(ranked: Sequence[float], percent: float) -> float:
-    """Return what so many percent of the sorted numbers do not exceed."""
+    """Return what so many percent of the sorted numbers do not exceed; NaN where there are none."""
+    if not ranked:
+        return math.nan
     return ranked[min(len(ranked) - 1, int(len(ranked) * percent / 100))]

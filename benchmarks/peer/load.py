@@ -49,7 +49,7 @@ class Hammer:
         while time.monotonic() < begin:
             times = adapted(times, tally.call(call, times))
         tally.begin(time.monotonic())
-        while time.monotonic() < begin + self.seconds:
+        while not tally.decisions or time.monotonic() < begin + self.seconds:
             times = adapted(times, tally.call(call, times))
         return tally
 
@@ -72,7 +72,7 @@ class Pace:
         rate, share, made = self.rate / self.terms.callers, number / self.terms.callers, 0
         time.sleep(max(0.0, begin - time.monotonic()))
         tally.begin(begin)
-        while (now := time.monotonic()) < begin + self.seconds:
+        while (now := time.monotonic()) < begin + self.seconds or not tally.decisions:
             due = min(_AT_ONCE, int((now - begin) * rate + share) - made)
             made += due
             if due:
