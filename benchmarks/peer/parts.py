@@ -44,7 +44,7 @@ PARTS: dict[str, Part] = {
         Part("latency", _FEWER, _TIMED, 5),
         Part("cost", _FEWER, {COST: paced(8, 4000, 0.9)}, 3),
         Part("overload", THREADED, _OVERLOAD, 3),
-        Part("single", SINGLE, _SINGLE, 5),
+        Part("single", SINGLE, _SINGLE, 3),
     )
 }
 """By name."""

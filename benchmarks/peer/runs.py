@@ -16,7 +16,7 @@ PLENTY = 50_000_000
 """Tokens/s, and burst, where all is to be allowed: more than anything here can ask for."""
 _BEARABLE = 0.5
 """The part of what a contender can do at most that it is given where it cannot bear more."""
-_CROWDED = 0.5
+_CROWDED = 0.4
 """Seconds to warm up for tasks: a thousand of them make each round trip as long as all their calls."""
 
 
@@ -65,7 +65,7 @@ def timed(where: Callable[[Bench], str], threads: int, rate: float) -> Run:
             (most,) = bench.run(Hammer(who, _terms(url, PLENTY, threads), 0.3 * bench.factor))
             given = bench.given[who, url] = min(rate, _BEARABLE * most.decisions / most.seconds)
         terms = _terms(url, PLENTY, threads)
-        (waits,) = bench.run(Punctual(who, terms, 1.2 * bench.factor, given, 0.5 * bench.factor))
+        (waits,) = bench.run(Punctual(who, terms, bench.factor, given, 0.5 * bench.factor))
         return {"given": given, "excess": waits.tally.excess(terms)} | _percentiles(waits)
 
     return run
