@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from batchlimit.cli.server import Server
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.compose import NoDocker, composed
-from benchmarks.far import far
+from benchmarks.distance import distant
 from benchmarks.markdown import between_marks
 from benchmarks.peer.bench import Bench, Part
 from benchmarks.peer.brief import brief
@@ -41,8 +41,8 @@ _ROUND_TRIP = 0.001
 
 def measure(url: str, parts: Sequence[Part], quick: bool, tell: Callable[[str], None]) -> Bench:
     """Run these parts on the server at `url`; tell what is next."""
-    with Crew(_PROCESSES) as crew, far(url, _ROUND_TRIP) as distant:
-        bench = Bench(crew, url, distant, factor=0.4 if quick else 1.0)
+    with Crew(_PROCESSES) as crew, distant(url, _ROUND_TRIP) as far:
+        bench = Bench(crew, url, far, factor=0.4 if quick else 1.0)
         for part in parts:
             part.carry_out(bench, 1 if quick else part.rounds, tell)
     return bench

@@ -65,7 +65,7 @@ def speeds(book: Book, part: str) -> str:
         admitted = min(book.median(part, setting, who, "admitted") for setting in settings)
         cells = [_speed(book, part, setting, who) for setting in settings]
         rows.append([who, *cells, "-" if who == FLOOR else count(excess), share(admitted)])
-    return table(["decisions/s", *settings, "excess", "admitted"], rows)
+    return table(["decisions/s", *settings, "excess", "admitted at least"], rows)
 
 
 def _speed(book: Book, part: str, setting: str, who: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.compose import NoDocker, composed
-from benchmarks.far import far
+from benchmarks.distance import distant
 from benchmarks.peer.awaited import AWAITED
 from benchmarks.peer.bench import Bench, Part
 from benchmarks.peer.book import Book, Round
@@ -65,8 +65,8 @@ def test_so_does_one_that_is_awaited(valkey: Server, prefix: str, contender: Con
 
 @pytest.fixture
 def bench(valkey: Server) -> Iterator[Bench]:
-    with Crew(1) as crew, far(valkey.url, 0.001) as distant:
-        yield Bench(crew, valkey.url, distant, factor=0.04)
+    with Crew(1) as crew, distant(valkey.url, 0.001) as far:
+        yield Bench(crew, valkey.url, far, factor=0.04)
 
 
 def _small(part: Part) -> Part:
