@@ -48,7 +48,7 @@ def limiter(stage: Piped, clock: Clock) -> Iterator[RateLimiter]:
 
 def leases_end(limiter: RateLimiter, clock: Clock) -> None:
     """Let it be nearly the end of all leases, and tell the keeper."""
-    clock.pass_by(min(slot.due for slot in limiter._supply.slots.values()) - clock.now)
+    clock.pass_by(min(slot.reservoir.due() for slot in limiter._supply.slots.values()) - clock.now)
     limiter._supply._keeper._bell.put(None)
 
 

@@ -383,7 +383,7 @@ def test_the_keeper_outlives_a_store_that_is_away() -> None:
 @pytest.mark.parametrize("idle_after", [1e10, 1e300, float("inf")])
 def test_the_keeper_outlives_a_key_that_is_kept_for_ever(idle_after: float) -> None:
     stage = Stage()
-    quotas = {"single": Quota(0.001, 1), "*": Quota(1000.0, 100)}
+    quotas = {"single": Quota(0.001, 1), "*": Quota(200.0, 200)}  # leases of 0.75 s: a keeper that is late has time
     with RateLimiter(stage, quotas, idle_after=idle_after, sizer=FixedBatch(50)) as limiter:
         limiter.acquire("single")
         for _ in range(2):
