@@ -105,7 +105,7 @@ class Stock:
     @property
     def tokens(self) -> int:
         """What may be spent now by whoever comes."""
-        return self.loose + length_hint(self.ready)
+        return self.loose if self.ready is NOTHING else self.loose + length_hint(self.ready)
 
     @property
     def here(self) -> int:

@@ -1,11 +1,11 @@
 """Several keys at once: all of them are charged, or none."""
 
-import threading
 from collections.abc import Callable, Mapping
 
 from batchlimit.core.claim import NOW, Admit, Claim, Refuse, half_of
 from batchlimit.errors import RateLimited
 from batchlimit.sync.slot import Slot
+from batchlimit.sync.waker import Waker
 
 
 class Bundle:
@@ -60,7 +60,7 @@ class Bundle:
 
     def _hold(self, key: str, until: float) -> Admit | Refuse:
         while True:
-            slot, waker = self._find(key), threading.Event()
+            slot, waker = self._find(key), Waker()
             claim = Claim(self._costs[key], until, waker, tentative=True)
             claim.number = self._places.get(slot, 0)
             self._held.append((slot, claim))  # before it is given anything: an interrupt falls where it will

@@ -18,6 +18,7 @@ from batchlimit.core.settled import Settled
 from batchlimit.errors import StoreUnavailable
 from batchlimit.sync.guard import Guard
 from batchlimit.sync.loops import warn_in_loop
+from batchlimit.sync.waker import Waker
 
 T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
@@ -108,7 +109,7 @@ class Slot:
             return None
         if (before := self.take(cost)) != NOW:
             return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
-        waker = threading.Event()
+        waker = Waker()
         claim = Claim(cost, deadline, waker)
         try:
             if (stood := self._stand(claim, waker)) is None:
@@ -120,7 +121,7 @@ class Slot:
             self.leave(claim)
             raise
 
-    def hold(self, claim: Claim, waker: threading.Event) -> bool:
+    def hold(self, claim: Claim, waker: Waker) -> bool:
         """Wait in line with a tentative claim, and then confirm it or leave, whatever happens. False: retired."""
         return self._stand(claim, waker) is not None
 
@@ -132,7 +133,7 @@ class Slot:
         """Take a claim out of line; what it was given is for others."""
         self.locked(lambda: self.reservoir.leave(claim, self._clock()))
 
-    def _stand(self, claim: Claim, waker: threading.Event) -> tuple[Admit | Refuse, bool] | None:
+    def _stand(self, claim: Claim, waker: Waker) -> tuple[Admit | Refuse, bool] | None:
         """Stand in line until there is a verdict; return it, and whether that took waiting. None: retired.
 
         To be followed by `leave` when it is interrupted.
@@ -145,10 +146,9 @@ class Slot:
             raise verdict.to_raise()
         return verdict, waited
 
-    def _walk(self, claim: Claim, waker: threading.Event) -> tuple[Admit | Refuse | Fail, bool]:
+    def _walk(self, claim: Claim, waker: Waker) -> tuple[Admit | Refuse | Fail, bool]:
         waited = False
         while True:
-            waker.clear()  # before the look, so that whatever happens after it is not missed
             match self.step(claim):
                 case Admit(before) as verdict:
                     if self._clock() < before:
@@ -161,6 +161,8 @@ class Slot:
                 case Fetch() as fetch:
                     waited = True
                     self.fetch(fetch)
+                    if isinstance(claim.verdict, Admit) and self._clock() < claim.verdict.before:
+                        return claim.verdict, waited  # as a step would say
 
     def enter(self, claim: Claim) -> bool:
         """Put a claim in line, to be followed by `leave` whatever happens; False: the slot has retired."""
@@ -208,7 +210,7 @@ class Slot:
 
     def refund(self, cost: int) -> bool:
         """Take back tokens that were admitted and not used; at most one round trip. False: retired."""
-        claim = Claim(cost, NOW, threading.Event())
+        claim = Claim(cost, NOW, Waker())
 
         def take_back() -> tuple[bool, GiveBack | None]:
             if self.reservoir.retired:

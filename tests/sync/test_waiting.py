@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -322,13 +322,13 @@ def stand_in_line_to_be_interrupted(
 ) -> "Future[None]":
     """Stand in line, and be interrupted in one's sleep as soon as the gate opens."""
 
-    class Interrupted(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
+    class Interrupted(front.Waker):
+        def wait(self, seconds: float) -> None:
             gate()
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(front, "threading", SimpleNamespace(**{**vars(threading), "Event": Interrupted}))
+        patch.setattr(front, "Waker", Interrupted)
         waiter = stand_in_line(limiter, cost)
         gate.await_someone()
     return waiter
