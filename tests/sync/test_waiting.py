@@ -17,6 +17,7 @@ from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimite
 from batchlimit.core import batch, line, pace, reservoir, stock, terms
 from batchlimit.sync import rate
 from batchlimit.sync import slot as front
+from batchlimit.sync.waker import Waker
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, together, until
 
@@ -322,7 +323,7 @@ def stand_in_line_to_be_interrupted(
 ) -> "Future[None]":
     """Stand in line, and be interrupted in one's sleep as soon as the gate opens."""
 
-    class Interrupted(front.Waker):
+    class Interrupted(Waker):
         def wait(self, seconds: float) -> None:
             gate()
             raise KeyboardInterrupt
