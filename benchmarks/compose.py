@@ -12,8 +12,8 @@ import redis
 from tenacity import Retrying, stop_after_delay, wait_fixed
 
 _ROOT = Path(__file__).resolve().parents[1]
-_PROJECT = "batchlimit-bench"
-"""A name of its own: a Redis that somebody started for something else is neither used nor stopped."""
+_PROJECT = f"batchlimit-bench-{os.getpid()}"
+"""A name of its own: a Redis that somebody started for something else, or another run, is neither used nor stopped."""
 _PATIENCE = 30.0
 """Seconds until a server that was started should answer."""
 

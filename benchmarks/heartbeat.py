@@ -6,6 +6,7 @@ machine's own hiccups with it. The loop's selector notes how long the loop works
 
 import asyncio
 import gc
+import math
 import random
 import selectors
 import time
@@ -61,7 +62,7 @@ class Seen:
 
     @property
     def waited_share(self) -> float:
-        return self.waited / self.calls
+        return self.waited / max(1, self.calls)
 
 
 async def observe(call: Callable[[str], Awaitable[bool]], seconds: float, laps: Laps, seen: Seen) -> None:
@@ -82,8 +83,10 @@ async def observe(call: Callable[[str], Awaitable[bool]], seconds: float, laps: 
 
 async def _keep_up(call: Callable[[str], Awaitable[bool]], stint: Stint, number: int, seen: Seen) -> None:
     dice = random.Random(number)
-    while (now := time.monotonic()) < stint.end:
-        for _ in range(stint.take_due(now)):
+    now = -math.inf
+    while now < stint.end:  # looks once more at the end: who never got a turn before it calls then
+        now = time.monotonic()
+        for _ in range(stint.take_due(min(now, stint.end))):
             admitted = await call(f"tenant:{dice.randrange(KEYS)}")
             seen.calls += 1
             seen.admitted += admitted  # in a line of its own: others count while this one waits
@@ -91,6 +94,11 @@ async def _keep_up(call: Callable[[str], Awaitable[bool]], stint: Stint, number:
 
 
 async def _beat(end: float, late: "array[float]") -> None:
-    while (before := time.monotonic()) < end:
+    now = time.monotonic()
+    while True:  # one beat at the least: a machine that stood still until the end did so for the tasks, too
+        before = now
         await asyncio.sleep(_BEAT)
-        late.append(time.monotonic() - before - _BEAT)
+        now = time.monotonic()
+        late.append(now - before - _BEAT)
+        if now >= end:
+            return

@@ -44,6 +44,8 @@ def contenders(url: str) -> Iterator[dict[str, TIMED]]:
             "try_acquire(key), refused": timed("limiter.try_acquire('dry')", limiter=limiter),
             "await try_acquire(key)": lambda calls: loop.timed(calls) * calls / 1e9,
         }
+        if not limiter.statistics().available or not limiter.try_acquire("hot"):
+            raise SystemExit(f"{url} is away: what was timed are no hits")
 
 
 def hit(url: str, rounds: int) -> Iterator[Figure]:

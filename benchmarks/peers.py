@@ -10,6 +10,8 @@ Exit status 1 if ours broke a promise in any run, 2 if there is no server.
 """
 
 import argparse
+import re
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -58,13 +60,15 @@ def main() -> int:
     where.add_argument("--compose", action="store_true", help="start the Redis of docker-compose.yml, use it, stop it")
     parser.add_argument("--into", type=Path, help="write the results here, and leave README.md alone")
     chosen = parser.parse_args()
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # as a Ctrl-C: a container would outlive us
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
     parts = [PARTS[name] for name in chosen.only]
     try:
         with _server(chosen.url, chosen.compose) as url, closing(Server(url)) as server:
             with _telling(sum(part.runs * (1 if chosen.quick else part.rounds) for part in parts)) as tell:
                 bench = measure(url, parts, chosen.quick, tell)
             ran = machine(server.name)
-    except (NoDocker, redis.RedisError) as reason:
+    except (NoDocker, redis.RedisError, ValueError) as reason:
         print(f"benchmarks/peers.py: {reason}", file=sys.stderr)
         return 2
     return _report(bench, ran, chosen.into, whole=not chosen.quick and len(parts) == len(PARTS))
@@ -91,7 +95,7 @@ def _server(url: str, compose: bool) -> Iterator[str]:
             url = stack.enter_context(composed())
         elif url.startswith("embedded://"):
             url = stack.enter_context(closing(EmbeddedStore())).url
-        yield url
+        yield re.sub(r"^valkey", "redis", url)  # the one name that all contenders know
 
 
 @contextmanager

@@ -20,15 +20,18 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """`ok` or `worse`, `gone` where it is measured no longer, or `new`, which is not judged."""
+        """`ok`, `worse` or `better`, `gone` where it is measured no longer, or `new`, which is not judged."""
         if self.now is None or self.then is None:
             return "gone" if self.now is None else "new"
-        return "ok" if self.now <= self.then * (1.0 + TOLERANCE) else "worse"
+        if self.now > self.then * (1.0 + TOLERANCE):
+            return "worse"
+        # What has become so much better could become as bad again unseen: it is to be recorded anew.
+        return "ok" if self.now * (1.0 + TOLERANCE) >= self.then else "better"
 
     @property
     def fails(self) -> bool:
         """Whether a run with such a row is to fail."""
-        return self.verdict in ("worse", "gone")
+        return self.verdict in ("worse", "gone", "better")
 
     def __str__(self) -> str:
         change = "" if self.now is None or self.then is None else f"{self.now / self.then - 1.0:+.0%}"

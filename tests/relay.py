@@ -44,7 +44,8 @@ class Relay:
         self._connections = Connections(self._target, self._weather)
         self._thread = threading.Thread(target=self._run, name="relay")
         database = self._target.path if self._target.scheme != "unix" else ""
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}{database}"
+        user, at, _ = self._target.netloc.rpartition("@")
+        self.url = f"redis://{user}{at}127.0.0.1:{self._listener.getsockname()[1]}{database}"
 
     def __repr__(self) -> str:
         return f"<Relay {self.url} to {self._target.geturl()}: {len(self._connections)} connections>"

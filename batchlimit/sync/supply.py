@@ -115,8 +115,10 @@ class Supply:
     def statistics(self) -> Statistics:
         """Return what all slots did, those that were dropped among them."""
         with self._lock:
-            slots = [slot for slot in self.slots.values() if not slot.reservoir.retired]
-            return self._host.statistics([slot.figures() for slot in slots], len(self._rest), self.store.health)
+            for slot in [each for each in self.slots.values() if each.reservoir.retired]:
+                self._let_go(slot)  # the keeper is about to: until then it would be counted nowhere
+            live = [slot.figures() for slot in self.slots.values()]
+            return self._host.statistics(live, len(self._rest), self.store.health)
 
     def close(self) -> None:
         """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.peer.book import Book, Measures, Round
-from benchmarks.peer.contender import Contender
+from benchmarks.peer.contender import FLOOR, Contender
 from benchmarks.peer.crew import Crew, Job, Outcome
 
 
@@ -57,6 +57,7 @@ class Part:
         for number in range(rounds):
             first = number % len(self.names)
             for setting, run in self.settings.items():
-                for who in self.names[first:] + self.names[:first]:
+                # The empty call is first: what it takes of the server is what the others are spared.
+                for who in sorted(self.names[first:] + self.names[:first], key=lambda name: name != FLOOR):
                     tell(f"{self.name}, {setting}: {who}")
                     bench.book.rounds.append(Round(self.name, setting, who, number, run(bench, who)))

@@ -41,6 +41,10 @@ class Book:
         """The largest of all rounds; NaN where nothing was measured."""
         return max(self._series(part, setting, who, measure).values(), default=math.nan)
 
+    def least(self, part: str, setting: str, who: str, measure: str) -> float:
+        """The smallest of all rounds; NaN where nothing was measured."""
+        return min(self._series(part, setting, who, measure).values(), default=math.nan)
+
     def ratio(self, part: str, setting: str, who: str, other: str, measure: str) -> float:
         """The median of what each round says of the two, which ran in the same seconds; NaN without such rounds."""
         mine, theirs = (self._series(part, setting, each, measure) for each in (who, other))

@@ -17,8 +17,8 @@ _SPEEDS = {
     "tasks": ("Decisions on an event loop", "aiolimiter knows one process only and is there for orientation."),
     "single": (
         "A token at a time",
-        "Where nothing can be leased ahead: each decision asks, like a plain token bucket in Lua. At 5/s for each key\n"
-        "most are refused.",
+        "Where nothing can be leased ahead: each decision asks, like a plain token bucket in Lua. At 5/s and one key\n"
+        "nearly all are refused.",
     ),
 }
 _TABLES = {

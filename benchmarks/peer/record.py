@@ -1,6 +1,7 @@
 """A run for the record: every round as JSON, with the machine and all versions that it belongs to."""
 
 import json
+import os
 import platform
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -19,7 +20,8 @@ _PROCESSORS = Path("/proc/cpuinfo")
 
 def machine(server: str) -> str:
     """What the figures belong to, in a line."""
-    return f"{ran_on()}, {_processor()}; {server}; {datetime.now(UTC):%Y-%m-%d}"
+    busy = f"load {os.getloadavg()[0]:.1f} at the end"  # ours alone are 2 to 4
+    return f"{ran_on()}, {_processor()}, {busy}; {server}; {datetime.now(UTC):%Y-%m-%d}"
 
 
 def as_json(book: Book, figures: Iterable[Figure], ran: str) -> str:

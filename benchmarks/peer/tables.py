@@ -62,9 +62,10 @@ def speeds(book: Book, part: str) -> str:
     rows = []
     for who in book.names(part):
         excess = max(book.worst(part, setting, who, "excess") for setting in settings)
-        admitted = min(book.median(part, setting, who, "admitted") for setting in settings)
+        admitted = min(book.least(part, setting, who, "admitted") for setting in settings)
         cells = [_speed(book, part, setting, who) for setting in settings]
-        rows.append([who, *cells, "-" if who == FLOOR else count(excess), share(admitted)])
+        seen = any(_is_audited(book, part, setting) for setting in settings)
+        rows.append([who, *cells, count(excess) if seen and who != FLOOR else "-", share(admitted)])
     return table(["decisions/s", *settings, "excess", "admitted at least"], rows)
 
 
@@ -84,8 +85,15 @@ def columns(book: Book, part: str, setting: str) -> str:
 def _cell(book: Book, part: str, setting: str, who: str, _: str, measure: str, show: Show) -> str:
     if who == FLOOR and measure in ("excess", "used"):
         return "-"  # which limits nothing
+    if measure == "excess" and not _is_audited(book, part, setting):
+        return "-"
     figure = book.worst if measure == "excess" else book.median
     return show(figure(part, setting, who, measure))
+
+
+def _is_audited(book: Book, part: str, setting: str) -> bool:
+    """Whether excess can be seen there: what limits nothing has some. So it has not where all calls are allowed."""
+    return book.worst(part, setting, FLOOR, "excess") > 0
 
 
 def rules(book: Book) -> str:

@@ -18,7 +18,7 @@ from tests.servers import Servers, Unavailable
         (1.0, 1.0, "ok", False),
         (1.3, 1.0, "ok", False),
         (1.31, 1.0, "worse", True),
-        (0.1, 1.0, "ok", False),
+        (0.1, 1.0, "better", True),
         (1.0, None, "new", False),
         (None, 1.0, "gone", True),
     ],
