@@ -141,8 +141,9 @@ class Supply:
             raise LimiterClosed(_CLOSED)
 
     def watch(self, thing: Due) -> None:
-        """See Keeper.watch."""
-        self._keeper.watch(thing)
+        """See Keeper.watch. Nobody comes on a loop that is closed: who misses there settles in on another one."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._keeper.watch(thing)
 
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run this in a task of the limiter's own, that no caller cancels, nor lends what it has in its context."""
@@ -241,6 +242,8 @@ class Supply:
 
         Nothing of it is let go of: a destructor would write into the pipe that wakes the parent.
         """
+        for slot in self.slots.values():
+            slot.stock.disown()  # an AsyncBucket may still know it
         self._inherited = (self._inherited, dict(self.__dict__), dict(self.slots))
         self.slots.clear()
         self._begin()

@@ -34,20 +34,20 @@ class Rest:
     million may be there, the dict of a shelf stands still for 5 ms at the most when it grows: one for all took 70.
     """
 
-    __slots__ = ("_idle_after", "_kept", "_room", "_shelves")
+    __slots__ = ("_idle_after", "_room", "_shelves")
 
     def __init__(self, idle_after: float, most: int) -> None:
         """`most` is how many keys there are to be at once, awake ones included."""
         self._idle_after = idle_after
         self._room = max(1, most // _SHELVES)
         self._shelves: deque[Shelf] = deque()  # the newest is first
-        self._kept = 0
 
     def __repr__(self) -> str:
-        return f"<Rest of {self._kept} keys on {len(self._shelves)} shelves>"
+        return f"<Rest of {len(self)} keys on {len(self._shelves)} shelves>"
 
     def __len__(self) -> int:
-        return self._kept
+        # No count of our own: an interrupt between a change and its count would leave it wrong for good.
+        return sum(len(shelf.memos) for shelf in list(self._shelves))
 
     def put(self, key: str, memo: Memo, now: float) -> None:
         """Let a key rest that has no memo here; one that is idle by now has nothing to wait for."""
@@ -56,19 +56,17 @@ class Rest:
         shelf = self._shelf(now)
         shelf.memos[key] = memo.pack()
         shelf.idle_at = max(shelf.idle_at, memo.used + self._idle_after)
-        self._kept += 1
 
     def take(self, key: str) -> Memo | None:
         """Return the memo of a key that is needed again, and keep it no longer."""
-        for shelf in self._shelves:
+        for shelf in list(self._shelves):
             if (packed := shelf.memos.pop(key, None)) is not None:
-                self._kept -= 1
                 return Memo.unpack(packed)
         return None
 
     def make_room(self, keys: int) -> None:
         """Forget so many, those first that came first; or a few of them, if they are many: there is a next time."""
-        for _ in range(min(keys, _SHELVES, self._kept)):
+        for _ in range(min(keys, _SHELVES, len(self))):
             self._drop_one()
 
     def forget_idle(self, now: float) -> float:
@@ -82,12 +80,12 @@ class Rest:
     @property
     def due(self) -> float:
         """The instant at which there is something to forget; inf: never, or not while nobody comes."""
-        return self._oldest().idle_at if self._kept else math.inf
+        oldest = self._oldest()
+        return math.inf if oldest is None else oldest.idle_at
 
     def clear(self) -> None:
         """Forget all."""
         self._shelves.clear()
-        self._kept = 0
 
     def _shelf(self, now: float) -> Shelf:
         """Return the newest one, making it if there is none or it has been there, or filled, for long enough."""
@@ -100,11 +98,11 @@ class Rest:
         return newest
 
     def _drop_one(self) -> None:
-        self._oldest().memos.popitem()
-        self._kept -= 1
+        if (oldest := self._oldest()) is not None:
+            oldest.memos.popitem()
 
-    def _oldest(self) -> Shelf:
-        """Return the first shelf that is not empty; requires that there is one."""
-        while not self._shelves[-1].memos:
+    def _oldest(self) -> Shelf | None:
+        """Return the first shelf that is not empty, if there is one."""
+        while self._shelves and not self._shelves[-1].memos:
             self._shelves.pop()
-        return self._shelves[-1]
+        return self._shelves[-1] if self._shelves else None

@@ -262,6 +262,7 @@ class Stock:
 
     def empty(self) -> int:
         """Let go of everything, unspent; return how much of it is the bucket's."""
+        self.lay_down()  # first: what somebody hits between the two would be given back as well
         leased = self.leased
         self._let_go()
         return leased

@@ -129,6 +129,8 @@ class Keeper:
                 case Fetch() as fetch:
                     slot.fetch(fetch)
                 case GiveBack() as back:
+                    self._ask(asks)  # first: callers of those keys wait for it
+                    asks.clear()
                     slot.give_back(back)
                 case None:
                     pass

@@ -256,9 +256,10 @@ class RateLimiter(Unique):
     def _tries(self, slot: Slot, key: str, cost: int) -> bool:
         """Admit by tokens that are not laid out yet, or refuse from memory; else by all the rules."""
         if cost.__class__ is int and cost > 0:
-            if slot.reservoir.denies(cost, self._clock()):
+            if self._clock() < slot.stock.shut and cost <= slot.reservoir.largest:
                 slot.reservoir.refused += cost
-                slot.look_shut(cost)
+                return False
+            if slot.reservoir.denies(cost, self._clock()) and slot.denies(cost):
                 return False
             if slot.take(cost) != NOW:
                 return True

@@ -26,6 +26,8 @@ HEARTBEAT = 1.0
 """A waiter looks again after so many seconds though nobody woke it: whoever should have may have been interrupted."""
 _MANY = 64
 """A fetch that brings so many tokens serves all threads that may have waited for it."""
+_PART = 1 / 8
+"""Who waits for a turn to fetch does so for this part of a deadline at the most, and where fetches take less."""
 _LOOK = 60.0
 """The keeper looks at a slot after so many seconds at the latest, so that its plans do not pile up."""
 
@@ -62,10 +64,16 @@ class Slot:
         with self.lock:
             self.stock.took_late(cost)
 
-    def look_shut(self, cost: int) -> None:
-        """Have whoever comes after a refused call of cost 1 see it at once."""
-        if cost == 1:
-            self.plan()
+    def denies(self, cost: int) -> bool:
+        """Refuse from memory, and have whoever comes after see it; by the lock: tokens on their way look like none."""
+
+        def look() -> bool:
+            if not self.reservoir.denies(cost, self._clock()):
+                return False
+            self.reservoir.refused += cost
+            return True
+
+        return self.locked(look)
 
     def enter_turnstile(self) -> "threading.Lock | None":
         """Wait for one's turn to find the key dry, and to fetch; to be released. None: nobody waits for that here.
@@ -77,7 +85,7 @@ class Slot:
         if (turnstile := self._turnstile) is None:
             return None
         warn_in_loop()
-        if turnstile.acquire(timeout=self._store.deadline):
+        if turnstile.acquire(timeout=self._store.deadline * _PART):
             return turnstile
         if self._turnstile is turnstile:  # who was in it was interrupted at the wrong moment, or the store is away
             self._turnstile = None
@@ -196,8 +204,10 @@ class Slot:
         if isinstance(outcome, StoreUnavailable):
             self.locked(lambda: self.reservoir.failed(fetch, outcome, self._clock()))
             return
+        is_fast = self._clock() - fetch.sent < self._store.deadline * _PART
         self.locked(lambda: self.reservoir.granted(fetch, outcome, self._clock(), uniform(0.75, 1.25)))
-        self._turnstile = (self._turnstile or threading.Lock()) if outcome.granted >= _MANY else None
+        is_for_many = is_fast and outcome.granted >= _MANY
+        self._turnstile = (self._turnstile or threading.Lock()) if is_for_many else None
 
     def tend(self) -> Fetch | GiveBack | None:
         """Ask the reservoir what there is to do; by then it is planned when to come again."""

@@ -122,6 +122,16 @@ def test_a_loop_that_was_closed_without_a_word_takes_its_lease_along() -> None:
     assert asyncio.run(rest()) == 100 - 3 - held
 
 
+def test_a_hit_on_the_next_loop_that_comes_upon_the_low_mark_rings_at_no_closed_one() -> None:
+    limiter = AsyncRateLimiter(MemoryStore(), Quota(SLOW, 100), sizer=FixedBatch(20))
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(_one(limiter.bucket(KEY)))
+    loop.close()
+    limiter._slots[KEY].stock.keep(5)
+    assert asyncio.run(spend(limiter)) > 0
+
+
 async def _one(bucket: AsyncBucket) -> bool:
     return await bucket.try_acquire()
 
@@ -346,6 +356,7 @@ def _in_child(bucket: AsyncBucket, writer: int) -> None:
         asyncio._set_running_loop(None)
 
         async def some() -> int:
+            assert await bucket._limiter.try_acquire("another")  # the limiter is at home here from now on
             spent = 0
             for _ in range(25):
                 spent += await bucket.try_acquire()

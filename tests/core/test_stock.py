@@ -88,6 +88,28 @@ def test_what_is_given_to_others_is_taken_back_first(change: Callable[[Stock], o
     assert hit(some) == NOW
 
 
+class Watched(Stock):
+    """Somebody hits whenever it was just looked at how much is leased."""
+
+    __slots__ = ("hits",)
+
+    @property
+    def leased(self) -> int:
+        seen = self.held
+        self.hits = getattr(self, "hits", 0) + (hit(self) != NOW)
+        return seen
+
+
+def test_what_is_hit_while_it_is_emptied_does_not_go_back_as_well() -> None:
+    some = Watched(0.0)
+    some._add(10)
+    some.expires = LEASE
+    some.serve(Line(), None)  # type: ignore[arg-type]
+    some.take(1)
+    assert some.empty() + some.hits + 1 == 10
+    assert some.spent == some.hits + 1
+
+
 def test_a_step_is_counted_where_it_was_taken() -> None:
     some = stock(10)
     some.take(1)

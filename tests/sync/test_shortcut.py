@@ -107,9 +107,7 @@ class SpelledOut(World):
     def try_acquire(self, cost: int) -> bool:
         slot = self.limiter._slot(KEY)
         reservoir = slot.reservoir
-        if reservoir.denies(cost, self.clock()):
-            reservoir.refused += cost
-            slot.look_shut(cost)
+        if reservoir.denies(cost, self.clock()) and slot.denies(cost):
             return False
         if slot.take(cost) != NOW:
             return True
