@@ -66,6 +66,11 @@ class AsyncOwnLine(AsyncServerLine):
             self._callers += 1
             try:
                 return await asyncio.shield(mine)
+            except asyncio.CancelledError:
+                caller = asyncio.current_task()
+                if mine.cancelled() and caller is not None and not caller.cancelling():
+                    raise redis.ConnectionError("the store was closed") from None  # nobody cancelled the caller
+                raise
             finally:
                 self._callers -= 1
                 if mine is self._connecting and (mine.done() or not self._callers):

@@ -28,6 +28,8 @@ class CalmSSLConnection(SSLConnection):
 class CalmUnixConnection(UnixDomainSocketConnection):
     """A connection over a unix socket."""
 
+    port = 0  # redis-py 8.1 looks for it where connecting takes too long
+
     async def connect(self) -> None:
         """Connect, if need be."""
         if not self.is_connected:

@@ -13,6 +13,7 @@ import redis
 from redis.exceptions import InvalidResponse, RedisError
 
 _NOTHING = object()
+_CLOSED = "Connection closed by server."
 
 
 class Pipe(asyncio.Protocol):
@@ -49,6 +50,8 @@ class Pipe(asyncio.Protocol):
         Whoever is cancelled meanwhile leaves the answer to nobody. It may never come: so the pipe takes no more calls,
         and ends when all who still wait have theirs.
         """
+        if self._is_retired:  # it ended between being connected and being used: nobody would ever say so
+            raise (self._error or redis.ConnectionError(_CLOSED)).with_traceback(None)
         answer: asyncio.Future[Any] = self._loop.create_future()
         if not self._outbox:
             self._loop.call_soon(self._flush)
@@ -90,8 +93,8 @@ class Pipe(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._is_retired = True
-        error = self._error or redis.ConnectionError(
-            "Connection closed by server." if exc is None else f"Error while reading from the server: {exc.args}"
+        error = self._error = self._error or redis.ConnectionError(
+            _CLOSED if exc is None else f"Error while reading from the server: {exc.args}"
         )
         for answer in (*self._asked, *(answer for _, answer in self._outbox)):
             _settle(answer, error)

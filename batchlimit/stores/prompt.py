@@ -46,13 +46,13 @@ class PromptSocket(socket.socket):
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive; what redis-py calls where it has hiredis."""
-        self._hasten()
+        self._hasten(self._unread)
         self._unread = False
         return _recv_into(self, buffer, nbytes, flags)
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
         """Receive; what redis-py calls where it has not."""
-        self._hasten()
+        self._hasten(self._unread)
         self._unread = False
         return _recv(self, bufsize, flags)
 
@@ -64,12 +64,17 @@ class PromptSocket(socket.socket):
         self._unread = True
         _sendall(self, data, flags)
 
-    def _hasten(self) -> None:
+    def _hasten(self, is_first: bool = True) -> None:
         """Let the next operation last no longer than the hurry; without one, no longer than ever."""
         fit, now = self._calm, self._now
         if (until := hurrying()) is not None:
             # At the least a moment: a thread that had to wait for others may find its answer lying ready.
-            left = max(until - monotonic(), _SLACK)
+            # But that is one moment: who dribbles a reply would have one for each byte.
+            left = until - monotonic()
+            if left < _SLACK:
+                if not is_first and left < 0.0 and fit != 0.0:
+                    raise TimeoutError("timed out")
+                left = _SLACK
             if fit is None or left < fit:
                 fit = left
         if fit != now and (fit is None or now is None or fit < _SLACK or not 0.0 <= now - fit < _SLACK):
@@ -86,6 +91,8 @@ class PromptConnection(Connection):
 
 class PromptUnixConnection(UnixDomainSocketConnection):
     """A connection over a unix socket."""
+
+    port = 0  # redis-py 8.1 looks for it where connecting takes too long
 
     def _connect(self) -> socket.socket:
         return _adopted(super()._connect)

@@ -83,7 +83,7 @@ class RedisStore(Unique):
             return [self._taken(*each) for each in asks]
         calls = [(bucket_name(self._prefix, key), take_arguments(quota, ask)) for key, quota, ask in asks]
         replies = self._talk(line, _served, line, calls)
-        return [failure(each, self.address) if isinstance(each, Exception) else read_grant(each) for each in replies]
+        return [self._outcome(each) for each in replies]
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
@@ -132,6 +132,12 @@ class RedisStore(Unique):
         except BaseException:  # a signal handler raised, wherever it was
             self._abandon(line)
             raise
+
+    def _outcome(self, reply: Any) -> Grant | StoreUnavailable:
+        try:
+            return failure(reply, self.address) if isinstance(reply, Exception) else read_grant(reply)
+        except StoreUnavailable as error:
+            return error
 
     def _taken(self, key: str, quota: Quota, ask: Ask) -> Grant | StoreUnavailable:
         try:

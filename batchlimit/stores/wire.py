@@ -13,6 +13,7 @@ import hiredis
 
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
+from batchlimit.errors import BucketUnavailable
 
 _SECOND = 1_000_000
 _BANDWIDTH, _ASK, _GIVE_BACK = Struct("<dd"), Struct("<12d"), Struct("<4d")
@@ -54,7 +55,14 @@ def packed(quota: Quota) -> bytes:
 
 
 def read_grant(reply: Sequence[Any]) -> Grant:
-    """Return the Grant in a reply of take.lua."""
+    """Return the Grant in a reply of take.lua; BucketUnavailable if that is none, of a bucket that somebody damaged."""
+    try:
+        return _grant(reply)
+    except (TypeError, ValueError) as error:
+        raise BucketUnavailable(f"what lies at the bucket's name is no bucket: {error}") from error
+
+
+def _grant(reply: Sequence[Any]) -> Grant:
     granted, kept, starts_in, lease, retry_after, level, active_hosts, epoch, version, config = reply
     told = config.decode() if isinstance(config, bytes) else config
     return Grant(

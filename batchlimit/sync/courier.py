@@ -29,7 +29,10 @@ class Courier:
 
     def __init__(self) -> None:
         self._errands: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._news = threading.Condition(threading.Lock())  # held to touch what is here; told of news
+        # Held to touch what is here. It is entered by itself: a Condition is Python where it locks and unlocks, and a
+        # signal handler that raises amid that would leave it locked for ever.
+        self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
         self._threads = self._idle = 0
         self._stopped = False
 
@@ -43,7 +46,7 @@ class Courier:
         goes on, and nobody hears what becomes of it.
         """
         errand: Future[T] = Future()
-        with self._news:
+        with self._lock:
             taken = not self._stopped and self._hire()
             if taken:
                 self._errands.append((errand, work))
@@ -58,13 +61,13 @@ class Courier:
 
     def stop(self) -> None:
         """Let the threads end after what they are doing; what is run later, its caller runs."""
-        with self._news:
+        with self._lock:
             self._stopped = True
             self._news.notify_all()
 
     def _forget(self, errand: tuple["Future[Any]", Callable[[], Any]]) -> None:
         """Nobody waits for it any more; where all threads hang, what is left behind would pile up."""
-        with self._news, contextlib.suppress(ValueError):
+        with self._lock, contextlib.suppress(ValueError):
             self._errands.remove(errand)
 
     def _hire(self) -> bool:

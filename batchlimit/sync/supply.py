@@ -1,6 +1,7 @@
 """What all slots of one limiter share: its name to the store, its slots, its keeper, and its end."""
 
 import atexit
+import logging
 import os
 import secrets
 import threading
@@ -22,6 +23,7 @@ from batchlimit.sync.guard import Guard
 from batchlimit.sync.keeper import Keeper
 from batchlimit.sync.slot import Slot
 
+_logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
 _PATIENCE = 2.0
 """How long (s) a closing limiter waits for its keeper, and for the answers that are under way."""
@@ -154,7 +156,10 @@ class Supply:
         deadline = time.monotonic() + _PATIENCE
         ends = [slot.close(LimiterClosed(_CLOSED)) for slot in slots]
         for slot, ended in zip(slots, ends, strict=True):
-            slot.empty(ended, deadline)  # each: what is away may be a part of the store, or one key
+            try:
+                slot.empty(ended, deadline)  # each: what is away may be a part of the store, or one key
+            except Exception:  # a sizer of the user's own
+                _logger.exception("tokens of %r were not given back; the others are", slot.key)
         for slot in slots:
             self._host.remember(slot.figures())
         self._close_store()

@@ -4,6 +4,7 @@ import contextlib
 import pickle
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -19,6 +20,7 @@ from batchlimit.stores.base import Store
 from batchlimit.stores.failure import SYMPTOMS, code_of, failure
 from batchlimit.stores.redis import RedisStore
 from batchlimit.stores.urls import open_async_store, open_store
+from batchlimit.stores.wire import read_grant
 from tests.awaiting import BlockingStore
 from tests.nodes import node
 from tests.servers import SERVERS, Server, Unavailable, redis_binary, valkey_binary
@@ -269,3 +271,9 @@ def test_an_address_is_shown_without_its_password(store: type[RedisStore] | type
         made = store.from_url(url)
         assert made.address == address
         assert "secret" not in repr(made)
+
+
+@pytest.mark.parametrize("reply", [[1, 2], None, [1, 0, 0, 0, 0, 0, 1, 5, 1, b"nan:1"], ["1"] * 10])
+def test_a_reply_that_no_bucket_gives_concerns_its_key_alone(reply: Any) -> None:
+    with pytest.raises(BucketUnavailable, match="no bucket"):
+        read_grant(reply)

@@ -251,9 +251,21 @@ def test_a_hurry_that_is_over_gives_a_moment_to_what_lies_ready() -> None:
     with contextlib.closing(there), contextlib.closing(PromptSocket.adopt(here)) as ours:
         there.sendall(b"one")
         with hurry(time.monotonic() - 0.1):
+            ours.sendall(b"ask")
             assert ours.recv(3) == b"one"
             with pytest.raises(TimeoutError):
                 ours.recv(3)
+
+
+def test_who_dribbles_has_one_moment_and_not_one_for_each_byte() -> None:
+    here, there = socket.socketpair()
+    with contextlib.closing(there), contextlib.closing(PromptSocket.adopt(here)) as ours:
+        there.sendall(b"one")
+        with hurry(time.monotonic() - 0.1):
+            ours.sendall(b"ask")
+            assert ours.recv(1) == b"o"
+            with pytest.raises(TimeoutError):
+                ours.recv(1)
 
 
 def test_after_a_hurry_the_old_patience_is_back() -> None:

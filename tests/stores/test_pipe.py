@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import redis
 
 from batchlimit import AsyncRedisStore, BucketUnavailable, StoreUnavailable
 from batchlimit.core.key import bucket_name
@@ -50,6 +52,22 @@ def test_all_tasks_share_one_connection_and_each_has_its_own_answer(valkey: Serv
             assert granted(await crowd(store)) == [i + 1 for i in range(MANY)]
             with valkey.client(decode_responses=True) as client:
                 assert sum(each["name"] == prefix for each in client.client_list()) == 1
+
+    awaited(run)
+
+
+def test_a_pipe_that_ended_before_its_first_use_says_so_at_once(valkey: Server, prefix: str) -> None:
+    """Nobody would settle what is asked of it: the call would last as long as it may."""
+
+    async def run() -> None:
+        async with opened(valkey.url, prefix) as store:
+            await store.take("k", HUNDRED, ask(1))
+            line: Any = store._line
+            pipe: Pipe = line._pipe
+            pipe._writer.transport.abort()
+            await pipe._lost
+            with pytest.raises(redis.ConnectionError, match="closed"):
+                await asyncio.wait_for(pipe.ask(b""), LONG)
 
     awaited(run)
 
