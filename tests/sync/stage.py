@@ -200,6 +200,8 @@ PRELUDE = """
 import gc, multiprocessing, os, signal, sys, threading
 from batchlimit import *
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
+
 URL, PREFIX, KEY = sys.argv[1:4]
 
 def say(*words):
