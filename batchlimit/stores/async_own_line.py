@@ -47,13 +47,13 @@ class AsyncOwnLine(AsyncServerLine):
             await self._pipe.close()
         await super().aclose()
 
-    async def _ask(self, command: bytes) -> Any:
+    async def _ask(self, packed: bytes) -> Any:
         pipe = self._pipe if self._pipe is not None and self._pipe.is_open else await self._connected()
         if WATCH.get() is not None:  # whoever has one sees to the time
-            return await pipe.ask(command)
+            return await pipe.ask(packed)
         try:
             async with asyncio.timeout(self._seconds):
-                return await pipe.ask(command)
+                return await pipe.ask(packed)
         except TimeoutError as error:
             raise redis.TimeoutError(f"Timeout reading from the server after {self._seconds} s") from error
 

@@ -110,8 +110,8 @@ def _command(name: str, bucket: str, arguments: Arguments) -> bytes:
     return command("EVALSHA", digest(name), "1", bucket, *arguments)
 
 
-def _one(connection: Any, command: bytes) -> Any:
-    connection.send_packed_command([command])
+def _one(connection: Any, packed: bytes) -> Any:
+    connection.send_packed_command([packed])
     return connection.read_response()
 
 
