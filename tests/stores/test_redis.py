@@ -67,8 +67,8 @@ def test_a_bucket_expires_but_not_before_it_is_full(
     ask = Ask("a", 1, need=1, queued=missing, want=missing)
     with server.client() as client:
         redis_store.take(KEY, quota, ask)
-        # The store adds a margin above the time that these two calls take.
-        assert to_full < client.pttl(name) / 1000 < to_full + 7.0
+        # The store adds a margin of 5 s, up to 1 s of slack, and a lease, which is 1.5 s at the most.
+        assert to_full < client.pttl(name) / 1000 < to_full + 7.6
         redis_store.take(KEY, quota, dataclasses.replace(ask, seq=2, need=quota.largest_cost, queued=100, want=100))
         assert client.pttl(name) > 0
         redis_store.give_back(KEY, quota, GiveBack("a", 3, tokens=1))
@@ -81,7 +81,7 @@ def test_a_bucket_that_takes_centuries_to_fill_is_kept_for_years(
     year_ms = 365 * 24 * 3600 * 1000
     redis_store.take(KEY, Quota(1e-9, 100), FIFTY)
     with server.client() as client:
-        assert year_ms < client.pttl(bucket_name(prefix, KEY)) < 100 * year_ms
+        assert year_ms < client.pttl(bucket_name(prefix, KEY)) <= 100 * year_ms
 
 
 # What a server may lose
