@@ -3,7 +3,7 @@
     scripts/bench peers [--quick] [--only PART ...] [--url embedded:// | --compose] [--into DIRECTORY]
 
 All on one machine in one run: in each round every contender has its turn in every setting, figures are medians over the
-rounds. A full run takes about 12 minutes and writes benchmarks/results/ and the table in README.md between its marks;
+rounds. A full run takes about 17 minutes and writes benchmarks/results/ and the table in README.md between its marks;
 a quick one, or a part, only prints, unless it is told where to write. docs/benchmarks.md says what is measured how.
 
 Exit status 1 if ours broke a promise in any run, 2 if there is no server.
@@ -53,7 +53,7 @@ def measure(url: str, parts: Sequence[Part], quick: bool, tell: Callable[[str], 
 def main() -> int:
     """Measure, and write what was found; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one short round, about two minutes")
+    parser.add_argument("--quick", action="store_true", help="one short round, about three minutes")
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", default="embedded://", help="of a server that nobody else uses meanwhile")

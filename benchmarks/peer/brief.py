@@ -7,7 +7,7 @@ from itertools import chain
 from benchmarks.markdown import table
 from benchmarks.peer.book import Book
 from benchmarks.peer.contender import BATCHED, BOUND, FLOOR, OURS
-from benchmarks.peer.parts import COST, DRY, FAR, NEAR, PEERS
+from benchmarks.peer.parts import COST, DRY, DRY_FAR, FAR, NEAR, PEERS, TENFOLD, TENFOLD_FAR
 from benchmarks.peer.tables import Show, count, share
 from benchmarks.peer.targets import best_peer, ours
 from benchmarks.peer.threaded import TOGETHER
@@ -35,6 +35,8 @@ _LINES = (
     Line("8 threads on one core", "pinned", "8 threads", "rate", target=">= 150x"),
     Line("64 tasks", "tasks", "64 tasks", "rate", target=">= 130x"),
     Line("1,000 tasks", "tasks", "1,000 tasks", "rate"),
+    Line("8 threads, the server 1 ms away", "far", "8 threads", "rate"),
+    Line("64 tasks, the server 1 ms away", "far tasks", "64 tasks", "rate"),
     Line("p99 of a call, us", "latency", NEAR, "p99", target="<= 5 us", least=True),
     Line("p99.9", "latency", NEAR, "p99.9", target="<= 50 us", least=True),
     Line("p99, the server 1 ms away", "latency", FAR, "p99", target="<= 5 us", least=True),
@@ -44,6 +46,12 @@ _LINES = (
     Line("refused/s at 100/s, 8 threads", "overload", DRY, "refused", target=">= 5,000,000/s"),
     Line("used of the allowance there", "overload", DRY, "used", share),
     Line("excess there, tokens", "overload", DRY, "excess", target="0", least=True),
+    Line("refused/s there, the server 1 ms away", "overload", DRY_FAR, "refused", target=">= 5,000,000/s"),
+    Line("used at 10x of 10,000/s", "overload", TENFOLD, "used", share),
+    Line("excess there, tokens", "overload", TENFOLD, "excess", target="0", least=True),
+    Line("requests/s there", "overload", TENFOLD, "requests/s", least=True),
+    Line("used there, the server 1 ms away", "overload", TENFOLD_FAR, "used", share),
+    Line("excess there, tokens", "overload", TENFOLD_FAR, "excess", target="0", least=True),
 )
 _LEFT_OUT = ("redis-rate-limiters",)
 """The best peer nowhere, and a table has an end."""

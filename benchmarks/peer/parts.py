@@ -6,7 +6,7 @@ from benchmarks.peer.awaited import AWAITED
 from benchmarks.peer.bench import Part, Run
 from benchmarks.peer.contender import Contender
 from benchmarks.peer.pinned import CAN_PIN
-from benchmarks.peer.runs import crowd, flat_out, paced, timed
+from benchmarks.peer.runs import AWAY, crowd, flat_out, paced, timed
 from benchmarks.peer.threaded import SINGLE, THREADED
 
 _SPEED: dict[str, Run] = {
@@ -22,11 +22,26 @@ _PINNED: dict[str, Run] = {
     "4 x 8 threads": flat_out(8, 4, pin=True),
 }
 NEAR, FAR = "on this machine", "1 ms away"
+_FAR: dict[str, Run] = {
+    "1 thread": flat_out(1, where=AWAY),
+    "8 threads": flat_out(8, where=AWAY),
+    "64 threads": flat_out(64, where=AWAY),
+}
+_FAR_TASKS: dict[str, Run] = {
+    "64 tasks": crowd(64, where=AWAY),
+    "1,000 tasks": crowd(1000, where=AWAY),
+}
 COST = "0.9x of 4,000/s"
 DRY, TENFOLD = "100/s, flat out", "10x of 10,000/s"
+DRY_FAR, TENFOLD_FAR = (f"{each}, {FAR}" for each in (DRY, TENFOLD))
 
-_TIMED: dict[str, Run] = {NEAR: timed(lambda bench: bench.url, 8, 4000), FAR: timed(lambda bench: bench.far, 8, 4000)}
-_OVERLOAD: dict[str, Run] = {DRY: flat_out(8, rate=100, seconds=2.0), TENFOLD: paced(8, 10_000, 10.0)}
+_TIMED: dict[str, Run] = {NEAR: timed(8, 4000), FAR: timed(8, 4000, where=AWAY)}
+_OVERLOAD: dict[str, Run] = {
+    DRY: flat_out(8, rate=100, seconds=2.0),
+    TENFOLD: paced(8, 10_000, 10.0),
+    DRY_FAR: flat_out(8, rate=100, seconds=2.0, where=AWAY),
+    TENFOLD_FAR: paced(8, 10_000, 10.0, where=AWAY),
+}
 _SINGLE: dict[str, Run] = {
     "1 thread": flat_out(1),
     "8 threads": flat_out(8),
@@ -43,6 +58,8 @@ PARTS: dict[str, Part] = {
         Part("speed", THREADED, _SPEED, 5),
         *([Part("pinned", _FEWER, _PINNED, 5)] if CAN_PIN else []),
         Part("tasks", AWAITED, {"64 tasks": crowd(64), "1,000 tasks": crowd(1000)}, 5),
+        Part("far", _FEWER, _FAR, 3),
+        Part("far tasks", AWAITED, _FAR_TASKS, 3),
         Part("latency", _FEWER, _TIMED, 5),
         Part("cost", _FEWER, {COST: paced(8, 4000, 0.9)}, 3),
         Part("overload", _CAN_REFUSE, _OVERLOAD, 3),

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from operator import attrgetter
 
 from benchmarks.peer.bench import Bench, Run
 from benchmarks.peer.book import Measures
@@ -20,11 +21,25 @@ _CROWDED = 0.4
 """Seconds to warm up for tasks: a thousand of them make each round trip as long as all their calls."""
 
 
-def flat_out(threads: int, processes: int = 1, *, pin: bool = False, rate: int = PLENTY, seconds: float = 0.5) -> Run:
+Where = Callable[[Bench], str]
+"""Which of the bench's servers is asked, by its url."""
+NEARBY: Where = attrgetter("url")
+AWAY: Where = attrgetter("far")
+
+
+def flat_out(
+    threads: int,
+    processes: int = 1,
+    *,
+    pin: bool = False,
+    rate: int = PLENTY,
+    seconds: float = 0.5,
+    where: Where = NEARBY,
+) -> Run:
     """Return a run of threads that call as fast as they can, at a limit of `rate` tokens/s and as large a burst."""
 
     def run(bench: Bench, who: str) -> Measures:
-        terms = _terms(bench.url, rate, threads)
+        terms = _terms(where(bench), rate, threads)
         first, *others = bench.run(Hammer(who, terms, seconds * bench.factor, pin), processes)
         tally = first.merge(others)
         return _audited(tally, terms, CONTENDERS[who].keys) | _asked(tally)
@@ -32,22 +47,22 @@ def flat_out(threads: int, processes: int = 1, *, pin: bool = False, rate: int =
     return run
 
 
-def crowd(tasks: int) -> Run:
+def crowd(tasks: int, where: Where = NEARBY) -> Run:
     """Return a run of tasks that call as fast as they can."""
 
     def run(bench: Bench, who: str) -> Measures:
-        terms = _terms(bench.url, PLENTY, tasks)
+        terms = _terms(where(bench), PLENTY, tasks)
         (tally,) = bench.run(Crowd(who, terms, 0.5 * bench.factor), warm_up=_CROWDED)
         return _audited(tally, terms)
 
     return run
 
 
-def paced(threads: int, rate: int, demand: float) -> Run:
+def paced(threads: int, rate: int, demand: float, where: Where = NEARBY) -> Run:
     """Return a run of calls that fall due at `demand` times the limit of `rate` tokens/s."""
 
     def run(bench: Bench, who: str) -> Measures:
-        terms = _terms(bench.url, rate, threads)
+        terms = _terms(where(bench), rate, threads)
         (tally,) = bench.run(Pace(who, terms, 2.0 * bench.factor, demand * rate))
         if who == FLOOR and tally.counts:  # which asks nobody: this is what the server takes by itself
             bench.idle = tally.counts.processor / tally.seconds
@@ -56,7 +71,7 @@ def paced(threads: int, rate: int, demand: float) -> Run:
     return run
 
 
-def timed(where: Callable[[Bench], str], threads: int, rate: float) -> Run:
+def timed(threads: int, rate: float, where: Where = NEARBY) -> Run:
     """Return a run of calls that are timed from when they are due; `rate` of them a second, or what can be borne."""
 
     def run(bench: Bench, who: str) -> Measures:

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, product
 
 from benchmarks.figures import Figure
 from benchmarks.peer.book import Book
 from benchmarks.peer.contender import FLOOR, OURS
-from benchmarks.peer.parts import COST, DRY, PEERS
+from benchmarks.peer.parts import COST, DRY, DRY_FAR, FAR, PEERS
 from benchmarks.peer.threaded import TOGETHER
 
 _TIMES = {"speed": 300.0, "pinned": 150.0}
 _TIMES_TASKS = {"64 tasks": 130.0}
+_HOW = {"pinned": ", pinned", "far": f", {FAR}", "far tasks": f", {FAR}"}
 
 
 def figures(book: Book) -> Iterator[Figure]:
@@ -32,15 +33,15 @@ def best_peer(book: Book, part: str, setting: str, measure: str = "rate", *, lea
 
 
 def _times(book: Book) -> Iterator[Figure]:
-    for part in ("speed", "pinned", "tasks"):
+    for part in ("speed", "pinned", "tasks", "far", "far tasks"):
         for setting in book.settings(part):
             if (peer := best_peer(book, part, setting)) is None:
                 continue
             note = f"{peer}: {book.median(part, setting, peer, 'rate'):,.0f}/s"
-            target = _TIMES.get(part, _TIMES_TASKS.get(setting))
+            target = _TIMES_TASKS.get(setting) if part == "tasks" else _TIMES.get(part)
             for who in ours(book, part):
                 ratio = book.ratio(part, setting, who, peer, "rate")
-                name = f"{setting}{', pinned' * (part == 'pinned')}: {who} / best peer"
+                name = f"{setting}{_HOW.get(part, '')}: {who} / best peer"
                 yield Figure(name, ratio, "x", at_least=target, note=note)
 
 
@@ -63,12 +64,10 @@ def _cost(book: Book) -> Iterator[Figure]:
 
 
 def _dry(book: Book) -> Iterator[Figure]:
-    if DRY not in book.settings("overload"):
-        return
-    for who in ours(book, "overload"):
-        refused, asked = (book.median("overload", DRY, who, measure) for measure in ("refused", "requests/s"))
-        yield Figure(f"{DRY}: {who}, refused", refused, "/s", at_least=5e6)
-        yield Figure(f"{DRY}: {who}, round trips", asked, "/s", at_most=200.0)
+    for setting, who in product((DRY, DRY_FAR), ours(book, "overload")):
+        refused, asked = (book.median("overload", setting, who, measure) for measure in ("refused", "requests/s"))
+        yield Figure(f"{setting}: {who}, refused", refused, "/s", at_least=5e6)
+        yield Figure(f"{setting}: {who}, round trips", asked, "/s", at_most=200.0)
 
 
 def _single(book: Book) -> Iterator[Figure]:

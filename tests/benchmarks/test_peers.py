@@ -73,8 +73,8 @@ def _small(part: Part) -> Part:
     """As few runs as tell whether it works: a peer where it is installed, and one setting."""
     told = [each for each in part.contenders if each.name in (FLOOR, OURS, "limits, fixed window", "bare INCR")]
     told = told or [*part.contenders[2:]]
-    last = "8 threads" if part.name == "pinned" else list(part.settings)[-1]
-    setting = "64 tasks" if part.name == "tasks" else "8 threads" if part.name == "speed" else last
+    last = list(part.settings)[-1]
+    setting = next((each for each in ("64 tasks", "8 threads") if each in part.settings), last)
     return replace(part, contenders=told, settings={setting: part.settings[setting]})
 
 
