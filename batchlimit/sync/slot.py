@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import uniform
 from typing import TypeVar
 
+from batchlimit.core import express
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.core.decision import Decision
 from batchlimit.core.failure import NotAsked
@@ -147,16 +148,26 @@ class Slot:
         To be followed by `leave` when it is interrupted.
         """
         warn_in_loop()
-        if not self.enter(claim):
+        if (fetch := self._ask_alone(claim)) is not None:
+            self.fetch(fetch, claim)
+        elif not self.enter(claim):
             return None
-        verdict, waited = self._walk(claim, waker)
+        verdict, waited = self._walk(claim, waker, fetch is not None)
         if isinstance(verdict, Fail):
             raise verdict.to_raise()
         return verdict, waited
 
-    def _walk(self, claim: Claim, waker: Waker) -> tuple[Admit | Refuse | Fail, bool]:
-        waited = False
+    def _ask_alone(self, claim: Claim) -> Fetch | None:
+        """Put a claim in line that has nobody before it, with an ask for it; None: somebody is, or it need not ask."""
+        with self.lock:
+            if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
+                self.stock.shut = self.reservoir.shut_until
+            return fetch
+
+    def _walk(self, claim: Claim, waker: Waker, waited: bool) -> tuple[Admit | Refuse | Fail, bool]:
         while True:
+            if isinstance(claim.verdict, Admit) and self._clock() < claim.verdict.before:
+                return claim.verdict, waited  # as a step would say
             match self.step(claim):
                 case Admit(before) as verdict:
                     if self._clock() < before:
@@ -168,9 +179,7 @@ class Slot:
                     waker.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
                 case Fetch() as fetch:
                     waited = True
-                    self.fetch(fetch)
-                    if isinstance(claim.verdict, Admit) and self._clock() < claim.verdict.before:
-                        return claim.verdict, waited  # as a step would say
+                    self.fetch(fetch, claim)
 
     def enter(self, claim: Claim) -> bool:
         """Put a claim in line, to be followed by `leave` whatever happens; False: the slot has retired."""
@@ -187,8 +196,8 @@ class Slot:
         """Take note that nobody asks this after all."""
         self.locked(lambda: self.reservoir.failed(fetch, None, self._clock()))
 
-    def fetch(self, fetch: Fetch) -> None:
-        """Ask the store and report back, whatever happens."""
+    def fetch(self, fetch: Fetch, claim: Claim | None = None) -> None:
+        """Ask the store and report back, whatever happens; the claim is the caller's."""
         outcome: Grant | StoreUnavailable
         try:
             outcome = self._store.take(self.key, fetch.quota, fetch.ask)
@@ -197,17 +206,23 @@ class Slot:
         except BaseException:
             self.lose(fetch)
             raise
-        self.report(fetch, outcome)
+        self.report(fetch, outcome, claim)
 
-    def report(self, fetch: Fetch, outcome: Grant | StoreUnavailable) -> None:
-        """Take in what became of an ask."""
+    def report(self, fetch: Fetch, outcome: Grant | StoreUnavailable, claim: Claim | None = None) -> None:
+        """Take in what became of an ask; the claim is the one of who asked."""
         if isinstance(outcome, StoreUnavailable):
             self.locked(lambda: self.reservoir.failed(fetch, outcome, self._clock()))
             return
         is_fast = self._clock() - fetch.sent < self._store.deadline * _PART
-        self.locked(lambda: self.reservoir.granted(fetch, outcome, self._clock(), uniform(0.75, 1.25)))
+        self.locked(lambda: self._granted(fetch, outcome, claim))
         is_for_many = is_fast and outcome.granted >= _MANY
         self._turnstile = (self._turnstile or threading.Lock()) if is_for_many else None
+
+    def _granted(self, fetch: Fetch, grant: Grant, claim: Claim | None) -> None:
+        """Requires the lock."""
+        now, jitter = self._clock(), uniform(0.75, 1.25)
+        if claim is None or not express.serve(self.reservoir, claim, fetch, grant, now, jitter):
+            self.reservoir.granted(fetch, grant, now, jitter)
 
     def tend(self) -> Fetch | GiveBack | None:
         """Ask the reservoir what there is to do; by then it is planned when to come again."""
