@@ -118,12 +118,17 @@ class Slot:
             return None
         if (before := self.take(cost)) != NOW:
             return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
+        return self.miss(cost, deadline)
+
+    def miss(self, cost: int, deadline: float) -> Settled | None:
+        """As `settle`, for who found nothing in memory."""
         waker = Waker()
         claim = Claim(cost, deadline, waker)
         try:
             if (stood := self._stand(claim, waker)) is None:
                 return None
-            return Settled(*stood, claim.asked > 0, self.reservoir)
+            verdict, waited = stood
+            return Settled(verdict, waited, claim.asked > 0, self.reservoir)
         except Retired:
             return None
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
@@ -148,7 +153,10 @@ class Slot:
         To be followed by `leave` when it is interrupted.
         """
         warn_in_loop()
-        if (fetch := self._ask_alone(claim)) is not None:
+        with self.lock:
+            if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
+                self.stock.shut = self.reservoir.shut_until
+        if fetch is not None:
             self.fetch(fetch, claim)
         elif not self.enter(claim):
             return None
@@ -156,13 +164,6 @@ class Slot:
         if isinstance(verdict, Fail):
             raise verdict.to_raise()
         return verdict, waited
-
-    def _ask_alone(self, claim: Claim) -> Fetch | None:
-        """Put a claim in line that has nobody before it, with an ask for it; None: somebody is, or it need not ask."""
-        with self.lock:
-            if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
-                self.stock.shut = self.reservoir.shut_until
-            return fetch
 
     def _walk(self, claim: Claim, waker: Waker, waited: bool) -> tuple[Admit | Refuse | Fail, bool]:
         while True:
@@ -213,16 +214,21 @@ class Slot:
         if isinstance(outcome, StoreUnavailable):
             self.locked(lambda: self.reservoir.failed(fetch, outcome, self._clock()))
             return
-        is_fast = self._clock() - fetch.sent < self._store.deadline * _PART
-        self.locked(lambda: self._granted(fetch, outcome, claim))
-        is_for_many = is_fast and outcome.granted >= _MANY
+        is_for_many = outcome.granted >= _MANY and self._clock() - fetch.sent < self._store.deadline * _PART
+        if claim is None or not self._serve_alone(claim, fetch, outcome):
+            self.locked(lambda: self.reservoir.granted(fetch, outcome, self._clock(), uniform(0.75, 1.25)))
         self._turnstile = (self._turnstile or threading.Lock()) if is_for_many else None
 
-    def _granted(self, fetch: Fetch, grant: Grant, claim: Claim | None) -> None:
-        """Requires the lock."""
-        now, jitter = self._clock(), uniform(0.75, 1.25)
-        if claim is None or not express.serve(self.reservoir, claim, fetch, grant, now, jitter):
-            self.reservoir.granted(fetch, grant, now, jitter)
+    def _serve_alone(self, claim: Claim, fetch: Fetch, grant: Grant) -> bool:
+        """Take in an answer for a claim that is alone in line; False: somebody joined it, or that is not all."""
+        with self.lock:
+            if not express.serve(self.reservoir, claim, fetch, grant, self._clock(), uniform(0.75, 1.25)):
+                return False
+            self.stock.shut = self.reservoir.shut_until
+            sooner = self._look_sooner()
+        if sooner:
+            self._watch(self)
+        return True
 
     def tend(self) -> Fetch | GiveBack | None:
         """Ask the reservoir what there is to do; by then it is planned when to come again."""
