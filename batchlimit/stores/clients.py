@@ -48,9 +48,9 @@ def timeouts(connect_timeout: float, deadline: float) -> Timeouts:
 
 
 def is_prompt(address: Address) -> bool:
-    """Whether a client for threads knows a hurry: TLS has sockets of its own, health checks take a time of their own,
+    """Whether a client for threads knows a hurry.
 
-    and the others talk to more than one node.
+    TLS has sockets of its own, health checks take a time of their own, and the others talk to more than one node.
     """
     return not (address.topology or address.tls or address.options.get("health_check_interval"))
 

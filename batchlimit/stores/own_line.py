@@ -13,6 +13,7 @@ from typing import Any
 import redis
 from redis.exceptions import NoScriptError, ResponseError
 
+from batchlimit.stores.channel import Channel
 from batchlimit.stores.failure import FAILURES, code_of
 from batchlimit.stores.line import Arguments, ServerLine
 from batchlimit.stores.prompt import Prompt
@@ -97,9 +98,9 @@ class OwnLine(ServerLine):
             return made
 
 
-def _by_channel(connection: Prompt, packed: bytes, answers: int) -> list[Any]:
+def _by_channel(connection: Any, packed: bytes, answers: int) -> list[Any]:
     """Speak by what the connection has, and on a new one where that was lost while idle, or has something unread."""
-    channel = connection.channel
+    channel: Channel | None = connection.channel
     if channel is None or not channel.is_ready:
         connection.disconnect()
         connection.connect()

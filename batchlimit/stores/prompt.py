@@ -1,39 +1,37 @@
-"""Connections that redis-py makes, and that their caller speaks on by itself: each has a Channel once it has greeted.
+"""Connections that redis-py makes, and on which their caller speaks by itself: by a Channel.
 
 A new connection may take any time (names are resolved without a timeout at all), so in a hurry none is made.
 """
 
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from redis._parsers import BaseParser
 from redis.connection import Connection, UnixDomainSocketConnection
 
 from batchlimit.stores.channel import Channel
 from batchlimit.stores.hurry import NotPrompt, hurrying
 
-if TYPE_CHECKING:
-    from redis.connection import AbstractConnection as _Connection
-else:
-    _Connection = object
 
-
-class Prompt(_Connection):
-    """What such connections have in common."""
+class Prompt:
+    """What such connections have in common; to stand before one of redis-py's among the bases."""
 
     channel: Channel | None = None
-    """There is one while it is connected."""
+    """There is one while it is connected; whoever uses it has connected."""
 
     def _connect(self) -> socket.socket:
         if hurrying() is not None:
             raise NotPrompt
-        connected: socket.socket = super()._connect()
-        self.channel = Channel(connected, self._parser.parse_error)  # of this name from redis-py 5.2 to 8.1
+        plain: Any = super()
+        connected: socket.socket = plain._connect()
+        self.channel = Channel(connected, BaseParser.parse_error)
         return connected
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         """Use the channel no more, whatever becomes of the socket."""
         self.channel = None
-        super().disconnect(*args, **kwargs)
+        plain: Any = super()
+        plain.disconnect(*args, **kwargs)
 
 
 class PromptConnection(Prompt, Connection):
