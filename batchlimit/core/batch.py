@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from batchlimit.core.quota import Quota
 
@@ -34,8 +34,7 @@ class Demand:
         self.at = now
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What a sizer may look at: the quota, the demand (tokens/s), the last want, and what was left of it (tokens)."""
 
     quota: Quota

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.quota import Quota
@@ -90,8 +90,7 @@ class Wait:
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(NamedTuple):
     """Send `ask` to the store, then report `granted` or `failed`, whatever happens: nobody else fetches meanwhile."""
 
     ask: Ask

@@ -47,12 +47,14 @@ class Line:
 
     def join(self, claim: Claim) -> None:
         """Stand last; or where one stood before, ahead of all who came later, with the number that one had there."""
-        if claim in self:
+        if self._claims and claim in self:
             return
         claim.number = claim.number or self._last + 1
         self._last = max(self._last, claim.number)
-        self._claims = self._claims or []
-        self._claims.insert(self._place(claim), claim)
+        if self._claims:
+            self._claims.insert(self._place(claim), claim)
+        else:
+            self._claims = [claim]
         self.cost += claim.cost
 
     def ahead_of(self, claim: Claim) -> int:
@@ -72,6 +74,11 @@ class Line:
         claim.verdict = verdict
         self.wake(claim)
         self._remove(claim)
+
+    def dissolve(self) -> None:
+        """Let all go, who know why."""
+        self._claims = _NONE
+        self.cost = 0
 
     def withdraw(self, claim: Claim) -> None:
         """Let a claim go that knows why, if it ever joined; if it was the leader, another is now."""

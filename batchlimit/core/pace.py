@@ -7,6 +7,8 @@ from batchlimit.core.lease import Grant
 from batchlimit.core.quota import Quota
 from batchlimit.core.share import ACTIVE, bands_of, pace_of
 
+_FIFTH = 0.2
+"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""
 _LONGEST = 0.5 * ACTIVE / 1e6
 """Seconds after which a waiting host asks again in any case: in time for the bucket not to take it for gone, for it
 would lose its turn; and soon enough to hear of a raised limit."""
@@ -61,6 +63,9 @@ class Pace:
 
     def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
         """Decide from an answer when to ask next; `jitter` (about 1) keeps hosts from asking in step."""
+        if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and _is_plenty(grant.level, quota, jitter):
+            self.pause_for(0.0, 1, now)
+            return
         bands = bands_of(quota)
         pace = jitter * pace_of(bands, grant.active_hosts) / 1e6
         scarce = grant.level < max(1.0, pace * min(each.rate for each in quota.bandwidths))
@@ -74,3 +79,8 @@ class Pace:
         elif scarce and grant.granted < demand * pace:
             wait = pace
         self.pause_for(wait, self.dry_cost, now)
+
+
+def _is_plenty(level: int, quota: Quota, jitter: float) -> bool:
+    """Whether a bucket is not scarce at any pace: the longest is a fifth of the time in which it fills."""
+    return level >= max(1.0, jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst))

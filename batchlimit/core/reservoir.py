@@ -21,7 +21,7 @@ from batchlimit.core.quota import Quota
 from batchlimit.core.stock import Stock
 from batchlimit.core.terms import Fill, Terms
 
-_AHEAD = 1.0
+AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin: what bounds the debt of the bucket."""
 _REST = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
@@ -668,28 +668,24 @@ class Reservoir:
             claim.errand = errand
         self._busy = errand
 
-    def _ask(self, now: float, claim: Claim | None = None, back: int = 0, ahead: float = _AHEAD) -> Fetch:
+    def _ask(self, now: float, claim: Claim | None = None, back: int = 0, ahead: float = AHEAD) -> Fetch:
         first, needed, pool = self._line.first, self._first_cost(), self.stock.leased
         queued = max(0, self._line.cost - pool)
-        target = self._target(pool)
-        self._last_want = max(queued, target - pool, 0)
+        want = max(queued, self._target(pool) - pool, 0)
         for each in self._line:
             each.asked += 1
-        ask = Ask(
-            host=self._host,
-            seq=next(self._seqs) if self._lost_seq is None else self._lost_seq,
-            need=max(0, needed - pool),
-            queued=queued,
-            want=self._last_want,
-            held=self.stock.report(),
-            back=back,
-            max_wait=max(0.0, min(ahead, first.deadline - now)) if first else 0.0,
-            age=max(0.0, now - self._born),
-            epoch=self._terms.epoch(self.quota, now),
-            fill=self._terms.fill,
-            round_trip=self._terms.round_trip,
-            weight=self._weight,
-        )
+        max_wait = max(0.0, min(ahead, first.deadline - now)) if first else 0.0
+        return self._send(now, claim, needed, (max(0, needed - pool), queued, want), back, max_wait)
+
+    def _send(
+        self, now: float, claim: Claim | None, needed: int, tokens: tuple[int, int, int], back: int, max_wait: float
+    ) -> Fetch:
+        """Begin an ask for so many tokens: what it needs, what is queued, and what it wants."""
+        need, queued, self._last_want = tokens
+        terms, held, age = self._terms, self.stock.report(), max(0.0, now - self._born)
+        seq = next(self._seqs) if self._lost_seq is None else self._lost_seq
+        known = terms.epoch(self.quota, now), terms.fill, terms.round_trip
+        ask = Ask(self._host, seq, need, queued, self._last_want, held, back, max_wait, age, *known, self._weight)
         self.hungry, self.stock.low = False, 0
         self.calls += 1
         fetch = Fetch(ask, self.quota, now, needed, self._lost_seq is not None)

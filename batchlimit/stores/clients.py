@@ -48,8 +48,11 @@ def timeouts(connect_timeout: float, deadline: float) -> Timeouts:
 
 
 def is_prompt(address: Address) -> bool:
-    """Whether a client for threads knows a hurry: TLS has sockets of its own, the others talk to more than one node."""
-    return not address.topology and not address.tls
+    """Whether a client for threads knows a hurry.
+
+    TLS has sockets of its own, health checks take a time of their own, and the others talk to more than one node.
+    """
+    return not (address.topology or address.tls or address.options.get("health_check_interval"))
 
 
 def server_client(address: Address, patience: Timeouts) -> "redis.Redis":

@@ -2,23 +2,24 @@
 
 `execute_command` has work to do that is for nobody here: it takes a connection out of a pool and puts it back, each
 with a lock, a set and records for whoever observes it, and calls through a retry that never retries. So a connection,
-once made, lies in a list between two calls; what makes it, and all that it does by itself, is redis-py's.
+once made, lies in a list between two calls; what makes it, and greets, is redis-py's. What is said on it then goes by
+its Channel; with TLS or health checks by redis-py.
 """
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import redis
 from redis.exceptions import NoScriptError, ResponseError
 
+from batchlimit.stores.channel import Channel
 from batchlimit.stores.failure import FAILURES, code_of
 from batchlimit.stores.line import Arguments, ServerLine
+from batchlimit.stores.prompt import Prompt
 from batchlimit.stores.scripts import digest, script
 from batchlimit.stores.wire import command
 
-C = TypeVar("C")
-R = TypeVar("R")
 Calls = Sequence[tuple[str, Arguments]]
 """The bucket of each call, and what its script is told."""
 
@@ -33,9 +34,8 @@ class OwnLine(ServerLine):
         self._idle: list[Any] = []  # the last one that was used serves first; to take or add one needs no lock
 
     def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
-        try:
-            return self._exchange(_one, _command(name, bucket, arguments))
-        except NoScriptError:
+        (reply,) = self._exchange(_command(name, bucket, arguments), 1)
+        if isinstance(reply, NoScriptError):
             (reply,) = self.run_many(name, [(bucket, arguments)])
         if isinstance(reply, Exception):
             raise reply
@@ -48,10 +48,10 @@ class OwnLine(ServerLine):
         connection: then nobody has an answer.
         """
         commands = [_command(name, *each) for each in calls]
-        replies = self._exchange(_many, commands)
+        replies = self._exchange(b"".join(commands), len(commands))
         if lost := [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]:
             load = command("SCRIPT", "LOAD", script(name))
-            loaded, *again = self._exchange(_many, [load, *(commands[i] for i in lost)])
+            loaded, *again = self._exchange(b"".join([load, *(commands[i] for i in lost)]), 1 + len(lost))
             for i, reply in zip(lost, again, strict=True):
                 replies[i] = loaded if isinstance(loaded, Exception) else reply
         return replies
@@ -68,14 +68,18 @@ class OwnLine(ServerLine):
             each.disconnect()
         super().close()
 
-    def _exchange(self, exchange: Callable[[Any, C], R], commands: C) -> R:
-        """Say something on a connection, and hear the answer; whoever is interrupted amid that leaves it to nobody."""
+    def _exchange(self, packed: bytes, answers: int) -> list[Any]:
+        """Say something on a connection, and hear so many answers, errors among them; raises what befalls it.
+
+        Whoever is interrupted amid that leaves the connection to nobody.
+        """
         connection = self._take()
         try:
+            if isinstance(connection, Prompt):
+                return _by_channel(connection, packed, answers)
             _make_ready(connection)
-            return exchange(connection, commands)
-        except ResponseError:
-            raise  # an answer as well
+            connection.send_packed_command([packed])
+            return [_read(connection) for _ in range(answers)]
         except BaseException:
             connection.disconnect()
             raise
@@ -94,6 +98,17 @@ class OwnLine(ServerLine):
             return made
 
 
+def _by_channel(connection: Any, packed: bytes, answers: int) -> list[Any]:
+    """Speak by what the connection has, and on a new one where that was lost while idle, or has something unread."""
+    channel: Channel | None = connection.channel
+    if channel is None or not channel.is_ready:
+        connection.disconnect()
+        connection.connect()
+        channel = connection.channel
+        assert channel is not None
+    return channel.exchange(packed, answers)
+
+
 def _make_ready(connection: Any) -> None:
     """Connect, and again where the connection was lost while idle, or has something to say that nobody asked for."""
     connection.connect()
@@ -108,16 +123,6 @@ def _make_ready(connection: Any) -> None:
 
 def _command(name: str, bucket: str, arguments: Arguments) -> bytes:
     return command("EVALSHA", digest(name), "1", bucket, *arguments)
-
-
-def _one(connection: Any, packed: bytes) -> Any:
-    connection.send_packed_command([packed])
-    return connection.read_response()
-
-
-def _many(connection: Any, commands: list[bytes]) -> list[Any]:
-    connection.send_packed_command([b"".join(commands)])
-    return [_read(connection) for _ in commands]
 
 
 def _read(connection: Any) -> Any:

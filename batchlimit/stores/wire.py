@@ -28,10 +28,10 @@ def command(*words: str | bytes) -> bytes:
 
 def take_arguments(quota: Quota, ask: Ask) -> list[str | bytes]:
     """Return ARGV of take.lua."""
-    when = (ask.seq, round(ask.age * _SECOND), ask.epoch, ask.fill)
-    what = (ask.need, ask.queued, ask.want, ask.held, ask.back)
-    how = (round(ask.max_wait * _SECOND), round(ask.round_trip * _SECOND), ask.weight)
-    return [packed(quota), field(ask.host), _ASK.pack(*when, *what, *how)]
+    host, seq, need, queued, want, held, back, max_wait, age, epoch, fill, round_trip, weight = ask
+    wait, old, trip = round(max_wait * _SECOND), round(age * _SECOND), round(round_trip * _SECOND)
+    told = _ASK.pack(seq, old, epoch, fill, need, queued, want, held, back, wait, trip, weight)
+    return [packed(quota), field(host), told]
 
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
@@ -51,7 +51,8 @@ def field(host: str) -> str:
 
 def packed(quota: Quota) -> bytes:
     """Return what the bucket keeps of a quota, by which it sees whether hosts agree."""
-    return b"".join(_BANDWIDTH.pack(each.rate, each.burst) for each in quota.bandwidths)
+    own = _BANDWIDTH.pack(quota.rate, quota.burst)
+    return own + b"".join(_BANDWIDTH.pack(each.rate, each.burst) for each in quota.also) if quota.also else own
 
 
 def read_grant(reply: Sequence[Any]) -> Grant:
@@ -64,19 +65,10 @@ def read_grant(reply: Sequence[Any]) -> Grant:
 
 def _grant(reply: Sequence[Any]) -> Grant:
     granted, kept, starts_in, lease, retry_after, level, active_hosts, epoch, version, config = reply
+    starts_in, lease, retry_after = starts_in / _SECOND, lease / _SECOND, retry_after / _SECOND
     told = config.decode() if isinstance(config, bytes) else config
-    return Grant(
-        granted=granted,
-        kept=kept,
-        starts_in=starts_in / _SECOND,
-        lease=lease / _SECOND,
-        retry_after=retry_after / _SECOND,
-        level=level,
-        active_hosts=active_hosts,
-        epoch=epoch,
-        version=version,
-        quota=Quota.decode(told) if told else None,
-    )
+    quota = Quota.decode(told) if told else None
+    return Grant(granted, kept, starts_in, lease, retry_after, level, active_hosts, epoch, version, quota)
 
 
 def read_level(reply: Sequence[int]) -> Level:

@@ -255,20 +255,29 @@ class RateLimiter(Unique):
 
     def _tries(self, slot: Slot, key: str, cost: int) -> bool:
         """Admit by tokens that are not laid out yet, or refuse from memory; else by all the rules."""
-        if cost.__class__ is int and cost > 0:
-            if self._clock() < slot.stock.shut and cost <= slot.reservoir.largest:
+        if cost.__class__ is int and 0 < cost <= slot.reservoir.largest:
+            if self._clock() < slot.stock.shut:
                 slot.reservoir.refused += cost
                 return False
             if slot.reservoir.denies(cost, self._clock()) and slot.denies(cost):
                 return False
-            if slot.take(cost) != NOW:
+            if slot.stock.tokens and slot.take(cost) != NOW:
                 return True
-            if (turnstile := slot.enter_turnstile()) is not None:
-                try:
-                    return slot.take(cost) != NOW or self._admits(key, cost)
-                finally:
-                    turnstile.release()
+            if (turnstile := slot.enter_turnstile()) is None:
+                return self._misses(slot, key, cost)
+            try:
+                return slot.take(cost) != NOW or self._misses(slot, key, cost)
+            finally:
+                turnstile.release()
         return self._admits(key, cost)
+
+    def _misses(self, slot: Slot, key: str, cost: int) -> bool:
+        """Admit by what the store grants."""
+        try:
+            settled = slot.miss(cost, NOW)
+        except StoreUnavailable:
+            return False
+        return self._admits(key, cost) if settled is None else settled.admitted
 
     def _admits(self, key: str, cost: int) -> bool:
         try:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import uniform
 from typing import TypeVar
 
+from batchlimit.core import express
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.core.decision import Decision
 from batchlimit.core.failure import NotAsked
@@ -117,12 +118,17 @@ class Slot:
             return None
         if (before := self.take(cost)) != NOW:
             return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
+        return self.miss(cost, deadline)
+
+    def miss(self, cost: int, deadline: float) -> Settled | None:
+        """As `settle`, for who found nothing in memory."""
         waker = Waker()
         claim = Claim(cost, deadline, waker)
         try:
             if (stood := self._stand(claim, waker)) is None:
                 return None
-            return Settled(*stood, claim.asked > 0, self.reservoir)
+            verdict, waited = stood
+            return Settled(verdict, waited, claim.asked > 0, self.reservoir)
         except Retired:
             return None
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
@@ -147,16 +153,22 @@ class Slot:
         To be followed by `leave` when it is interrupted.
         """
         warn_in_loop()
-        if not self.enter(claim):
+        with self.lock:
+            if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
+                self.stock.shut = self.reservoir.shut_until
+        if fetch is not None:
+            self.fetch(fetch, claim)
+        elif not self.enter(claim):
             return None
-        verdict, waited = self._walk(claim, waker)
+        verdict, waited = self._walk(claim, waker, fetch is not None)
         if isinstance(verdict, Fail):
             raise verdict.to_raise()
         return verdict, waited
 
-    def _walk(self, claim: Claim, waker: Waker) -> tuple[Admit | Refuse | Fail, bool]:
-        waited = False
+    def _walk(self, claim: Claim, waker: Waker, waited: bool) -> tuple[Admit | Refuse | Fail, bool]:
         while True:
+            if isinstance(claim.verdict, Admit) and self._clock() < claim.verdict.before:
+                return claim.verdict, waited  # as a step would say
             match self.step(claim):
                 case Admit(before) as verdict:
                     if self._clock() < before:
@@ -168,9 +180,7 @@ class Slot:
                     waker.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
                 case Fetch() as fetch:
                     waited = True
-                    self.fetch(fetch)
-                    if isinstance(claim.verdict, Admit) and self._clock() < claim.verdict.before:
-                        return claim.verdict, waited  # as a step would say
+                    self.fetch(fetch, claim)
 
     def enter(self, claim: Claim) -> bool:
         """Put a claim in line, to be followed by `leave` whatever happens; False: the slot has retired."""
@@ -187,8 +197,8 @@ class Slot:
         """Take note that nobody asks this after all."""
         self.locked(lambda: self.reservoir.failed(fetch, None, self._clock()))
 
-    def fetch(self, fetch: Fetch) -> None:
-        """Ask the store and report back, whatever happens."""
+    def fetch(self, fetch: Fetch, claim: Claim | None = None) -> None:
+        """Ask the store and report back, whatever happens; the claim is the caller's."""
         outcome: Grant | StoreUnavailable
         try:
             outcome = self._store.take(self.key, fetch.quota, fetch.ask)
@@ -197,17 +207,28 @@ class Slot:
         except BaseException:
             self.lose(fetch)
             raise
-        self.report(fetch, outcome)
+        self.report(fetch, outcome, claim)
 
-    def report(self, fetch: Fetch, outcome: Grant | StoreUnavailable) -> None:
-        """Take in what became of an ask."""
+    def report(self, fetch: Fetch, outcome: Grant | StoreUnavailable, claim: Claim | None = None) -> None:
+        """Take in what became of an ask; the claim is the one of who asked."""
         if isinstance(outcome, StoreUnavailable):
             self.locked(lambda: self.reservoir.failed(fetch, outcome, self._clock()))
             return
-        is_fast = self._clock() - fetch.sent < self._store.deadline * _PART
-        self.locked(lambda: self.reservoir.granted(fetch, outcome, self._clock(), uniform(0.75, 1.25)))
-        is_for_many = is_fast and outcome.granted >= _MANY
+        is_for_many = outcome.granted >= _MANY and self._clock() - fetch.sent < self._store.deadline * _PART
+        if claim is None or not self._serve_alone(claim, fetch, outcome):
+            self.locked(lambda: self.reservoir.granted(fetch, outcome, self._clock(), uniform(0.75, 1.25)))
         self._turnstile = (self._turnstile or threading.Lock()) if is_for_many else None
+
+    def _serve_alone(self, claim: Claim, fetch: Fetch, grant: Grant) -> bool:
+        """Take in an answer for a claim that is alone in line; False: somebody joined it, or that is not all."""
+        with self.lock:
+            if not express.serve(self.reservoir, claim, fetch, grant, self._clock(), uniform(0.75, 1.25)):
+                return False
+            self.stock.shut = self.reservoir.shut_until
+            sooner = self._look_sooner()
+        if sooner:
+            self._watch(self)
+        return True
 
     def tend(self) -> Fetch | GiveBack | None:
         """Ask the reservoir what there is to do; by then it is planned when to come again."""

@@ -1,7 +1,6 @@
 """The bucket: what flows in, who gets how much of it, what comes back, and what a refusal promises."""
 
 import math
-from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
@@ -248,7 +247,7 @@ def test_an_ask_that_granted_answers_its_repetition_with_the_same_tokens() -> No
     first = desk.ask(0.0, 5, queued=20, held=10, seq=7)
     again = desk.ask(0.1, 5, queued=30, held=8, seq=7)
     assert (first.granted, first.kept, first.lease) == (20, 10, 0.4)
-    assert again == replace(first, lease=about(0.3))
+    assert again == first._replace(lease=about(0.3))
     assert desk.look(0.1) == Level(70, 30, 1)
 
 

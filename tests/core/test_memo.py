@@ -123,7 +123,7 @@ def test_who_wakes_asks_what_it_would_have_asked(
             here._count(2.0)  # as the keeper's look does
         asks.append(ask(here, 2.0 + seconds, level, hosts))
     awake, woken = asks
-    assert replace(woken, seq=awake.seq, age=awake.age) == awake
+    assert woken._replace(seq=awake.seq, age=awake.age) == awake
 
 
 def reservoir(sizer: BatchSizer, quota: Quota, now: float, memo: Memo | None) -> Reservoir:

@@ -1,7 +1,6 @@
 """When a host keeps away from the bucket: where the bucket was short, and only there."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -111,7 +110,7 @@ def test_a_long_wait_is_told_in_full_but_kept_for_half_a_second() -> None:
 
 def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
     denial = answer(0, retry_after=0.4, level=0)
-    assert learned(replace(fetch(10), repeated=True), denial).pause(10, 0.0) == 0.0
+    assert learned(fetch(10)._replace(repeated=True), denial).pause(10, 0.0) == 0.0
 
 
 def test_a_new_answer_replaces_the_old() -> None:

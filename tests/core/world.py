@@ -1,7 +1,6 @@
 """What a bucket might say, a waker that counts, and the measure of the promise."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,7 +44,7 @@ def about(value: Any) -> Any:
 
 
 def answer(granted: int = 0, **rest: Any) -> Grant:
-    return replace(ANSWER, granted=granted, **rest)
+    return ANSWER._replace(granted=granted, **rest)
 
 
 def excess(admissions: Iterable[tuple[int, int]], rate: float, burst: int) -> float:

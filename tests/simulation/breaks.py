@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -59,7 +58,7 @@ def _count_leases_from_the_answer() -> AbstractContextManager[Any]:
     credit = Stock.credit
 
     def broken(self: Stock, fetch: Fetch, grant: Grant, now: float) -> None:
-        credit(self, replace(fetch, sent=now), grant, now)
+        credit(self, fetch._replace(sent=now), grant, now)
 
     return patch.object(Stock, "credit", broken)
 

@@ -3,7 +3,6 @@
 The quotas refill so slowly that the tests' own duration does not show in any whole token.
 """
 
-import dataclasses
 import random
 import threading
 import time
@@ -46,7 +45,7 @@ class Host:
         return grant
 
     def take(self, need: int, *, queued: int | None = None, want: int | None = None, max_wait: float = 0.0) -> Grant:
-        return self.send(dataclasses.replace(self.ask(need, queued=queued, want=want), max_wait=max_wait))
+        return self.send(self.ask(need, queued=queued, want=want)._replace(max_wait=max_wait))
 
     def report(self) -> Grant:
         """Tell what is still held, and ask for nothing."""
@@ -167,7 +166,7 @@ def test_all_hosts_together_hold_at_most_half_the_burst_in_reserve(store: Store)
 def test_a_host_of_twice_the_weight_has_twice_the_share(store: Store) -> None:
     light, heavy = Host(store, name="light"), Host(store, name="heavy")
     light.take(1)
-    grant = heavy.send(dataclasses.replace(heavy.ask(1, want=100), weight=2))
+    grant = heavy.send(heavy.ask(1, want=100)._replace(weight=2))
     assert grant.granted == 33  # 99 * 2 / 3 / 2
 
 
@@ -295,13 +294,13 @@ def test_no_more_comes_back_with_an_ask_than_was_held(store: Store) -> None:
     spender, host = Host(store, name="b"), Host(store)
     spender.spend(40)
     host.take(10)
-    assert host.send(dataclasses.replace(host.ask(0), held=0, back=1000)).level == 60
+    assert host.send(host.ask(0)._replace(held=0, back=1000)).level == 60
 
 
 def test_a_host_keeps_no_more_than_it_was_lent(store: Store) -> None:
     host = Host(store)
     host.take(10)
-    assert host.send(dataclasses.replace(host.ask(0), held=1000)).kept == 10
+    assert host.send(host.ask(0)._replace(held=1000)).kept == 10
     assert host.peek() == Level(level=90, outstanding=10, active_hosts=1)
 
 
@@ -511,7 +510,7 @@ def test_level_and_outstanding_never_exceed_the_burst(store: Store, quota: Quota
             queued = need + chance.randint(0, 30)
             ask = host.ask(need, queued=queued, want=queued + chance.randint(0, 100))
             max_wait = chance.choice([0.0, 0.0, 1.0, 1e5])
-            grant = host.send(dataclasses.replace(ask, back=chance.randint(0, 30), max_wait=max_wait))
+            grant = host.send(ask._replace(back=chance.randint(0, 30), max_wait=max_wait))
             assert grant.granted == 0 or need <= grant.granted <= ask.want
         level = host.peek()
         assert level.level + level.outstanding <= quota.largest_cost

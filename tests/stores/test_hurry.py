@@ -13,10 +13,10 @@ from batchlimit import RedisStore, StoreUnavailable
 from batchlimit.core.lease import Ask
 from batchlimit.core.quota import Quota
 from batchlimit.stores.base import Remote
+from batchlimit.stores.channel import Channel
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.hurry import NotPrompt, hurry, hurrying
 from batchlimit.stores.memory import MemoryStore
-from batchlimit.stores.prompt import PromptSocket
 from tests.servers import SERVERS, Server
 
 KEY = "tenant:42"
@@ -45,28 +45,15 @@ def test_who_was_interrupted_leaves_its_answer_to_nobody(servers: object, valkey
         assert store.peek(KEY, HUNDRED).level == 100
         patch = stack.enter_context(pytest.MonkeyPatch.context())
 
-        def interrupt(sock: PromptSocket, *_: object) -> int:
+        def interrupt(_: Channel) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(PromptSocket, "recv_into", interrupt)
+        patch.setattr(Channel, "_receive", interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.take("rich", HUNDRED, FIFTY)
         patch.undo()
         assert store.peek(KEY, HUNDRED).level == 100
         assert store.peek("rich", HUNDRED).level in (50, 100), "it was carried out, or never arrived"
-
-
-def test_a_socket_with_a_reply_unread_sends_nothing_more() -> None:
-    near, far = socket.socketpair()
-    with PromptSocket.adopt(near) as prompt, far:
-        prompt.settimeout(LONG)
-        prompt.sendall(b"first")
-        with pytest.raises(ConnectionError, match="left unread"):
-            prompt.sendall(b"second")
-        far.sendall(b"one")
-        assert prompt.recv(3) == b"one"
-        prompt.sendall(b"third")
-        assert far.recv(100) == b"firstthird"
 
 
 def test_a_hurry_that_was_left_behind_hurries_nobody() -> None:
@@ -127,6 +114,7 @@ def test_a_hurry_ends_with_an_exception_too() -> None:
         ("redis://h", True),
         ("valkey://h", True),
         ("unix:///s", True),
+        ("redis://h?health_check_interval=5", False),
         ("rediss://h", False),
         ("valkeys://h", False),
         ("redis+cluster://h", False),
@@ -243,57 +231,6 @@ def test_after_a_timeout_the_late_answer_is_nobodys() -> None:
         with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
             store.take(KEY, HUNDRED, FIFTY)
         store.close()
-
-
-def test_a_hurry_that_is_over_gives_a_moment_to_what_lies_ready() -> None:
-    """A thread that waited for others, and not for the server, finds its answer."""
-    here, there = socket.socketpair()
-    with contextlib.closing(there), contextlib.closing(PromptSocket.adopt(here)) as ours:
-        there.sendall(b"one")
-        with hurry(time.monotonic() - 0.1):
-            ours.sendall(b"ask")
-            assert ours.recv(3) == b"one"
-            with pytest.raises(TimeoutError):
-                ours.recv(3)
-
-
-def test_who_dribbles_has_one_moment_and_not_one_for_each_byte() -> None:
-    here, there = socket.socketpair()
-    with contextlib.closing(there), contextlib.closing(PromptSocket.adopt(here)) as ours:
-        there.sendall(b"one")
-        with hurry(time.monotonic() - 0.1):
-            ours.sendall(b"ask")
-            assert ours.recv(1) == b"o"
-            with pytest.raises(TimeoutError):
-                ours.recv(1)
-
-
-def test_after_a_hurry_the_old_patience_is_back() -> None:
-    here, there = socket.socketpair()
-    with contextlib.closing(there):
-        here.settimeout(7.0)
-        ours = PromptSocket.adopt(here)
-        with contextlib.closing(ours):
-            assert ours.gettimeout() == 7.0
-            with hurry(time.monotonic() + 0.01), pytest.raises(TimeoutError):
-                ours.recv(1)
-            with hurry(time.monotonic() + LONG):
-                ours.sendall(b"ab")
-                there.sendall(b"cd")
-                assert ours.recv(1) == b"c"
-                buffer = bytearray(4)
-                assert ours.recv_into(buffer) == 1
-            ours.sendall(b"e")
-            assert there.recv(3) == b"abe"
-            assert ours.gettimeout() == 7.0
-
-
-def test_who_does_not_wait_does_not_wait_in_a_hurry_either() -> None:
-    here, there = socket.socketpair()
-    with contextlib.closing(there), contextlib.closing(PromptSocket.adopt(here)) as ours:
-        ours.settimeout(0.0)
-        with hurry(time.monotonic() + LONG), pytest.raises(BlockingIOError):
-            ours.recv_into(bytearray(1))
 
 
 def _await_end(connection: socket.socket) -> None:

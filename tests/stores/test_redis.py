@@ -1,6 +1,5 @@
 """What only a store on a real server can do: expire, lose its state or its scripts, fail, and be unreachable."""
 
-import dataclasses
 import os
 import signal
 import socket
@@ -69,7 +68,7 @@ def test_a_bucket_expires_but_not_before_it_is_full(
         redis_store.take(KEY, quota, ask)
         # The store adds a margin of 5 s, up to 1 s of slack, and a lease, which is 1.5 s at the most.
         assert to_full < client.pttl(name) / 1000 < to_full + 7.6
-        redis_store.take(KEY, quota, dataclasses.replace(ask, seq=2, need=quota.largest_cost, queued=100, want=100))
+        redis_store.take(KEY, quota, ask._replace(seq=2, need=quota.largest_cost, queued=100, want=100))
         assert client.pttl(name) > 0
         redis_store.give_back(KEY, quota, GiveBack("a", 3, tokens=1))
         assert client.pttl(name) > 0
@@ -96,7 +95,7 @@ def test_lost_scripts_change_nothing(server: Server, redis_store: RedisStore) ->
         client.script_flush()
         assert redis_store.give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=20, held=30)) == 20
         client.script_flush()
-        held = dataclasses.replace(NOTHING, seq=3, held=30)
+        held = NOTHING._replace(seq=3, held=30)
         assert redis_store.take(KEY, HUNDRED, held).kept == 30
 
 
@@ -107,14 +106,14 @@ def test_a_lost_bucket_begins_anew_as_full_as_the_host_says(
     before = redis_store.take(KEY, HUNDRED, FIFTY)
     with server.client() as client:
         client.flushall()
-    after = redis_store.take(KEY, HUNDRED, dataclasses.replace(NOTHING, held=50, epoch=before.epoch, fill=fill))
+    after = redis_store.take(KEY, HUNDRED, NOTHING._replace(held=50, epoch=before.epoch, fill=fill))
     assert after.epoch != before.epoch
     assert (after.kept, after.level) == (0, level)
     assert redis_store.peek(KEY, HUNDRED).outstanding == 0
 
 
 def test_a_bucket_that_is_new_to_the_host_begins_full(redis_store: RedisStore) -> None:
-    assert redis_store.take(KEY, HUNDRED, dataclasses.replace(FIFTY, fill=0.0)).granted == 50
+    assert redis_store.take(KEY, HUNDRED, FIFTY._replace(fill=0.0)).granted == 50
 
 
 def test_a_lost_bucket_takes_nothing_back(server: Server, redis_store: RedisStore) -> None:
@@ -163,8 +162,8 @@ def test_a_client_that_decodes_replies_works_too(server: Server, prefix: str) ->
         store = RedisStore(client, prefix=prefix)
         first = store.take(KEY, HUNDRED, FIFTY)
         assert (first.granted, first.level) == (50, 50)
-        store.take(KEY, Quota(SLOW, 200), dataclasses.replace(NOTHING, held=50))
-        told = store.take(KEY, HUNDRED, dataclasses.replace(NOTHING, seq=3, held=50, age=3600.0))
+        store.take(KEY, Quota(SLOW, 200), NOTHING._replace(held=50))
+        told = store.take(KEY, HUNDRED, NOTHING._replace(seq=3, held=50, age=3600.0))
         assert told.quota == Quota(SLOW, 200)
         assert store.give_back(KEY, HUNDRED, GiveBack("a", 4, tokens=50)) == 50
 
@@ -225,7 +224,7 @@ def test_a_server_without_memory_grants_nothing(private: Server) -> None:
     with private.client() as client:
         client.config_set("maxmemory", 1)
         with pytest.raises(StoreUnavailable, match=r"OOM|maxmemory"):
-            store.take(KEY, HUNDRED, dataclasses.replace(FIFTY, seq=2, held=50))
+            store.take(KEY, HUNDRED, FIFTY._replace(seq=2, held=50))
         client.config_set("maxmemory", 0)
     assert store.peek(KEY, HUNDRED) == Level(level=50, outstanding=50, active_hosts=1)
     store.close()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
-from batchlimit.core import batch, line, pace, reservoir, stock, terms
+from batchlimit.core import batch, express, line, pace, reservoir, stock, terms
 from batchlimit.sync import rate
 from batchlimit.sync import slot as front
 from batchlimit.sync.waker import Waker
@@ -456,6 +456,7 @@ RULES = [
     rate.__file__,
     front.__file__,
     batch.__file__,
+    express.__file__,
     line.__file__,
     pace.__file__,
     reservoir.__file__,

@@ -1,0 +1,285 @@
+"""The usual miss in one go does what the reservoir's rules do: the two are held against each other here."""
+
+import itertools
+import math
+from collections.abc import Callable
+from itertools import repeat
+from operator import length_hint
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchlimit.core import express
+from batchlimit.core.batch import BatchSizer, FixedBatch, TimeBatch
+from batchlimit.core.claim import NOW, Claim, Fetch
+from batchlimit.core.failure import CLOSED, FailurePolicy, NotAsked
+from batchlimit.core.lease import GiveBack, Grant
+from batchlimit.core.quota import Quota
+from batchlimit.core.reservoir import Reservoir
+from tests.core.front import DEAD, HUNDRED
+from tests.core.world import Bell, answer
+
+SEVERAL = HUNDRED & Quota(1.0, 40)
+YOUNGER = Quota(50.0, 20)
+Pair = tuple[Claim, Claim]
+
+
+class Twins:
+    """Two reservoirs that see the same: callers come to one by the short way where there is one, to the other never."""
+
+    def __init__(self, quota: Quota, sizer: BatchSizer, policy: FailurePolicy = CLOSED) -> None:
+        self.short, self.long = self.both = [
+            Reservoir(quota, "a", itertools.count(1), 0.0, sizer=sizer, policy=policy) for _ in range(2)
+        ]
+        self.now = 0.0
+        self.pairs: list[Pair] = []
+        self.asking: tuple[Pair | None, Fetch] | None = None
+        self.shortcuts = 0
+
+    def each(self, act: Callable[[Reservoir], Any]) -> Any:
+        """Do the same to both."""
+        mine, other = map(act, self.both)
+        assert mine == other
+        return mine
+
+    def arrive(self, cost: int, deadline: float, tentative: bool = False) -> None:
+        mine, other = (Claim(cost, deadline, Bell(), tentative=tentative) for _ in self.both)
+        self.pairs.append((mine, other))
+        fetch = express.ask(self.short, mine, self.now)
+        self.shortcuts += fetch is not None
+        step = self.joined(self.short, mine) if fetch is None else fetch
+        self.heed((mine, other), step, self.joined(self.long, other))
+
+    def joined(self, reservoir: Reservoir, claim: Claim) -> Any:
+        reservoir.join(claim)
+        return reservoir.step(claim, self.now)
+
+    def heed(self, pair: Pair | None, mine: Any, other: Any) -> None:
+        assert _plain(mine) == _plain(other)
+        if isinstance(mine, Fetch):
+            self.asking = pair, mine
+        self.check()
+
+    def look(self, which: int) -> None:
+        """One of those who still have something to learn looks again."""
+        if waiting := [pair for pair in self.pairs if pair[0].verdict is None]:
+            pair = waiting[which % len(waiting)]
+            steps = [each.step(claim, self.now) for each, claim in zip(self.both, pair, strict=True)]
+            self.heed(pair, *steps)
+
+    def answer(self, grant: Grant, jitter: float) -> None:
+        if self.asking is None:
+            return
+        (pair, _), self.asking = self.asking, None
+        fetches = [each._busy for each in self.both]
+        served = False
+        if pair is not None and isinstance(fetches[0], Fetch):
+            served = express.serve(self.short, pair[0], fetches[0], grant, self.now, jitter)
+            self.shortcuts += served
+        for each, fetch in list(zip(self.both, fetches, strict=True))[served:]:
+            if isinstance(fetch, Fetch):
+                each.granted(fetch, grant, self.now, jitter)
+        self.check()
+
+    def fail(self, error: Exception | None) -> None:
+        if self.asking is not None:
+            self.asking = None
+            for each in self.both:
+                if isinstance(each._busy, Fetch):
+                    each.failed(each._busy, error, self.now)
+        self.check()
+
+    def interrupt(self, which: int) -> None:
+        if self.pairs:
+            for each, claim in zip(self.both, self.pairs.pop(which % len(self.pairs)), strict=True):
+                each.leave(claim, self.now)
+            if self.short._busy is None:
+                self.asking = None
+        self.check()
+
+    def tend(self) -> None:
+        if not self.short.retired:
+            found = self.each(lambda reservoir: reservoir.tend(self.now))
+            if isinstance(found, GiveBack):
+                self.each(lambda reservoir: reservoir.gave_back(self.now))
+            self.heed(None, found, found)
+
+    def refuse(self) -> None:
+        """As a caller does who is refused from memory, without the lock."""
+        for each in self.both:
+            each.refused += 1
+
+    def refund(self, tokens: int) -> None:
+        back = self.each(lambda reservoir: reservoir.refund(Claim(tokens, NOW, Bell()), self.now))
+        if back is not None:
+            self.each(lambda reservoir: reservoir.gave_back(self.now))
+        self.check()
+
+    def check(self) -> None:
+        self.each(lambda reservoir: reservoir.shut_until)
+        self.each(lambda reservoir: reservoir.due())
+        self.each(_state)
+        for mine, other in self.pairs:
+            assert _plain(mine) == _plain(other)
+        woken = [{self.place(claim, i) for claim in each.to_wake()} for i, each in enumerate(self.both)]
+        asker = {i for i, pair in enumerate(self.pairs) if pair[0].verdict is not None}
+        assert woken[0] - asker == woken[1] - asker
+
+    def place(self, claim: Claim, side: int) -> int:
+        return next((i for i, pair in enumerate(self.pairs) if pair[side] is claim), -1)
+
+
+def _state(reservoir: Reservoir) -> dict[str, Any]:
+    ignored = {"_host", "_seqs", "_sizer", "_policy"}
+    return {name: _plain(getattr(reservoir, name)) for name in Reservoir.__slots__ if name not in ignored}
+
+
+def _plain(value: Any) -> Any:
+    """An object of the core by its fields, what is laid out by how much that is, anything else as it is."""
+    if isinstance(value, repeat):
+        return length_hint(value)
+    if isinstance(value, Exception):
+        return repr(value)
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if not type(value).__module__.startswith("batchlimit.") or isinstance(value, Quota | tuple):
+        return value
+    names = getattr(type(value), "__slots__", None) or vars(value)
+    return {name: _plain(getattr(value, name)) for name in names if name not in ("waker", "_awake")}
+
+
+def _answer(share: float, kept: bool, at: dict[str, Any], jitter: float) -> Callable[[Twins], object]:
+    def run(twins: Twins) -> None:
+        if twins.asking is not None:
+            told = twins.asking[1].ask
+            granted = math.floor(told.want * share)
+            granted = granted if granted >= told.need else 0
+            twins.answer(answer(granted, kept=told.held if kept else 0, **at), jitter)
+
+    return run
+
+
+def _pass(seconds: float) -> Callable[[Twins], object]:
+    def run(twins: Twins) -> None:
+        twins.now += seconds
+
+    return run
+
+
+def _spend(cost: int) -> Callable[[Twins], object]:
+    def run(twins: Twins) -> None:
+        twins.each(lambda reservoir: reservoir.stock.take(cost))
+
+    return run
+
+
+PATIENCE = st.sampled_from([NOW, NOW, math.inf, 0.5, 3.0, 20.0])
+RICH: dict[str, Any] = {}
+AT = st.one_of(
+    st.just(RICH),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "level": st.integers(0, 100),
+            "starts_in": st.sampled_from([0.0, 0.0, 0.2]),
+            "lease": st.sampled_from([0.0, 0.1, 1.0]),
+            "active_hosts": st.integers(1, 20),
+            "epoch": st.integers(7, 9),
+            "retry_after": st.sampled_from([0.0, 0.5]),
+            "quota": st.sampled_from([None, None, YOUNGER]),
+        },
+    ),
+)
+ANSWERS = st.builds(_answer, st.sampled_from([1.0, 1.0, 0.5, 0.0]), st.booleans(), AT, st.floats(0.75, 1.25))
+ARRIVALS = st.builds(
+    lambda cost, until, tentative: lambda twins: twins.arrive(cost, twins.now + until, tentative),
+    st.sampled_from([1, 1, 1, 2, 10, 100]),
+    PATIENCE,
+    st.sampled_from([False, False, True]),
+)
+STEPS = st.one_of(
+    ARRIVALS,
+    ANSWERS,
+    st.builds(
+        lambda one, other: lambda twins: (one(twins), twins.look(0), other(twins)), ARRIVALS, ANSWERS
+    ),  # often enough
+    st.builds(_pass, st.sampled_from([0.0001, 0.01, 0.05, 0.3, 1.0, 5.0, 60.0])),
+    st.builds(_spend, st.sampled_from([1, 1, 1, 5])),
+    st.builds(lambda n: lambda twins: twins.look(n), st.integers(0, 5)),
+    st.builds(lambda n: lambda twins: twins.interrupt(n), st.integers(0, 5)),
+    st.builds(lambda error: lambda twins: twins.fail(error), st.sampled_from([DEAD, None, NotAsked("given up")])),
+    st.builds(lambda n: lambda twins: twins.refund(n), st.integers(1, 10)),
+    st.builds(lambda n: lambda twins: twins.each(lambda reservoir: reservoir.debit(n, twins.now)), st.integers(1, 10)),
+    st.just(Twins.tend),
+    st.just(Twins.refuse),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.sampled_from([HUNDRED, SEVERAL, Quota(1.0, 2), Quota(0.0, 0)]),
+    st.sampled_from([FixedBatch(1), FixedBatch(20), TimeBatch()]),
+    st.sampled_from([CLOSED, FailurePolicy.local(hosts=2), FailurePolicy.open()]),
+    st.lists(STEPS, max_size=40),
+)
+def test_the_short_way_does_what_the_rules_do(
+    quota: Quota, sizer: BatchSizer, policy: FailurePolicy, steps: list[Callable[[Twins], object]]
+) -> None:
+    twins = Twins(quota, sizer, policy)
+    for step in steps:
+        if twins.short.retired:
+            break
+        step(twins)
+        twins.check()
+
+
+# Each way, once, so that the property cannot pass by never coming there
+
+
+def alone() -> Twins:
+    """A bucket is asked for the first of twenty tokens."""
+    twins = Twins(HUNDRED, FixedBatch(20))
+    twins.arrive(1, NOW)
+    assert twins.shortcuts == 1
+    return twins
+
+
+def test_who_is_alone_asks_and_is_served_by_the_short_way() -> None:
+    twins = alone()
+    twins.answer(answer(20), 1.0)
+    assert twins.shortcuts == 2
+    assert [claim.is_good(0.5) for claim in twins.pairs[0]] == [True, True]
+    assert twins.short.figures().held == 19
+
+
+def test_who_is_no_longer_alone_is_served_by_the_rules() -> None:
+    twins = alone()
+    twins.arrive(2, math.inf)
+    twins.answer(answer(20), 1.0)
+    assert twins.shortcuts == 1
+    assert all(mine.is_good(0.5) for mine, _ in twins.pairs)
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [answer(0, retry_after=1.0), answer(20, starts_in=0.2), answer(20, lease=0.0), answer(20, quota=YOUNGER)],
+    ids=["too few", "later", "too late", "another quota"],
+)
+def test_what_does_not_simply_serve_is_for_the_rules(grant: Grant) -> None:
+    twins = alone()
+    twins.answer(grant, 1.0)
+    assert twins.shortcuts == 1
+
+
+def test_nobody_asks_alone_where_there_are_tokens_or_a_pause_or_an_ask() -> None:
+    twins = alone()
+    twins.arrive(1, NOW)
+    twins.answer(answer(20), 1.0)
+    twins.arrive(1, NOW)
+    twins.now = 1.0
+    twins.arrive(100, NOW)
+    twins.answer(answer(0, retry_after=5.0, level=0), 1.0)
+    twins.arrive(100, math.inf)
+    assert twins.shortcuts == 1
