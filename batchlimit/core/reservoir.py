@@ -15,6 +15,7 @@ from batchlimit.core.figures import Figures
 from batchlimit.core.grammar import LARGEST_BURST
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.line import Line
+from batchlimit.core.mark import first_look, low_mark, next_look
 from batchlimit.core.memo import Memo
 from batchlimit.core.pace import Pace
 from batchlimit.core.quota import Quota
@@ -33,8 +34,6 @@ _SHUT = 0.05
 """For so long (s) refuses from memory, without a lock, what could be asked for only at a store that is given up."""
 _AWAKE = 1.0
 """For so long (s) after its last use a key stays awake: a busy one is not to rest and to wake at its every ask."""
-_ROUND_TRIPS = 1.5
-"""A prefetch leaves when what is left lasts this many round trips: one to travel, half a one for a surge."""
 
 
 class Prospect(IntEnum):
@@ -58,9 +57,9 @@ class Reservoir:
 
     __slots__ = (
         "_absolved_at", "_asked", "_born", "_busy", "_closer", "_debt", "_demand", "_ended", "_fallback", "_host",
-        "_idle_after", "_is_told", "_last_want", "_line", "_lost_seq", "_owed", "_pace", "_policy", "_rest_until",
-        "_seqs", "_shut_until", "_sizer", "_terms", "_unbacked", "_unrefunded", "_untouched", "_used", "_weight",
-        "calls", "hungry", "largest", "memo", "quota", "refused", "retired", "stock",
+        "_idle_after", "_is_told", "_last_want", "_line", "_looks_at", "_lost_seq", "_owed", "_pace", "_policy",
+        "_rest_until", "_seqs", "_shut_until", "_sizer", "_terms", "_unbacked", "_unrefunded", "_untouched", "_used",
+        "_weight", "calls", "hungry", "largest", "memo", "quota", "refused", "retired", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +104,7 @@ class Reservoir:
             self._pace.never()
         self._untouched = True
         self._rest_until = self._shut_until = -math.inf
+        self._looks_at = math.inf  # whether callers are about to come upon the low mark
         self._busy: Fetch | GiveBack | None = None  # one thing at a time is under way to the store
         self._lost_seq: int | None = None
         self._ended: Exception | None = None
@@ -307,7 +307,7 @@ class Reservoir:
         if self.stock.borrowed:
             return self.stock.expires
         margin = max(2 * self._terms.round_trip, 0.1 * self.stock.lease)
-        return max(self.stock.expires - margin, self._rest_until)
+        return max(min(self.stock.expires - margin, self._looks_at), self._rest_until)
 
     def tend(self, now: float) -> Fetch | GiveBack | None:
         """Say what there is to do when no caller is here, if anything.
@@ -317,6 +317,7 @@ class Reservoir:
         """
         self._advance(now)
         self._count(now)  # whom the advance has served
+        self._look(now)
         if self.due() > now:
             return None
         if self._owed:
@@ -686,7 +687,7 @@ class Reservoir:
         seq = next(self._seqs) if self._lost_seq is None else self._lost_seq
         known = terms.epoch(self.quota, now), terms.fill, terms.round_trip
         ask = Ask(self._host, seq, need, queued, self._last_want, held, back, max_wait, age, *known, self._weight)
-        self.hungry, self.stock.low = False, 0
+        self.hungry, self.stock.low, self._looks_at = False, 0, math.inf
         self.calls += 1
         fetch = Fetch(ask, self.quota, now, needed, self._lost_seq is not None)
         self._begin(fetch, claim)
@@ -704,10 +705,18 @@ class Reservoir:
         return self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, left, rich))
 
     def _aim(self, now: float) -> None:
-        """Set how few tokens are few enough to fetch more in the background; one more, for whoever comes just then."""
-        few = self._demand.rate * self._terms.round_trip * _ROUND_TRIPS
-        few = math.ceil(few) + 1 if few else 0
-        self.stock.keep(0 if self._pace.pause(1, now) else min(few, self.stock.tokens // 2))
+        """Set with how few tokens more are fetched in the background, and when to look how many are left."""
+        demand, tokens = self._demand.rate, self.stock.tokens
+        low = 0 if self._pace.pause(1, now) else low_mark(tokens, demand, self._terms.round_trip)
+        self.stock.keep(low)
+        self._looks_at = now + first_look(tokens, low, demand) if low else math.inf
+
+    def _look(self, now: float) -> None:
+        """Be hungry just before a caller would come upon the low mark, or look again later."""
+        if now >= self._looks_at and self._busy is None:
+            seconds = next_look(self.stock.tokens - self.stock.low, self._demand.rate)
+            self.hungry = self.hungry or seconds == 0.0
+            self._looks_at = now + seconds if seconds else math.inf
 
 
 def _within(seconds: float, deadline: float, now: float) -> float | None:

@@ -38,8 +38,8 @@ class Stock:
     """
 
     __slots__ = (
-        "_base", "_foreign", "_pledged", "_recorded", "_starts", "admitted", "borrowed", "coming", "expires", "loose",
-        "low", "ready", "saved", "shut", "term",
+        "_base", "_foreign", "_pledged", "_recorded", "_singly", "_starts", "admitted", "borrowed", "coming", "expires",
+        "loose", "low", "ready", "saved", "shut", "term",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -48,6 +48,7 @@ class Stock:
         self.shut = (
             -math.inf
         )  # until then a call of cost 1 is refused, without a lock; no token comes before it is reset
+        self._singly = False  # whether the last who came here took one
         self.low = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
         self.expires = now
         self.admitted = 0
@@ -75,8 +76,8 @@ class Stock:
         left = self.loose - cost
         if left < self.low:  # others were faster
             return -math.inf
-        self.loose = left
-        if cost == 1:
+        self.loose, self._singly = left, cost == 1
+        if self._singly:
             self._lay_out()
         return self.expires
 
@@ -256,9 +257,11 @@ class Stock:
         self._base -= tokens
 
     def keep(self, low: int) -> None:
-        """Have fewer tokens than this be few."""
+        """Have fewer tokens than this be few; lay out the others, if they are taken one by one."""
         self.lay_down()
         self.low = low
+        if self._singly:
+            self._lay_out()
 
     def empty(self) -> int:
         """Let go of everything, unspent; return how much of it is the bucket's."""

@@ -63,6 +63,20 @@ def test_where_they_lie_after_calls(tokens: int, low: int, costs: list[int], lie
     assert lie(some) == lies
 
 
+@pytest.mark.parametrize(
+    ("costs", "lies"), [([], (0, 14)), ([1], (11, 2)), ([3], (0, 11)), ([3, 1], (8, 2)), ([1, 3], (0, 10))]
+)
+def test_what_is_taken_one_by_one_is_laid_out_as_it_comes(costs: list[int], lies: tuple[int, int]) -> None:
+    """Nobody who takes one has to do that; who takes several finds them loose."""
+    some = stock(10)
+    for cost in costs:
+        some.take(cost)
+    some.lay_down()
+    some.loose, some._base = some.loose + 4, some._base + 4
+    some.keep(2)
+    assert lie(some) == lies
+
+
 def test_who_takes_a_step_has_until_the_lease_ends() -> None:
     some = stock(3)
     assert some.take(1) == LEASE
