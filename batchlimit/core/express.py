@@ -47,7 +47,7 @@ def serve(reservoir: Reservoir, claim: Claim, fetch: Fetch, grant: Grant, now: f
     stock, line, cost = reservoir.stock, reservoir._line, claim.cost
     if (
         reservoir._busy is not fetch
-        or reservoir._fallback is not None
+        or reservoir._standby.fallback is not None
         or line.first is not claim
         or len(line) > 1
         or grant.quota is not None
