@@ -10,8 +10,9 @@ from operator import length_hint
 
 from batchlimit.core.batch import Usage
 from batchlimit.core.claim import NOW, Admit, Claim, Fetch
+from batchlimit.core.errands import AHEAD
 from batchlimit.core.lease import Grant
-from batchlimit.core.reservoir import AHEAD, Reservoir
+from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.share import ALPHA
 from batchlimit.core.stock import NOTHING
 

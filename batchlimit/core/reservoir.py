@@ -3,23 +3,21 @@
 import math
 from collections.abc import Iterator
 
-from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand, Usage
+from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand
 from batchlimit.core.census import Census
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.core.debt import NONE, Debt
+from batchlimit.core.errands import Errands
 from batchlimit.core.failure import CLOSED, FailurePolicy, NotAsked
 from batchlimit.core.fallback import LEASE, Wish
 from batchlimit.core.figures import Figures
 from batchlimit.core.grammar import LARGEST_BURST
-from batchlimit.core.lease import Ask, GiveBack, Grant
+from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.mark import first_look, low_mark, next_look
 from batchlimit.core.memo import Memo
-from batchlimit.core.pool import Pool
 from batchlimit.core.quota import Quota
 from batchlimit.core.terms import Fill
 
-AHEAD = 1.0
-"""How far in the future (s) a waiting caller's grant may begin: what bounds the debt of the bucket."""
 _REST = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
 _LONG_REST = 1.0
@@ -30,7 +28,7 @@ _AWAKE = 1.0
 """For so long (s) after its last use a key stays awake: a busy one is not to rest and to wake at its every ask."""
 
 
-class Reservoir(Pool):
+class Reservoir(Errands):
     """One key's leased tokens, and the rules by which more are asked for: when, how many, and what becomes of them.
 
     No method blocks, reads a clock or talks to a store, and all but `denies` want the front's lock held. A front
@@ -38,10 +36,7 @@ class Reservoir(Pool):
     what it is told: Wait, or Fetch and report. After every call it wakes whom `to_wake` names.
     """
 
-    __slots__ = (
-        "_born", "_busy", "_closer", "_ended", "_host", "_idle_after", "_is_told", "_last_want", "_looks_at",
-        "_lost_seq", "_owed", "_rest_until", "_seqs", "_sizer", "_weight", "calls", "memo",
-    )  # fmt: skip
+    __slots__ = "_ended", "_idle_after", "_is_told", "_rest_until", "memo"
 
     def __init__(
         self,
@@ -63,18 +58,21 @@ class Reservoir(Pool):
 
         `memo` is what the key's last reservoir left.
         """
-        super().__init__(quota, policy, fill, census or Census(), now)
-        self.calls = 0
-        self._host, self._seqs, self._sizer, self._idle_after = host, seqs, sizer, idle_after
-        self._weight = weight
-        self._born = now if born is None else born
-        self._owed = self._last_want = 0
+        super().__init__(
+            quota,
+            host,
+            seqs,
+            now,
+            sizer=sizer,
+            fill=fill,
+            born=now if born is None else born,
+            weight=weight,
+            policy=policy,
+            census=census or Census(),
+        )
+        self._idle_after = idle_after
         self._rest_until = -math.inf
-        self._looks_at = math.inf  # whether callers are about to come upon the low mark
-        self._busy: Fetch | GiveBack | None = None  # one thing at a time is under way to the store
-        self._lost_seq: int | None = None
         self._ended: Exception | None = None
-        self._closer: Claim | None = None
         self._is_told = False  # the bucket told of a quota that is not the one of our own
         self.memo: Memo | None = None  # for the key's next reservoir, when this one has retired to let the key rest
         if memo is not None:
@@ -393,64 +391,6 @@ class Reservoir(Pool):
         self._demand = Demand(memo.counted_at, memo.demand)
         self._last_want = int(memo.last_want)
         self._terms.recall(memo)
-
-    def _wake_next(self) -> None:
-        """The leader may send something to the store now, or whoever closes."""
-        self._line.wake_leader()
-        if self._closer is not None:
-            self._line.wake(self._closer)
-
-    def _repay(self, claim: Claim | None = None) -> GiveBack | None:
-        return self._return(0, claim) if self._owed and self._busy is None else None
-
-    def _return(self, tokens: int, claim: Claim | None = None) -> GiveBack:
-        """Send tokens back, and refunds with them. A lost ask is not repeated after this: its number is too old."""
-        self.calls += 1
-        back = GiveBack(self._host, next(self._seqs), tokens, self.stock.report(), self._owed)
-        self._owed, self._lost_seq = 0, None
-        self._begin(back, claim)
-        return back
-
-    def _begin(self, errand: Fetch | GiveBack, claim: Claim | None) -> None:
-        """Let an errand be under way; first its caller is to know of it, who gives it up when interrupted."""
-        if claim is not None:
-            claim.errand = errand
-        self._busy = errand
-
-    def _ask(self, now: float, claim: Claim | None = None, back: int = 0, ahead: float = AHEAD) -> Fetch:
-        first, needed, pool = self._line.first, self._first_cost(), self.stock.leased
-        queued = max(0, self._line.cost - pool)
-        want = max(queued, self._target(pool) - pool, 0)
-        for each in self._line:
-            each.asked += 1
-        max_wait = max(0.0, min(ahead, first.deadline - now)) if first else 0.0
-        return self._send(now, claim, needed, (max(0, needed - pool), queued, want), back, max_wait)
-
-    def _send(
-        self, now: float, claim: Claim | None, needed: int, tokens: tuple[int, int, int], back: int, max_wait: float
-    ) -> Fetch:
-        """Begin an ask for so many tokens: what it needs, what is queued, and what it wants."""
-        need, queued, self._last_want = tokens
-        terms, held, age = self._terms, self.stock.report(), max(0.0, now - self._born)
-        seq = next(self._seqs) if self._lost_seq is None else self._lost_seq
-        known = terms.epoch(self.quota, now), terms.fill, terms.round_trip
-        ask = Ask(self._host, seq, need, queued, self._last_want, held, back, max_wait, age, *known, self._weight)
-        self.hungry, self.stock.low, self._looks_at = False, 0, math.inf
-        self.calls += 1
-        fetch = Fetch(ask, self.quota, now, needed, self._lost_seq is not None)
-        self._begin(fetch, claim)
-        return fetch
-
-    def _renew(self, now: float) -> Fetch:
-        """Ask again before the lease ends, and return what the present demand will not use up."""
-        self.stock.lay_down()
-        back = max(0, self.stock.loose - self._target(self.stock.loose))
-        self.stock.remove(back)
-        return self._ask(now, back=back)
-
-    def _target(self, left: int) -> int:
-        rich = self._terms.is_rich(self.quota)
-        return self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, left, rich))
 
     def _aim(self, now: float) -> None:
         """Set with how few tokens more are fetched in the background, and when to look how many are left."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
-from batchlimit.core import batch, express, line, pace, reservoir, stock, terms
+from batchlimit.core import batch, errands, express, line, pace, pool, reservoir, standby, stock, terms
 from batchlimit.sync import rate
 from batchlimit.sync import slot as front
 from batchlimit.sync.waker import Waker
@@ -459,7 +459,10 @@ RULES = [
     express.__file__,
     line.__file__,
     pace.__file__,
+    errands.__file__,
+    pool.__file__,
     reservoir.__file__,
+    standby.__file__,
     stock.__file__,
     terms.__file__,
 ]
