@@ -336,7 +336,7 @@ class Slot:
     def _look_sooner(self) -> bool:
         """Requires the lock. Whether the keeper must come earlier than it planned."""
         due = self.reservoir.due()
-        if due < math.inf:
-            due = min(due, self._clock() + _LOOK)
-        sooner, self.due = due < self.due, min(due, self.due)
-        return sooner
+        if due >= self.due:  # that one is no later than _LOOK from now
+            return False
+        self.due = min(due, self._clock() + _LOOK)
+        return True
