@@ -154,12 +154,14 @@ class Slot:
         """
         warn_in_loop()
         with self.lock:
-            if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
+            if self.reservoir.retired:
+                return None
+            if (fetch := express.ask(self.reservoir, claim, self._clock())) is None:
+                self.reservoir.join(claim)
+            else:
                 self.stock.shut = self.reservoir.shut_until
         if fetch is not None:
             self.fetch(fetch, claim)
-        elif not self.enter(claim):
-            return None
         verdict, waited = self._walk(claim, waker, fetch is not None)
         if isinstance(verdict, Fail):
             raise verdict.to_raise()

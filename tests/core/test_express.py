@@ -338,8 +338,9 @@ def test_an_answer_after_the_end_serves_nobody() -> None:
 def test_an_answer_that_comes_after_another_ask_has_begun_serves_nobody() -> None:
     twins = alone()
     assert twins.asking is not None
-    (pair, late), _ = twins.asking, twins.interrupt(0)
+    pair, late = twins.asking
     assert pair is not None
+    twins.interrupt(0)
     twins.arrive(1, NOW)
     assert not express.serve(twins.short, pair[0], late, answer(20), 0.0, 1.0)
     twins.answer(answer(20), 1.0)
