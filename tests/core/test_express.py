@@ -290,7 +290,17 @@ def test_what_comes_later_is_waited_for() -> None:
     twins = alone()
     twins.answer(answer(20, starts_in=0.5), 1.0)
     twins.interrupt(0)
+    twins.refund(1)  # it ends the pause
     twins.arrive(1, math.inf)
+    assert twins.asking is None
+
+
+def test_nobody_asks_where_tokens_are_laid_out() -> None:
+    twins = alone()
+    twins.answer(answer(20), 1.0)
+    twins.each(lambda reservoir: reservoir.stock.take(1))
+    assert twins.short.stock.loose == 0
+    twins.arrive(1, NOW)
     assert twins.asking is None
 
 
