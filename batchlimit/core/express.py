@@ -14,7 +14,6 @@ from batchlimit.core.errands import AHEAD
 from batchlimit.core.lease import Grant
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.share import ALPHA
-from batchlimit.core.stock import NOTHING
 
 
 def ask(reservoir: Reservoir, claim: Claim, now: float) -> Fetch | None:
@@ -33,7 +32,6 @@ def ask(reservoir: Reservoir, claim: Claim, now: float) -> Fetch | None:
         or reservoir._pace.until(cost) > now
     ):
         return None
-    stock.ready = NOTHING
     reservoir._line.join(claim)
     _count(reservoir, cost, now)
     rich = terms.is_rich(quota) if quota.also else terms.level >= ALPHA * quota.burst

@@ -63,7 +63,10 @@ class Terms:
 
         By that the bucket tells its loss from its end. It is kept until it would be full, and a while longer.
         """
-        to_full = min((each.burst - self.level) / each.rate for each in quota.bandwidths)
+        if quota.also:
+            to_full = min((each.burst - self.level) / each.rate for each in quota.bandwidths)
+        else:  # the usual quota, at every miss: an iterator takes 0.3 us
+            to_full = (quota.burst - self.level) / quota.rate
         return self._epoch if now - self._heard < to_full + _KEPT else 0
 
     def to_flow_in(self, tokens: int, quota: Quota, now: float) -> float:

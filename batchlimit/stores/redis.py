@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar, TypeVarTuple
 
 import redis
 
@@ -21,8 +21,8 @@ from batchlimit.stores.own_line import Calls, OwnLine
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class RedisStore(Unique):
@@ -74,7 +74,10 @@ class RedisStore(Unique):
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        return read_grant(self._run("take", bucket_name(self._prefix, key), take_arguments(quota, ask)))
+        line = self._line
+        return read_grant(
+            self._talk(line, line.run, "take", bucket_name(self._prefix, key), take_arguments(quota, ask))
+        )
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
         """See Pipelined: in one round trip by a client of our own for one server, one after the other by all others."""
@@ -120,9 +123,9 @@ class RedisStore(Unique):
         line = self._line
         return self._talk(line, line.run, name, bucket, arguments)
 
-    def _talk(self, line: Line, run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _talk(self, line: Line, run: Callable[[*Ts], T], *args: *Ts) -> T:
         try:
-            return run(*args, **kwargs)
+            return run(*args)
         except FAILURES as error:
             if self._connect is not None:
                 line.mend(error)

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from tenacity import Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
 
@@ -22,6 +22,7 @@ from batchlimit.stores.hurry import NotPrompt, hurry
 from batchlimit.sync.courier import Courier
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Guard(Patience):
@@ -58,24 +59,24 @@ class Guard(Patience):
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        return self._call(key, lambda: self._store.take(key, quota, ask))
+        return self._call(key, self._store.take, key, quota, ask)
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
         """See Pipelined, for one that is; nothing is raised. What concerns all of them is one failure."""
         store = self._store
         assert isinstance(store, Pipelined)
         try:
-            return self._call(asks[0][0], lambda: store.take_many(asks))
+            return self._call(asks[0][0], store.take_many, asks)
         except StoreUnavailable as error:
             return [error] * len(asks)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        return self._call(key, lambda: self._store.give_back(key, quota, back))
+        return self._call(key, self._store.give_back, key, quota, back)
 
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return self._call(key, lambda: self._store.peek(key, quota))
+        return self._call(key, self._store.peek, key, quota)
 
     def after_fork(self) -> None:
         """In a child: there are no threads yet, and nothing is known of the store."""
@@ -88,14 +89,14 @@ class Guard(Patience):
         self._courier.stop()
         self._scouts.stop()
 
-    def _call(self, key: str, work: Callable[[], T]) -> T:
+    def _call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
         part = self._remote.part(key)
         breaker = self._breakers.of(part)
         if breaker.since is not None:
             self._look_for_prober(part, key)
             raise NotAsked(f"{self.address} is not asked for now: {breaker.error}")
         try:
-            result = self._bounded(work, breaker)
+            result = self._bounded(breaker, work, *args)
         except BucketUnavailable:
             self._answered(part, breaker)
             raise
@@ -105,16 +106,16 @@ class Guard(Patience):
         self._answered(part, breaker)
         return result
 
-    def _bounded(self, work: Callable[[], T], breaker: Breaker) -> T:
+    def _bounded(self, breaker: Breaker, work: Callable[[*Ts], T], *args: *Ts) -> T:
         if self._remote.is_prompt:
             try:
                 with hurry(time.monotonic() + self._deadline):
-                    return work()
+                    return work(*args)
             except NotPrompt:  # it has to connect first
                 pass
         seconds = self._deadline + self._to_connect()
         try:
-            return self._courier.run(partial(_told, work), self._deadline, seconds, lambda: breaker.is_failing)
+            return self._courier.run(partial(_told, work, *args), self._deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
             raise StoreUnavailable(f"{self.address} did not answer in time ({self._deadline:g} s)") from error
 
@@ -186,10 +187,10 @@ class Guard(Patience):
         before.stop()
 
 
-def _told(work: Callable[[], T]) -> T:
+def _told(work: Callable[[*Ts], T], *args: *Ts) -> T:
     """Do it, and tell of any error as callers know it. Not in their own thread: there a signal handler may raise."""
     try:
-        return work()
+        return work(*args)
     except StoreUnavailable:
         raise
     except Exception as error:

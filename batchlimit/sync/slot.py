@@ -154,12 +154,14 @@ class Slot:
         """
         warn_in_loop()
         with self.lock:
-            if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
+            if self.reservoir.retired:
+                return None
+            if (fetch := express.ask(self.reservoir, claim, self._clock())) is None:
+                self.reservoir.join(claim)
+            else:
                 self.stock.shut = self.reservoir.shut_until
         if fetch is not None:
             self.fetch(fetch, claim)
-        elif not self.enter(claim):
-            return None
         verdict, waited = self._walk(claim, waker, fetch is not None)
         if isinstance(verdict, Fail):
             raise verdict.to_raise()
@@ -336,7 +338,7 @@ class Slot:
     def _look_sooner(self) -> bool:
         """Requires the lock. Whether the keeper must come earlier than it planned."""
         due = self.reservoir.due()
-        if due < math.inf:
-            due = min(due, self._clock() + _LOOK)
-        sooner, self.due = due < self.due, min(due, self.due)
-        return sooner
+        if due >= self.due:  # that one is no later than _LOOK from now
+            return False
+        self.due = min(due, self._clock() + _LOOK)
+        return True

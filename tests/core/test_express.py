@@ -117,6 +117,9 @@ class Twins:
             self.each(lambda reservoir: reservoir.gave_back(self.now))
         self.check()
 
+    def debit(self, tokens: int) -> None:
+        self.each(lambda reservoir: reservoir.debit(tokens, self.now))
+
     def check(self) -> None:
         self.each(lambda reservoir: reservoir.shut_until)
         self.each(lambda reservoir: reservoir.due())
@@ -168,14 +171,12 @@ def _pass(seconds: float) -> Callable[[Twins], object]:
     return run
 
 
-def _spend(cost: int) -> Callable[[Twins], object]:
-    def run(twins: Twins) -> None:
-        twins.each(lambda reservoir: reservoir.stock.take(cost))
-
-    return run
+def _spend(twins: Twins, left: int = 0) -> None:
+    """Callers who find tokens take all but so many."""
+    twins.each(lambda reservoir: reservoir.stock.take(max(1, reservoir.stock.tokens - left)))
 
 
-PATIENCE = st.sampled_from([NOW, NOW, math.inf, 0.5, 3.0, 20.0])
+PATIENCE = st.sampled_from([NOW, NOW, math.inf, 0.0, 0.5, 3.0, 20.0])
 RICH: dict[str, Any] = {}
 AT = st.one_of(
     st.just(RICH),
@@ -199,21 +200,22 @@ ARRIVALS = st.builds(
     PATIENCE,
     st.sampled_from([False, False, True]),
 )
+SECONDS = st.sampled_from([0.0001, 0.01, 0.05, 0.3, 1.0, 5.0, 60.0])
+MISSES = st.tuples(st.just(_spend), SECONDS.map(_pass), ARRIVALS, SECONDS.map(_pass), ANSWERS)
 STEPS = st.one_of(
-    ARRIVALS,
-    ANSWERS,
-    st.builds(
-        lambda one, other: lambda twins: (one(twins), twins.look(0), other(twins)), ARRIVALS, ANSWERS
-    ),  # often enough
-    st.builds(_pass, st.sampled_from([0.0001, 0.01, 0.05, 0.3, 1.0, 5.0, 60.0])),
-    st.builds(_spend, st.sampled_from([1, 1, 1, 5])),
-    st.builds(lambda n: lambda twins: twins.look(n), st.integers(0, 5)),
-    st.builds(lambda n: lambda twins: twins.interrupt(n), st.integers(0, 5)),
-    st.builds(lambda error: lambda twins: twins.fail(error), st.sampled_from([DEAD, None, NotAsked("given up")])),
-    st.builds(lambda n: lambda twins: twins.refund(n), st.integers(1, 10)),
-    st.builds(lambda n: lambda twins: twins.each(lambda reservoir: reservoir.debit(n, twins.now)), st.integers(1, 10)),
-    st.just(Twins.tend),
-    st.just(Twins.refuse),
+    MISSES,
+    MISSES,
+    ARRIVALS.map(lambda step: (step,)),
+    ANSWERS.map(lambda step: (step,)),
+    SECONDS.map(lambda seconds: (_pass(seconds),)),
+    st.integers(0, 5).map(lambda left: (lambda twins: _spend(twins, left),)),
+    st.integers(0, 5).map(lambda which: (lambda twins: twins.look(which),)),
+    st.integers(0, 5).map(lambda which: (lambda twins: twins.interrupt(which),)),
+    st.sampled_from([DEAD, None, NotAsked("given up")]).map(lambda error: (lambda twins: twins.fail(error),)),
+    st.integers(1, 10).map(lambda tokens: (lambda twins: twins.refund(tokens),)),
+    st.integers(1, 10).map(lambda tokens: (lambda twins: twins.debit(tokens),)),
+    st.just((Twins.tend,)),
+    st.just((Twins.refuse,)),
 )
 
 
@@ -222,17 +224,16 @@ STEPS = st.one_of(
     st.sampled_from([HUNDRED, SEVERAL, Quota(1.0, 2), Quota(0.0, 0)]),
     st.sampled_from([FixedBatch(1), FixedBatch(20), TimeBatch()]),
     st.sampled_from([CLOSED, FailurePolicy.local(hosts=2), FailurePolicy.open()]),
-    st.lists(STEPS, max_size=40),
+    st.lists(STEPS, max_size=30),
 )
 def test_the_short_way_does_what_the_rules_do(
-    quota: Quota, sizer: BatchSizer, policy: FailurePolicy, steps: list[Callable[[Twins], object]]
+    quota: Quota, sizer: BatchSizer, policy: FailurePolicy, steps: list[tuple[Callable[[Twins], object], ...]]
 ) -> None:
     twins = Twins(quota, sizer, policy)
-    for step in steps:
-        if twins.short.retired:
-            break
-        step(twins)
-        twins.check()
+    for step in itertools.chain.from_iterable(steps):
+        if not twins.short.retired:
+            step(twins)
+            twins.check()
 
 
 # Each way, once, so that the property cannot pass by never coming there
@@ -283,3 +284,74 @@ def test_nobody_asks_alone_where_there_are_tokens_or_a_pause_or_an_ask() -> None
     twins.answer(answer(0, retry_after=5.0, level=0), 1.0)
     twins.arrive(100, math.inf)
     assert twins.shortcuts == 1
+
+
+def test_what_comes_later_is_waited_for() -> None:
+    twins = alone()
+    twins.answer(answer(20, starts_in=0.5), 1.0)
+    twins.interrupt(0)
+    twins.refund(1)  # it ends the pause
+    twins.arrive(1, math.inf)
+    assert twins.asking is None
+
+
+def test_nobody_asks_where_tokens_are_laid_out() -> None:
+    twins = alone()
+    twins.answer(answer(20), 1.0)
+    twins.each(lambda reservoir: reservoir.stock.take(1))
+    assert twins.short.stock.loose == 0
+    twins.arrive(1, NOW)
+    assert twins.asking is None
+
+
+def test_who_comes_too_late_or_to_a_reservoir_that_has_retired_asks_nothing() -> None:
+    twins = Twins(HUNDRED, FixedBatch(20))
+    twins.arrive(1, 0.0)
+    twins.each(Reservoir.evict)
+    assert express.ask(twins.short, Claim(1, NOW, Bell()), 0.0) is None
+    assert twins.shortcuts == 0
+
+
+def test_what_is_admitted_without_the_store_is_counted_as_that() -> None:
+    twins = Twins(HUNDRED, FixedBatch(20), FailurePolicy.local(hosts=2))
+    twins.arrive(1, NOW)
+    twins.fail(DEAD)
+    _spend(twins)
+    twins.arrive(1, NOW)
+    assert twins.short._unbacked > 1
+    twins.answer(answer(1), 1.0)
+    assert twins.shortcuts == 1
+
+
+def test_a_share_that_has_filled_up_again_is_forgotten() -> None:
+    twins = Twins(HUNDRED, FixedBatch(20), FailurePolicy.local(hosts=2))
+    twins.arrive(1, NOW)
+    twins.fail(DEAD)
+    twins.now = 0.1
+    twins.arrive(100, NOW)
+    twins.answer(answer(100), 1.0)
+    assert twins.short._fallback is not None
+    twins.now = 60.0
+    twins.arrive(1, NOW)
+    twins.answer(answer(1), 1.0)
+    assert twins.short._fallback is None
+
+
+def test_an_answer_after_the_end_serves_nobody() -> None:
+    twins = alone()
+    for each in twins.both:
+        each.close(DEAD, Claim(0, NOW, Bell()))
+    twins.answer(answer(20), 1.0)
+    assert twins.shortcuts == 1
+
+
+def test_an_answer_that_comes_after_another_ask_has_begun_serves_nobody() -> None:
+    twins = alone()
+    assert twins.asking is not None
+    pair, late = twins.asking
+    assert pair is not None
+    twins.interrupt(0)
+    twins.arrive(1, NOW)
+    assert not express.serve(twins.short, pair[0], late, answer(20), 0.0, 1.0)
+    twins.answer(answer(20), 1.0)
+    assert twins.pairs[0][0].is_good(0.5)

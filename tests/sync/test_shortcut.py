@@ -80,6 +80,7 @@ class World:
         ignored = {"_host", "_seqs", "_sizer", "_awake"}
         fields = {name: getattr(self.reservoir, name) for name in Reservoir.__slots__ if name not in ignored}
         shown = {name: _plain(value) for name, value in fields.items()}
+        shown["stock"]["ready"] += shown["stock"].pop("loose")  # who takes by hand takes first what is laid out
         return shown | {"statistics": self.limiter.statistics(), "calls": len(self.stage.asks), "now": self.clock.now}
 
 
