@@ -103,7 +103,7 @@ def valkey_store(valkey: Server, prefix: str) -> Iterator[RedisStore]:
 @pytest.fixture
 def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts say that their server is 2 s away, so that leases last 4 s: a machine that stalls loses no token."""
-    monkeypatch.setattr("batchlimit.core.reservoir.Ask", lambda *told: Ask(*told)._replace(round_trip=2.0))
+    monkeypatch.setattr("batchlimit.core.errands.Ask", lambda *told: Ask(*told)._replace(round_trip=2.0))
 
 
 @pytest.fixture

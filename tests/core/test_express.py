@@ -20,6 +20,7 @@ from batchlimit.core.quota import Quota
 from batchlimit.core.reservoir import Reservoir
 from tests.core.front import DEAD, HUNDRED
 from tests.core.world import Bell, answer
+from tests.fields import fields_of
 
 SEVERAL = HUNDRED & Quota(1.0, 40)
 YOUNGER = Quota(50.0, 20)
@@ -136,7 +137,7 @@ class Twins:
 
 def _state(reservoir: Reservoir) -> dict[str, Any]:
     ignored = {"_host", "_seqs", "_sizer", "_policy"}
-    return {name: _plain(getattr(reservoir, name)) for name in Reservoir.__slots__ if name not in ignored}
+    return {name: _plain(getattr(reservoir, name)) for name in fields_of(Reservoir) if name not in ignored}
 
 
 def _plain(value: Any) -> Any:
@@ -149,7 +150,7 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if not type(value).__module__.startswith("batchlimit.") or isinstance(value, Quota | tuple):
         return value
-    names = getattr(type(value), "__slots__", None) or vars(value)
+    names = fields_of(type(value)) or vars(value)
     return {name: _plain(getattr(value, name)) for name in names if name not in ("waker", "_awake")}
 
 
@@ -318,7 +319,7 @@ def test_what_is_admitted_without_the_store_is_counted_as_that() -> None:
     twins.fail(DEAD)
     _spend(twins)
     twins.arrive(1, NOW)
-    assert twins.short._unbacked > 1
+    assert twins.short._standby.admitted > 1
     twins.answer(answer(1), 1.0)
     assert twins.shortcuts == 1
 
@@ -330,11 +331,11 @@ def test_a_share_that_has_filled_up_again_is_forgotten() -> None:
     twins.now = 0.1
     twins.arrive(100, NOW)
     twins.answer(answer(100), 1.0)
-    assert twins.short._fallback is not None
+    assert twins.short._standby.fallback is not None
     twins.now = 60.0
     twins.arrive(1, NOW)
     twins.answer(answer(1), 1.0)
-    assert twins.short._fallback is None
+    assert twins.short._standby.fallback is None
 
 
 def test_an_answer_after_the_end_serves_nobody() -> None:

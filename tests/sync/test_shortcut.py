@@ -26,6 +26,7 @@ from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.stock import Stock
 from batchlimit.sync.waker import Waker
+from tests.fields import fields_of
 from tests.sync.stage import KEY, Clock, Stage, nothing
 
 QUOTA = Quota(20.0, 40)
@@ -78,9 +79,10 @@ class World:
     def state(self) -> dict[str, Any]:
         """Everything that may differ: the figures, and each field of the reservoir that is not the host's name."""
         ignored = {"_host", "_seqs", "_sizer", "_awake"}
-        fields = {name: getattr(self.reservoir, name) for name in Reservoir.__slots__ if name not in ignored}
+        fields = {name: getattr(self.reservoir, name) for name in fields_of(Reservoir) if name not in ignored}
         shown = {name: _plain(value) for name, value in fields.items()}
         shown["stock"]["ready"] += shown["stock"].pop("loose")  # who takes by hand takes first what is laid out
+        del shown["stock"]["_singly"]  # nor does a step of what is laid out tell that somebody came
         return shown | {"statistics": self.limiter.statistics(), "calls": len(self.stage.asks), "now": self.clock.now}
 
 
@@ -88,7 +90,7 @@ def _plain(value: Any) -> Any:
     """An object of the core by its fields, what is laid out by how much that is, anything else as it is."""
     if isinstance(value, repeat):
         return length_hint(value)
-    slots = getattr(type(value), "__slots__", None)
+    slots = fields_of(type(value))
     if not slots or not type(value).__module__.startswith("batchlimit.") or isinstance(value, Quota):
         return value
     return {name: _plain(getattr(value, name)) for name in slots}
