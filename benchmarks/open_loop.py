@@ -26,7 +26,7 @@ _TURN = 2.75
 _SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 _AT_MOST = {"p99": 5.0, "p99.9": 50.0}
 _LONG = 50.0
-"""Longer calls (us) are counted: a batch makes one call of a thousand a miss, so p99.9 is on the verge."""
+"""Longer calls (us) are counted: if one call of each batch fetched the next, p99.9 would be on the verge."""
 
 
 class Both(NamedTuple):

@@ -401,10 +401,10 @@ class Reservoir(Errands):
 
     def _look(self, now: float) -> None:
         """Be hungry just before a caller would come upon the low mark, or look again later."""
-        if now >= self._looks_at and self._busy is None:
+        if now >= self._looks_at:
             seconds = next_look(self.stock.tokens - self.stock.low, self._demand.rate)
+            self._looks_at = now + seconds
             self.hungry = self.hungry or seconds == 0.0
-            self._looks_at = now + seconds if seconds else math.inf
 
 
 def _within(seconds: float, deadline: float, now: float) -> float | None:

@@ -19,6 +19,7 @@ from batchlimit import (
     StoreUnavailable,
 )
 from batchlimit.core.lease import Ask, Grant
+from batchlimit.core.reservoir import Reservoir
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, SLOW, Gate, Stage, in_line, limiter_on, nothing
 from tests.core.world import Moody
@@ -192,6 +193,26 @@ async def test_a_prefetch_comes_before_anybody_has_to_wait() -> None:
             late.append(i)
         await asyncio.sleep(0.001)
     assert all(i < 500 for i in late), "after the half second in which the demand becomes known nobody waits"
+
+
+async def test_in_steady_demand_no_caller_begins_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 1000 calls a second: the timer looks before anybody comes upon the low mark."""
+    surprised, take_low = [], Reservoir.take_low
+
+    def noting(self: Reservoir, cost: int) -> float:
+        surprised.append(virtual_loop().now)
+        return take_low(self, cost)
+
+    monkeypatch.setattr(Reservoir, "take_low", noting)
+    stage = Stage()
+    stage.before = lambda: asyncio.sleep(0.001)
+    limiter = AsyncRateLimiter(stage, "5000/s burst 5000", sizer=FixedBatch(500), clock=virtual_loop().time)
+    begun = virtual_loop().now
+    for _ in range(5000):
+        assert await limiter.try_acquire(KEY)
+        await asyncio.sleep(0.001)
+    assert all(at < begun + 1.0 for at in surprised), "but of the first batch, when nothing is known"
+    assert len(stage.asks) <= 12
 
 
 async def test_an_idle_key_leaves_the_memory() -> None:

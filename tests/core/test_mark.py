@@ -159,15 +159,27 @@ def test_while_more_is_on_its_way_nobody_looks() -> None:
     while demand.under_way is None:
         demand.run(4000.0, 0.0005)
     assert demand.reservoir.due() == math.inf
-    assert demand.reservoir.tend(demand.now + 0.5) is None
+    while demand.reservoir.stock.take(1) != NOW:
+        pass
+    assert demand.reservoir.tend(demand.now) is None
     assert not demand.reservoir.hungry
+
+
+def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
+    front = Front(RICH, sizer=FixedBatch(BATCH))
+    front.grant(front.fetch(front.join(BATCH)), 0.05, 2 * BATCH)
+    look = front.reservoir.due()
+    assert front.reservoir.stock.low > 200
+    assert look < 0.5, "long before the lease ends"
+    assert front.reservoir.take_low(700) != NOW
+    front.tend(look)
 
 
 def test_at_a_bucket_that_was_short_nobody_looks() -> None:
     """What flows in there is asked for at its pace."""
     front = Front(Quota(4000.0, 4000), sizer=FixedBatch(BATCH))
-    front.grant(front.fetch(front.join(2000)), 0.001, 2000)
-    front.grant(front.fetch(front.join(1), 0.001), 0.002, 300, level=0)
+    front.grant(front.fetch(front.join(1000)), 0.001, 1000)
+    front.grant(front.fetch(front.join(1), 0.001), 0.002, 300, level=0, active_hosts=1000)
     stock = front.reservoir.stock
     assert stock.low == 0
     assert front.reservoir.due() == about(stock.expires - 0.1 * stock.lease)

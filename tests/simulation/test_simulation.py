@@ -5,6 +5,7 @@ More of them: python -m tests.simulation --seeds 100000 --jobs 2
 
 import pytest
 
+from batchlimit.core import mark
 from tests.simulation.breaks import BREAKS
 from tests.simulation.run import Run
 from tests.simulation.scenario import draw
@@ -20,6 +21,14 @@ def test_no_rule_is_broken(seeds: range) -> None:
             Run(draw(seed)).play()
         except Exception as error:
             raise AssertionError(f"seed {seed}: python -m tests.simulation --first {seed} --seeds 1") from error
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + _CHUNK) for first in range(0, 500, _CHUNK)], ids=str)
+def test_no_rule_is_broken_where_the_keeper_looks_at_few_tokens(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at many: the bursts here are smaller than what is worth a look."""
+    monkeypatch.setattr(mark, "_MANY", 2)
+    monkeypatch.setattr(mark, "_LONG", 0.0)
+    test_no_rule_is_broken(seeds)
 
 
 def test_a_seed_replays_exactly() -> None:

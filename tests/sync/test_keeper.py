@@ -1,12 +1,14 @@
 """The keeper asks together for all keys that are due at once, if its store can be asked so; each has its own answer."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from batchlimit import BucketUnavailable, FixedBatch, Quota, RateLimiter, StoreUnavailable
+from batchlimit import BucketUnavailable, FixedBatch, MemoryStore, Quota, RateLimiter, StoreUnavailable
 from batchlimit.core.lease import Ask, Grant
-from tests.sync.stage import Clock, Stage, nothing, until
+from batchlimit.core.reservoir import Reservoir
+from tests.sync.stage import KEY, Clock, Stage, nothing, until
 
 TEN = Quota(100.0, 1000)
 KEYS = [f"k{i}" for i in range(40)]
@@ -112,3 +114,28 @@ def test_a_store_that_cannot_is_asked_for_one_after_the_other(clock: Clock) -> N
         asked = len(stage.asks)
         leases_end(limiter, clock)
         until(lambda: len(stage.asks) == asked + len(KEYS))
+
+
+def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 1000 calls a second: it looks by itself before anybody comes upon the low mark."""
+    surprised, take_low = [], Reservoir.take_low
+
+    def noting(self: Reservoir, cost: int) -> float:
+        surprised.append(clock.now)
+        return take_low(self, cost)
+
+    monkeypatch.setattr(Reservoir, "take_low", noting)
+    stage = Stage(MemoryStore(clock))
+    stage.before = lambda: clock.pass_by(0.001)
+    with RateLimiter(stage, "5000/s burst 5000", sizer=FixedBatch(500), clock=clock) as limiter:
+        begun = clock.now
+        assert limiter.try_acquire(KEY)
+        slot = limiter._supply.slots[KEY]
+        for _ in range(3000):
+            assert limiter.try_acquire(KEY)
+            clock.pass_by(0.001)
+            if slot.due <= clock.now:
+                limiter._supply._keeper._bell.put(None)
+                until(lambda: clock.now < slot.due < math.inf)
+        assert all(at < begun + 1.0 for at in surprised), "but of the first batch, when nothing is known"
+        assert len(stage.asks) <= 8
