@@ -64,7 +64,7 @@ class Pace:
     def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
         """Decide from an answer when to ask next; `jitter` (about 1) keeps hosts from asking in step."""
         if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and _is_plenty(grant.level, quota, jitter):
-            self.pause_for(0.0, 1, now)
+            self.dry_cost, self._fits_at, self.dry_until = 1, now, now
             return
         bands = bands_of(quota)
         pace = jitter * pace_of(bands, grant.active_hosts) / 1e6

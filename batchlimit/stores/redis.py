@@ -64,7 +64,7 @@ class RedisStore(Unique):
 
     @property
     def is_prompt(self) -> bool:
-        """See Remote.is_prompt: so is a client of our own for one server, without TLS."""
+        """See Remote.is_prompt: so is a client of our own for one server, without TLS or health checks."""
         return self._prompt
 
     def part(self, key: str) -> str:

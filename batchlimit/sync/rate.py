@@ -261,7 +261,7 @@ class RateLimiter(Unique):
                 return False
             if slot.reservoir.denies(cost, self._clock()) and slot.denies(cost):
                 return False
-            if slot.stock.tokens and slot.take(cost) != NOW:
+            if slot.stock.tokens and slot.take(cost) != NOW:  # those on their way look like none: a miss finds them
                 return True
             if (turnstile := slot.enter_turnstile()) is None:
                 return self._misses(slot, key, cost)
