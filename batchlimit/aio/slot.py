@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from batchlimit.aio.caller import Caller
 from batchlimit.aio.guard import Guard
 from batchlimit.aio.keeper import Due
+from batchlimit.aio.turnstile import Turnstile
 from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import GiveBack, Grant
@@ -48,7 +49,7 @@ class Home(Protocol):
 class Slot:
     """Where the tasks that want one key's tokens meet. Nothing here is interrupted but where it says `await`."""
 
-    __slots__ = ("_home", "_is_dead", "_rousing", "due", "key", "reservoir", "seen", "stock")
+    __slots__ = ("_home", "_is_dead", "_rousing", "due", "key", "reservoir", "seen", "stock", "turnstile")
 
     def __init__(self, key: str, reservoir: Reservoir, home: Home) -> None:
         self.key = key
@@ -56,6 +57,7 @@ class Slot:
         self.stock = reservoir.stock  # one look less for every hit
         self.due = math.inf
         self.seen = 0  # see Ring
+        self.turnstile = Turnstile(home.store.deadline)
         self._home = home
         self._rousing = self._is_dead = False
 
@@ -83,6 +85,11 @@ class Slot:
             return None
         if (before := self.take(cost)) != NOW:
             return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
+        if self.turnstile.admits(cost):
+            if (before := await self._pass(cost, deadline)) != NOW:
+                return Settled(Admit(before), waited=True, asked=False, reservoir=self.reservoir)
+            if self.reservoir.retired:
+                return None
         caller = self.join(cost, deadline)
         try:
             verdict = await caller.verdict(self._home.clock)
@@ -91,6 +98,20 @@ class Slot:
             raise
         self.reservoir.confirm(caller.claim)
         return Settled(verdict, caller.waited, caller.claim.asked > 0, self.reservoir)
+
+    async def _pass(self, cost: int, deadline: float) -> float:
+        """Wait at the turnstile and take tokens, as `take` does; NOW: the time for that is over, or there are none."""
+        now = self._home.clock()
+        patience = self.turnstile.patience
+        until = now + patience
+        while self.turnstile.admits(cost) and now < until and (deadline == NOW or now + patience <= deadline):
+            await self.turnstile.wait(cost)
+            if self.reservoir.retired:
+                return NOW
+            if (before := self.take(cost)) != NOW:
+                return before
+            now = self._home.clock()
+        return NOW
 
     def join(self, cost: int, deadline: float, number: int = 0) -> Caller:
         """Put a caller in line, where it stood before if it has a number, and do for it what can be done at once."""
@@ -202,6 +223,7 @@ class Slot:
             self.reservoir.failed(fetch, unavailable(error), self._home.clock())
             return None
         task.add_done_callback(partial(self._took, fetch))
+        self.turnstile.shut()
         return task
 
     def _took(self, fetch: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
@@ -209,6 +231,7 @@ class Slot:
         now = self._home.clock()
         outcome: object = _CANCELLED if task.cancelled() else task.result()
         if isinstance(outcome, Grant):
+            self.turnstile.learn(outcome.granted, now - fetch.sent)
             self.reservoir.granted(fetch, outcome, now, uniform(0.75, 1.25))
         elif outcome is _CANCELLED and not fetch.repeated:
             self.reservoir.failed(fetch, None, now)  # it was somebody else's end: whoever is still here asks again
@@ -217,6 +240,7 @@ class Slot:
         else:
             self.reservoir.failed(fetch, unavailable(TypeError(f"an answer that is no Grant: {outcome!r}")), now)
         self._rouse()
+        self.turnstile.open()
 
     def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
         task = self._home.start(outcome(self._home.store.give_back, self.key, self.reservoir.quota, back))
