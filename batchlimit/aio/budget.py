@@ -17,6 +17,28 @@ blocked would else throw away what came in time. Where there is nothing to do th
 _TICK = 1e-6  # what is left of a sum that ought to be 0
 
 
+class Countdown:
+    """Calls `over` when the seconds are over, and so are those rounds; unless it is stopped before."""
+
+    __slots__ = ("_handle", "_loop", "_over", "_rounds")
+
+    def __init__(self, seconds: float, over: Callable[[], object]) -> None:
+        self._over, self._rounds = over, _ROUNDS
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.Handle = self._loop.call_later(seconds, self._run_out)
+
+    def stop(self) -> None:
+        """Let it be."""
+        self._handle.cancel()
+
+    def _run_out(self) -> None:
+        self._rounds -= 1
+        if self._rounds >= 0:
+            self._handle = self._loop.call_soon(self._run_out)
+        else:
+            self._over()
+
+
 def _never() -> bool:
     return False
 
@@ -28,7 +50,7 @@ class Budget:
     seconds, or as soon as the store is `failing`: asked each `seconds`.
     """
 
-    __slots__ = ("_connecting", "_failing", "_handle", "_left", "_loop", "_rounds", "_scope", "_seconds", "_token")
+    __slots__ = ("_connecting", "_countdown", "_failing", "_left", "_scope", "_seconds", "_token")
 
     def __init__(self, seconds: float, connecting: float = 0.0, failing: Callable[[], bool] = _never) -> None:
         self._seconds, self._connecting, self._failing = seconds, connecting, failing
@@ -36,45 +58,36 @@ class Budget:
         self._scope = asyncio.timeout(None)
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
         self._token: Token[Watch | None] = WATCH.set(self)
-        self._wind(self._seconds)
+        self._wind()
         await self._scope.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._handle.cancel()
+        self._countdown.stop()
         WATCH.reset(self._token)
         await self._scope.__aexit__(kind, error, trace)
 
     def pause(self) -> None:
         """See Watch."""
         self._left = self._connecting
-        self._handle.cancel()
-        self._wind(self._seconds)
+        self._countdown.stop()
+        self._wind()
 
     def resume(self) -> None:
         """See Watch."""
         self._left = 0.0
-        self._handle.cancel()
-        self._wind(self._seconds)
+        self._countdown.stop()
+        self._wind()
 
-    def _wind(self, seconds: float) -> None:
-        self._rounds = _ROUNDS
-        self._handle: asyncio.Handle = self._loop.call_later(seconds, self._over)
+    def _wind(self) -> None:
+        self._countdown = Countdown(self._seconds, self._over)
 
     def _over(self) -> None:
         self._left -= self._seconds
         if self._left > _TICK and not self._failing():
-            self._wind(self._seconds)
+            self._wind()
         else:
-            self._run_out()
-
-    def _run_out(self) -> None:
-        self._rounds -= 1
-        if self._rounds >= 0:
-            self._handle = self._loop.call_soon(self._run_out)
-        else:
-            self._scope.reschedule(self._loop.time())
+            self._scope.reschedule(asyncio.get_running_loop().time())

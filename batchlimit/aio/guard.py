@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception
 
-from batchlimit.aio.budget import Budget
+from batchlimit.aio.budget import Budget, Countdown
 from batchlimit.clock import steady
 from batchlimit.core.breaker import Breaker, Breakers
 from batchlimit.core.decision import Health
@@ -17,7 +17,7 @@ from batchlimit.core.quota import Quota
 from batchlimit.doorway.outage import ANY, BACKOFF, first_wait, is_away, say_away, say_back, unavailable
 from batchlimit.doorway.patience import Patience
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.stores.base import AsyncRemote, AsyncStore
+from batchlimit.stores.base import AsyncRemote, AsyncSender, AsyncStore
 
 T = TypeVar("T")
 
@@ -34,6 +34,7 @@ class Guard(Patience):
         self._store = store
         self._inherited: object = None
         self._remote = store if isinstance(store, AsyncRemote) else _Whole(store)
+        self._sender = store if isinstance(store, AsyncSender) and self._remote.is_prompt else None
         self._begin()
 
     def _begin(self) -> None:
@@ -53,6 +54,43 @@ class Guard(Patience):
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return await self._call(key, lambda: self._store.take(key, quota, ask))
+
+    def send(
+        self, key: str, quota: Quota, ask: Ask, took: "Callable[[Grant | StoreUnavailable | None], None]"
+    ) -> "asyncio.Future[Any] | None":
+        """Ask in this turn of the loop, without a task; None: that cannot be now, so `take` it is.
+
+        `took` hears what came of it, soon after what is returned is done; None: nothing did, and `take` it is.
+        """
+        if self._sender is None or self._breakers.of(self._remote.part(key)).since is not None:
+            return None
+        if (answer := self._sender.send(key, quota, ask)) is None:
+            return None
+        countdown = Countdown(self._deadline, answer.cancel)
+
+        def hear(answer: "asyncio.Future[Any]") -> None:
+            countdown.stop()
+            took(self._outcome(key, answer))
+
+        answer.add_done_callback(hear)
+        return answer
+
+    def _outcome(self, key: str, answer: "asyncio.Future[Any]") -> Grant | StoreUnavailable | None:
+        assert self._sender is not None
+        part = self._remote.part(key)
+        try:
+            if answer.cancelled():
+                raise self._too_late(self._deadline)
+            grant = self._sender.receive(answer)
+        except BucketUnavailable as error:
+            self._answered(part, self._breakers.of(part))
+            return error
+        except StoreUnavailable as error:
+            self._failed(part, key, error)
+            return error
+        if grant is not None:
+            self._answered(part, self._breakers.of(part))
+        return grant
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
@@ -108,7 +146,10 @@ class Guard(Patience):
             async with Budget(seconds, connecting, lambda: breaker.is_failing):
                 return await work()
         except TimeoutError as error:
-            raise StoreUnavailable(f"{self.address} did not answer in time ({seconds:g} s)") from error
+            raise self._too_late(seconds) from error
+
+    def _too_late(self, seconds: float) -> StoreUnavailable:
+        return StoreUnavailable(f"{self.address} did not answer in time ({seconds:g} s)")
 
     def _answered(self, part: str, breaker: Breaker) -> None:
         self._has_answered = True

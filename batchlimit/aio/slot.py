@@ -41,6 +41,10 @@ class Home(Protocol):
         """Run this in a task of the limiter's own, that no caller cancels."""
         ...
 
+    def follow(self, work: "asyncio.Future[Any]") -> None:
+        """Know of work that is under way, until it is done."""
+        ...
+
     def drop(self, slot: "Slot") -> None:
         """Let go of a slot that has retired."""
         ...
@@ -86,7 +90,7 @@ class Slot:
         if (before := self.take(cost)) != NOW:
             return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
         if self.turnstile.admits(cost):
-            if (before := await self._pass(cost, deadline)) != NOW:
+            if (before := await self.pass_turnstile(cost, deadline)) != NOW:
                 return Settled(Admit(before), waited=True, asked=False, reservoir=self.reservoir)
             if self.reservoir.retired:
                 return None
@@ -99,18 +103,18 @@ class Slot:
         self.reservoir.confirm(caller.claim)
         return Settled(verdict, caller.waited, caller.claim.asked > 0, self.reservoir)
 
-    async def _pass(self, cost: int, deadline: float) -> float:
-        """Wait at the turnstile and take tokens, as `take` does; NOW: the time for that is over, or there are none."""
-        now = self._home.clock()
+    async def pass_turnstile(self, cost: int, deadline: float) -> float:
+        """Wait for tokens that come for many, and take some, as `take` does; NOW: stand in line, if at a live slot."""
         patience = self.turnstile.patience
-        until = now + patience
-        while self.turnstile.admits(cost) and now < until and (deadline == NOW or now + patience <= deadline):
-            await self.turnstile.wait(cost)
+        last = self._home.clock() + patience  # nobody begins to wait later than that: in line everybody has a turn
+        if deadline != NOW:
+            last = min(last, deadline - patience)
+        while self.turnstile.admits(cost) and self._home.clock() <= last:
+            await self.turnstile.turn(cost)
             if self.reservoir.retired:
                 return NOW
             if (before := self.take(cost)) != NOW:
                 return before
-            now = self._home.clock()
         return NOW
 
     def join(self, cost: int, deadline: float, number: int = 0) -> Caller:
@@ -216,20 +220,41 @@ class Slot:
             return True
         return isinstance(await self._give_back(back), int)
 
-    def _fetch(self, fetch: Fetch) -> "asyncio.Task[Grant | StoreUnavailable] | None":
+    def _fetch(self, fetch: Fetch) -> "asyncio.Future[Any] | None":
+        """Ask the store in this turn of the loop, if it can be; else in a task."""
+        try:
+            under_way = self._home.store.send(self.key, fetch.quota, fetch.ask, partial(self._heard, fetch))
+        except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
+            self.reservoir.failed(fetch, unavailable(error), self._home.clock())
+            return None
+        if under_way is None:
+            return self._take(fetch)
+        self._home.follow(under_way)
+        self.turnstile.shut()
+        return under_way
+
+    def _take(self, fetch: Fetch) -> "asyncio.Future[Any] | None":
         try:
             task = self._home.start(outcome(self._home.store.take, self.key, fetch.quota, fetch.ask))
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
             self.reservoir.failed(fetch, unavailable(error), self._home.clock())
             return None
-        task.add_done_callback(partial(self._took, fetch))
+        task.add_done_callback(partial(self._taken, fetch))
         self.turnstile.shut()
         return task
 
-    def _took(self, fetch: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
+    def _taken(self, fetch: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
         """Report what became of an ask; not in the task itself, which may be cancelled before it begins."""
+        self._took(fetch, _CANCELLED if task.cancelled() else task.result())
+
+    def _heard(self, fetch: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
+        if outcome is None:
+            self._take(fetch)
+        else:
+            self._took(fetch, outcome)
+
+    def _took(self, fetch: Fetch, outcome: object) -> None:
         now = self._home.clock()
-        outcome: object = _CANCELLED if task.cancelled() else task.result()
         if isinstance(outcome, Grant):
             self.turnstile.learn(outcome.granted, now - fetch.sent)
             self.reservoir.granted(fetch, outcome, now, uniform(0.75, 1.25))

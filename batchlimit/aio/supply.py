@@ -68,7 +68,7 @@ class Supply:
         self._sweep = Sweep(self._rest, self)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
-        self._tasks: set[asyncio.Task[Any]] = set()  # a loop itself keeps no task alive
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
@@ -153,9 +153,13 @@ class Supply:
         except BaseException:  # a task factory of the user's own
             work.close()
             raise
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.follow(task)
         return task
+
+    def follow(self, work: "asyncio.Future[Any]") -> None:
+        """Know of work that is under way, until it is done: a loop itself keeps no task alive."""
+        self._tasks.add(work)
+        work.add_done_callback(self._tasks.discard)
 
     def _evict(self, slot: Slot) -> bool:
         if not slot.evict():

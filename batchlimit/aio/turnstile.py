@@ -56,12 +56,12 @@ class Turnstile:
         """Whether who wants this many waits here; else in line, where the next ask knows of it."""
         return cost <= self._room and cost * _MANY <= self._brings
 
-    async def wait(self, cost: int) -> None:
-        """Wait until it opens, if it admits this cost."""
+    def turn(self, cost: int) -> "asyncio.Future[None]":
+        """Return what to await until it opens, for a cost that it admits; whoever is cancelled meanwhile just leaves."""
         loop = asyncio.get_running_loop()
         if self._timer is None:
             self._timer = loop.call_later(self._patience, self.open)
         self._room -= cost
         turn = loop.create_future()
         self._waiting.append(turn)
-        await turn
+        return turn

@@ -1,6 +1,7 @@
 """Buckets in a real Valkey that this process starts and stops, for tasks."""
 
 import asyncio
+from typing import Any
 
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
@@ -43,6 +44,14 @@ class AsyncEmbeddedStore:
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return await self._store.take(key, quota, ask)
+
+    def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
+        """See AsyncSender.send."""
+        return self._store.send(key, quota, ask)
+
+    def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
+        """See AsyncSender.receive."""
+        return self._store.receive(answer)
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

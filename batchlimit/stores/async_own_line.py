@@ -35,6 +35,12 @@ class AsyncOwnLine(AsyncServerLine):
             await self._ask(command("SCRIPT", "LOAD", script(name)))
             return await self._ask(ask)
 
+    def send(self, name: str, bucket: str, arguments: Arguments) -> "asyncio.Future[Any] | None":
+        """Run a script as `run` does, but in this turn of the loop; None: it would have to connect first."""
+        if self._pipe is None or not self._pipe.is_open:
+            return None
+        return self._pipe.send(command("EVALSHA", digest(name), "1", bucket, *arguments))
+
     async def mend(self, error: Exception) -> None:
         if code_of(error) == "READONLY" and self._pipe is not None:
             self._pipe.retire()

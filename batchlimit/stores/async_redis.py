@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
+import redis
 import redis.asyncio
 
 from batchlimit.core.key import bucket_name, check_prefix
@@ -81,6 +82,22 @@ class AsyncRedisStore(Unique):
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return read_grant(await self._run("take", bucket_name(self._prefix, key), take_arguments(quota, ask)))
+
+    def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
+        """See AsyncSender.send: by a client of our own for one server."""
+        line = self._line
+        if not isinstance(line, AsyncOwnLine):
+            return None
+        return line.send("take", bucket_name(self._prefix, key), take_arguments(quota, ask))
+
+    def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
+        """See AsyncSender.receive."""
+        try:
+            return read_grant(answer.result())
+        except redis.ResponseError:
+            return None
+        except FAILURES as error:
+            raise failure(error, self.address) from error
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

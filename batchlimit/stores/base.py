@@ -3,8 +3,9 @@
 A store that may be away can say more of that: it is a Remote, or an AsyncRemote, as well.
 """
 
+import asyncio
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
@@ -133,4 +134,17 @@ class AsyncRemote(_Parted, Protocol):
 
     async def probe(self, key: str) -> None:
         """See Remote.probe."""
+        ...
+
+
+@runtime_checkable
+class AsyncSender(Protocol):
+    """What a prompt AsyncStore may offer beyond that: an ask without a task. It is then asked by this where it can be."""
+
+    def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
+        """Ask in this turn of the loop; None: that takes waiting first, so `take` it is. Whoever cancels it has left."""
+        ...
+
+    def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
+        """Say what came of an ask that was sent; raises as `take` does. None: nothing did, `take` says why."""
         ...

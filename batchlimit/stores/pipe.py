@@ -1,4 +1,4 @@
-"""One connection for the calls of many tasks: what is asked in one turn of the loop leaves in one write.
+"""One connection for the calls of many tasks: who asks first in a turn of the loop does so at once, others together.
 
 A server answers in the order in which it was asked, so nobody has to wait for another's answer before asking, and what
 lies ready is read at once. Redis-py connects, with all that belongs to it, and then lets go of the transport.
@@ -29,6 +29,7 @@ class Pipe(asyncio.Protocol):
         connection._reader = connection._writer = None
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[bytes, asyncio.Future[Any]]] = []
+        self._is_turn = False  # whether somebody asked in this turn of the loop
         self._asked: deque[asyncio.Future[Any]] = deque()
         self._waiting = 0  # how many of them somebody still waits for
         self._is_retired = False
@@ -45,27 +46,30 @@ class Pipe(asyncio.Protocol):
         return not self._is_retired
 
     async def ask(self, command: bytes) -> Any:
-        """Send a packed command, once, and return the answer; raises what redis-py makes of an error.
+        """Send a packed command, once, and return the answer; raises what redis-py makes of an error."""
+        try:
+            return await self.send(command)
+        except asyncio.CancelledError:
+            self._is_retired = True  # see _ended, but now
+            raise
 
-        Whoever is cancelled meanwhile leaves the answer to nobody. It may never come: so the pipe takes no more calls,
-        and ends when all who still wait have theirs.
+    def send(self, command: bytes) -> "asyncio.Future[Any]":
+        """Send a packed command, once, without waiting; the future has the answer, or what `ask` would raise.
+
+        What somebody cancels leaves its answer to nobody. It may never come: so the pipe takes no more calls, and ends
+        when all who still wait have theirs.
         """
         if self._is_retired:  # it ended between being connected and being used: nobody would ever say so
             raise (self._error or redis.ConnectionError(_CLOSED)).with_traceback(None)
         answer: asyncio.Future[Any] = self._loop.create_future()
-        if not self._outbox:
-            self._loop.call_soon(self._flush)
-        self._outbox.append((command, answer))
         self._waiting += 1
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            self._is_retired = True
-            raise
-        finally:
-            self._waiting -= 1
-            if self._is_retired:
-                self.retire()
+        answer.add_done_callback(self._ended)
+        self._outbox.append((command, answer))
+        if not self._is_turn:
+            self._is_turn = True
+            self._loop.call_soon(self._end_turn)
+            self._flush()
+        return answer
 
     def retire(self) -> None:
         """Take no more calls, and end when nobody waits for an answer any more."""
@@ -104,6 +108,11 @@ class Pipe(asyncio.Protocol):
 
     # A signal handler may raise between any two lines: then nobody knows any more whose the next answer is.
 
+    def _end_turn(self) -> None:
+        self._is_turn = False
+        if self._outbox:
+            self._flush()
+
     def _flush(self) -> None:
         try:
             outbox, self._outbox = self._outbox, []
@@ -112,6 +121,11 @@ class Pipe(asyncio.Protocol):
         except BaseException:
             self._abort()
             raise
+
+    def _ended(self, answer: "asyncio.Future[Any]") -> None:
+        self._waiting -= 1
+        if answer.cancelled() or self._is_retired:
+            self.retire()
 
     def _abort(self, error: Exception | None = None) -> None:
         self._is_retired, self._error = True, error
