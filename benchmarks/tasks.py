@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import aclosing
 from itertools import repeat
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from batchlimit import AsyncRateLimiter, AsyncRedisStore, Quota
 from batchlimit.core.lease import Ask, Grant
@@ -86,12 +86,24 @@ class CountingStore(AsyncRedisStore):
     in_flight = most = 0
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        self.in_flight += 1
-        self.most = max(self.most, self.in_flight)
+        self._begin()
         try:
             return await super().take(key, quota, ask)
         finally:
-            self.in_flight -= 1
+            self._end()
+
+    def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
+        if (answer := super().send(key, quota, ask)) is not None:
+            self._begin()
+            answer.add_done_callback(self._end)
+        return answer
+
+    def _begin(self) -> None:
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+
+    def _end(self, *_: object) -> None:
+        self.in_flight -= 1
 
 
 def crowds(url: str, rounds: int) -> Iterator[Figure]:

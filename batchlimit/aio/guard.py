@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception
@@ -60,9 +61,10 @@ class Guard(Patience):
     ) -> "asyncio.Future[Any] | None":
         """Ask in this turn of the loop, without a task; None: that cannot be now, so `take` it is.
 
-        `took` hears what came of it, soon after what is returned is done; None: nothing did, and `take` it is.
+        `took` hears what came of it, when what is returned is done; None: nothing did, so `take` says why.
         """
-        if self._sender is None or self._breakers.of(self._remote.part(key)).since is not None:
+        part = self._remote.part(key)
+        if self._sender is None or self._breakers.of(part).since is not None:
             return None
         if (answer := self._sender.send(key, quota, ask)) is None:
             return None
@@ -70,24 +72,19 @@ class Guard(Patience):
 
         def hear(answer: "asyncio.Future[Any]") -> None:
             countdown.stop()
-            took(self._outcome(key, answer))
+            took(self._outcome(part, key, answer))
 
-        answer.add_done_callback(hear)
+        answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
         return answer
 
-    def _outcome(self, key: str, answer: "asyncio.Future[Any]") -> Grant | StoreUnavailable | None:
+    def _outcome(self, part: str, key: str, answer: "asyncio.Future[Any]") -> Grant | StoreUnavailable | None:
         assert self._sender is not None
-        part = self._remote.part(key)
         try:
             if answer.cancelled():
                 raise self._too_late(self._deadline)
             grant = self._sender.receive(answer)
-        except BucketUnavailable as error:
-            self._answered(part, self._breakers.of(part))
-            return error
-        except StoreUnavailable as error:
-            self._failed(part, key, error)
-            return error
+        except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
+            return self._counted(part, key, error)
         if grant is not None:
             self._answered(part, self._breakers.of(part))
         return grant
@@ -125,18 +122,22 @@ class Guard(Patience):
             raise NotAsked(f"{self.address} is not asked for now: {breaker.error}")
         try:
             result = await self._bounded(work, breaker)
-        except BucketUnavailable:
-            self._answered(part, breaker)
-            raise
-        except StoreUnavailable as error:
-            self._failed(part, key, error)
-            raise
         except Exception as error:
-            found = unavailable(error)
-            self._failed(part, key, found)
+            found = self._counted(part, key, error)
+            if found is error:
+                raise
             raise found from error
         self._answered(part, breaker)
         return result
+
+    def _counted(self, part: str, key: str, error: Exception) -> StoreUnavailable:
+        """Count what a call ended with; return it as the error that callers know."""
+        found = error if isinstance(error, StoreUnavailable) else unavailable(error)
+        if isinstance(found, BucketUnavailable):
+            self._answered(part, self._breakers.of(part))
+        else:
+            self._failed(part, key, found)
+        return found
 
     async def _bounded(self, work: Callable[[], Awaitable[T]], breaker: Breaker) -> T:
         seconds, connecting = self._deadline, self._to_connect()

@@ -143,8 +143,6 @@ class AsyncRateLimiter(Unique):
                 return supply.no
             if slot.take(cost) != NOW:
                 return supply.yes
-            if slot.turnstile.admits(cost):
-                return Pending(self._pass(slot, key, cost))
         return Pending(self._try_acquire(key, cost))
 
     def bucket(self, key: str) -> AsyncBucket:
@@ -227,9 +225,6 @@ class AsyncRateLimiter(Unique):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def _pass(self, slot: Slot, key: str, cost: int) -> bool:
-        return await slot.pass_turnstile(cost, NOW) != NOW or await self._try_acquire(key, cost)
 
     async def _try_acquire(self, key: str, cost: int) -> bool:
         try:

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from batchlimit.aio.caller import Caller
 from batchlimit.aio.guard import Guard
 from batchlimit.aio.keeper import Due
-from batchlimit.aio.turnstile import Turnstile
+from batchlimit.aio.turnstile import MANY, NONE, Turnstile
 from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import GiveBack, Grant
@@ -53,7 +53,7 @@ class Home(Protocol):
 class Slot:
     """Where the tasks that want one key's tokens meet. Nothing here is interrupted but where it says `await`."""
 
-    __slots__ = ("_home", "_is_dead", "_rousing", "due", "key", "reservoir", "seen", "stock", "turnstile")
+    __slots__ = ("_home", "_is_dead", "_rousing", "_turnstile", "due", "key", "reservoir", "seen", "stock")
 
     def __init__(self, key: str, reservoir: Reservoir, home: Home) -> None:
         self.key = key
@@ -61,7 +61,7 @@ class Slot:
         self.stock = reservoir.stock  # one look less for every hit
         self.due = math.inf
         self.seen = 0  # see Ring
-        self.turnstile = Turnstile(home.store.deadline)
+        self._turnstile = NONE
         self._home = home
         self._rousing = self._is_dead = False
 
@@ -89,8 +89,8 @@ class Slot:
             return None
         if (before := self.take(cost)) != NOW:
             return Settled(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
-        if self.turnstile.admits(cost):
-            if (before := await self.pass_turnstile(cost, deadline)) != NOW:
+        if self._turnstile.admits(cost):
+            if (before := await self._pass(cost, deadline)) != NOW:
                 return Settled(Admit(before), waited=True, asked=False, reservoir=self.reservoir)
             if self.reservoir.retired:
                 return None
@@ -103,14 +103,14 @@ class Slot:
         self.reservoir.confirm(caller.claim)
         return Settled(verdict, caller.waited, caller.claim.asked > 0, self.reservoir)
 
-    async def pass_turnstile(self, cost: int, deadline: float) -> float:
+    async def _pass(self, cost: int, deadline: float) -> float:
         """Wait for tokens that come for many, and take some, as `take` does; NOW: stand in line, if at a live slot."""
-        patience = self.turnstile.patience
+        patience = self._turnstile.patience
         last = self._home.clock() + patience  # nobody begins to wait later than that: in line everybody has a turn
         if deadline != NOW:
             last = min(last, deadline - patience)
-        while self.turnstile.admits(cost) and self._home.clock() <= last:
-            await self.turnstile.turn(cost)
+        while self._turnstile.admits(cost) and self._home.clock() <= last:
+            await self._turnstile.turn(cost)
             if self.reservoir.retired:
                 return NOW
             if (before := self.take(cost)) != NOW:
@@ -210,6 +210,7 @@ class Slot:
         """Fail whoever waits; to be followed by `drain`, when what is under way has arrived."""
         self.reservoir.close(error, Claim(0, NOW, NOBODY))
         self._rouse()
+        self._turnstile.open()
 
     async def empty(self) -> bool:
         """Return all tokens, after one last ask for what is owed; False: the store is away."""
@@ -230,7 +231,7 @@ class Slot:
         if under_way is None:
             return self._take(fetch)
         self._home.follow(under_way)
-        self.turnstile.shut()
+        self._turnstile.shut()
         return under_way
 
     def _take(self, fetch: Fetch) -> "asyncio.Future[Any] | None":
@@ -240,7 +241,7 @@ class Slot:
             self.reservoir.failed(fetch, unavailable(error), self._home.clock())
             return None
         task.add_done_callback(partial(self._taken, fetch))
-        self.turnstile.shut()
+        self._turnstile.shut()
         return task
 
     def _taken(self, fetch: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
@@ -256,7 +257,9 @@ class Slot:
     def _took(self, fetch: Fetch, outcome: object) -> None:
         now = self._home.clock()
         if isinstance(outcome, Grant):
-            self.turnstile.learn(outcome.granted, now - fetch.sent)
+            if self._turnstile is NONE and outcome.granted >= MANY:
+                self._turnstile = Turnstile(self._home.store.deadline)
+            self._turnstile.learn(outcome.granted, now - fetch.sent)
             self.reservoir.granted(fetch, outcome, now, uniform(0.75, 1.25))
         elif outcome is _CANCELLED and not fetch.repeated:
             self.reservoir.failed(fetch, None, now)  # it was somebody else's end: whoever is still here asks again
@@ -265,7 +268,7 @@ class Slot:
         else:
             self.reservoir.failed(fetch, unavailable(TypeError(f"an answer that is no Grant: {outcome!r}")), now)
         self._rouse()
-        self.turnstile.open()
+        self._turnstile.open()
 
     def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
         task = self._home.start(outcome(self._home.store.give_back, self.key, self.reservoir.quota, back))

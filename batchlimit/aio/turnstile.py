@@ -2,8 +2,8 @@
 
 import asyncio
 
-_MANY = 64
-"""Who wants this part of what the last fetch brought, or less, waits for the next one here; as threads do."""
+MANY = 64
+"""Where a fetch brought so many times what somebody wants, the next one is waited for here; as threads do."""
 _PART = 1 / 8
 """And for this part of a deadline at the most, and where fetches take less."""
 
@@ -54,10 +54,10 @@ class Turnstile:
 
     def admits(self, cost: int) -> bool:
         """Whether who wants this many waits here; else in line, where the next ask knows of it."""
-        return cost <= self._room and cost * _MANY <= self._brings
+        return cost <= self._room and cost * MANY <= self._brings
 
     def turn(self, cost: int) -> "asyncio.Future[None]":
-        """Return what to await until it opens, for a cost that it admits; whoever is cancelled meanwhile just leaves."""
+        """Return what to await until it opens, for a cost that it admits; who is cancelled just leaves."""
         loop = asyncio.get_running_loop()
         if self._timer is None:
             self._timer = loop.call_later(self._patience, self.open)
@@ -65,3 +65,7 @@ class Turnstile:
         turn = loop.create_future()
         self._waiting.append(turn)
         return turn
+
+
+NONE = Turnstile(0.0)
+"""Of all keys whose fetches bring few: it admits nobody."""

@@ -139,10 +139,10 @@ class AsyncRemote(_Parted, Protocol):
 
 @runtime_checkable
 class AsyncSender(Protocol):
-    """What a prompt AsyncStore may offer beyond that: an ask without a task. It is then asked by this where it can be."""
+    """What a prompt AsyncStore may offer beyond that: an ask without a task. Where it can, a limiter asks by it."""
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
-        """Ask in this turn of the loop; None: that takes waiting first, so `take` it is. Whoever cancels it has left."""
+        """Ask in this turn of the loop; None: that takes waiting first, so `take` it is. Who cancels it has left."""
         ...
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:

@@ -1,0 +1,132 @@
+"""A store that can be asked without a task, in the turn of the loop in which somebody misses."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, StoreUnavailable
+from batchlimit.core.lease import Ask, Grant
+from tests.aio.loop import virtual_loop
+from tests.aio.stage import KEY, TEN, Stage, limiter_on
+from tests.servers import Server
+
+pytestmark = pytest.mark.usefixtures("without_keeper")
+
+
+class Sender(Stage):
+    """Answers what is sent after `delay` seconds (None: never), with what `make` makes of the grant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = MemoryStore(virtual_loop().time)
+        self.delay: float | None = 0.01
+        self.make: Callable[[Grant], object] = lambda grant: grant
+        self.sent: list[asyncio.Future[Any]] = []
+
+    def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any]":
+        answer = virtual_loop().create_future()
+        self.sent.append(answer)
+        grant = self.memory.take(key, quota, ask)
+
+        def arrive() -> None:
+            if not answer.done():
+                answer.set_result(self.make(grant))
+
+        if self.delay is not None:
+            virtual_loop().call_later(self.delay, arrive)
+        return answer
+
+    def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
+        told: object = answer.result()
+        if isinstance(told, Exception):
+            raise told
+        assert told is None or isinstance(told, Grant)
+        return told
+
+
+async def test_a_miss_is_on_its_way_before_its_caller_waits_and_takes_no_task() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage)
+    caller = limiter.try_acquire(KEY)
+    caller.send(None)
+    assert len(stage.sent) == 1
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    caller.close()
+    assert await limiter.try_acquire(KEY)
+    assert not stage.asks
+    await limiter.close()
+
+
+async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage, deadline=0.05)
+    stage.delay = None
+    for failures in (1, 2, 3):
+        begun = virtual_loop().time()
+        with pytest.raises(StoreUnavailable, match=r"stage:// did not answer in time \(0.05 s\)"):
+            await limiter.acquire(KEY)
+        assert virtual_loop().time() - begun == pytest.approx(0.05)
+        assert stage.sent[-1].cancelled()
+        assert limiter.statistics().failures == failures
+    assert not limiter.statistics().available
+    assert not await limiter.try_acquire(KEY)
+    assert len(stage.sent) == 3
+    await limiter.close()
+
+
+async def test_an_answer_that_comes_while_the_loop_is_held_up_is_in_time() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage, deadline=0.05)
+    caller = asyncio.create_task(limiter.acquire(KEY))
+    await asyncio.sleep(0)
+    virtual_loop().leap(3.0)
+    await caller
+    await limiter.close()
+
+
+async def test_what_goes_wrong_reaches_the_caller_as_from_take() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage)
+    stage.make = lambda grant: StoreUnavailable("away")
+    with pytest.raises(StoreUnavailable, match="away"):
+        await limiter.acquire(KEY)
+    stage.make = lambda grant: KeyError("of its own")
+    with pytest.raises(StoreUnavailable, match="of its own"):
+        await limiter.acquire(KEY)
+    assert limiter.statistics().failures == 2
+    await limiter.close()
+
+
+async def test_an_ask_that_came_to_nothing_is_taken_in_a_task() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage)
+    stage.make = lambda grant: None
+    await limiter.acquire(KEY)
+    assert [ask.seq for ask in stage.asks] == [1]
+    assert limiter.statistics().calls == 1
+    await limiter.close()
+
+
+async def test_the_answer_is_waited_for_at_the_end() -> None:
+    """It brings tokens that are to go back."""
+    stage = Sender()
+    limiter = limiter_on(stage, sizer=FixedBatch(5))
+    caller = asyncio.create_task(limiter.try_acquire(KEY))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await limiter.close()
+    assert stage.backs[-1].tokens > 0
+
+
+def test_scripts_that_the_server_lost_do_not_show(valkey: Server, prefix: str) -> None:
+    async def run() -> None:
+        async with AsyncRateLimiter.from_url(valkey.url, TEN, prefix=prefix, sizer=FixedBatch(1)) as limiter:
+            await limiter.acquire(KEY)
+            with valkey.client() as client:
+                client.script_flush()
+            await limiter.acquire(KEY)
+            assert limiter.statistics().failures == 0
+
+    asyncio.run(run())
