@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -96,6 +97,25 @@ async def test_what_goes_wrong_reaches_the_caller_as_from_take() -> None:
     with pytest.raises(StoreUnavailable, match="of its own"):
         await limiter.acquire(KEY)
     assert limiter.statistics().failures == 2
+    await limiter.close()
+
+
+async def test_what_a_request_has_in_its_context_is_not_the_probers() -> None:
+    mine: ContextVar[str] = ContextVar("mine", default="")
+    stage = Sender()
+    seen = []
+
+    async def probe() -> None:
+        seen.append(mine.get())
+
+    stage.before_probe = probe
+    stage.make = lambda grant: StoreUnavailable("away")
+    limiter = limiter_on(stage)
+    mine.set("a request's own")
+    for _ in range(3):
+        assert not await limiter.try_acquire(KEY)
+    await asyncio.sleep(1.0)
+    assert seen == [""]
     await limiter.close()
 
 
