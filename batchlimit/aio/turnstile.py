@@ -54,7 +54,7 @@ class Turnstile:
 
     def admits(self, cost: int) -> bool:
         """Whether who wants this many waits here; else in line, where the next ask knows of it."""
-        return cost <= self._room and cost * MANY <= self._brings
+        return 0 < cost <= self._room and cost * MANY <= self._brings
 
     def turn(self, cost: int) -> "asyncio.Future[None]":
         """Return what to await until it opens, for a cost that it admits; who is cancelled just leaves."""
