@@ -122,7 +122,11 @@ class Slot:
         caller = Caller(self, cost, deadline)
         caller.claim.number = number
         self.reservoir.join(caller.claim)
-        self.step(caller)
+        try:
+            self.step(caller)
+        except BaseException:  # a signal handler of the user's own, while an ask was sent
+            self.leave(caller)
+            raise
         return caller
 
     def leave(self, caller: Caller) -> None:
@@ -228,6 +232,9 @@ class Slot:
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             self.reservoir.failed(fetch, unavailable(error), self._home.clock())
             return None
+        except BaseException:
+            self.reservoir.failed(fetch, None, self._home.clock())
+            raise
         if under_way is None:
             return self._take(fetch)
         self._home.follow(under_way)

@@ -129,6 +129,24 @@ async def test_an_ask_that_came_to_nothing_is_taken_in_a_task() -> None:
     await limiter.close()
 
 
+async def test_who_is_interrupted_while_sending_leaves_the_key_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler may raise there."""
+    stage = Sender()
+    limiter = limiter_on(stage)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "send", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            limiter.try_acquire(KEY).send(None)
+    assert limiter.statistics().waiting == 0
+    assert await limiter.try_acquire(KEY)
+    assert limiter.statistics().admitted == 1
+    await limiter.close()
+
+
 async def test_the_answer_is_waited_for_at_the_end() -> None:
     """It brings tokens that are to go back."""
     stage = Sender()
