@@ -72,7 +72,30 @@ def test_a_pipe_that_ended_before_its_first_use_says_so_at_once(valkey: Server, 
     awaited(run)
 
 
-def test_what_is_asked_in_one_turn_leaves_in_one_write(prefix: str) -> None:
+def test_who_asks_first_in_a_turn_does_so_at_once_and_the_others_in_one_write(
+    valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    flush = Pipe._flush
+
+    def write(pipe: Pipe) -> None:
+        written.append(len(pipe._outbox))
+        flush(pipe)
+
+    async def run() -> None:
+        async with opened(valkey.url, prefix) as store:
+            await store.peek("k", HUNDRED)
+            await asyncio.sleep(0)
+            monkeypatch.setattr(Pipe, "_flush", write)
+            for _ in range(2):
+                written.clear()
+                await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(MANY)))
+                assert written == [1, MANY - 1]
+
+    awaited(run)
+
+
+def test_what_is_asked_in_one_turn_arrives_together(prefix: str) -> None:
     heard: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
