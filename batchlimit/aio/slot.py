@@ -12,6 +12,7 @@ from batchlimit.aio.caller import Caller
 from batchlimit.aio.guard import Guard
 from batchlimit.aio.keeper import Due
 from batchlimit.aio.turnstile import MANY, NONE, Turnstile
+from batchlimit.core import express
 from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import GiveBack, Grant
@@ -23,6 +24,7 @@ from batchlimit.errors import StoreUnavailable
 P = ParamSpec("P")
 T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
+Step = Admit | Refuse | Fail | Wait | Fetch
 _PATIENCE = 1.0
 """How long (s) a slot is left alone whose looking after failed."""
 
@@ -121,9 +123,8 @@ class Slot:
         """Put a caller in line, where it stood before if it has a number, and do for it what can be done at once."""
         caller = Caller(self, cost, deadline)
         caller.claim.number = number
-        self.reservoir.join(caller.claim)
         try:
-            self.step(caller)
+            self._step(caller, self._enter)
         except BaseException:  # a signal handler of the user's own, while an ask was sent
             self.leave(caller)
             raise
@@ -139,22 +140,31 @@ class Slot:
 
     def step(self, caller: Caller) -> None:
         """Do what the caller is to do next, in its place."""
+        self._step(caller, self.reservoir.step)
+
+    def _enter(self, claim: Claim, now: float) -> Step:
+        if (fetch := express.ask(self.reservoir, claim, now)) is not None:
+            return fetch
+        self.reservoir.join(claim)
+        return self.reservoir.step(claim, now)
+
+    def _step(self, caller: Caller, say: Callable[[Claim, float], Step]) -> None:
         try:
-            step = self.reservoir.step(caller.claim, self._home.clock())
+            step = say(caller.claim, self._home.clock())
         except Exception as error:  # noqa: BLE001  a sizer of the user's own may raise whatever it likes: in its caller
             caller.fail(error)
         else:
             self._do(step, caller)
         self._rouse()
 
-    def _do(self, step: Admit | Refuse | Fail | Wait | Fetch, caller: Caller) -> None:
+    def _do(self, step: Step, caller: Caller) -> None:
         match step:
             case Wait(seconds):
                 if seconds is not None:
                     self._look_again(caller, self._home.clock() + seconds)
             case Fetch() as fetch:
                 caller.claim.errand = None  # the limiter's own from here on: the caller may leave
-                self._fetch(fetch)
+                self._fetch(fetch, caller.claim)
             case Admit() | Refuse() | Fail():
                 caller.wake()
 
@@ -225,10 +235,10 @@ class Slot:
             return True
         return isinstance(await self._give_back(back), int)
 
-    def _fetch(self, fetch: Fetch) -> "asyncio.Future[Any] | None":
-        """Ask the store in this turn of the loop, if it can be; else in a task."""
+    def _fetch(self, fetch: Fetch, claim: Claim | None = None) -> "asyncio.Future[Any] | None":
+        """Ask the store in this turn of the loop, if it can be; else in a task. The claim is the one of who asks."""
         try:
-            under_way = self._home.store.send(self.key, fetch.quota, fetch.ask, partial(self._heard, fetch))
+            under_way = self._home.store.send(self.key, fetch.quota, fetch.ask, partial(self._heard, fetch, claim))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             self.reservoir.failed(fetch, unavailable(error), self._home.clock())
             return None
@@ -236,38 +246,42 @@ class Slot:
             self.reservoir.failed(fetch, None, self._home.clock())
             raise
         if under_way is None:
-            return self._take(fetch)
+            return self._take(fetch, claim)
         self._home.follow(under_way)
         self._turnstile.shut()
         return under_way
 
-    def _take(self, fetch: Fetch) -> "asyncio.Future[Any] | None":
+    def _take(self, fetch: Fetch, claim: Claim | None) -> "asyncio.Future[Any] | None":
         try:
             task = self._home.start(outcome(self._home.store.take, self.key, fetch.quota, fetch.ask))
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
             self.reservoir.failed(fetch, unavailable(error), self._home.clock())
             return None
-        task.add_done_callback(partial(self._taken, fetch))
+        task.add_done_callback(partial(self._taken, fetch, claim))
         self._turnstile.shut()
         return task
 
-    def _taken(self, fetch: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
+    def _taken(self, fetch: Fetch, claim: Claim | None, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
         """Report what became of an ask; not in the task itself, which may be cancelled before it begins."""
-        self._took(fetch, _CANCELLED if task.cancelled() else task.result())
+        self._took(fetch, claim, _CANCELLED if task.cancelled() else task.result())
 
-    def _heard(self, fetch: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
+    def _heard(self, fetch: Fetch, claim: Claim | None, outcome: Grant | StoreUnavailable | None) -> None:
         if outcome is None:
-            self._take(fetch)
+            self._take(fetch, claim)
         else:
-            self._took(fetch, outcome)
+            self._took(fetch, claim, outcome)
 
-    def _took(self, fetch: Fetch, outcome: object) -> None:
+    def _took(self, fetch: Fetch, claim: Claim | None, outcome: object) -> None:
         now = self._home.clock()
         if isinstance(outcome, Grant):
             if self._turnstile is NONE and outcome.granted >= MANY:
                 self._turnstile = Turnstile(self._home.store.deadline)
             self._turnstile.learn(outcome.granted, now - fetch.sent)
-            self.reservoir.granted(fetch, outcome, now, uniform(0.75, 1.25))
+            jitter = uniform(0.75, 1.25)
+            if claim is not None and express.serve(self.reservoir, claim, fetch, outcome, now, jitter):
+                claim.waker.set()
+            else:
+                self.reservoir.granted(fetch, outcome, now, jitter)
         elif outcome is _CANCELLED and not fetch.repeated:
             self.reservoir.failed(fetch, None, now)  # it was somebody else's end: whoever is still here asks again
         elif isinstance(outcome, StoreUnavailable):
