@@ -262,7 +262,7 @@ class Slot:
         return task
 
     def _taken(self, fetch: Fetch, claim: Claim | None, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
-        """Report what became of an ask; not in the task itself, which may be cancelled before it begins."""
+        """Not in the task itself, which may be cancelled before it begins."""
         self._took(fetch, claim, _CANCELLED if task.cancelled() else task.result())
 
     def _heard(self, fetch: Fetch, claim: Claim | None, outcome: Grant | StoreUnavailable | None) -> None:
@@ -272,7 +272,9 @@ class Slot:
             self._took(fetch, claim, outcome)
 
     def _took(self, fetch: Fetch, claim: Claim | None, outcome: object) -> None:
+        """Report what became of an ask."""
         now = self._home.clock()
+        self._turnstile.open()  # first: the next ask may leave before this has ended, and shuts it again
         if isinstance(outcome, Grant):
             if self._turnstile is NONE and outcome.granted >= MANY:
                 self._turnstile = Turnstile(self._home.store.deadline)
@@ -289,7 +291,6 @@ class Slot:
         else:
             self.reservoir.failed(fetch, unavailable(TypeError(f"an answer that is no Grant: {outcome!r}")), now)
         self._rouse()
-        self._turnstile.open()
 
     def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
         task = self._home.start(outcome(self._home.store.give_back, self.key, self.reservoir.quota, back))

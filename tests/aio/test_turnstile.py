@@ -74,9 +74,26 @@ async def test_more_than_a_fetch_brings_stand_in_line_for_the_next_ask_to_know_o
     gate, first = await one_fetches(stage, limiter)
     calls = await come(limiter, 3 * BATCH)
     assert limiter.statistics().waiting == 1 + 2 * BATCH
+    asks = len(stage.asks)
     gate.open()
     assert all(await asyncio.gather(first, *calls))
-    assert stage.asks[-1].queued >= BATCH
+    assert stage.asks[asks].queued >= BATCH
+    await limiter.close()
+
+
+async def test_an_ask_that_leaves_as_soon_as_the_one_before_has_ended_is_waited_for_here_too() -> None:
+    stage = Stage()
+    limiter = await at_a_dry_key(stage)
+    gate, first = await one_fetches(stage, limiter)
+    large = await come(limiter, 1, BATCH)
+    next_gate = stage.before = Gate()
+    gate.open()
+    await next_gate.await_someone()
+    assert limiter.statistics().waiting == 1
+    calls = await come(limiter, 5)
+    assert limiter.statistics().waiting == 1
+    next_gate.open()
+    assert all(await asyncio.gather(first, *large, *calls))
     await limiter.close()
 
 
@@ -108,16 +125,16 @@ async def test_after_a_slow_fetch_the_line_it_is() -> None:
 
 
 async def test_who_finds_nothing_there_for_long_stands_in_line() -> None:
-    """Others come in between, again and again: in line they cannot."""
+    """Those ahead take all there is, one after the other: in line each has a token at a time."""
     stage = Stage()
     limiter = await at_a_dry_key(stage)
     stage.before = lambda: asyncio.sleep(0.6 * PATIENCE)
 
     async def hurry() -> None:
-        for _ in range(10 * BATCH):
+        for _ in range(3 * BATCH):
             assert await limiter.try_acquire(KEY)
 
-    begun, hurrying = virtual_loop().time(), asyncio.create_task(hurry())
+    begun, hurrying = virtual_loop().time(), asyncio.gather(*(hurry() for _ in range(5)))
     await in_line(limiter, 1)
     assert await limiter.try_acquire(KEY)
     assert virtual_loop().time() - begun == pytest.approx(3 * 0.6 * PATIENCE)
