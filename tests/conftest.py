@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.core import breaker
 from batchlimit.core.lease import Ask
+from batchlimit.stores.async_embedded import AsyncEmbeddedStore
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import Store
+from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore
@@ -23,7 +26,13 @@ from tests.topologies import TOPOLOGIES
 
 # Limiters that tests leave open close at the end of the interpreter, and say that their stores are away.
 logging.getLogger("batchlimit").addHandler(logging.NullHandler())
-FRONTS: list[Any] = [RateLimiter, AsyncRateLimiter]
+OPENED: list[Any] = [RateLimiter, AsyncRateLimiter, RedisStore, AsyncRedisStore, EmbeddedStore, AsyncEmbeddedStore]
+
+# How long an example takes says how busy the machine is. And each run plays the same examples: a new one that fails is
+# to be found by whoever looks for it, with --hypothesis-profile=search, and not by whoever merges something else.
+settings.register_profile("search", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", settings.get_profile("search"), derandomize=True, database=None)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")
@@ -36,14 +45,15 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture(scope="session", autouse=True)
 def unhurried() -> Iterator[None]:
-    """Unless a test says otherwise a store has a minute to answer: a machine that stalls is no store that is away."""
-    defaults = [each.__kwdefaults__ for front in FRONTS for each in (front.__init__, front.from_url.__func__)]
-    before = [each["deadline"] for each in defaults]
+    """Unless a test says otherwise a store has a minute to answer, and to connect to: a slow machine is not away."""
+    ways = [getattr(kind, name) for kind in OPENED for name in ("__init__", "from_url") if hasattr(kind, name)]
+    defaults = [each.__kwdefaults__ for each in ways]
+    before = [dict(each) for each in defaults]
     for each in defaults:
-        each["deadline"] = 60.0
+        each.update(dict.fromkeys(each.keys() & {"deadline", "connect_timeout"}, 60.0))
     yield
-    for each, deadline in zip(defaults, before, strict=True):
-        each["deadline"] = deadline
+    for each, told in zip(defaults, before, strict=True):
+        each.update(told)
 
 
 @pytest.fixture
