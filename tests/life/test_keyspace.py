@@ -18,7 +18,7 @@ from tests.fronts.blocking import Front
 from tests.servers import Server
 
 HUNDRED = Quota(0.001, 100)
-TEN = Ask("host", 1, need=10, queued=10, want=10)
+TEN = Ask("host", 1, need=10, queued=10, want=10, round_trip=2.0)
 
 NASTY = [
     "a\nb", "a\r\nFLUSHALL\r\n", "a\0b", "\0", "}", "{", "{}", "a}b{c", "}{", "a:b", ":", "::", " ", "\t",
@@ -93,7 +93,7 @@ def test_prefixes_that_continue_each_other_may_meet() -> None:
 def test_names_of_hosts_are_data_too(client: Any, host: str) -> None:
     before = everything(client)
     store = RedisStore(client, prefix="life")
-    ask = Ask(host, 1, need=10, queued=10, want=10)
+    ask = Ask(host, 1, need=10, queued=10, want=10, round_trip=2.0)
     assert store.take("key", HUNDRED, ask).granted == 10
     assert store.take("key", HUNDRED, ask).granted == 10, "the same ask again"
     assert store.peek("key", HUNDRED).outstanding == 10

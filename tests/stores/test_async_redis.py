@@ -19,7 +19,7 @@ LONG = 30.0
 
 
 def ask(host: str, need: int = 1) -> Ask:
-    return Ask(host, 1, need=need, queued=need, want=need)
+    return Ask(host, 1, need=need, queued=need, want=need, round_trip=2.0)
 
 
 @contextlib.asynccontextmanager
@@ -86,10 +86,13 @@ async def gathered(calls: Sequence[asyncio.Task[Any]]) -> list[object]:
 
 
 def test_callers_who_come_too_many_wait_for_a_connection_and_are_told(servers: Servers, prefix: str) -> None:
+    """All connections are there; only who gets none is impatient."""
+
     async def run(one: Node) -> None:
         url = f"{one.url}?health_check_interval=3600"  # or one connection is for all
-        store = AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=0.2, deadline=LONG)
-        await store.peek("k", HUNDRED)
+        store = AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
+        await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(64)))
+        store._line._seconds = 0.05  # type: ignore[attr-defined]
         one.stop()
         calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(65)]
         done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)

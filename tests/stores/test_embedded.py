@@ -28,7 +28,7 @@ from batchlimit.stores.server import EmbeddedServer
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
-FIFTY = Ask("a", 1, need=50, queued=50, want=50)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50, round_trip=2.0)
 DEADLINE = 30.0
 
 
@@ -320,7 +320,7 @@ from batchlimit.core.quota import Quota
 from batchlimit.stores.embedded import EmbeddedStore
 
 HUNDRED = Quota(0.001, 100)
-FIFTY = Ask("a", 1, need=50, queued=50, want=50)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50, round_trip=2.0)
 
 def say(*words):
     print(*words, flush=True)

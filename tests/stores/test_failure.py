@@ -30,7 +30,7 @@ from tests.topologies import tls
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
-FIFTY = Ask("a", 1, need=50, queued=50, want=50)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50, round_trip=2.0)
 SECRETS = ("secret", "right@")
 
 

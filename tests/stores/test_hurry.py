@@ -21,7 +21,7 @@ from tests.servers import SERVERS, Server
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
-FIFTY = Ask("a", 1, need=50, queued=50, want=50)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50, round_trip=2.0)
 LONG = 30.0
 """Longer than this machine ever stalls."""
 

@@ -24,7 +24,7 @@ MANY = 50
 
 
 def ask(need: int, seq: int = 1) -> Ask:
-    return Ask("a", seq, need=need, queued=need, want=need)
+    return Ask("a", seq, need=need, queued=need, want=need, round_trip=2.0)
 
 
 @contextlib.asynccontextmanager

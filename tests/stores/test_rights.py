@@ -26,7 +26,7 @@ def _use(url: str) -> None:
     for i, store in enumerate(stores):
         key = f"k{i}"
         store.probe(key)
-        assert store.take(key, HUNDRED, Ask("a", 1, 50, 50, 50)).granted == 50
+        assert store.take(key, HUNDRED, Ask("a", 1, 50, 50, 50, round_trip=2.0)).granted == 50
         assert store.give_back(key, HUNDRED, GiveBack("a", 2, tokens=20, held=30)) == 20
         assert store.peek(key, HUNDRED) == Level(70, 30, 1)
         for other in range(8):

@@ -1,6 +1,5 @@
 """Waiting for tokens: in order of arrival, until a deadline, and never for ever, whatever happens to the others."""
 
-import contextlib
 import itertools
 import linecache
 import math
@@ -19,7 +18,7 @@ from batchlimit.sync import rate
 from batchlimit.sync import slot as front
 from batchlimit.sync.waker import Waker
 from tests.servers import Server
-from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, together, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, quiet, start, together, until
 
 SLOW = 0.001
 TEN = Quota(SLOW, 10)
@@ -45,6 +44,12 @@ def stand_in_line(limiter: RateLimiter, cost: int = 1, *, timeout: float | None 
     return future
 
 
+def refund(limiter: RateLimiter, tokens: int = 1) -> None:
+    """Give tokens to those in line, when all of them have asked in vain."""
+    until(lambda: quiet(limiter))
+    limiter.refund(KEY, tokens)
+
+
 def acquired(limiter: RateLimiter) -> bool:
     """Acquire, and say so: for a line of callers of both kinds."""
     limiter.acquire(KEY)
@@ -62,7 +67,7 @@ def test_whoever_came_first_is_served_first(limiter: RateLimiter) -> None:
     limiter.acquire(KEY, 10)
     line = [stand_in_line(limiter) for _ in range(6)]
     for i, each in enumerate(line):
-        limiter.refund(KEY)
+        refund(limiter)
         each.result(DEADLINE)
         assert [other.done() for other in line] == [True] * (i + 1) + [False] * (5 - i)
 
@@ -72,14 +77,14 @@ def test_small_costs_do_not_starve_a_large_one(limiter: RateLimiter) -> None:
     large = stand_in_line(limiter, 5)
     small = stand_in_line(limiter, 1)
     for _ in range(4):
-        limiter.refund(KEY)
+        refund(limiter)
         assert is_dry(limiter)  # what came is set aside for the first in line
     assert not large.done()
     assert not small.done()
-    limiter.refund(KEY)
+    refund(limiter)
     large.result(DEADLINE)
     assert not small.done()
-    limiter.refund(KEY)
+    refund(limiter)
     small.result(DEADLINE)
 
 
@@ -91,7 +96,7 @@ def test_a_cost_above_the_batch_asks_for_itself(limiter: RateLimiter, stage: Sta
 def test_many_who_wait_are_all_served_by_one_refund(limiter: RateLimiter) -> None:
     limiter.acquire(KEY, 10)
     line = [stand_in_line(limiter) for _ in range(10)]
-    limiter.refund(KEY, 10)
+    refund(limiter, 10)
     for each in line:
         each.result(DEADLINE)
     assert limiter.statistics().admitted == 20
@@ -141,7 +146,7 @@ def test_a_hopeless_deadline_is_refused_with_those_who_can_wait_in_line(limiter:
     patient = stand_in_line(limiter, 3)
     with pytest.raises(RateLimited):
         limiter.acquire(KEY, timeout=5.0)
-    limiter.refund(KEY, 3)
+    refund(limiter, 3)
     patient.result(DEADLINE)
 
 
@@ -154,24 +159,26 @@ def test_a_deadline_that_can_be_met_is_waited_for(valkey: Server, prefix: str) -
         assert limiter.statistics().admitted == 6
 
 
-def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others(stage: Stage) -> None:
+def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others(
+    stage: Stage, limiter: RateLimiter, clock: Clock
+) -> None:
     """The first in line asks the store, which stands still; the second gives up meanwhile."""
     gate = stage.before = Gate()
-    limiter = RateLimiter(stage, TEN, sizer=FixedBatch(1))
     first = start(lambda: limiter.try_acquire(KEY))
     gate.await_someone()
+    second = stand_in_line(limiter, timeout=0.01)
+    clock.pass_by(0.02)
     with pytest.raises(RateLimited) as caught:
-        limiter.acquire(KEY, timeout=0.01)
+        second.result(DEADLINE)
     assert caught.value.retry_after > 0.0
     gate.open()
     assert first.result(DEADLINE)
     limiter.acquire(KEY, 9, timeout=0)
 
 
-def test_tokens_that_come_for_someone_who_left_stay_here(stage: Stage) -> None:
+def test_tokens_that_come_for_someone_who_left_stay_here(stage: Stage, limiter: RateLimiter, clock: Clock) -> None:
     first_ask, second_ask = Gate(), Gate()
     stage.before = first_ask
-    limiter = RateLimiter(stage, TEN, sizer=FixedBatch(1))
     first = start(lambda: limiter.try_acquire(KEY))
     first_ask.await_someone()
     second = start(lambda: limiter.try_acquire(KEY))
@@ -180,8 +187,9 @@ def test_tokens_that_come_for_someone_who_left_stay_here(stage: Stage) -> None:
     stage.before = second_ask
     first_ask.open()
     assert first.result(DEADLINE)
-    second_ask.await_someone()  # it speaks for the second and, if that has not given up yet, for the third
-    with contextlib.suppress(RateLimited):
+    second_ask.await_someone()  # it speaks for the second and for the third
+    clock.pass_by(0.06)
+    with pytest.raises(RateLimited):
         third.result(DEADLINE)
     second_ask.open()
     assert second.result(DEADLINE)
@@ -207,7 +215,7 @@ def test_a_wait_may_be_longer_than_the_system_can_wait(rate: float, clock: Clock
     limiter = RateLimiter(MemoryStore(clock), Quota(rate, 1), clock=clock)
     limiter.acquire(KEY)
     waiter = stand_in_line(limiter)
-    limiter.refund(KEY)
+    refund(limiter)
     waiter.result(DEADLINE)
 
 
@@ -342,7 +350,7 @@ def test_an_interrupted_waiter_leaves_the_line_to_the_others(
     gate = Gate()
     first = stand_in_line_to_be_interrupted(limiter, 8, gate, monkeypatch)
     second = stand_in_line(limiter, 3)
-    limiter.refund(KEY, 3)
+    refund(limiter, 3)
     assert not second.done()
     gate.open()
     with pytest.raises(KeyboardInterrupt):
@@ -357,7 +365,7 @@ def test_tokens_given_to_a_waiter_who_was_interrupted_are_anothers(
     limiter.acquire(KEY, 10)
     gate = Gate()
     waiter = stand_in_line_to_be_interrupted(limiter, 4, gate, monkeypatch)
-    limiter.refund(KEY, 5)
+    refund(limiter, 5)
     limiter.acquire(KEY, timeout=0)  # asks for both
     assert limiter.statistics().waiting == 0  # the waiter was admitted, and only has to wake up
     gate.open()
@@ -375,7 +383,7 @@ def test_tokens_of_an_interrupted_waiter_that_were_told_spent_are_spent(
     limiter.acquire(KEY, 10)
     gate = Gate()
     waiter = stand_in_line_to_be_interrupted(limiter, 4, gate, monkeypatch)
-    limiter.refund(KEY, 5)
+    refund(limiter, 5)
     limiter.acquire(KEY, timeout=0)
     assert is_dry(limiter)  # by an ask, which told that all is spent
     gate.open()
@@ -439,7 +447,7 @@ def two_callers_of_whom_the_first_is_interrupted(n: int) -> bool:
     if not (interrupted := first.result(DEADLINE)):
         limiter.refund(KEY, 4)
     try:
-        second.result(10.0)
+        second.result(DEADLINE)
     except TimeoutError:
         pytest.fail(f"a caller was interrupted in {interrupter.line}, and the next one waits for ever")
     assert limiter.statistics().waiting == 0, f"a ghost stands in line since {interrupter.line}"
@@ -479,7 +487,7 @@ def then_nobody_hangs_and_nothing_is_minted(n: int, spent: int, call: Callable[[
         return False
     others = start(lambda: sum(itertools.takewhile(bool, (limiter.try_acquire(KEY) for _ in range(20)))))
     try:
-        assert others.result(10.0) <= 10, f"tokens were minted in {interrupter.line}"
+        assert others.result(DEADLINE) <= 10, f"tokens were minted in {interrupter.line}"
     except TimeoutError:
         pytest.fail(f"a caller was interrupted in {interrupter.line}, and the next one waits for ever")
     assert limiter.statistics().waiting == 0, f"a ghost stands in line since {interrupter.line}"
@@ -541,5 +549,5 @@ def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limite
     stage.before_back = fail
     limiter.close()
     with pytest.raises(LimiterClosed):
-        waiter.result(10.0)
+        waiter.result(DEADLINE)
     assert limiter.statistics().admitted == 15
