@@ -8,15 +8,11 @@ import pytest
 from batchlimit import FixedBatch, MemoryStore, Quota, RateLimiter, StoreUnavailable
 from batchlimit.stores.hurry import NotPrompt, hurrying
 from batchlimit.sync.guard import Guard
-from tests.sync.stage import DEADLINE, KEY, Gate, Stage, nothing, start, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, until
 
 HUNDRED = Quota(0.001, 100)
 SHORT = 0.02
 """A budget that a test waits for."""
-
-
-def probers() -> set[threading.Thread]:
-    return {each for each in threading.enumerate() if each.name == "batchlimit-prober"}
 
 
 class Slow(Stage):
@@ -26,21 +22,34 @@ class Slow(Stage):
 
 
 @pytest.fixture
-def stage() -> Slow:
-    return Slow(MemoryStore())
+def stage(clock: Clock) -> Slow:
+    return Slow(MemoryStore(clock))
 
 
 @pytest.fixture
-def limiter(stage: Slow) -> Iterator[RateLimiter]:
-    """A limiter that its store has answered once; its budget is short from now on."""
-    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(1), deadline=DEADLINE) as limiter:
+def limiter(stage: Slow, clock: Clock, without_breaker: None) -> Iterator[RateLimiter]:
+    """A limiter that its store has answered once. Time stands still, but for its budget."""
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(1), deadline=DEADLINE, clock=clock) as limiter:
         limiter.acquire("another")
-        limiter._supply.store._deadline = limiter._supply.store._connecting = SHORT
         yield limiter
+
+
+def give(limiter: RateLimiter, seconds: float) -> None:
+    """Let the store have so much time from now on."""
+    limiter._supply.store._deadline = limiter._supply.store._connecting = seconds
+
+
+def try_in_vain(limiter: RateLimiter, gate: Gate, cost: int) -> None:
+    """Leave an ask that is held up at the gate, and that the store has had: what nobody began in time is no ask."""
+    give(limiter, SHORT)
+    while not gate.reached:
+        assert not limiter.try_acquire(KEY, cost)
+    give(limiter, DEADLINE)
 
 
 def test_who_asks_a_store_that_hangs_leaves_in_time(stage: Slow, limiter: RateLimiter) -> None:
     gate = stage.before = Gate()
+    give(limiter, SHORT)
     with pytest.raises(StoreUnavailable, match=r"stage:// did not answer in time"):
         limiter.decide(KEY)
     gate.open()
@@ -48,7 +57,6 @@ def test_who_asks_a_store_that_hangs_leaves_in_time(stage: Slow, limiter: RateLi
 
 def test_all_in_line_leave_with_the_one_that_asked(stage: Slow, limiter: RateLimiter) -> None:
     gate = stage.before = Gate()
-    limiter._supply.store._deadline = DEADLINE
     line = [start(lambda: limiter.try_acquire(KEY)) for _ in range(8)]
     until(lambda: limiter.statistics().waiting == 8)
     limiter._supply.store._failed("", KEY, StoreUnavailable("away"))
@@ -59,7 +67,7 @@ def test_all_in_line_leave_with_the_one_that_asked(stage: Slow, limiter: RateLim
 
 def test_an_answer_that_comes_too_late_is_charged_once(stage: Slow, limiter: RateLimiter) -> None:
     gate = stage.after = Gate()
-    assert not limiter.try_acquire(KEY, 40)
+    try_in_vain(limiter, gate, 40)
     gate.open()
     stage.after = nothing
     assert limiter.try_acquire(KEY, 40)
@@ -70,7 +78,7 @@ def test_an_answer_that_comes_too_late_is_charged_once(stage: Slow, limiter: Rat
 def test_an_ask_that_arrives_too_late_is_charged_once(stage: Slow, limiter: RateLimiter) -> None:
     """It was overtaken by its own repetition."""
     gate = stage.before = Gate()
-    assert not limiter.try_acquire(KEY, 40)
+    try_in_vain(limiter, gate, 40)
     stage.before = nothing
     assert limiter.try_acquire(KEY, 40)
     gate.open()
@@ -83,6 +91,7 @@ def test_an_ask_that_arrives_too_late_is_charged_once(stage: Slow, limiter: Rate
 def test_a_store_that_hangs_holds_up_no_close(stage: Slow, limiter: RateLimiter) -> None:
     gate = stage.before_back = Gate()
     limiter.acquire(KEY)
+    give(limiter, SHORT)
     limiter.close()
     gate.open()
 
@@ -156,12 +165,11 @@ def test_who_closes_ends_the_prober(stage: Slow) -> None:
     def fail() -> None:
         raise StoreUnavailable("away")
 
-    before = probers()
     stage.before = stage.before_probe = fail
     limiter = RateLimiter(stage, HUNDRED)
     for _ in range(3):
         assert not limiter.try_acquire(KEY)
-    (prober,) = probers() - before
+    _, prober = limiter._supply.store._probers[""]
     limiter.close()
     prober.join(DEADLINE)
     assert not prober.is_alive()
@@ -179,12 +187,11 @@ def test_a_breaker_that_an_ask_closed_needs_its_prober_no_more(stage: Slow, answ
         if not answers:
             raise StoreUnavailable("away")
 
-    before = probers()
     stage.before_probe = probe
     for _ in range(3):
         guard._failed("", KEY, StoreUnavailable("away"))
     first.await_someone()
-    (prober,) = probers() - before
+    _, prober = guard._probers[""]
     guard._answered("", guard._breakers.of(""))
     assert guard.health.available
     stage.before_probe = second
