@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, settings
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.core import breaker
-from batchlimit.core.lease import Ask
 from batchlimit.stores.async_embedded import AsyncEmbeddedStore
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
@@ -21,6 +20,7 @@ from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore
+from tests.distance import far
 from tests.servers import SERVERS, Server, Servers, Unavailable
 from tests.topologies import TOPOLOGIES
 
@@ -113,7 +113,7 @@ def valkey_store(valkey: Server, prefix: str) -> Iterator[RedisStore]:
 @pytest.fixture
 def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts say that their server is 2 s away, so that leases last 4 s: a machine that stalls loses no token."""
-    monkeypatch.setattr("batchlimit.core.errands.Ask", lambda *told: Ask(*told)._replace(round_trip=2.0))
+    monkeypatch.setattr("batchlimit.core.errands.Ask", far)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import math
 import threading
 from collections.abc import Callable
 
@@ -35,6 +36,15 @@ def spend(limiter: RateLimiter, key: str = KEY) -> int:
     return spent
 
 
+def pass_to_due(limiter: RateLimiter, clock: Clock, key: str = KEY) -> None:
+    """Let time pass until there is something to do for this key, and the keeper do it."""
+    reservoir = limiter._slots[key].reservoir
+    until(lambda: reservoir.due() < math.inf)  # nothing is under way any more
+    clock.now = reservoir.due()
+    limiter._supply._keeper._bell.put(None)
+    until(lambda: reservoir.due() > clock.now)
+
+
 @pytest.fixture
 def keepers() -> Callable[[], int]:
     """How many threads of limiters run that were not there before the test."""
@@ -47,8 +57,8 @@ def keepers() -> Callable[[], int]:
 
 
 @pytest.fixture(params=["memory", "valkey"])
-def store(request: pytest.FixtureRequest) -> Store:
-    """Buckets in this process, and on a real server."""
+def store(request: pytest.FixtureRequest, far_away: None) -> Store:
+    """Buckets in this process, and on a real server; their time is not the limiters', and leases last 4 s of it."""
     if request.param == "memory":
         return MemoryStore()
     found: RedisStore = request.getfixturevalue("valkey_store")
@@ -73,9 +83,9 @@ def test_what_was_spent_stays_spent(store: Store) -> None:
         assert spend(limiter) == 30
 
 
-def test_close_may_be_called_again() -> None:
-    stage = Stage()
-    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50)) as limiter:
+def test_close_may_be_called_again(clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
         limiter.acquire(KEY)
         limiter.close()
         limiter.close()
@@ -112,9 +122,9 @@ def test_a_store_that_the_user_made_stays_open() -> None:
     assert not stage.closed
 
 
-def test_close_from_many_threads_at_once() -> None:
-    stage = Stage()
-    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50))
+def test_close_from_many_threads_at_once(clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
     limiter.acquire(KEY)
     together(8, limiter.close)
     until(lambda: stage.peek(KEY, HUNDRED).level == 99)
@@ -142,8 +152,8 @@ def test_nothing_works_after_close(call: Callable[[RateLimiter, str], object], k
         call(limiter, key)
 
 
-def test_the_figures_outlive_the_limiter() -> None:
-    limiter = RateLimiter(MemoryStore(), HUNDRED)
+def test_the_figures_outlive_the_limiter(clock: Clock) -> None:
+    limiter = RateLimiter(MemoryStore(clock), HUNDRED, clock=clock)
     limiter.acquire("a", 30)
     limiter.acquire("b", 20)
     assert not limiter.try_acquire("a", 80)
@@ -153,9 +163,9 @@ def test_the_figures_outlive_the_limiter() -> None:
     assert repr(limiter) == "<RateLimiter on memory://: 0 keys>"
 
 
-def test_close_ends_though_the_store_is_away_and_the_figures_are_whole() -> None:
-    stage = Stage()
-    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50))
+def test_close_ends_though_the_store_is_away_and_the_figures_are_whole(clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
     for i in range(5):
         limiter.acquire(f"key-{i}")
 
@@ -167,10 +177,13 @@ def test_close_ends_though_the_store_is_away_and_the_figures_are_whole() -> None
     assert (limiter.statistics().admitted, limiter.statistics().held) == (5, 0)
 
 
-def test_close_while_a_caller_waits_for_an_answer_gives_its_tokens_back_too() -> None:
-    stage = Stage()
+def test_close_while_a_caller_waits_for_an_answer_gives_its_tokens_back_too(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batchlimit.sync.supply._PATIENCE", DEADLINE)
+    stage = Stage(MemoryStore(clock))
     gate = stage.before = Gate()
-    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50))
+    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
     caller = start(lambda: limiter.try_acquire(KEY))
     gate.await_someone()
     closing = start(limiter.close)
@@ -229,7 +242,7 @@ def test_fifty_limiters_leave_no_thread_behind(keepers: Callable[[], int]) -> No
         with RateLimiter(store, HUNDRED) as limiter:
             limiter.try_acquire(KEY)
             assert keepers() == 1
-        assert keepers() == 0
+        until(lambda: keepers() == 0)  # close() waits for it, but not for ever
 
 
 def test_one_thread_serves_all_keys(keepers: Callable[[], int]) -> None:
@@ -316,10 +329,10 @@ def test_a_store_that_is_away_does_not_keep_the_interpreter_from_ending(valkey: 
 
 
 def test_tokens_of_a_bucket_that_was_lost_are_dropped_at_the_next_ask(
-    valkey: Server, valkey_store: RedisStore, prefix: str
+    valkey: Server, valkey_store: RedisStore, prefix: str, clock: Clock, far_away: None
 ) -> None:
     stage = Stage(valkey_store)
-    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50)) as limiter, valkey.client() as client:
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter, valkey.client() as client:
         limiter.acquire(KEY)
         assert client.delete(bucket_name(prefix, KEY)) == 1
         limiter.acquire(KEY, 60)
@@ -330,10 +343,12 @@ def test_tokens_of_a_bucket_that_was_lost_are_dropped_at_the_next_ask(
 # The keeper
 
 
-def test_unused_tokens_go_back_before_they_expire(store: Store) -> None:
-    """Had they expired, they would be lost."""
-    with RateLimiter(store, HUNDRED, sizer=FixedBatch(50)) as limiter:
+def test_unused_tokens_go_back_before_they_expire(store: Store, clock: Clock) -> None:
+    """Had they expired, they would be lost. The limiter's time leaps to where it gives them back."""
+    with RateLimiter(store, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
         limiter.acquire(KEY)
+        pass_to_due(limiter, clock)  # renewed, for they were in use
+        pass_to_due(limiter, clock)
         until(lambda: store.peek(KEY, HUNDRED).outstanding == 0)
         assert store.peek(KEY, HUNDRED).level == 99
         assert limiter.statistics().held == 0
@@ -357,39 +372,44 @@ def test_the_keepers_clock_is_the_limiters(clock: Clock) -> None:
     stage = Stage(MemoryStore(clock))
     with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
         limiter.acquire(KEY)
-        clock.now += 1.4  # somebody used it: renewed
-        until(lambda: len(stage.asks) == 2)
-        clock.now += 1.4  # nobody did: returned
+        pass_to_due(limiter, clock)  # somebody used it: renewed
+        assert len(stage.asks) == 2
+        pass_to_due(limiter, clock)  # nobody did: returned
         until(lambda: len(stage.backs) == 1)
         assert stage.peek(KEY, HUNDRED).level == 99
 
 
-def test_the_keeper_outlives_a_store_that_is_away() -> None:
-    stage = Stage()
-    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50)) as limiter:
+def test_the_keeper_outlives_a_store_that_is_away(clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
         limiter.acquire(KEY)
 
         def fail() -> None:
             raise StoreUnavailable("away")
 
         stage.before = stage.before_back = fail
-        until(lambda: len(stage.asks) > 1)
+        pass_to_due(limiter, clock)
+        until(lambda: limiter.statistics().failures == 1)
         stage.before = stage.before_back = lambda: None
         limiter.acquire("another")
+        for _ in range(2):
+            pass_to_due(limiter, clock, "another")
         until(lambda: stage.peek("another", HUNDRED).outstanding == 0)
         assert stage.peek("another", HUNDRED).level == 99
 
 
 @pytest.mark.parametrize("idle_after", [1e10, 1e300, float("inf")])
-def test_the_keeper_outlives_a_key_that_is_kept_for_ever(idle_after: float) -> None:
-    stage = Stage()
-    quotas = {"single": Quota(0.001, 1), "*": Quota(200.0, 200)}  # leases of 0.75 s: a keeper that is late has time
-    with RateLimiter(stage, quotas, idle_after=idle_after, sizer=FixedBatch(50)) as limiter:
+def test_the_keeper_outlives_a_key_that_is_kept_for_ever(idle_after: float, clock: Clock) -> None:
+    quotas = {"single": Quota(0.001, 1), "*": HUNDRED}
+    with RateLimiter(
+        MemoryStore(clock), quotas, idle_after=idle_after, sizer=FixedBatch(50), clock=clock
+    ) as limiter:
         limiter.acquire("single")
         for _ in range(2):
             limiter.acquire(KEY)
             assert limiter.statistics().held > 0
-            # Given back, or found expired where this machine stood still: only the keeper takes note of either.
+            for _ in range(2):
+                pass_to_due(limiter, clock)
             until(lambda: limiter.statistics().held == 0)
         assert limiter.statistics().keys == 2
 
@@ -408,9 +428,9 @@ def test_idle_keys_leave_the_memory_and_their_figures_stay() -> None:
         assert figures.calls >= 10_000
 
 
-def test_a_key_that_was_dropped_can_be_used_again() -> None:
-    stage = Stage()
-    with RateLimiter(stage, HUNDRED, idle_after=0.0, sizer=FixedBatch(1)) as limiter:
+def test_a_key_that_was_dropped_can_be_used_again(clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    with RateLimiter(stage, HUNDRED, idle_after=0.0, sizer=FixedBatch(1), clock=clock) as limiter:
         for spent in range(1, 6):
             limiter.acquire(KEY)
             until(lambda: limiter.statistics().keys == 0)
@@ -574,10 +594,18 @@ def test_forks_amid_busy_threads(valkey: Server, prefix: str) -> None:
 
 def test_a_childs_keeper_gives_back(valkey: Server, valkey_store: RedisStore, prefix: str) -> None:
     program = """
-    limiter = limiter_of("0.001/s burst 100", sizer=FixedBatch(50))
+    passed = 0.0
+    limiter = limiter_of("0.001/s burst 100", sizer=FixedBatch(50), clock=lambda: time.monotonic() + passed)
     limiter.acquire("another")
     def work():
+        global passed
         limiter.acquire(KEY)
+        for _ in range(2):  # renewed, for it was in use; and then returned
+            leased = limiter._slots[KEY].reservoir
+            passed += leased.due() - limiter._clock()
+            limiter._supply._keeper._bell.put(None)
+            while not limiter._clock() < leased.due() < float("inf"):
+                pass
         say("leased")
         listen()
         return [each.name for each in threading.enumerate()].count("batchlimit-keeper")

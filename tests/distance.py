@@ -1,0 +1,10 @@
+"""Hosts that say that their server is 2 s away: their leases last 4 s, so a machine that stalls for less loses none."""
+
+from typing import Any
+
+from batchlimit.core.lease import Ask
+
+
+def far(*told: Any) -> Ask:
+    """What a reservoir asks, from far away; to be put in the place of `batchlimit.core.errands.Ask`."""
+    return Ask(*told)._replace(round_trip=2.0)
