@@ -8,6 +8,8 @@ from tests.sync.stage import KEY, process
 
 THOUSAND = Quota(0.001, 1000)
 
+pytestmark = pytest.mark.usefixtures("far_away")
+
 
 def rest(store: RedisStore) -> int:
     """What is left in the bucket, spent to the last token."""
@@ -179,7 +181,7 @@ def test_a_fork_of_a_fork_leaves_the_first_ones_loop_alone(valkey: Server, prefi
     import asyncio
 
     async def main():
-        limiter = AsyncRateLimiter.from_url(URL, "1000/s burst 100", prefix=PREFIX, deadline=20.0)
+        limiter = AsyncRateLimiter.from_url(URL, "1000/s burst 100", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
         say(await asyncio.gather(*(limiter.try_acquire(f"{KEY} {i}") for i in range(4))))
         if (child := os.fork()) == 0:
             if (grandchild := os.fork()) != 0:

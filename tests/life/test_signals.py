@@ -48,10 +48,13 @@ def test_a_task_that_waits_ends_with_its_loop_and_its_tokens_go_back(
     import asyncio
     async def main():
         limiter = AsyncRateLimiter.from_url(
-            URL, "0.001/s burst 100", prefix=PREFIX, connect_timeout=30.0, sizer=FixedBatch(50))
+            URL, "0.001/s burst 100", prefix=PREFIX, connect_timeout=30.0, deadline=30.0, sizer=FixedBatch(50))
         await limiter.acquire(KEY)
-        asyncio.get_running_loop().call_later(0.05, say, "waits")
-        await limiter.acquire(KEY, 100)
+        waiting = asyncio.ensure_future(limiter.acquire(KEY, 100))
+        while not limiter.statistics().waiting:
+            await asyncio.sleep(0)
+        say("waits")
+        await waiting
     try:
         asyncio.run(main())
     except KeyboardInterrupt:
@@ -84,8 +87,8 @@ def test_a_handler_that_raises_while_the_answer_is_under_way_leaves_it_to_nobody
     limiter.acquire("first")
     for i in range(5):
         server.execute_command("CLIENT", "PAUSE", 600_000, "WRITE")
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
         try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
             limiter.try_acquire("rich")
             say("it went on")
         except Enough:

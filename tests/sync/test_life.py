@@ -483,6 +483,7 @@ def test_a_forked_child_begins_with_nothing_and_is_another_host(valkey: Server, 
         assert other.end() == 0
 
 
+@pytest.mark.usefixtures("far_away")
 def test_parent_and_child_together_spend_exactly_the_burst(
     valkey: Server, valkey_store: RedisStore, prefix: str
 ) -> None:
@@ -636,6 +637,7 @@ def test_a_closed_limiter_stays_closed_in_the_child(valkey: Server, prefix: str)
         assert other.end() == 0
 
 
+@pytest.mark.usefixtures("far_away")
 def test_processes_of_multiprocessing_share_the_burst(valkey: Server, valkey_store: RedisStore, prefix: str) -> None:
     program = """
     limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(50))

@@ -12,6 +12,8 @@ from tests.sync.stage import KEY, Process, lapsed, process, until
 
 HUNDRED = Quota(0.001, 100)
 
+pytestmark = pytest.mark.usefixtures("far_away")
+
 
 def await_stop(other: Process) -> None:
     """Return as soon as the process stands still."""
@@ -42,7 +44,6 @@ def test_a_process_that_was_stopped_past_its_lease_spends_nothing_of_it(
         other.end()
 
 
-@pytest.mark.usefixtures("far_away")
 def test_the_tokens_of_a_killed_process_are_lost_and_not_doubled(
     valkey: Server, valkey_store: RedisStore, prefix: str
 ) -> None:
