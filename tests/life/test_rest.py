@@ -11,7 +11,7 @@ from tests.fronts.blocking import Blocking, Front
 from tests.sync.stage import Clock, Stage, until
 
 BRIEF = Quota(1000.0, 100)
-"""Its leases are over after some 40 ms."""
+"""Its leases are over after 75 ms, and the keeper comes before."""
 FOR_EVER = float("inf")
 
 
@@ -30,11 +30,12 @@ def come_to_rest(limiter: RateLimiter | Blocking) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_key_at_rest_costs_no_call_and_is_counted(front: Front) -> None:
-    stage = Stage()
-    with front(stage, BRIEF, idle_after=FOR_EVER) as limiter:
+def test_a_key_at_rest_costs_no_call_and_is_counted(front: Front, clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    with front(stage, BRIEF, idle_after=FOR_EVER, clock=clock) as limiter:
         for i in range(200):
             assert limiter.try_acquire(f"key-{i}")
+        clock.pass_by(5.0)
         come_to_rest(limiter)
         figures, asks = limiter.statistics(), len(stage.asks)
         assert (figures.keys, figures.admitted, figures.calls) == (200, 200, asks)
@@ -44,12 +45,14 @@ def test_a_key_at_rest_costs_no_call_and_is_counted(front: Front) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_it_goes_on_where_it_ended(front: Front) -> None:
+def test_it_goes_on_where_it_ended(front: Front, clock: Clock) -> None:
     """The bucket is told of the epoch that was seen last, or a loss while the key was at rest were none."""
-    stage = Stage()
-    with front(stage, BRIEF, idle_after=FOR_EVER) as limiter:
+    stage = Stage(MemoryStore(clock))
+    stage.after = lambda: clock.pass_by(0.001)
+    with front(stage, BRIEF, idle_after=FOR_EVER, clock=clock) as limiter:
         for spent in range(1, 4):
             assert limiter.try_acquire("key")
+            clock.pass_by(1.0)
             come_to_rest(limiter)
             figures = limiter.statistics()
             assert (figures.keys, figures.admitted) == (1, spent)
@@ -59,10 +62,16 @@ def test_it_goes_on_where_it_ended(front: Front) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(front: Front) -> None:
-    stage = Stage()
-    with front(stage, BRIEF, idle_after=FOR_EVER, sizer=FixedBatch(5)) as limiter:
+def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(front: Front, clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    with front(stage, BRIEF, idle_after=FOR_EVER, sizer=FixedBatch(5), clock=clock) as limiter:
         assert limiter.try_acquire("key")
+        reservoir = supply_of(limiter).slots["key"].reservoir
+        for _ in range(2):  # renewed, for it was in use; and then returned
+            assert reservoir.stock.held > 0
+            clock.now = reservoir.due()
+            until(lambda: clock.now < reservoir.due() < FOR_EVER)
+        clock.pass_by(5.0)
         come_to_rest(limiter)
         assert stage.backs
         assert stage.peek("key", BRIEF).outstanding == 0
