@@ -23,9 +23,6 @@ class Caller:
         self.state = "waiting"
         self.permit: Any = None
 
-    def held(self, permit: Any) -> None:
-        self.permit, self.state = permit, "held"
-
     def failed(self, error: BaseException) -> None:
         self.state = error.reason if isinstance(error, ConcurrencyLimited) else type(error).__name__
 
@@ -63,7 +60,8 @@ class Tasks:
 
     async def _acquire(self, caller: Caller, partition: str, timeout: float | None) -> None:
         try:
-            caller.held(await self.limiter.acquire(partition, timeout=timeout))
+            caller.permit = await self.limiter.acquire(partition, timeout=timeout)
+            caller.state = "held"
         except BaseException as error:  # noqa: BLE001  the test looks at it
             caller.failed(error)
 
@@ -153,12 +151,10 @@ class Threads:
     def _acquire(self, caller: Caller, partition: str, timeout: float | None) -> None:
         self.current.caller = caller
         try:
-            permit = self.limiter.acquire(partition, timeout=timeout)
+            caller.permit = self.limiter.acquire(partition, timeout=timeout)  # nothing but the caller has it
+            caller.state = "held"
         except BaseException as error:  # noqa: BLE001  the test looks at it
             caller.failed(error)
-        else:
-            caller.held(permit)
-            del permit  # the caller alone has it
         with self.changed:
             self.changed.notify_all()
 

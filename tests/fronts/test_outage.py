@@ -142,6 +142,7 @@ def test_each_turn_is_logged_once(outage: Begin, caplog: pytest.LogCaptureFixtur
         for _ in range(20):
             story.limiter.try_acquire(KEY)
         story.end()
+        until(lambda: len(caplog.records) >= 2)  # it is said after it is so
     told = [record.getMessage() for record in caplog.records]
     assert told[0] == "stage:// is away, on_failure decides until it is back: away"
     assert told[1].startswith("stage:// is back after ")

@@ -195,14 +195,14 @@ def test_a_debt_of_an_idle_key_is_paid_by_itself(front: Front, valkey: Server, p
         until(lambda: limiter.statistics().admitted == 25)
 
 
-def test_what_is_owed_at_the_end_is_charged_as_far_as_it_is_there(front: Front) -> None:
+def test_what_is_owed_at_the_end_is_charged_as_far_as_it_is_there(front: Front, clock: Clock) -> None:
     """A program that reserves, settles and ends pays what it used, and not what it had estimated."""
-    store = MemoryStore()
+    store = MemoryStore(clock)
     for _ in range(3):
-        with front(store, "1/h burst 1000") as limiter, limiter.reserve(KEY, 1) as reservation:
+        with front(store, "1/h burst 1000", clock=clock) as limiter, limiter.reserve(KEY, 1) as reservation:
             reservation.settle(300)
     assert store.peek(KEY, Quota.parse("1/h burst 1000")).level == 100
-    with front(store, "1/h burst 1000") as limiter, limiter.reserve(KEY, 1) as reservation:
+    with front(store, "1/h burst 1000", clock=clock) as limiter, limiter.reserve(KEY, 1) as reservation:
         reservation.settle(10**18)
         assert limiter.statistics().owed > 0
     assert store.peek(KEY, Quota.parse("1/h burst 1000")).level == 0
