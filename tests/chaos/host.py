@@ -17,6 +17,7 @@ from batchlimit import AsyncRateLimiter, Decision, RateLimiter, StoreUnavailable
 from batchlimit.cli.plan import Front
 from tests.chaos.calls import Notebook, Outcome, Source
 from tests.chaos.task import COSTS, Ended, Task, Usage
+from tests.chaos.witness import Witness
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 Answer = tuple[Outcome, Source]
@@ -40,7 +41,7 @@ class Host:
     """Its limiters, and the loop that those for tasks are at home on."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self._runner = runner
+        self._runner, self._witness = runner, Witness()
         self._limiters: dict[object, RateLimiter | AsyncRateLimiter] = {}
 
     def carry_out(self, task: Task) -> Ended:
@@ -55,7 +56,8 @@ class Host:
         statistics = limiter.statistics()
         if not task.kept:
             self.close()
-        return Ended(statistics, Counter(f"{type(error).__name__}: {error}" for error in errors), self._usage())
+        told = Counter(f"{type(error).__name__}: {error}" for error in errors)
+        return Ended(statistics, told, self._usage(), self._witness.take())
 
     def close(self) -> None:
         """Close all limiters."""

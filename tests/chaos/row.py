@@ -36,7 +36,10 @@ class Row:
     longest: float
     """The same, or after it."""
     stalled: float
-    """The longest time in which no caller of any host wrote anything down: for so long the machine stood still."""
+    """For how long the machine stood still at the most, all of it or one host.
+
+    The longest time in which no caller of any host wrote anything down, or what a host's Witness saw.
+    """
     admitted: int
     """From the beginning of the fault to its end, as all the following."""
     refused: int
@@ -69,7 +72,7 @@ class Row:
         scenario = self.scenario
         most = scenario.most(self.seconds)
         return (
-            self.excess <= scenario.allowed
+            self.excess <= scenario.excess(self.stalled)
             and self.admitted <= most
             and self.longest <= scenario.patience + 2 * self.stalled
         )
@@ -87,7 +90,7 @@ def row(scenario: Scenario, calls: Sequence[Call], times: Times, ended: Iterable
         calls=len(calls),
         p99=waits[int(len(waits) * 0.99)] if waits else math.nan,
         longest=max((call.wait for call in calls if times.began < call.after), default=math.nan),
-        stalled=_stalled(calls),
+        stalled=max(_stalled(calls), *(each.stalled for each in heard), 0.0),
         admitted=admitted,
         refused=_tokens(call for call in during if call.outcome is Outcome.REFUSED),
         unavailable=sum(call.outcome is Outcome.UNAVAILABLE for call in during),

@@ -17,6 +17,10 @@ QUOTA = f"{RATE}/s burst {BURST}"
 KEYS = 3
 DEMAND = 1.5
 """Of the quotas' rate."""
+DEADLINE = 0.05
+"""What a call of the store may take (s), unless told otherwise."""
+_LATE = 0.25
+"""Seconds: by then every host has asked for every key once more, were it refused all the time."""
 Place = Callable[[Crew], AbstractContextManager[Stage]]
 
 
@@ -42,8 +46,9 @@ class Scenario:
     """Tokens of one key that may be admitted on top of the promise; inf: no bound."""
     loses: bool = False
     """Whether the store forgets the buckets."""
-    patience: float = 1.0
-    """Seconds that no caller may have waited: many budgets, since the machine may stall."""
+    patience: float = 1.0 + 2 * DEADLINE
+    """Seconds that no caller may have waited, but for what the machine stood still: the store, or the network before
+    it, may have been late when a host first connected; and then a call waits for an ask of another, and its own."""
 
     def __str__(self) -> str:
         return f"{self.name}, {self.policy}, {self.front}"
@@ -56,9 +61,18 @@ class Scenario:
     def most(self, seconds: float) -> float:
         """Tokens of all keys together that an outage of so many seconds may admit.
 
-        Hosts that admit their shares have some tokens left of their leases when it begins.
+        Hosts that admit their shares have what is left of their leases when it begins, and of the buckets.
         """
-        return 1.05 * self.rate * seconds + KEYS * BURST / 4 if self.policy == "local" else math.inf
+        return 1.05 * self.rate * seconds + KEYS * BURST if self.policy == "local" else math.inf
+
+    def excess(self, stalled: float) -> float:
+        """Tokens of one key that may be admitted on top of the promise where the machine stood still for so long (s).
+
+        Where that is nothing, it is nothing. Else a host that stood still may have counted as gone, so that a bucket
+        began anew with more than a quarter, and it noticed as much later that the store was back.
+        """
+        late = BURST + RATE * stalled if stalled > _LATE else 0.0
+        return self.allowed + late if self.allowed else 0.0
 
 
 ANEW = BURST / 4

@@ -60,3 +60,5 @@ class Ended:
     errors: dict[str, int]
     """By what they said: errors, other than StoreUnavailable, that ended a caller."""
     usage: Usage
+    stalled: float
+    """For how long its process stood still at the most, as a Witness says (s)."""

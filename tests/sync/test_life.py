@@ -401,9 +401,7 @@ def test_the_keeper_outlives_a_store_that_is_away(clock: Clock) -> None:
 @pytest.mark.parametrize("idle_after", [1e10, 1e300, float("inf")])
 def test_the_keeper_outlives_a_key_that_is_kept_for_ever(idle_after: float, clock: Clock) -> None:
     quotas = {"single": Quota(0.001, 1), "*": HUNDRED}
-    with RateLimiter(
-        MemoryStore(clock), quotas, idle_after=idle_after, sizer=FixedBatch(50), clock=clock
-    ) as limiter:
+    with RateLimiter(MemoryStore(clock), quotas, idle_after=idle_after, sizer=FixedBatch(50), clock=clock) as limiter:
         limiter.acquire("single")
         for _ in range(2):
             limiter.acquire(KEY)
