@@ -1,7 +1,7 @@
 """The short form of scripts/chaos: under load something breaks, and the promise holds but where state was lost.
 
-The load of each runs for a fixed time, which is the experiment. How long callers waited scripts/chaos prints; here it is
-held against what the rules allow, and for how long the machine stood still.
+The load of each runs for a fixed time, which is the experiment. How long callers waited scripts/chaos prints; here it
+is held against what the rules allow, and for how long the machine stood still.
 """
 
 import math

@@ -20,7 +20,7 @@ from batchlimit.cli.trial import trial
 both_fronts = pytest.mark.parametrize("front", Front)
 
 
-def plan_of(url: str, *, hosts: int = 2, seconds: float = 0.5, cost: int = 1, front: Front = Front.THREADS) -> Plan:
+def plan_of(url: str, *, hosts: int = 2, seconds: float = 1.0, cost: int = 1, front: Front = Front.THREADS) -> Plan:
     quota = "500/s burst 100"
     phases = steady(Quota.parse(quota), 2.0, seconds, cost)
     return Plan(url, quota, "tested", hosts, 2, phases, (cost,), front=front)
@@ -63,7 +63,7 @@ def test_hosts_with_a_store_each_break_it(front: Front) -> None:
 
 @both_fronts
 def test_a_host_that_is_stopped_past_its_lease_spends_nothing_of_it(front: Front) -> None:
-    plan = plan_of("embedded://", seconds=1.0, front=front)
+    plan = plan_of("embedded://", front=front)
     orders = iter([signal.SIGSTOP, signal.SIGCONT])  # some 0.2 s apart; a lease of this quota lasts 0.08 s
 
     def stop_and_go(elapsed: float, rows: list[Row]) -> None:
@@ -164,7 +164,7 @@ def test_a_killed_host_is_missed() -> None:
         multiprocessing.active_children()[0].kill()
 
     with pytest.raises(FleetError, match="vanished"):
-        run(plan_of("memory://"), kill)
+        run(plan_of("memory://", seconds=60.0), kill)
     assert not multiprocessing.active_children()
 
 

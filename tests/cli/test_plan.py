@@ -14,7 +14,8 @@ from batchlimit.cli.plan import Front, Phase, Plan, burst, steady
 from batchlimit.cli.report import report
 from batchlimit.cli.trial import trial
 
-PLAN = Plan("memory://", "1000/s burst 1000", "tested", 2, 1, (Phase(0.5, 400),))
+PLAN = Plan("memory://", "1000/s burst 1000", "tested", 2, 1, (Phase(1.5, 400),))
+"""Hosts have time enough to make some calls, though the machine stalls."""
 
 
 MARKS = "BATCHLIMIT_TEST_MARKS"
@@ -81,7 +82,7 @@ def test_a_plan_adds_up() -> None:
 
 def test_demand_is_counted_in_tokens() -> None:
     assert steady(Quota.parse("100/s"), 2, 3, cost=10) == (Phase(3, 20),)
-    assert replace(PLAN, costs=(1, 2, 9)).tokens == pytest.approx(200 * 4)
+    assert replace(PLAN, costs=(1, 2, 9)).tokens == pytest.approx(600 * 4)
 
 
 def test_what_an_absent_host_wants_nobody_asks_for() -> None:
@@ -136,26 +137,27 @@ def test_the_report_counts_tokens_and_decisions() -> None:
     shown = report(plan, log, None, "")
     assert shown.decisions == len(log.hosts[0].admitted) + len(log.hosts[0].refused)
     assert shown.offered == sum(log.hosts[0].offered) > 2 * shown.decisions
-    assert shown.planned == 500
+    assert shown.planned == 1500
 
 
 @both_fronts
 def test_a_host_that_joins_late_is_silent_until_then(plan: Plan) -> None:
-    log = run(replace(plan, presence=((0, 0.5), (0.25, 0.5))))
-    late = log.hosts[1]
-    assert min(call.before for call in late.admitted) >= log.start + 0.25
-    assert sum(late.offered[:25]) == 0 < sum(log.hosts[0].offered[:25])
-    assert sum(late.offered) <= 0.25 * 200 + 1, "it does not catch up on what it has missed"
-    assert float(marks("made")[1]) >= log.start + 0.25, "nor is its limiter there before it"
+    log = run(replace(plan, presence=((0, 1.5), (0.5, 1.5))))
+    first, late = log.hosts
+    assert min(call.before for call in late.admitted) >= log.start + 0.5
+    assert sum(late.offered[:50]) == 0 < sum(first.offered)
+    assert sum(late.offered) <= 1.0 * 200 + 1, "it does not catch up on what it has missed"
+    assert float(marks("made")[1]) >= log.start + 0.5, "nor is its limiter there before it"
 
 
 @both_fronts
 def test_a_host_that_vanishes_gives_nothing_back_and_leaves_its_log(plan: Plan) -> None:
     """Two limiters were made, and only the one of the host that stayed was closed."""
-    log = run(replace(plan, presence=((0, 0.25), (0, 0.5))))
+    log = run(replace(plan, presence=((0, 1.0), (0, 1.5))))
     gone, stayed = log.hosts
-    assert gone.ended < log.start + 0.5 <= stayed.ended
-    assert len(gone.admitted) > 0
+    assert log.start + 1.0 <= gone.ended
+    assert log.start + 1.5 <= stayed.ended
+    assert sum(gone.offered[:100]) == sum(gone.offered) > 0
     assert len(marks("made")) == 2
     assert len(marks("closed")) == 1
 
