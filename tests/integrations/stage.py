@@ -113,13 +113,14 @@ class Stage:
         counts: ConcurrencyStatistics = self.limiter.statistics()
         return counts
 
+    def rest(self) -> None:
+        """Wait until no call is under way: a client may hear sooner of the end of its call than the limiter."""
+        until(lambda: self.statistics.in_flight == 0)
+
     @property
     def counted(self) -> tuple[int, int, int]:
-        """How many calls were a success, dropped and ignored, once none is under way.
-
-        A client may hear sooner of the end of its call than the limiter, by the step of an event loop.
-        """
-        until(lambda: self.statistics.in_flight == 0)
+        """How many calls were a success, dropped and ignored, once none is under way."""
+        self.rest()
         counts = self.statistics
         return counts.succeeded, counts.dropped, counts.ignored
 

@@ -34,6 +34,7 @@ def test_who_is_let_in_is_served_as_without_a_limiter(stage: SetUp, kind: str) -
 def test_who_is_refused_is_told_why_and_when_to_come_back(stage: SetUp, kind: str) -> None:
     with stage(Recording(1)) as scene, scene.client() as client:
         assert client.call("unary_unary", "that one may know how long a call takes").code is OK
+        scene.rest()
         held = client.call("unary_unary", "hold")
         scene.gate.meet()
         refused = client.call(kind, "a")
@@ -63,6 +64,7 @@ def test_a_client_that_retries_comes_back_when_it_is_told(stage: SetUp) -> None:
     law, again = Recording(1), lambda operation, attempts: attempts == "1"
     with stage(law, bypass=again, interceptor=attempt) as scene, scene.client(**config) as client:
         assert client.call("unary_unary", "that one may know how long a call takes").code is OK
+        scene.rest()
         held = client.call("unary_unary", "hold")
         scene.gate.meet()
         assert client.call("unary_unary", "a").answers() == ["a"]
@@ -91,6 +93,7 @@ def test_a_partition_by_metadata(stage: SetUp) -> None:
     shares, names = Partitions({"gold": 0.5}, strict=True), {"partition": by_metadata("Tenant")}
     with stage(Recording(2), partitions=shares, interceptor=names) as scene, scene.client() as client:
         assert client.call("unary_unary", "a", metadata=gold).code is OK
+        scene.rest()
         held = client.call("unary_unary", "hold")
         scene.gate.meet()
         assert client.call("unary_unary", "a", metadata=other).told["batchlimit-reason"] == "partition"

@@ -76,19 +76,27 @@ def test_who_leaves_before_a_worker_is_free_loses_no_permit(kind: str) -> None:
 
 
 def test_whose_time_is_over_before_a_worker_is_free_is_a_drop() -> None:
-    with threaded(Recording(2), workers=1) as scene, scene.client() as client:
-        busy = client.call("unary_unary", "hold")
-        scene.gate.meet()
-        assert client.call("unary_unary", "a", timeout=0.25).code is grpc.StatusCode.DEADLINE_EXCEEDED
-        scene.gate.open()
-        assert busy.answers() == ["hold"]
-        assert scene.counted == (1, 1, 0)
+    """Where the machine stalls the call may come too late for that, or never; the next one does not."""
+
+    def is_dropped() -> bool:
+        with threaded(Recording(2), workers=1) as scene, scene.client() as client:
+            busy = client.call("unary_unary", "hold")
+            scene.gate.meet()
+            assert client.call("unary_unary", "a", timeout=0.25).code is grpc.StatusCode.DEADLINE_EXCEEDED
+            scene.gate.open()
+            assert busy.answers() == ["hold"]
+            succeeded, dropped, ignored = scene.counted
+            assert (succeeded, dropped + ignored) in ((1, 1), (1, 0))
+            return dropped == 1
+
+    until(is_dropped)
 
 
 def test_a_method_that_is_not_there_holds_nothing(stage: SetUp) -> None:
     with stage(Recording(1)) as scene, scene.client() as client:
         for _ in range(2):
             assert client.call("unary_unary", "a", to="missing").code is grpc.StatusCode.UNIMPLEMENTED
+            scene.rest()
         assert scene.counted == (0, 0, 2)
 
 
@@ -96,6 +104,7 @@ def test_a_request_that_cannot_be_read_holds_nothing(stage: SetUp) -> None:
     with stage(Recording(1)) as scene, scene.client() as client:
         for _ in range(2):
             assert client.call("unary_unary", "garbled").code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+            scene.rest()
         assert scene.counted == (0, 0, 2)
 
 
@@ -103,6 +112,7 @@ def test_a_unary_call_without_a_request_holds_nothing(stage: SetUp) -> None:
     with stage(Recording(1)) as scene, scene.client() as client:
         for _ in range(2):
             assert client.call("stream_unary", to="unary_unary").code is grpc.StatusCode.UNIMPLEMENTED
+            scene.rest()
         assert scene.counted == (0, 0, 2)
 
 
