@@ -3,7 +3,7 @@
     python benchmarks/guard.py [--url embedded://] [--record]
 
 Exit status 1 if a ratio is worse than in results/guard.json by more than 30 %, or is measured no longer; or better by
-as much, for an old record would let all of that be lost again. Times are printed and not judged. Whoever changes a
+as much, for an old record would let all of that be lost again; 2 where the server cannot be reached. Times are printed and not judged. Whoever changes a
 ratio on purpose, or adds one, records them anew; best on a quiet machine, and with the oldest Python: another one may
 have other ratios.
 """
@@ -16,6 +16,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
+
+import redis
 
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks import record
@@ -76,9 +78,15 @@ def main() -> int:
     parser.add_argument("--url", default="embedded://")
     parser.add_argument("--record", action="store_true", help="write these ratios down instead of comparing them")
     chosen = parser.parse_args()
-    with ExitStack() as stack:
-        embedded = chosen.url == "embedded://"
-        races = measured(stack.enter_context(closing(EmbeddedStore())).url if embedded else chosen.url)
+    try:
+        with ExitStack() as stack:
+            embedded = chosen.url == "embedded://"
+            url = stack.enter_context(closing(EmbeddedStore())).url if embedded else chosen.url
+            stack.enter_context(redis.Redis.from_url(url)).ping()
+            races = measured(url)
+    except (redis.RedisError, ValueError) as reason:
+        print(f"benchmarks/guard.py: {reason}", file=sys.stderr)
+        return 2
     now = {name: ratio for race in races for name, ratio in record.ratios(race.times, race.floor).items()}
     rows = list(record.compare(now, {} if chosen.record else record.read(_RECORD)))
     print(ran_on(), *races, f"{'':<56} {'now':>8} {'recorded':>9}", *rows, sep="\n")

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import record
 from benchmarks.asks import PING, PLAIN, misses, scripts
-from benchmarks.guard import Race, _judged
+from benchmarks.guard import Race, _judged, main
 from benchmarks.record import Row, compare, quickest, ratios
 from tests.servers import Servers, Unavailable
 
@@ -38,6 +38,17 @@ def test_the_rows_that_fail_are_named(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_without_a_record_nothing_is_in_order() -> None:
     assert _judged([Row("a", 1.0, None)]) == 1
+
+
+@pytest.mark.parametrize("url", ["unix:///nowhere/at/all", "http://localhost"])
+def test_a_server_that_cannot_be_reached_is_told_in_one_line(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["guard.py", "--url", url])
+    assert main() == 2
+    told = capsys.readouterr().err
+    assert told.startswith("benchmarks/guard.py: ")
+    assert told.count("\n") == 1
 
 
 def test_what_is_in_either_is_compared_once() -> None:
