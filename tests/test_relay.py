@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -137,7 +138,8 @@ def client(relay: Relay, patience: float = PATIENCE) -> redis.Redis:
 def hurry(told: redis.Redis) -> None:
     """Let a client be patient for a tenth of a second only, on the connection that it has."""
     connection = told.connection_pool.get_connection()
-    connection._sock.settimeout(0.1)
+    sock: Any = connection._sock
+    sock.settimeout(0.1)
     told.connection_pool.release(connection)
 
 

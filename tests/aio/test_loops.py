@@ -24,6 +24,8 @@ from tests.sync.stage import DEADLINE, Clock, start
 
 TEN = Quota(SLOW, 10)
 
+pytestmark = pytest.mark.usefixtures("far_away")
+
 
 @pytest.fixture
 def limiter() -> AsyncRateLimiter:

@@ -249,6 +249,7 @@ async def test_it_works_on_a_client_that_the_caller_made_and_keeps(valkey: Serve
 
 
 @pytest.mark.real_time
+@pytest.mark.usefixtures("far_away")
 async def test_on_a_real_server(valkey: Server, prefix: str) -> None:
     async with AsyncRateLimiter.from_url(
         valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0, deadline=30.0
@@ -258,6 +259,7 @@ async def test_on_a_real_server(valkey: Server, prefix: str) -> None:
         assert (await limiter.decide(KEY)).source == "denied"
 
 
+@pytest.mark.usefixtures("far_away")
 def test_it_shares_buckets_with_the_threaded_front(valkey: Server, prefix: str) -> None:
     async def spend() -> int:
         async with AsyncRateLimiter.from_url(
@@ -270,6 +272,7 @@ def test_it_shares_buckets_with_the_threaded_front(valkey: Server, prefix: str) 
         assert sum(limiter.try_acquire(KEY) for _ in range(60)) == 40
 
 
+@pytest.mark.usefixtures("far_away")
 def test_both_fronts_share_a_memory_store() -> None:
     store = MemoryStore()
 

@@ -6,6 +6,7 @@ from benchmarks.tasks import crowds
 from tests.servers import Servers, Unavailable
 
 
+@pytest.mark.usefixtures("far_away")
 def test_a_crowd_of_tasks_makes_two_calls_one_at_a_time_and_nobody_is_refused(servers: Servers) -> None:
     try:
         server = servers.get("valkey")

@@ -323,6 +323,7 @@ def test_nothing_is_connected_to_before_the_first_call(url: str) -> None:
     assert repr(RateLimiter.from_url(url, "1/s")) == "<RateLimiter on redis://h:1/2: 0 keys>"
 
 
+@pytest.mark.usefixtures("far_away")
 def test_the_store_in_memory_needs_no_server() -> None:
     with RateLimiter.from_url("memory://", "0.001/s burst 2") as limiter:
         assert [limiter.try_acquire(KEY) for _ in range(3)] == [True, True, False]
@@ -354,6 +355,7 @@ def client(request: pytest.FixtureRequest, valkey: Server) -> Iterator[redis.Red
         yield client
 
 
+@pytest.mark.usefixtures("far_away")
 def test_a_callers_client_is_used_and_left_open(client: redis.Redis, prefix: str) -> None:
     connection = str(client.client_id())
     with RateLimiter(client, HUNDRED, prefix=prefix, sizer=FixedBatch(10)) as limiter:
@@ -378,6 +380,7 @@ def test_a_client_of_its_own_is_closed_with_the_limiter(valkey: Server, prefix: 
         assert name not in [each["name"] for each in client.client_list()]
 
 
+@pytest.mark.usefixtures("far_away")
 def test_prefixes_do_not_share_a_bucket(client: redis.Redis, prefix: str) -> None:
     with (
         RateLimiter(client, HUNDRED, prefix=f"{prefix}-a") as one,
