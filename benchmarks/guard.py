@@ -3,9 +3,9 @@
     python benchmarks/guard.py [--url embedded://] [--record]
 
 Exit status 1 if a ratio is worse than in results/guard.json by more than 30 %, or is measured no longer; or better by
-as much, for an old record would let all of that be lost again; 2 where the server cannot be reached. Times are printed and not judged. Whoever changes a
-ratio on purpose, or adds one, records them anew; best on a quiet machine, and with the oldest Python: another one may
-have other ratios.
+as much, for an old record would let all of that be lost again. 2 if the server cannot be reached. Times are printed and
+not judged. Whoever changes a ratio on purpose, or adds one, records them anew; best on a quiet machine, and with the
+oldest Python: another one may have other ratios.
 """
 
 import argparse
