@@ -54,6 +54,21 @@ def as_json(figures: Iterable[Figure]) -> str:
     return json.dumps({"machine": ran_on(), "figures": rows}, indent=2)
 
 
+def report(figures: Iterable[Figure], *, as_document: bool, ran: str = "") -> list[Figure]:
+    """Print each figure as soon as it is there, below what it `ran` on; or one document at the end. Return them all."""
+    if as_document:
+        found = list(figures)
+        print(as_json(found))
+        return found
+    print(ran or ran_on(), flush=True)
+    return [_printed(figure) for figure in figures]
+
+
+def _printed(figure: Figure) -> Figure:
+    print(figure, flush=True)
+    return figure
+
+
 def _shown(value: float, unit: str) -> str:
     if unit == "%":
         return f"{value:.2f} %"

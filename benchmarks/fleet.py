@@ -20,7 +20,7 @@ from batchlimit.cli.report import Report
 from batchlimit.cli.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.contest import rivals, scenarios
-from benchmarks.figures import Figure, as_json, ran_on
+from benchmarks.figures import Figure, ran_on, report
 from benchmarks.hits import blocks, hit
 from benchmarks.keys import sizes
 from benchmarks.local import stampede
@@ -107,18 +107,12 @@ def main() -> int:
     parser.add_argument("--round-trip", type=float, help="put a relay before the server that adds so many ms")
     chosen = parser.parse_args()
     seconds = chosen.seconds or (2.0 if chosen.quick else 6.0)
-    figures = []
     with _server(chosen.url, chosen.round_trip) as url:
         every = benchmarks(url, seconds, chosen.quick, chosen.front)
-        if not chosen.json:
-            callers = f"{_THREADS} {chosen.front.callers} a host"
-            print(f"{ran_on()}; {callers}, {seconds:g} s a run{_distance(chosen.round_trip)}", flush=True)
-        for figure in (figure for name, run in every.items() if chosen.only in (None, name) for figure in run()):
-            figures.append(figure)
-            if not chosen.json:
-                print(figure, flush=True)
-    if chosen.json:
-        print(as_json(figures))
+        runs = [run for name, run in every.items() if chosen.only in (None, name)]
+        callers = f"{_THREADS} {chosen.front.callers} a host"
+        ran = f"{ran_on()}; {callers}, {seconds:g} s a run{_distance(chosen.round_trip)}"
+        figures = report((figure for run in runs for figure in run()), as_document=chosen.json, ran=ran)
     return int(any(figure.name.endswith("excess") and figure.verdict == "short" for figure in figures))
 
 

@@ -17,7 +17,7 @@ from itertools import repeat
 from batchlimit import RateLimiter
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.crowd import crowds, refusals
-from benchmarks.figures import Figure, as_json, ran_on
+from benchmarks.figures import Figure, report
 from benchmarks.floor import TIMED, floor, in_turn, timed
 from benchmarks.tasks import Loop
 
@@ -106,19 +106,12 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=benchmarks("", 0))
     chosen = parser.parse_args()
-    figures = []
     with ExitStack() as stack:
         embedded = chosen.url == "embedded://"
         url = stack.enter_context(closing(EmbeddedStore())).url if embedded else chosen.url
-        if not chosen.json:
-            print(ran_on(), flush=True)
         every = benchmarks(url, 1 if chosen.quick else chosen.rounds)
-        for figure in (figure for name, run in every.items() if chosen.only in (None, name) for figure in run()):
-            figures.append(figure)
-            if not chosen.json:
-                print(figure, flush=True)
-    if chosen.json:
-        print(as_json(figures))
+        runs = [run for name, run in every.items() if chosen.only in (None, name)]
+        report((figure for run in runs for figure in run()), as_document=chosen.json)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from batchlimit import AsyncRateLimiter, FixedBatch, RateLimiter, RedisStore
 from batchlimit.stores.scripts import script
 from batchlimit.stores.server import EmbeddedServer
 from benchmarks.crews import COLD, QUOTA, AsyncCall, ask, crews, plain, run_cold, run_tasks, run_threads, scripted
-from benchmarks.figures import Figure, as_json, ran_on
+from benchmarks.figures import Figure, report
 from benchmarks.heartbeat import Laps
 from tests.relay import Relay
 
@@ -157,13 +157,7 @@ def main() -> None:
     }
     with closing(EmbeddedServer()) as server:
         chosen = [parts[arguments.only]] if arguments.only else list(parts.values())
-        figures = [figure for part in chosen for figure in part(server.url)]
-    if arguments.json:
-        print(as_json(figures))
-        return
-    print(ran_on())
-    for figure in figures:
-        print(figure)
+        report((figure for part in chosen for figure in part(server.url)), as_document=arguments.json)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from batchlimit import AsyncRateLimiter, FailurePolicy, MemoryStore, Quota, RateLimiter, StoreUnavailable
 from batchlimit.core.lease import Ask, Grant
 from batchlimit.stores.async_memory import AsyncMemoryStore
-from benchmarks.figures import Figure, as_json, ran_on
+from benchmarks.figures import Figure, report
 
 _CALLS = 20_000
 _QUOTA = Quota(1e6, 1_000_000)
@@ -121,13 +121,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    figures = [*threads(arguments.rounds), *tasks(arguments.rounds)]
-    if arguments.json:
-        print(as_json(figures))
-        return
-    print(ran_on())
-    for figure in figures:
-        print(figure)
+    report(chain(threads(arguments.rounds), tasks(arguments.rounds)), as_document=arguments.json)
 
 
 if __name__ == "__main__":

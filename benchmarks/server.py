@@ -17,7 +17,7 @@ import redis
 
 from batchlimit.stores.server import EmbeddedServer
 from benchmarks.calls import HOSTS, Command, cases, taken_by
-from benchmarks.figures import Figure, as_json, ran_on
+from benchmarks.figures import Figure, ran_on, report
 from benchmarks.footprint import footprint
 from benchmarks.pipeline import pipelined
 
@@ -117,12 +117,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for url in [arguments.url] if arguments.url else _servers():
         found = figures(url, arguments.rounds, arguments.buckets)
-        if arguments.json:
-            print(as_json(found))
-            continue
-        print(f"{_version(url)}; {ran_on()}")
-        for figure in found:
-            print(figure)
+        report(found, as_document=arguments.json, ran=f"{_version(url)}; {ran_on()}")
 
 
 if __name__ == "__main__":
