@@ -245,7 +245,7 @@ def test_a_replica_grants_nothing(private: Server) -> None:
 def test_a_server_that_stands_still_is_left_in_time_and_an_ask_it_got_is_not_charged_twice(private: Server) -> None:
     with private.client() as client:
         pid = client.info("server")["process_id"]
-    store = RedisStore.from_url(private.url, connect_timeout=30.0, deadline=30.0)
+    store = RedisStore.from_url(private.url, deadline=3600.0)
     store.take(KEY, HUNDRED, Ask("b", 1, need=10, queued=10, want=10, round_trip=AWAY))
     os.kill(pid, signal.SIGSTOP)
     try:
