@@ -182,8 +182,8 @@ def test_tokens_that_come_for_someone_who_left_stay_here(stage: Stage, limiter: 
     first = start(lambda: limiter.try_acquire(KEY))
     first_ask.await_someone()
     second = start(lambda: limiter.try_acquire(KEY))
-    third = start(lambda: limiter.acquire(KEY, 4, timeout=0.05))
-    until(lambda: limiter.statistics().waiting == 3)
+    until(lambda: limiter.statistics().waiting == 2)
+    third = stand_in_line(limiter, 4, timeout=0.05)
     stage.before = second_ask
     first_ask.open()
     assert first.result(DEADLINE)
