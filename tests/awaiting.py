@@ -11,7 +11,7 @@ from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.stores.base import AsyncRemote
 
-_DEADLINE = 60.0
+_DEADLINE = 100.0
 """How long to wait for an answer. Generous: a slow machine is no failure of what is tested."""
 
 

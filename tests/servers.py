@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 # How long a server may take to answer its first PING. Generous: a slow machine is no failure of what is tested.
-START_TIMEOUT = 30.0
+START_TIMEOUT = 100.0
 
 
 class Unavailable(Exception):

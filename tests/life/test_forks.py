@@ -45,7 +45,7 @@ def test_workers_that_are_forked_from_a_used_limiter_share_the_burst_with_it(
     children = []
     for _ in range(3):
         if (child := os.fork()) == 0:
-            signal.alarm(60)
+            signal.alarm(100)
             work()
             sys.exit()  # with all that is done at exit
         children.append(child)
@@ -146,7 +146,7 @@ def test_a_fork_while_an_ask_is_under_way_concerns_neither_side(
         pass
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
-        signal.alarm(60)
+        signal.alarm(100)
         assert limiter.statistics().waiting == 0
         asking = threading.Thread(target=limiter.acquire, args=[KEY])
         asking.start()

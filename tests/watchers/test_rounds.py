@@ -463,5 +463,5 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.parametrize("program", [FORK, STOPPED], ids=["under way", "idle or stopped"])
 def test_a_forked_child_makes_rounds_of_its_own_if_its_parent_did(program: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
