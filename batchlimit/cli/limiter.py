@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from batchlimit import AsyncRateLimiter, AsyncStore, MemoryStore, RateLimiter, Store
 from batchlimit.core.rule import QuotaSource
 from batchlimit.core.settled import Settled
+from batchlimit.sync.slot import Slot
 
 
 class Tally(threading.local):
@@ -88,6 +89,12 @@ class WatchedLimiter(RateLimiter):
     def _settle(self, key: str, cost: int, until: float) -> Settled:
         settled = super()._settle(key, cost, until)
         self.tally.waited += settled.waited
+        return settled
+
+    def _miss(self, slot: Slot, cost: int) -> Settled | None:
+        settled = super()._miss(slot, cost)
+        if settled is not None:
+            self.tally.waited += settled.waited
         return settled
 
 

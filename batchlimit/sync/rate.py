@@ -274,10 +274,14 @@ class RateLimiter(Unique):
     def _misses(self, slot: Slot, key: str, cost: int) -> bool:
         """Admit by what the store grants."""
         try:
-            settled = slot.miss(cost, NOW)
+            settled = self._miss(slot, cost)
         except StoreUnavailable:
             return False
         return self._admits(key, cost) if settled is None else settled.admitted
+
+    def _miss(self, slot: Slot, cost: int) -> Settled | None:
+        """Settle one call that found nothing in memory; None: the slot had just retired."""
+        return slot.miss(cost, NOW)
 
     def _admits(self, key: str, cost: int) -> bool:
         try:
