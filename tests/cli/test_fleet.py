@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
@@ -91,7 +92,8 @@ def test_an_interrupt_while_hosts_start_is_heard_and_leaves_none(monkeypatch: py
     start = Fleet._start
 
     def start_under_fire(fleet: Fleet, host: int) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        # To this thread: else one that another test left behind takes it, for that does not block it.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         start(fleet, host)
 
     monkeypatch.setattr(Fleet, "_start", start_under_fire)
