@@ -221,6 +221,8 @@ class Reservoir(Errands):
         self._advance(now)
         self._count(now)  # whom the advance has served
         self._look(now)
+        if self.stock.is_pledged:
+            self._used = now  # by somebody who was served, and has not looked yet
         if self.due() > now:
             return None
         if self._owed:

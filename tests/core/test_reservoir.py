@@ -616,6 +616,23 @@ def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
     assert not front.reservoir.retired
 
 
+def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
+    """Who holds several keys may look late: it once found a reservoir that had retired, and its caller an exception."""
+    front = Front(idle_after=0.3)
+    claim = Claim(5, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.grant(front.fetch(claim), 0.0, 5)
+    for now in (2.0, 4.0, 40.0):
+        assert front.reservoir.tend(now) is None
+        assert not front.reservoir.retired
+        assert now < front.reservoir.due() < math.inf
+    assert isinstance(front.step(claim, 40.0), Fetch)
+    front.reservoir.leave(claim, 40.0)
+    for now in (50.0, 60.0):  # the first look sees that somebody has left
+        assert front.reservoir.tend(now) is None
+    assert front.reservoir.retired
+
+
 def test_while_someone_waits_nothing_goes_back() -> None:
     front = Front(tokens=5)
     front.join(10)
