@@ -1,10 +1,13 @@
 """Several keys at once: all of them are charged, or none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from batchlimit.core.claim import NOW, Admit, Claim, Refuse, half_of
+from batchlimit.core.claim import NOW, Admit, Claim, Fetch, Refuse, half_of
+from batchlimit.core.pool import Prospect
 from batchlimit.errors import RateLimited
-from batchlimit.sync.slot import Slot
+from batchlimit.sync.guard import Guard
+from batchlimit.sync.loops import warn_in_loop
+from batchlimit.sync.slot import TOGETHER, Slot, ask_together
 from batchlimit.sync.waker import Waker
 
 
@@ -16,8 +19,11 @@ class Bundle:
     through where all keys have a line, and what it holds meanwhile does not expire. It keeps its place in each line.
     """
 
-    def __init__(self, costs: Mapping[str, int], find: Callable[[str], Slot], clock: Callable[[], float]) -> None:
-        self._costs, self._find, self._clock = costs, find, clock
+    def __init__(
+        self, costs: Mapping[str, int], find: Callable[[str], Slot], store: Guard, clock: Callable[[], float]
+    ) -> None:
+        self._costs, self._find, self._store, self._clock = costs, find, store, clock
+        self._begun: dict[str, tuple[Slot, Claim, Waker]] = {}  # asked for together
         self._held: list[tuple[Slot, Claim]] = []
         self._places: dict[Slot, int] = {}  # not by key: a slot may retire, and the next one's line counts anew
 
@@ -32,33 +38,75 @@ class Bundle:
 
     def _try(self, behind: str | None, until: float) -> str | None:
         """Take all, waiting in line at the one that was short before; return the one that is short now."""
-        patience = NOW
         try:
-            for key in self._order(behind):
-                verdict = self._hold(key, until if key == behind else patience)
-                if isinstance(verdict, Refuse):
-                    if key == behind or self._clock() + verdict.retry_after > until:
-                        raise RateLimited(key, verdict.retry_after)
-                    return key
-                if key == behind:
-                    patience = half_of(verdict, until, self._clock())
-            return self._confirm()
+            patience = NOW if behind is None else self._wait_at(behind, until)
+            known, cold = self._order(behind)
+            if (short := self._short_of(known, patience, until)) is not None:
+                return short
+            if behind is None:  # else somebody may wait for us in one line while we wait in another
+                self._ask_together(cold)
+            short = self._short_of(cold, patience, until)
+            return self._confirm() if short is None else short
         finally:
+            self._begun.clear()
             self._leave()
 
-    def _order(self, behind: str | None) -> list[str]:
-        """First what is waited for, then what is refused by memory, or admitted by it; the store is asked last.
+    def _wait_at(self, key: str, until: float) -> float:
+        """Stand in line at this key, holding nothing yet; return until when to wait for the others then."""
+        verdict = self._hold(key, until)
+        if isinstance(verdict, Refuse):
+            raise RateLimited(key, verdict.retry_after)
+        return half_of(verdict, until, self._clock())
+
+    def _short_of(self, keys: Iterable[str], patience: float, until: float) -> str | None:
+        """Take these, up to the first one that refuses; return that one, if there is time to wait for it."""
+        for key in keys:
+            verdict = self._hold(key, patience)
+            if isinstance(verdict, Refuse):
+                if self._clock() + verdict.retry_after > until:
+                    raise RateLimited(key, verdict.retry_after)
+                return key
+        return None
+
+    def _order(self, behind: str | None) -> tuple[list[str], list[str]]:
+        """Return what is refused by memory and then what is admitted by it; and those for which the store is asked.
 
         By name where it is all the same: callers who want the same keys meet at the first of them.
         """
         now = self._clock()
+        prospects = {
+            key: self._find(key).reservoir.prospect(cost, now) for key, cost in self._costs.items() if key != behind
+        }
+        order = sorted(prospects, key=lambda key: (prospects[key], key))
+        cold = [key for key in order if prospects[key] == Prospect.UNKNOWN]
+        return order[: len(order) - len(cold)], cold
 
-        def rank(key: str) -> tuple[int, str]:
-            return self._find(key).reservoir.prospect(self._costs[key], now) * (key != behind), key
+    def _ask_together(self, keys: Sequence[str]) -> None:
+        """Ask in one round trip for those of several keys at which nobody is before us."""
+        if len(keys) == 1 or not self._store.is_pipelined:
+            return
+        warn_in_loop()
+        for some in (keys[i : i + TOGETHER] for i in range(0, len(keys), TOGETHER)):
+            asks = [ask for key in some if (ask := self._begin(key)) is not None]
+            if asks:
+                ask_together(self._store, asks)
 
-        return sorted(self._costs, key=rank)
+    def _begin(self, key: str) -> tuple[Slot, Fetch, Claim] | None:
+        slot, waker = self._find(key), Waker()
+        claim = Claim(self._costs[key], NOW, waker, tentative=True)
+        self._held.append((slot, claim))  # before it is given anything: an interrupt falls where it will
+        if (fetch := slot.begin(claim)) is None:
+            self._held.pop()
+            return None
+        self._places[slot] = claim.number
+        self._begun[key] = slot, claim, waker
+        return slot, fetch, claim
 
     def _hold(self, key: str, until: float) -> Admit | Refuse:
+        if key in self._begun:
+            slot, claim, waker = self._begun.pop(key)
+            verdict, _ = slot.finish(claim, waker)
+            return verdict
         while True:
             slot, waker = self._find(key), Waker()
             claim = Claim(self._costs[key], until, waker, tentative=True)

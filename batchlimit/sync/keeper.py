@@ -12,7 +12,7 @@ from batchlimit.core.lease import GiveBack
 from batchlimit.core.plans import Plans
 from batchlimit.errors import StoreUnavailable
 from batchlimit.sync.guard import Guard
-from batchlimit.sync.slot import Slot
+from batchlimit.sync.slot import TOGETHER, Slot, ask_together
 
 _logger = logging.getLogger("batchlimit")
 _PATIENCE = 1.0
@@ -20,10 +20,7 @@ _PATIENCE = 1.0
 _CROWD = 1024
 """Whenever so many slots have come in they are looked through, however early it is: some may have left by now."""
 
-_TOGETHER = 32
-"""Asks that leave in one write, at the most: a server takes 3 ms for so many, and as long each of those keys waits."""
-
-Asks = list[tuple[Slot, Fetch]]
+Asks = list[tuple[Slot, Fetch, None]]
 
 
 class Keeper:
@@ -98,7 +95,7 @@ class Keeper:
         asks: Asks = []
         while not self._stopping and (slot := self._plans.take(now)) is not None:
             self._tend(slot, asks)
-            if len(asks) == _TOGETHER:
+            if len(asks) == TOGETHER:
                 self._ask(asks)
                 asks = []
         self._ask(asks)
@@ -125,7 +122,7 @@ class Keeper:
         try:
             match slot.tend():
                 case Fetch() as fetch if self._store.is_pipelined:
-                    asks.append((slot, fetch))
+                    asks.append((slot, fetch, None))
                 case Fetch() as fetch:
                     slot.fetch(fetch)
                 case GiveBack() as back:
@@ -148,11 +145,6 @@ class Keeper:
         if not asks:
             return
         try:
-            outcomes = self._store.take_many([(slot.key, fetch.quota, fetch.ask) for slot, fetch in asks])
+            ask_together(self._store, asks)
         except Exception:
             _logger.exception("looking after %d keys failed", len(asks))
-            for slot, fetch in asks:
-                slot.lose(fetch)
-            return
-        for (slot, fetch), outcome in zip(asks, outcomes, strict=True):
-            slot.report(fetch, outcome)

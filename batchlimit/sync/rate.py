@@ -226,7 +226,7 @@ class RateLimiter(Unique):
         self._supply.check_open()
         for key, cost in wanted.items():
             check_cost(cost, self._slot(key).reservoir.largest, key)
-        Bundle(wanted, self._live_slot, self._clock).acquire(until)
+        Bundle(wanted, self._live_slot, self._supply.store, self._clock).acquire(until)
 
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.

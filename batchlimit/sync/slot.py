@@ -4,7 +4,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import uniform
 from typing import TypeVar
 
@@ -31,6 +31,8 @@ _PART = 1 / 8
 """Who waits for a turn to fetch does so for this part of a deadline at the most, and where fetches take less."""
 _LOOK = 60.0
 """The keeper looks at a slot after so many seconds at the latest, so that its plans do not pile up."""
+TOGETHER = 32
+"""Asks that leave in one write, at the most: a server takes 3 ms for so many, and as long each of those keys waits."""
 
 
 class Slot:
@@ -139,6 +141,23 @@ class Slot:
         """Wait in line with a tentative claim, and then confirm it or leave, whatever happens. False: retired."""
         return self._stand(claim, waker) is not None
 
+    def begin(self, claim: Claim) -> Fetch | None:
+        """Put a claim in line whom nobody is before, and return what to ask for it; None: it is not there.
+
+        To be followed by `ask_together`, and by `finish` or `leave`, whatever happens.
+        """
+        with self.lock:
+            if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
+                self.stock.shut = self.reservoir.shut_until
+        return fetch
+
+    def finish(self, claim: Claim, waker: Waker, waited: bool = True) -> tuple[Admit | Refuse, bool]:
+        """Wait for the verdict on a claim in line; return it, and whether that took waiting. Raises what went wrong."""
+        verdict, waited = self._walk(claim, waker, waited)
+        if isinstance(verdict, Fail):
+            raise verdict.to_raise()
+        return verdict, waited
+
     def confirm(self, claim: Claim) -> None:
         """Spend what a claim holds."""
         self.locked(lambda: self.reservoir.confirm(claim))
@@ -162,10 +181,7 @@ class Slot:
                 self.stock.shut = self.reservoir.shut_until
         if fetch is not None:
             self.fetch(fetch, claim)
-        verdict, waited = self._walk(claim, waker, fetch is not None)
-        if isinstance(verdict, Fail):
-            raise verdict.to_raise()
-        return verdict, waited
+        return self.finish(claim, waker, fetch is not None)
 
     def _walk(self, claim: Claim, waker: Waker, waited: bool) -> tuple[Admit | Refuse | Fail, bool]:
         while True:
@@ -342,3 +358,15 @@ class Slot:
             return False
         self.due = min(due, self._clock() + _LOOK)
         return True
+
+
+def ask_together(store: Guard, asks: Sequence[tuple[Slot, Fetch, Claim | None]]) -> None:
+    """Ask a store that is pipelined for all of them in one round trip, and report each, whatever happens."""
+    try:
+        outcomes = store.take_many([(slot.key, fetch.quota, fetch.ask) for slot, fetch, _ in asks])
+    except BaseException:
+        for slot, fetch, _ in asks:
+            slot.lose(fetch)
+        raise
+    for (slot, fetch, claim), outcome in zip(asks, outcomes, strict=True):
+        slot.report(fetch, outcome, claim)

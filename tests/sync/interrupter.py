@@ -1,0 +1,49 @@
+"""An interrupt that falls where the test says."""
+
+import linecache
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from batchlimit.sync import slot as front
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt in its thread at the nth line that it comes to: of these files, outside `with` lines.
+
+    (At the end of a `with` its line is traced once more, before the lock is let go; no signal is handled there.)
+    """
+
+    def __init__(self, n: int, *files: str, under_lock: bool) -> None:
+        self._left = n
+        self._files = files
+        self._under_lock = under_lock
+        self.line = "no line"
+
+    def __call__(self, frame: FrameType, event: str, _argument: Any) -> "Interrupter | None":
+        if frame.f_code.co_filename not in self._files or frame.f_code.co_name == "__init__":
+            return None
+        if event == "line" and self._may_raise(frame):
+            self._left -= 1
+            if self._left == 0:
+                self.line = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
+                raise KeyboardInterrupt
+        return self
+
+    def _may_raise(self, frame: FrameType) -> bool:
+        if self._under_lock:
+            return not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+        slot: front.Slot | None = frame.f_locals.get("self")  # what has none is called under the lock
+        return slot is not None and not slot.lock.locked()
+
+    def run(self, call: Callable[[], object]) -> bool:
+        """Call once; return whether it was interrupted."""
+        sys.settrace(self)
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(None)
+        return False
