@@ -3,11 +3,8 @@
 import contextlib
 import itertools
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any
 
 import pytest
 import redis
@@ -15,6 +12,7 @@ import redis
 from batchlimit.stores import channel as module
 from batchlimit.stores.channel import Channel
 from batchlimit.stores.hurry import hurry
+from tests.sync.interrupter import Interrupter
 
 LONG = 30.0
 """Longer than this machine ever stalls."""
@@ -121,36 +119,14 @@ def test_a_caller_may_be_interrupted_at_any_line() -> None:
             far.sendall(b"+one\r\n")
             if not interrupted(n, lambda: channel.exchange(b"ask", 1)):
                 break
-            is_unread, was_asked = bool(unread(near)) or channel._reader.has_data(), heard(far) == b"ask"
+            is_unread, was_asked = bool(heard(near)) or channel._reader.has_data(), heard(far) == b"ask"
             assert channel._amid or not (was_asked and is_unread)
     assert n > 15
 
 
-def unread(near: socket.socket) -> bytes:
-    near.settimeout(0.0)
-    try:
-        return near.recv(100)
-    except BlockingIOError:
-        return b""
-
-
 def interrupted(n: int, call: Callable[[], object]) -> bool:
     """Raise KeyboardInterrupt at the nth line of the channel; return whether there are so many."""
-    lines = itertools.count(1)
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename == module.__file__ and event == "line" and next(lines) == n:
-            raise KeyboardInterrupt
-        return trace
-
-    sys.settrace(trace)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(None)
-    return False
+    return Interrupter(n, str(module.__file__), under_lock=True).run(call)
 
 
 # In time

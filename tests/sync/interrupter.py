@@ -1,12 +1,18 @@
 """An interrupt that falls where the test says."""
 
+import itertools
 import linecache
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
+import pytest
+
+from batchlimit import RateLimiter
 from batchlimit.sync import slot as front
+from tests.sync.stage import DEADLINE, start
 
 
 class Interrupter:
@@ -47,3 +53,16 @@ class Interrupter:
         finally:
             sys.settrace(None)
         return False
+
+    def left_all_sound(self, limiter: RateLimiter, *keys: str, most: int) -> None:
+        """Check that of each key no more is to be had than `most`, and that nobody waits for ever, or for nobody."""
+        for key in keys:
+            try:
+                assert start(partial(_admitted, limiter, key)).result(DEADLINE) <= most, f"minted in {self.line}"
+            except TimeoutError:
+                pytest.fail(f"a caller was interrupted in {self.line}, and the next one waits for ever")
+        assert limiter.statistics().waiting == 0, f"a ghost stands in line since {self.line}"
+
+
+def _admitted(limiter: RateLimiter, key: str) -> int:
+    return sum(itertools.takewhile(bool, (limiter.try_acquire(key) for _ in range(20))))
