@@ -10,20 +10,16 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-import hiredis
 import redis
-from redis.exceptions import InvalidResponse
 
 from batchlimit.stores.hurry import time_left
+from batchlimit.stores.replies import NOTHING, PUSH, reader
 
 _SLACK = 0.001
 """How late an operation may end (s), so that the answer to what was just sent needs no timeout of its own, which is a
 call of the system. A thread that is woken in time may run that much later anyway."""
 _MOST = 1 << 16
 """Bytes to receive at once, at the most: the answers to a hundred asks."""
-_NOTHING = object()
-_PUSH: tuple[type, ...] = (hiredis.PushNotification,) if hasattr(hiredis, "PushNotification") else ()
-"""What a server says unasked, where the client speaks RESP3; hiredis before 3.2 has no such thing."""
 
 
 class Channel:
@@ -35,7 +31,7 @@ class Channel:
         """`error` makes of what a server says in an error what it means. The socket's timeout is for who has time."""
         self._socket = connected
         self._calm = self._fit = connected.gettimeout()  # for who is in no hurry, and the one that is set
-        self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=error, notEnoughData=_NOTHING)
+        self._reader = reader(error)
         self._look = select.poll()
         self._look.register(connected, select.POLLIN)
         self._amid = False  # something was asked, and not all of the answer was read
@@ -63,10 +59,10 @@ class Channel:
         self._receive()
         while len(replies) < answers:
             reply = self._reader.gets()
-            if reply is _NOTHING:
+            if reply is NOTHING:
                 self._hasten(is_first=False)
                 self._receive()
-            elif not isinstance(reply, _PUSH):
+            elif not isinstance(reply, PUSH):
                 replies.append(reply)
         self._amid = False
         return replies

@@ -8,11 +8,11 @@ import asyncio
 from collections import deque
 from typing import Any
 
-import hiredis
 import redis
 from redis.exceptions import InvalidResponse, RedisError
 
-_NOTHING = object()
+from batchlimit.stores.replies import NOTHING, PUSH, reader
+
 _CLOSED = "Connection closed by server."
 
 
@@ -22,9 +22,7 @@ class Pipe(asyncio.Protocol):
     def __init__(self, connection: Any) -> None:
         """Take over what a connected connection of redis-py has; nothing is left of it."""
         # Private, all three; they have these names from redis-py 5.2 to 8.1.
-        self._reader = hiredis.Reader(
-            protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=_NOTHING
-        )
+        self._reader = reader(connection._parser.parse_error)
         self._writer: asyncio.StreamWriter = connection._writer  # kept: when it is dropped, it closes the transport
         connection._reader = connection._writer = None
         self._loop = asyncio.get_running_loop()
@@ -86,7 +84,7 @@ class Pipe(asyncio.Protocol):
         """See asyncio.Protocol."""
         try:
             self._reader.feed(data)
-            while (reply := self._reader.gets()) is not _NOTHING:
+            while (reply := self._reader.gets()) is not NOTHING:
                 self._deliver(reply)
         except RedisError as error:  # that was no answer
             self._abort(error)
@@ -132,15 +130,11 @@ class Pipe(asyncio.Protocol):
         self._writer.transport.abort()
 
     def _deliver(self, reply: Any) -> None:
-        if isinstance(reply, _PUSH):
+        if isinstance(reply, PUSH):
             return
         if not self._asked:
             raise InvalidResponse("an answer that nobody asked for")
         _settle(self._asked.popleft(), reply)
-
-
-_PUSH: tuple[type, ...] = (hiredis.PushNotification,) if hasattr(hiredis, "PushNotification") else ()
-"""What a server says unasked, where the client speaks RESP3; hiredis before 3.2 has no such thing."""
 
 
 def _settle(answer: "asyncio.Future[Any]", reply: Any) -> None:
