@@ -173,7 +173,7 @@ class Guard(Patience):
             return
         work = self._probe(part, key)
         try:
-            prober = asyncio.get_running_loop().create_task(work, name="batchlimit-prober")
+            prober = asyncio.get_running_loop().create_task(work, name="batchlimit-prober", context=Context())
         except Exception:  # noqa: BLE001  a task factory of the user's own: callers find out for themselves
             work.close()
             self._breakers.answered(part, steady())

@@ -163,8 +163,8 @@ class Slot:
                 if seconds is not None:
                     self._look_again(caller, self._home.clock() + seconds)
             case Fetch() as fetch:
-                caller.claim.errand = None  # the limiter's own from here on: the caller may leave
                 self._fetch(fetch, caller.claim)
+                caller.claim.errand = None  # the limiter's own from here on: the caller may leave
             case Admit() | Refuse() | Fail():
                 caller.wake()
 
@@ -228,7 +228,7 @@ class Slot:
 
     async def empty(self) -> bool:
         """Return all tokens, after one last ask for what is owed; False: the store is away."""
-        if (fetch := self.reservoir.last_ask(self._home.clock())) and (task := self._fetch(fetch)):
+        if (fetch := self.reservoir.last_ask(self._home.clock())) and (task := self._take(fetch, None)):
             await asyncio.wait([task])
             await asyncio.sleep(0)  # its answer is taken in by a callback
         if (back := self.reservoir.drain()) is None:
@@ -255,15 +255,18 @@ class Slot:
         try:
             task = self._home.start(outcome(self._home.store.take, self.key, fetch.quota, fetch.ask))
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
-            self.reservoir.failed(fetch, unavailable(error), self._home.clock())
+            self._took(fetch, claim, unavailable(error))  # opens the turnstile, which an ask that came to nothing shut
             return None
+        except BaseException:
+            self.reservoir.failed(fetch, None, self._home.clock())
+            raise
         task.add_done_callback(partial(self._taken, fetch, claim))
         self._turnstile.shut()
         return task
 
     def _taken(self, fetch: Fetch, claim: Claim | None, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
         """Not in the task itself, which may be cancelled before it begins."""
-        self._took(fetch, claim, _CANCELLED if task.cancelled() else task.result())
+        self._took(fetch, claim, _CANCELLED if task.cancelled() or task.exception() else task.result())
 
     def _heard(self, fetch: Fetch, claim: Claim | None, outcome: Grant | StoreUnavailable | None) -> None:
         if outcome is None:
@@ -275,6 +278,8 @@ class Slot:
         """Report what became of an ask."""
         now = self._home.clock()
         self._turnstile.open()  # first: the next ask may leave before this has ended, and shuts it again
+        if not isinstance(outcome, Grant):
+            self._turnstile.learn(0, 0.0)  # in line all hear of the next failure at once
         if isinstance(outcome, Grant):
             if self._turnstile is NONE and outcome.granted >= MANY:
                 self._turnstile = Turnstile(self._home.store.deadline)
@@ -298,7 +303,7 @@ class Slot:
         return task
 
     def _gave(self, back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
-        error = None if task.cancelled() else task.result()
+        error = None if task.cancelled() or task.exception() else task.result()
         if isinstance(error, StoreUnavailable):
             _logger.debug("tokens of %r were not given back; they will expire: %s", self.key, error)
         self.reservoir.gave_back(self._home.clock(), back if isinstance(error, NotAsked) else None)

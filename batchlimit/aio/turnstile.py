@@ -15,13 +15,14 @@ class Turnstile:
     more than all the rest where they emptied batches of 1,000; here it takes 4.
     """
 
-    __slots__ = ("_brings", "_patience", "_room", "_timer", "_waiting")
+    __slots__ = ("_brings", "_is_shut", "_patience", "_room", "_timer", "_waiting")
 
     def __init__(self, deadline: float) -> None:
         """`deadline` is how long (s) an answer of the store may take."""
         self._patience = deadline * _PART
         self._brings = 0  # tokens, by the last fetch; 0 where it was slow
-        self._room = 0  # of these, what nobody waits for yet; none where it is open
+        self._is_shut = False
+        self._room = 0  # of what it brings, what nobody waits for yet
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
 
@@ -39,11 +40,11 @@ class Turnstile:
 
     def shut(self) -> None:
         """A fetch begins."""
-        self._room = self._brings
+        self._is_shut, self._room = True, self._brings
 
     def open(self) -> None:
         """It has ended, or takes too long: let all look for themselves, in the order in which they came."""
-        self._room = 0
+        self._is_shut = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -54,13 +55,19 @@ class Turnstile:
 
     def admits(self, cost: int) -> bool:
         """Whether who wants this many waits here; else in line, where the next ask knows of it."""
-        return 0 < cost <= self._room and cost * MANY <= self._brings
+        return self._is_shut and 0 < cost * MANY <= self._brings
 
     def turn(self, cost: int) -> "asyncio.Future[None]":
-        """Return what to await until it opens, for a cost that it admits; who is cancelled just leaves."""
+        """Return what to await until it opens, for a cost that it admits; who is cancelled just leaves.
+
+        Who finds no room opens it: the next ask has to know of all, so they go to stand in line, in their order. (In
+        line that one alone was before all who waited here, and had what they came for.)
+        """
         loop = asyncio.get_running_loop()
         if self._timer is None:
             self._timer = loop.call_later(self._patience, self.open)
+        if self._room >= 0 > self._room - cost:
+            loop.call_soon(self.open)
         self._room -= cost
         turn = loop.create_future()
         self._waiting.append(turn)

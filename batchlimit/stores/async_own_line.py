@@ -42,7 +42,7 @@ class AsyncOwnLine(AsyncServerLine):
         return self._pipe.send(command("EVALSHA", digest(name), "1", bucket, *arguments))
 
     async def mend(self, error: Exception) -> None:
-        if code_of(error) == "READONLY" and self._pipe is not None:
+        if code_of(error) in ("READONLY", "NOAUTH") and self._pipe is not None:
             self._pipe.retire()
 
     async def aclose(self) -> None:
@@ -87,5 +87,9 @@ class AsyncOwnLine(AsyncServerLine):
         pool: Any = self.client.connection_pool
         connection = pool.make_connection()
         await connection.connect()
-        self._pipe = Pipe(connection)
-        return self._pipe
+        pipe = Pipe(connection)
+        if asyncio.current_task() is self._connecting:
+            self._pipe = pipe
+        else:  # cancelled, which `wait_for` of Python 3.11 may lose, amid redis-py: somebody else connects by now
+            pipe.retire()
+        return pipe

@@ -7,12 +7,13 @@ in many pieces, takes as long as it likes. Here each read and write has what is 
 
 import select
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
 import redis
 
-from batchlimit.stores.hurry import time_left
+from batchlimit.stores.hurry import hurrying
 from batchlimit.stores.replies import NOTHING, PUSH, reader
 
 _SLACK = 0.001
@@ -52,15 +53,16 @@ class Channel:
         if self._amid:  # who asked before was interrupted: the answer to come is not ours
             raise ConnectionResetError("a reply on this connection was left unread")
         self._amid = True
-        self._hasten()
+        until = hurrying()  # once: a process that was frozen amid this is in a hurry all the same
+        self._hasten(until)
         self._socket.sendall(packed)
-        self._hasten()
+        self._hasten(until)
         replies: list[Any] = []
         self._receive()
         while len(replies) < answers:
             reply = self._reader.gets()
             if reply is NOTHING:
-                self._hasten(is_first=False)
+                self._hasten(until, is_first=False)
                 self._receive()
             elif not isinstance(reply, PUSH):
                 replies.append(reply)
@@ -73,10 +75,11 @@ class Channel:
             raise redis.ConnectionError("Connection closed by server.")
         self._reader.feed(data)
 
-    def _hasten(self, is_first: bool = True) -> None:
+    def _hasten(self, until: float | None, is_first: bool = True) -> None:
         """Let the next operation last no longer than the hurry; without one, no longer than ever."""
         fit, now = self._calm, self._fit
-        if (left := time_left()) is not None:
+        if until is not None:
+            left = until - time.monotonic()
             # At the least a moment: a thread that had to wait for others may find its answer lying ready.
             # But that is one moment: who dribbles a reply would have one for each byte.
             if left < _SLACK:

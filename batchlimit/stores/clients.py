@@ -4,6 +4,7 @@ None of them retries: a take that timed out may have been carried out, and only 
 answers with MOVED, ASK or TRYAGAIN was not carried out, and redis-py goes where it says.
 """
 
+import encodings.idna  # noqa: F401  else the first getaddrinfo imports it: a fork amid that would block its child for ever
 import inspect
 from collections.abc import Callable
 from typing import Any

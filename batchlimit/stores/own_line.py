@@ -57,7 +57,7 @@ class OwnLine(ServerLine):
         return replies
 
     def mend(self, error: Exception) -> None:
-        if code_of(error) == "READONLY":
+        if code_of(error) in ("READONLY", "NOAUTH"):
             idle, self._idle = self._idle, []
             for each in idle:
                 each.disconnect()
@@ -84,6 +84,13 @@ class OwnLine(ServerLine):
             connection.disconnect()
             raise
         finally:
+            self._rest(connection)
+
+    def _rest(self, connection: Any) -> None:
+        """Lay it where the next call finds it; below all others if it is not connected: it may be that it cannot be."""
+        if connection._sock is None:
+            self._idle.insert(0, connection)
+        else:
             self._idle.append(connection)
 
     def _take(self) -> Any:

@@ -48,7 +48,7 @@ class Pipe(asyncio.Protocol):
         try:
             return await self.send(command)
         except asyncio.CancelledError:
-            self._is_retired = True  # see _ended, but now
+            self.retire()  # see _ended; which may have come before, of an answer that nobody takes any more
             raise
 
     def send(self, command: bytes) -> "asyncio.Future[Any]":
