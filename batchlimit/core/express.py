@@ -60,11 +60,11 @@ def serve(reservoir: Reservoir, claim: Claim, fetch: Fetch, grant: Grant, now: f
     reservoir._terms.learn(fetch, grant, now)
     reservoir._pace.learn(fetch, grant, reservoir.quota, reservoir._demand.rate, now, jitter)
     stock.credit(fetch, grant, now)
-    # As everywhere, an interrupt between two lines loses tokens, and mints none.
+    verdict = Admit(stock.expires, stock.term)  # first: without a call in between nobody is interrupted there
     stock.saved -= cost
     if claim.tentative:
         stock._pledged += cost
-    claim.verdict = Admit(stock.expires, stock.term)
+    claim.verdict = verdict
     line.dissolve()
     stock._base -= cost
     stock.admitted += cost

@@ -129,8 +129,8 @@ class Pool:
     def confirm(self, claim: Claim) -> None:
         """Let what a tentative claim was given be spent; for others there is nothing to confirm."""
         if claim.tentative and isinstance(claim.verdict, Admit):
+            claim.tentative = False  # first: to confirm it twice would be to forget what others were given
             self.stock.confirm(claim.cost)
-            claim.tentative = False
 
     def to_wake(self) -> list[Claim]:
         """Return the claims that have something to learn since the last call; wake them without the lock."""

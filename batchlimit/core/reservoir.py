@@ -403,7 +403,9 @@ class Reservoir(Errands):
 
     def _look(self, now: float) -> None:
         """Be hungry just before a caller would come upon the low mark, or look again later."""
-        if now >= self._looks_at:
+        if not self.stock.low:
+            self._looks_at = math.inf  # what was looked after has gone: expired, given back, or somebody came upon it
+        elif now >= self._looks_at:
             seconds = next_look(self.stock.tokens - self.stock.low, self._demand.rate)
             self._looks_at = now + seconds
             self.hungry = self.hungry or seconds == 0.0

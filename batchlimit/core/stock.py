@@ -173,10 +173,13 @@ class Stock:
         if line:
             self.set_aside()
         served = False
-        while (first := line.first) is not None and first is not debt and first.cost <= self.saved:
-            self.saved -= first.cost
-            self._pledged += first.cost if first.tentative else 0
-            line.dismiss(first, Admit(self.expires, self.term))
+        while (first := line.first) is not None and first is not debt and (first.verdict or first.cost <= self.saved):
+            verdict = first.verdict or Admit(self.expires, self.term)  # who served it may have been interrupted
+            if first.verdict is None:
+                self.saved -= first.cost
+                self._pledged += first.cost if first.tentative else 0
+                first.verdict = verdict  # with no call in between: a pledge that nobody knows of would last for ever
+            line.dismiss(first, verdict)
             served = True
         if served:
             line.wake_leader()

@@ -33,6 +33,8 @@ _LOOK = 60.0
 """The keeper looks at a slot after so many seconds at the latest, so that its plans do not pile up."""
 TOGETHER = 32
 """Asks that leave in one write, at the most: a server takes 3 ms for so many, and as long each of those keys waits."""
+_LOST = 1.0
+"""A plan that is overdue for so many seconds is made anew: whoever should have told the keeper was interrupted."""
 
 
 class Slot:
@@ -184,9 +186,12 @@ class Slot:
         return self.finish(claim, waker, fetch is not None)
 
     def _walk(self, claim: Claim, waker: Waker, waited: bool) -> tuple[Admit | Refuse | Fail, bool]:
+        asked = waited
         while True:
-            if isinstance(claim.verdict, Admit) and self._clock() < claim.verdict.before:
-                return claim.verdict, waited  # as a step would say
+            # As a step would say; but whom somebody served who was interrupted amid it, only a step takes out of line.
+            if asked and isinstance(claim.verdict, Admit) and self._clock() < claim.verdict.before:
+                return claim.verdict, waited
+            asked = False
             match self.step(claim):
                 case Admit(before) as verdict:
                     if self._clock() < before:
@@ -197,7 +202,7 @@ class Slot:
                     waited = True
                     waker.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
                 case Fetch() as fetch:
-                    waited = True
+                    waited = asked = True
                     self.fetch(fetch, claim)
 
     def enter(self, claim: Claim) -> bool:
@@ -353,10 +358,10 @@ class Slot:
 
     def _look_sooner(self) -> bool:
         """Requires the lock. Whether the keeper must come earlier than it planned."""
-        due = self.reservoir.due()
-        if due >= self.due:  # that one is no later than _LOOK from now
+        due, now = self.reservoir.due(), self._clock()
+        if max(due, now) >= self.due > now - _LOST:  # that one is no later than _LOOK from now
             return False
-        self.due = min(due, self._clock() + _LOOK)
+        self.due = min(max(due, now), now + _LOOK)
         return True
 
 
