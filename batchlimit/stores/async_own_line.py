@@ -9,7 +9,7 @@ import redis.asyncio
 from redis.exceptions import NoScriptError
 
 from batchlimit.stores.async_line import AsyncServerLine
-from batchlimit.stores.failure import code_of
+from batchlimit.stores.failure import PASSING, code_of
 from batchlimit.stores.hurry import WATCH, Unhurried
 from batchlimit.stores.line import Arguments
 from batchlimit.stores.pipe import Pipe
@@ -42,7 +42,7 @@ class AsyncOwnLine(AsyncServerLine):
         return self._pipe.send(command("EVALSHA", digest(name), "1", bucket, *arguments))
 
     async def mend(self, error: Exception) -> None:
-        if code_of(error) in ("READONLY", "NOAUTH") and self._pipe is not None:
+        if code_of(error) in PASSING and self._pipe is not None:
             self._pipe.retire()
 
     async def aclose(self) -> None:

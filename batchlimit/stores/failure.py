@@ -48,6 +48,9 @@ SYMPTOMS = {
 ELSEWHERE = frozenset(code for code, symptom in SYMPTOMS.items() if symptom is _ELSEWHERE)
 """What a node of a cluster says of keys that are not its own."""
 
+PASSING = frozenset({"MASTERDOWN", "NOAUTH", "READONLY"})
+"""What may be over with another connection: to a new primary at the same address, or one that logs in again."""
+
 _SCRIPT = Symptom("a bucket's script failed: what lies at the bucket's name may not be a bucket", of_key=True)
 _TLS = Symptom("TLS failed: does the server speak it, and is its certificate known and for this name?")
 _CUT = Symptom("the server ended the connection: has it restarted, or does it expect TLS (rediss://)?")

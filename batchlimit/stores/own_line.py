@@ -14,7 +14,7 @@ import redis
 from redis.exceptions import NoScriptError, ResponseError
 
 from batchlimit.stores.channel import Channel
-from batchlimit.stores.failure import FAILURES, code_of
+from batchlimit.stores.failure import FAILURES, PASSING, code_of
 from batchlimit.stores.line import Arguments, ServerLine
 from batchlimit.stores.prompt import Prompt
 from batchlimit.stores.scripts import digest, script
@@ -57,7 +57,7 @@ class OwnLine(ServerLine):
         return replies
 
     def mend(self, error: Exception) -> None:
-        if code_of(error) in ("READONLY", "NOAUTH"):
+        if code_of(error) in PASSING:
             idle, self._idle = self._idle, []
             for each in idle:
                 each.disconnect()

@@ -168,3 +168,15 @@ def test_scripts_that_the_server_lost_do_not_show(valkey: Server, prefix: str) -
             assert limiter.statistics().failures == 0
 
     asyncio.run(run())
+
+
+async def test_what_is_owed_at_the_end_is_asked_for_though_it_has_to_be_asked_twice() -> None:
+    """The server had lost the script just then, and the debt was forgiven."""
+    stage = Sender()
+    limiter = limiter_on(stage)
+    reservation = await limiter.reserve(KEY, 1)
+    await reservation.settle(5)
+    assert limiter.statistics().owed == 4
+    stage.make = lambda _: None
+    await limiter.close()
+    assert stage.memory.peek(KEY, TEN).level + (await stage.inner.peek(KEY, TEN)).level == 2 * TEN.burst - 5

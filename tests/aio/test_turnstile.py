@@ -73,11 +73,29 @@ async def test_more_than_a_fetch_brings_stand_in_line_for_the_next_ask_to_know_o
     limiter = await at_a_dry_key(stage)
     gate, first = await one_fetches(stage, limiter)
     calls = await come(limiter, 3 * BATCH)
-    assert limiter.statistics().waiting == 1 + 2 * BATCH
+    await in_line(limiter, 1 + 3 * BATCH)
     asks = len(stage.asks)
     gate.open()
     assert all(await asyncio.gather(first, *calls))
     assert stage.asks[asks].queued >= BATCH
+    await limiter.close()
+
+
+async def test_who_comes_too_late_to_wait_here_is_not_served_before_who_did() -> None:
+    stage = Stage()
+    limiter = await at_a_dry_key(stage)
+    gate, first = await one_fetches(stage, limiter)
+    served: list[int] = []
+
+    async def call(number: int) -> None:
+        await limiter.acquire(KEY)
+        served.append(number)
+
+    calls = [asyncio.create_task(call(number)) for number in range(2 * BATCH)]
+    await in_line(limiter, 1 + 2 * BATCH)
+    gate.open()
+    await asyncio.gather(first, *calls)
+    assert served == list(range(2 * BATCH))
     await limiter.close()
 
 
@@ -205,3 +223,25 @@ async def test_who_closes_fails_them_at_once() -> None:
     await closing
     errors = await asyncio.gather(first, *calls, return_exceptions=True)
     assert all(isinstance(error, LimiterClosed) for error in errors)
+
+
+async def test_of_a_failure_all_hear_at_once() -> None:
+    """Wave by wave they once asked again: one failure was three, and the store was given up."""
+    stage = Stage()
+    limiter = await at_a_dry_key(stage)
+    gate = Gate()
+
+    async def fail() -> None:
+        await gate()
+        raise StoreUnavailable("away")
+
+    stage.before = fail
+    first = asyncio.create_task(limiter.try_acquire(KEY))
+    await gate.await_someone()
+    calls = await come(limiter, BATCH // 2)
+    asks = len(stage.asks)
+    gate.open()
+    assert not any(await asyncio.gather(first, *calls))
+    assert len(stage.asks) == asks + 1, "by the first of those who were not in line"
+    stage.before = nothing
+    await limiter.close()

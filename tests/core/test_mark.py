@@ -183,3 +183,14 @@ def test_at_a_bucket_that_was_short_nobody_looks() -> None:
     stock = front.reservoir.stock
     assert stock.low == 0
     assert front.reservoir.due() == about(stock.expires - 0.1 * stock.lease)
+
+
+def test_nobody_looks_at_tokens_that_have_gone() -> None:
+    """A keeper that comes late, as after a suspended machine's sleep, once leased a batch that nobody asked for."""
+    demand = Demand()
+    demand.run(4000.0, 2.0)
+    assert demand.reservoir._looks_at < math.inf
+    late = demand.reservoir.stock.expires + 5.0
+    assert demand.reservoir.tend(late) is None
+    assert not demand.reservoir.hungry
+    assert demand.reservoir._looks_at == math.inf

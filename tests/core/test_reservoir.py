@@ -11,6 +11,7 @@ from batchlimit.core.figures import Figures
 from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.line import Line
 from batchlimit.core.quota import Quota
+from batchlimit.core.stock import Stock
 from batchlimit.core.terms import Fill
 from tests.core.front import DEAD, HUNDRED, PATIENT, Front
 from tests.core.world import SECOND, Bell, about
@@ -631,6 +632,26 @@ def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     for now in (50.0, 60.0):  # the first look sees that somebody has left
         assert front.reservoir.tend(now) is None
     assert front.reservoir.retired
+
+
+def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was interrupted while it confirmed does so again when it leaves; others hold what they were given."""
+    front = Front()
+    claims = [Claim(5, PATIENT, Bell(), tentative=True) for _ in range(2)]
+    for each in claims:
+        front.reservoir.join(each)
+    front.grant(front.fetch(claims[0]), 0.0, 10)
+
+    def confirm_and_be_interrupted(self: Stock, cost: int) -> None:
+        monkeypatch.undo()
+        self.confirm(cost)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stock, "confirm", confirm_and_be_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        front.reservoir.confirm(claims[0])
+    front.reservoir.leave(claims[0], 0.0)
+    assert front.reservoir.stock._pledged == 5
 
 
 def test_while_someone_waits_nothing_goes_back() -> None:

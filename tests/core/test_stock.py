@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.core import stock as stock_module
-from batchlimit.core.claim import NOW
+from batchlimit.core.claim import NOW, Admit, Claim
+from batchlimit.core.debt import NONE
 from batchlimit.core.line import Line
 from batchlimit.core.stock import Stock
+from tests.core.world import Bell
 
 LEASE = 10.0
 MOST = 4096
@@ -187,3 +189,15 @@ def test_tokens_are_only_moved(tokens: int, steps: list[Callable[[Stock], int | 
         spent -= min(change, 0)
         assert (some.here, some.spent) == (tokens, spent)
         assert some.loose >= 0
+
+
+def test_who_was_served_by_somebody_who_was_interrupted_is_served_once() -> None:
+    some, line = stock(10), Line()
+    first, second = (Claim(cost, math.inf, Bell(), tentative=True) for cost in (11, 3))
+    for each in first, second:
+        line.join(each)
+    first.verdict = Admit(LEASE)  # and then the interrupt came
+    some.serve(line, NONE.claim)
+    assert len(line) == 0
+    assert isinstance(second.verdict, Admit)
+    assert (some.here, some._pledged) == (7, 3)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,6 +166,28 @@ def test_who_gives_up_leaves_others_their_answers_and_whoever_comes_connects_ane
 
     with node(valkey_binary()) as one:
         awaited(run, one)
+
+
+def test_who_is_cancelled_as_its_answer_arrives_leaves_no_connection(valkey: Server, prefix: str) -> None:
+    """Its pipe took no more calls, and nobody was left who would have ended it."""
+
+    async def run() -> None:
+        async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
+            for _ in range(3):
+                await store.peek("k", HUNDRED)
+                pipe: Pipe = store._line._pipe  # type: ignore[attr-defined]
+                call = asyncio.create_task(store.peek("k", HUNDRED))
+                pipe._deliver = partial(_deliver_and_cancel, pipe, call)  # type: ignore[method-assign]
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+                await asyncio.wait_for(asyncio.shield(pipe._lost), LONG)
+
+    awaited(run)
+
+
+def _deliver_and_cancel(pipe: Pipe, call: "asyncio.Task[Level]", reply: object) -> None:
+    Pipe._deliver(pipe, reply)
+    call.cancel()
 
 
 def test_a_connection_that_ends_is_told_to_all_who_wait_and_replaced(prefix: str) -> None:

@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -15,6 +16,7 @@ from batchlimit.core.quota import Quota
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.hurry import hurry
 from batchlimit.stores.redis import RedisStore
+from batchlimit.stores.wire import command
 from tests.servers import SERVERS, Server, Unavailable
 
 KEY = "tenant:42"
@@ -202,6 +204,44 @@ def test_a_wrong_password_is_not_shown(private: Server) -> None:
     store.close()
     assert store.address in str(caught.value)
     assert all("secret" not in text for text in [str(caught.value), repr(caught.value), store.address, repr(store)])
+
+
+def test_a_connection_that_was_logged_out_is_replaced(private: Server) -> None:
+    """As a proxy does whose sessions end: on it nobody would ever log in again."""
+    with private.client() as client:
+        client.config_set("requirepass", "correct")
+    store = RedisStore.from_url(f"{private.url}?password=correct")
+    store.take(KEY, HUNDRED, FIFTY)
+    (connection,) = store._line._idle  # type: ignore[attr-defined]
+    connection.channel.exchange(command("RESET"), 1)
+    with pytest.raises(StoreUnavailable, match="NOAUTH"):
+        store.peek(KEY, HUNDRED)
+    assert store.peek(KEY, HUNDRED).level == 50
+    store.close()
+
+
+def test_a_connection_that_cannot_be_made_is_not_tried_before_one_that_is_there(
+    valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lay on top, and one caller alone never came to the other."""
+    store = RedisStore.from_url(valkey.url, prefix=prefix, deadline=30.0)
+    store.peek(KEY, HUNDRED)
+    line: Any = store._line
+    (working,) = line._idle
+    line._idle.clear()
+    monkeypatch.setattr(type(working), "_connect", _refuse)
+    with pytest.raises(StoreUnavailable):
+        store.peek(KEY, HUNDRED)
+    (broken,) = line._idle
+    line._idle.clear()
+    for each in (working, broken):  # they come back in this order
+        line._rest(each)
+    assert store.peek(KEY, HUNDRED).level == 100
+    store.close()
+
+
+def _refuse(*_: object) -> None:
+    raise ConnectionRefusedError("no way")
 
 
 def test_a_key_of_another_type_is_an_error_and_stays_what_it_was(

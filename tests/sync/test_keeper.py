@@ -139,3 +139,21 @@ def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeyp
                 until(lambda: clock.now < slot.due < math.inf)
         assert all(at < begun + 1.0 for at in surprised), "but of the first batch, when nothing is known"
         assert len(stage.asks) <= 8
+
+
+def test_a_plan_that_nobody_told_of_is_made_anew(
+    clock: Clock, without_keeper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt between the noting of a plan and the telling: the key was never looked after again."""
+    with RateLimiter(Piped(), TEN, sizer=FixedBatch(10), clock=clock) as limiter:
+        told: list[str] = []
+        monkeypatch.setattr(limiter._supply._keeper, "watch", lambda slot: told.append(slot.key))
+        assert limiter.try_acquire(KEY)
+        slot = limiter._supply.slots[KEY]
+        slot._watch = lambda slot: told.append(slot.key)
+        told.clear()
+        slot.due = -math.inf  # as it was noted, and nobody told
+        slot.plan()
+        assert told == [KEY]
+        slot.plan()
+        assert told == [KEY]
