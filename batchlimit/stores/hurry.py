@@ -49,15 +49,8 @@ def hurry(until: float) -> _Hurry:
 
 def hurrying() -> float | None:
     """Return the instant by which this thread's call must be over; None: there is no hurry."""
-    return None if time_left() is None else _told.until
-
-
-def time_left() -> float | None:
-    """Return for how many seconds this thread's call may last yet, less than 0 if it is late; None: as ever."""
-    if (until := _told.until) is None:
-        return None
-    left = until - time.monotonic()
-    return None if left < -_STALE else left
+    until = _told.until
+    return None if until is None or until + _STALE < time.monotonic() else until
 
 
 class Watch(Protocol):
