@@ -50,7 +50,9 @@ async def test_one_fetches_and_all_others_find_tokens_there() -> None:
     await limiter.close()
 
 
-async def test_they_are_served_in_the_order_in_which_they_came() -> None:
+@pytest.mark.parametrize(("tasks", "waiting"), [(20, 1), (2 * BATCH, 1 + 2 * BATCH)], ids=["room", "no room"])
+async def test_all_are_served_in_the_order_in_which_they_came(tasks: int, waiting: int) -> None:
+    """Where there is no room for all, who came too late to wait here once was in line before who did."""
     stage = Stage()
     limiter = await at_a_dry_key(stage)
     gate, first = await one_fetches(stage, limiter)
@@ -60,11 +62,12 @@ async def test_they_are_served_in_the_order_in_which_they_came() -> None:
         await limiter.acquire(KEY)
         served.append(number)
 
-    calls = [asyncio.create_task(call(number)) for number in range(20)]
+    calls = [asyncio.create_task(call(number)) for number in range(tasks)]
     await asyncio.sleep(0)
+    await in_line(limiter, waiting)
     gate.open()
     await asyncio.gather(first, *calls)
-    assert served == list(range(20))
+    assert served == list(range(tasks))
     await limiter.close()
 
 
@@ -78,24 +81,6 @@ async def test_more_than_a_fetch_brings_stand_in_line_for_the_next_ask_to_know_o
     gate.open()
     assert all(await asyncio.gather(first, *calls))
     assert stage.asks[asks].queued >= BATCH
-    await limiter.close()
-
-
-async def test_who_comes_too_late_to_wait_here_is_not_served_before_who_did() -> None:
-    stage = Stage()
-    limiter = await at_a_dry_key(stage)
-    gate, first = await one_fetches(stage, limiter)
-    served: list[int] = []
-
-    async def call(number: int) -> None:
-        await limiter.acquire(KEY)
-        served.append(number)
-
-    calls = [asyncio.create_task(call(number)) for number in range(2 * BATCH)]
-    await in_line(limiter, 1 + 2 * BATCH)
-    gate.open()
-    await asyncio.gather(first, *calls)
-    assert served == list(range(2 * BATCH))
     await limiter.close()
 
 
