@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from batchlimit.aio.caller import Caller
 from batchlimit.aio.guard import Guard
 from batchlimit.aio.keeper import Due
-from batchlimit.aio.turnstile import MANY, NONE, Turnstile
+from batchlimit.aio.turnstile import NONE, Turnstile
 from batchlimit.core import express
 from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
 from batchlimit.core.failure import NotAsked
@@ -19,6 +19,7 @@ from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.settled import Settled
 from batchlimit.doorway.outage import unavailable
+from batchlimit.doorway.patience import MANY
 from batchlimit.errors import StoreUnavailable
 
 P = ParamSpec("P")
@@ -278,24 +279,30 @@ class Slot:
         """Report what became of an ask."""
         now = self._home.clock()
         self._turnstile.open()  # first: the next ask may leave before this has ended, and shuts it again
-        if not isinstance(outcome, Grant):
-            self._turnstile.learn(0, 0.0)  # in line all hear of the next failure at once
         if isinstance(outcome, Grant):
-            if self._turnstile is NONE and outcome.granted >= MANY:
-                self._turnstile = Turnstile(self._home.store.deadline)
-            self._turnstile.learn(outcome.granted, now - fetch.sent)
-            jitter = uniform(0.75, 1.25)
-            if claim is not None and express.serve(self.reservoir, claim, fetch, outcome, now, jitter):
-                claim.waker.set()
-            else:
-                self.reservoir.granted(fetch, outcome, now, jitter)
-        elif outcome is _CANCELLED and not fetch.repeated:
+            self._granted(fetch, claim, outcome, now)
+        else:
+            self._turnstile.learn(0, 0.0)  # in line all hear of the next failure at once
+            self._failed(fetch, outcome, now)
+        self._rouse()
+
+    def _granted(self, fetch: Fetch, claim: Claim | None, grant: Grant, now: float) -> None:
+        if self._turnstile is NONE and grant.granted >= MANY:
+            self._turnstile = Turnstile(self._home.store.brief)
+        self._turnstile.learn(grant.granted, now - fetch.sent)
+        jitter = uniform(0.75, 1.25)
+        if claim is not None and express.serve(self.reservoir, claim, fetch, grant, now, jitter):
+            claim.waker.set()
+        else:
+            self.reservoir.granted(fetch, grant, now, jitter)
+
+    def _failed(self, fetch: Fetch, outcome: object, now: float) -> None:
+        if outcome is _CANCELLED and not fetch.repeated:
             self.reservoir.failed(fetch, None, now)  # it was somebody else's end: whoever is still here asks again
         elif isinstance(outcome, StoreUnavailable):
             self.reservoir.failed(fetch, outcome, now)
         else:
             self.reservoir.failed(fetch, unavailable(TypeError(f"an answer that is no Grant: {outcome!r}")), now)
-        self._rouse()
 
     def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
         task = self._home.start(outcome(self._home.store.give_back, self.key, self.reservoir.quota, back))

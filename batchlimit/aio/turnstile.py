@@ -2,10 +2,7 @@
 
 import asyncio
 
-MANY = 64
-"""Where a fetch brought so many times what somebody wants, the next one is waited for here; as threads do."""
-_PART = 1 / 8
-"""And for this part of a deadline at the most, and where fetches take less."""
+from batchlimit.doorway.patience import MANY
 
 
 class Turnstile:
@@ -17,9 +14,9 @@ class Turnstile:
 
     __slots__ = ("_brings", "_is_shut", "_patience", "_room", "_timer", "_waiting")
 
-    def __init__(self, deadline: float) -> None:
-        """`deadline` is how long (s) an answer of the store may take."""
-        self._patience = deadline * _PART
+    def __init__(self, patience: float) -> None:
+        """`patience` is how long (s) anybody waits here at the most, and a fetch takes that is waited for."""
+        self._patience = patience
         self._brings = 0  # tokens, by the last fetch; 0 where it was slow
         self._is_shut = False
         self._room = 0  # of what it brings, what nobody waits for yet

@@ -5,6 +5,9 @@ from typing import Protocol
 TO_CONNECT = 5
 """For how many deadlines a call may wait for a connection, where the store answered before and does not fail: it is
 there, so it would be a pity to refuse. But who connects to nowhere is not to wait a second for it."""
+MANY = 64
+"""A fetch that brings so many times what somebody wants serves all who may have waited for it at a turnstile."""
+_PART = 1 / 8
 
 
 class Addressed(Protocol):
@@ -36,6 +39,11 @@ class Patience:
     def deadline(self) -> float:
         """How long (s) an answer may take."""
         return self._deadline
+
+    @property
+    def brief(self) -> float:
+        """How long (s) anybody waits at a turnstile at the most, and a fetch may take that is waited for there."""
+        return self._deadline * _PART
 
     def _to_connect(self) -> float:
         """Return how long a call may wait for a connection, on top of its deadline (s)."""

@@ -16,6 +16,7 @@ from batchlimit.core.figures import Figures
 from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.settled import Settled
+from batchlimit.doorway.patience import MANY
 from batchlimit.errors import StoreUnavailable
 from batchlimit.sync.guard import Guard
 from batchlimit.sync.loops import warn_in_loop
@@ -25,10 +26,6 @@ T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
 HEARTBEAT = 1.0
 """A waiter looks again after so many seconds though nobody woke it: whoever should have may have been interrupted."""
-_MANY = 64
-"""A fetch that brings so many tokens serves all threads that may have waited for it."""
-_PART = 1 / 8
-"""Who waits for a turn to fetch does so for this part of a deadline at the most, and where fetches take less."""
 _LOOK = 60.0
 """The keeper looks at a slot after so many seconds at the latest, so that its plans do not pile up."""
 TOGETHER = 32
@@ -90,7 +87,7 @@ class Slot:
         if (turnstile := self._turnstile) is None:
             return None
         warn_in_loop()
-        if turnstile.acquire(timeout=self._store.deadline * _PART):
+        if turnstile.acquire(timeout=self._store.brief):
             return turnstile
         if self._turnstile is turnstile:  # who was in it was interrupted at the wrong moment, or the store is away
             self._turnstile = None
@@ -149,9 +146,7 @@ class Slot:
         To be followed by `ask_together`, and by `finish` or `leave`, whatever happens.
         """
         with self.lock:
-            if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
-                self.stock.shut = self.reservoir.shut_until
-        return fetch
+            return self._ask_alone(claim)
 
     def finish(self, claim: Claim, waker: Waker, waited: bool = True) -> tuple[Admit | Refuse, bool]:
         """Wait for the verdict on a claim in line; return it, and whether that took waiting. Raises what went wrong."""
@@ -177,13 +172,17 @@ class Slot:
         with self.lock:
             if self.reservoir.retired:
                 return None
-            if (fetch := express.ask(self.reservoir, claim, self._clock())) is None:
+            if (fetch := self._ask_alone(claim)) is None:
                 self.reservoir.join(claim)
-            else:
-                self.stock.shut = self.reservoir.shut_until
         if fetch is not None:
             self.fetch(fetch, claim)
         return self.finish(claim, waker, fetch is not None)
+
+    def _ask_alone(self, claim: Claim) -> Fetch | None:
+        """Requires the lock. Put a claim in line whom nobody is before, and return what to ask for it."""
+        if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
+            self.stock.shut = self.reservoir.shut_until
+        return fetch
 
     def _walk(self, claim: Claim, waker: Waker, waited: bool) -> tuple[Admit | Refuse | Fail, bool]:
         asked = waited
@@ -237,7 +236,7 @@ class Slot:
         if isinstance(outcome, StoreUnavailable):
             self.locked(lambda: self.reservoir.failed(fetch, outcome, self._clock()))
             return
-        is_for_many = outcome.granted >= _MANY and self._clock() - fetch.sent < self._store.deadline * _PART
+        is_for_many = outcome.granted >= MANY and self._clock() - fetch.sent < self._store.brief
         if claim is None or not self._serve_alone(claim, fetch, outcome):
             self.locked(lambda: self.reservoir.granted(fetch, outcome, self._clock(), uniform(0.75, 1.25)))
         self._turnstile = (self._turnstile or threading.Lock()) if is_for_many else None
