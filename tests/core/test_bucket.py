@@ -204,6 +204,15 @@ def test_an_expired_lease_leaves_room_but_no_tokens() -> None:
         assert (at, grant.level, desk.look(at).outstanding) == (at, level, outstanding)
 
 
+def test_each_lease_that_ended_leaves_room_from_its_own_end_on() -> None:
+    """Until 0.4 s nothing can flow in: 90 are leased, 10 are there. Then 50 have room, and 90 from 0.6 s on."""
+    desk = Desk()
+    desk.ask(0.0)
+    desk.ask(0.0, 50, "b")
+    assert (desk.ask(0.2, 40).granted, desk.look(0.2).level) == (40, 10)
+    assert desk.ask(0.9).level == 10 + 20 + 30
+
+
 def test_a_new_ask_renews_the_lease_of_what_is_still_held() -> None:
     desk = Desk()
     assert desk.ask(0.0, 60).lease == 0.4
@@ -312,6 +321,18 @@ def test_a_refund_is_credited_as_far_as_there_is_room() -> None:
     desk.ask(0.0, 20, "b")
     for refund, credited, level in [(10, 10, 40), (100, 40, 80), (1, 0, 80)]:
         assert (desk.give(0.0, refund=refund), desk.look(0.0)) == (credited, Level(level, 20, 2))
+
+
+@pytest.mark.parametrize(("seconds", "credited"), [(0.995, 0), (0.985, 1), (0.984, 1), (0.975, 2)])
+def test_what_is_credited_is_said_in_whole_tokens_though_there_is_room_for_a_fraction(
+    seconds: float, credited: int
+) -> None:
+    """The fraction is credited as well."""
+    desk = Desk()
+    desk.spend(0.0, 100)
+    said = desk.give(seconds, refund=10)
+    assert (type(said), said) == (int, credited)
+    assert desk.look(seconds).level == 100
 
 
 def test_a_copy_of_a_refund_is_known_for_half_a_minute_by_a_host_that_has_no_share() -> None:
@@ -491,6 +512,18 @@ def test_a_big_cost_is_served_at_last_against_a_crowd_of_small_ones(crowd: int, 
             desk.ask(turn * 0.1 + small * 0.01, 1, f"small-{small}", queued=3)
         served += desk.ask(turn * 0.1 + 0.09, cost, "big", max_wait=max_wait).granted
     assert served >= cost
+
+
+@pytest.mark.parametrize(("level", "queued", "granted"), [(100, 100, 50), (100, 30, 30), (40, 100, 20), (1, 1, 0)])
+def test_half_of_what_is_there_is_for_whoever_asks_whatever_others_have_accrued(
+    level: int, queued: int, granted: int
+) -> None:
+    """One that asks for nothing has accrued several times the burst. The last token of a bucket is kept for it."""
+    desk = Desk(Quota(10_000.0, 100))
+    desk.ask(0.0, 0, "idle")
+    desk.ask(0.0, 0, "busy")
+    desk.spend(0.5, 100 - level, "busy")
+    assert desk.ask(0.5, 1, queued=queued).granted == granted
 
 
 def test_a_big_one_that_asks_no_more_is_not_waited_for_long() -> None:

@@ -54,6 +54,24 @@ def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     assert front.reservoir.figures() == Figures(1, 6, 2, held=2), "what was not sent is no call"
 
 
+def test_an_ask_that_was_never_sent_is_not_repeated() -> None:
+    """Nothing was lost with it: the key rests as soon as others do, and at its end asks no more."""
+    front = away(FailurePolicy.closed())
+    front.reservoir.failed(front.fetch(front.join(1, NOW), 0.0), NotAsked("given up"), 0.0)
+    assert front.reservoir.last_ask(0.1) is None
+    assert front.reservoir.due() == about(1.0), "it was used until then, and has nothing to keep"
+    fetch = front.fetch(front.join(1, NOW), 0.2)
+    assert (fetch.ask.seq, fetch.repeated) == (2, False)
+
+
+def test_an_answer_that_was_lost_is_still_asked_for_after_an_ask_that_was_never_sent() -> None:
+    front = away(FailurePolicy.closed())
+    fail(front, front.join(1, NOW), 0.0)
+    front.reservoir.failed(front.fetch(front.join(1, NOW), 0.1), NotAsked("given up"), 0.1)
+    fetch = front.fetch(front.join(1, NOW), 0.2)
+    assert (fetch.ask.seq, fetch.repeated) == (1, True)
+
+
 def test_open_admits_whatever_comes() -> None:
     front = away(FailurePolicy.open())
     line = [front.join(cost, deadline) for cost, deadline in ((100, NOW), (1, NOW), (50, math.inf))]

@@ -279,6 +279,19 @@ def test_who_leaves_after_the_bucket_was_told_that_his_tokens_were_spent_leaves_
     assert front.held <= bucket.peek(80_000).outstanding
 
 
+def test_who_leaves_after_the_end_of_its_lease_leaves_nothing_though_a_later_lease_has_room() -> None:
+    """Its token was good until 1.0 s. The lease until 1.9 s has room for those three that others spent of it."""
+    front = Front(tokens=10, sizer=FixedBatch(10))
+    gone = front.join(1)
+    assert front.step(gone) == Admit(1.0)
+    front.grant(front.tend(0.9), 0.9, lease=1.0)
+    assert front.reservoir.stock.take(3) == about(1.9)
+    assert front.held == 6
+    front.reservoir.leave(gone, 1.0)
+    assert front.held == 6
+    assert front.counted == (4, 0), "it was not admitted"
+
+
 def test_who_leaves_the_line_unserved_is_not_asked_for() -> None:
     front = Front()
     first, gone = front.join(1), front.join(5)
@@ -929,6 +942,18 @@ def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanw
     assert isinstance(other.verdict, Admit)
     front.grant(fetch)
     assert front.reservoir.stock.tokens == 1
+
+
+def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -> None:
+    """The key's next reservoir would report them as spent, and the bucket let others flow in their place."""
+    front = Front(tokens=10)
+    claim = Claim(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.step(claim)
+    assert not front.reservoir.evict()
+    assert not front.reservoir.retired
+    front.reservoir.confirm(claim)
+    assert front.reservoir.evict()
 
 
 @pytest.mark.parametrize("tentative", [False, True])

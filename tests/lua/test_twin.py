@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -111,6 +112,50 @@ def test_the_scripts_and_their_twin_answer_alike(quotas: list[Quota], steps: lis
         quota = quotas[which % len(quotas)]
         getattr(pair, call)(*arguments, quota)
         pair.check(quota)
+
+
+_HUNDRED, _FAST = Quota(100.0, 100), Quota(10_000.0, 100)
+_STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
+    "leases end one after the other": (
+        _HUNDRED,
+        [
+            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
+            (0, ("take", "b", "next", (50, 0, 0, 0, 0), 0.0, 0.0)),
+            (200_000, ("take", "a", "next", (40, 0, 0, 0, 0), 0.0, 0.0)),
+            (700_000, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
+        ],
+        10 + 20 + 45,
+    ),
+    "others have accrued more than there is": (
+        _FAST,
+        [
+            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
+            (500_000, ("take", "b", "next", (1, 99, 0, 0, 0), 0.0, 0.0)),
+        ],
+        50,
+    ),
+    "there is room for a fraction": (
+        _HUNDRED,
+        [
+            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0)),
+            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
+            (985_000, ("give_back", "b", "next", (0, 0, 10))),
+        ],
+        100,
+    ),
+}
+
+
+@pytest.mark.parametrize("story", _STORIES)
+def test_the_scripts_and_their_twin_answer_alike_where_chance_seldom_leads(story: str) -> None:
+    """What the last step leaves in the bucket says that the story was the one to tell."""
+    quota, steps, level = _STORIES[story]
+    pair = Pair([quota])
+    for elapsed, (call, *arguments) in steps:
+        pair.lua.now += elapsed
+        getattr(pair, call)(*arguments, quota)
+        pair.check(quota)
+    assert pair.lua.peek(quota).level == level
 
 
 @settings(max_examples=300, deadline=None)

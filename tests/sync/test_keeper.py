@@ -1,13 +1,19 @@
 """The keeper asks together for all keys that are due at once, if its store can be asked so; each has its own answer."""
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from batchlimit import BucketUnavailable, FixedBatch, MemoryStore, Quota, RateLimiter, StoreUnavailable
 from batchlimit.core.lease import Ask, Grant
+from batchlimit.core.plans import Plans
 from batchlimit.core.reservoir import Reservoir
+from batchlimit.sync.guard import Guard
+from batchlimit.sync.keeper import Keeper
+from batchlimit.sync.slot import Slot
 from tests.sync.stage import KEY, Clock, Stage, nothing, until
 
 TEN = Quota(100.0, 1000)
@@ -114,6 +120,29 @@ def test_a_store_that_cannot_is_asked_for_one_after_the_other(clock: Clock) -> N
         asked = len(stage.asks)
         leases_end(limiter, clock)
         until(lambda: len(stage.asks) == asked + len(KEYS))
+
+
+def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked through its inbox, and not noted yet until when it sleeps: so nobody rings."""
+    keeper = Keeper(clock, Guard(Piped(), 1.0), lambda slot: None, lambda: math.inf, nothing)
+    keeper._thread = threading.current_thread()  # so that none is started
+    slot = Slot(KEY, Reservoir(TEN, "a", iter(()), clock.now), keeper._store, clock, keeper.watch)
+    slot.due = clock.now + 1.0
+    slept: list[float] = []
+
+    def sleep(timeout: float) -> None:
+        slept.append(timeout)
+
+    def come_in(_: object) -> float:
+        keeper.watch(slot)
+        return math.inf
+
+    monkeypatch.setattr(Plans, "first_at", property(come_in))
+    monkeypatch.setattr(keeper, "_bell", SimpleNamespace(get=sleep))
+    keeper._sleep(math.inf)
+    assert slept == []
 
 
 def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
