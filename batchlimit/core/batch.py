@@ -50,7 +50,11 @@ class BatchSizer(Protocol):
     """Says how many tokens a host should hold after its next lease; the bucket may grant fewer."""
 
     def want(self, usage: Usage) -> int:
-        """Return the target in whole tokens; what callers wait for now is added where it is more."""
+        """Return the target in whole tokens; what callers wait for now is asked for where it is more.
+
+        More than the smallest burst counts as that, less than 0 as 0. What this raises, the caller gets who came upon
+        it, and so does a TypeError for what is no number; in the background it is logged. The next ask tries again.
+        """
         ...
 
 
@@ -69,7 +73,7 @@ class TimeBatch:
         """Return demand x time, rounded down: one call of a key that nobody asked for lately leases nothing more."""
         longest, part = (self.plenty, 0.6) if usage.rich else (self.seconds, 0.4)
         tau = min(min(longest, part * each.burst / each.rate) for each in usage.quota.bandwidths)
-        return math.floor(usage.demand * tau)
+        return math.floor(min(usage.demand * tau, usage.quota.largest_cost))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,8 @@ class FractionBatch:
     fraction: float = 0.001
 
     def want(self, usage: Usage) -> int:
-        """Return fraction x the smallest burst, at least one."""
-        return max(1, math.floor(self.fraction * usage.quota.largest_cost))
+        """Return fraction x the smallest burst, at least one and at most all of it."""
+        return max(1, math.floor(min(self.fraction, 1.0) * usage.quota.largest_cost))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +112,23 @@ class GrowingBatch:
     shrink: float = 0.5
 
     def want(self, usage: Usage) -> int:
-        """Return the last want, grown or shrunk, at least one."""
+        """Return the last want, grown or shrunk, from one to the smallest burst."""
         if usage.last == 0:
             return self.first
         if usage.left:
             return max(1, math.floor(usage.last * self.shrink))
-        return math.ceil(usage.last * self.grow)
+        return math.ceil(min(usage.last * self.grow, usage.quota.largest_cost))
 
 
 DEFAULT_SIZER: BatchSizer = TimeBatch()
+
+
+def wanted(sizer: BatchSizer, usage: Usage) -> int:
+    """Return what a sizer wants, as a whole number of tokens from 0 to the smallest burst.
+
+    Raises TypeError where that is no number, and whatever the sizer itself raises.
+    """
+    want: object = sizer.want(usage)
+    if not isinstance(want, int | float) or want != want:  # nan
+        raise TypeError(f"{type(sizer).__name__}.want() must return a whole number of tokens, not {want!r}")
+    return int(min(max(0, want), usage.quota.largest_cost))

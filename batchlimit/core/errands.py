@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from batchlimit.core.batch import BatchSizer, Usage
+from batchlimit.core.batch import BatchSizer, Usage, wanted
 from batchlimit.core.census import Census
 from batchlimit.core.claim import Claim, Fetch
 from batchlimit.core.failure import FailurePolicy
@@ -84,7 +84,7 @@ class Errands(Pool):
 
     def _target(self, left: int) -> int:
         rich = self._terms.is_rich(self.quota)
-        return self._sizer.want(Usage(self.quota, self._demand.rate, self._last_want, left, rich))
+        return wanted(self._sizer, Usage(self.quota, self._demand.rate, self._last_want, left, rich))
 
     def _repay(self, claim: Claim | None = None) -> GiveBack | None:
         return self._return(0, claim) if self._owed and self._busy is None else None

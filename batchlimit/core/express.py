@@ -8,7 +8,7 @@ right after a wait for the network; this is a third. tests/core/test_express.py 
 
 from operator import length_hint
 
-from batchlimit.core.batch import Usage
+from batchlimit.core.batch import Usage, wanted
 from batchlimit.core.claim import NOW, Admit, Claim, Fetch
 from batchlimit.core.errands import AHEAD
 from batchlimit.core.lease import Grant
@@ -35,7 +35,7 @@ def ask(reservoir: Reservoir, claim: Claim, now: float) -> Fetch | None:
     reservoir._line.join(claim)
     _count(reservoir, cost, now)
     rich = terms.is_rich(quota) if quota.also else terms.level >= ALPHA * quota.burst
-    want = reservoir._sizer.want(Usage(quota, reservoir._demand.rate, reservoir._last_want, 0, rich))
+    want = wanted(reservoir._sizer, Usage(quota, reservoir._demand.rate, reservoir._last_want, 0, rich))
     claim.asked += 1
     max_wait = 0.0 if claim.deadline == NOW else min(AHEAD, claim.deadline - now)
     return reservoir._send(now, claim, cost, (cost, cost, want if want > cost else cost), 0, max_wait)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.core.batch import BatchSizer, Demand, FixedBatch, FractionBatch, GrowingBatch, TimeBatch, Usage
+from batchlimit.core.batch import BatchSizer, Demand, FixedBatch, FractionBatch, GrowingBatch, TimeBatch, Usage, wanted
 from batchlimit.core.quota import Quota
 
 KERNEL = 0.25
@@ -54,6 +54,43 @@ def test_the_default_never_wants_more_than_flows_in_before_its_lease_ends(
 ) -> None:
     want = TimeBatch().want(Usage(Quota(rate, burst), demand, 0, 0))
     assert 0 <= want <= math.ceil(demand * min(0.4, 0.4 * burst / rate))
+
+
+@pytest.mark.parametrize("sizer", [TimeBatch(), FixedBatch(500), FractionBatch(), GrowingBatch()])
+def test_a_key_that_is_refused_a_million_times_wants_no_more_than_its_burst(sizer: BatchSizer) -> None:
+    last = 0
+    for _ in range(1_000_000):
+        before, last = last, sizer.want(Usage(BOTH, 1e300, last, 0))
+        if last == before:  # from here on every answer is this one
+            break
+    assert 1 <= wanted(sizer, Usage(BOTH, 1e300, last, 0)) <= BOTH.largest_cost
+
+
+class Says:
+    """A sizer of the user's own."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def want(self, usage: Usage) -> int:
+        answer: int = self._answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "want"),
+    [(0, 0), (7, 7), (7.9, 7), (True, 1), (-5, 0), (100, 50), (10**400, 50), (math.inf, 50), (-math.inf, 0)],
+)
+def test_any_number_that_a_sizer_wants_is_taken_as_whole_tokens_within_the_burst(answer: Any, want: int) -> None:
+    found = wanted(Says(answer), Usage(BOTH, 0.0, 0, 0))
+    assert (found, type(found)) == (want, int)
+
+
+@pytest.mark.parametrize("answer", [None, "7", math.nan, [7], 7j])
+def test_what_is_no_number_is_an_error_that_names_the_sizer_and_the_value(answer: Any) -> None:
+    with pytest.raises(TypeError, match=r"Says.want\(\) must return a whole number of tokens, not ") as error:
+        wanted(Says(answer), Usage(BOTH, 0.0, 0, 0))
+    assert repr(answer) in str(error.value)
 
 
 @pytest.mark.parametrize("gap", [0.0005, 0.01, 0.1, 0.25])
