@@ -12,6 +12,20 @@ Arguments that can never work (a cost above the burst, a quota with a typo) rais
 """
 
 import functools
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from batchlimit.core.decision import Decision
+
+
+def whole_seconds(seconds: float | None) -> int | None:
+    """Return what a Retry-After header says: whole seconds, rounded up; None, for no header, where nobody knows when.
+
+    Args:
+        seconds: seconds until a call is expected to be admitted; inf for never, None if nothing is known.
+    """
+    return None if seconds is None or seconds == math.inf else math.ceil(seconds)
 
 
 class BatchLimitError(Exception):
@@ -19,12 +33,32 @@ class BatchLimitError(Exception):
 
 
 class RateLimited(BatchLimitError):
-    """The quota has no token for this call now; ask again after `retry_after` seconds (inf: never)."""
+    """The quota has no token for this call now.
 
-    def __init__(self, key: str, retry_after: float) -> None:
+    Attributes:
+        key: the key that is over its quota; of several the one that is short.
+        retry_after: seconds until the same cost is expected to fit; inf: never.
+        decision: the Decision on this call: `limit`, `remaining`, `reset_after`. The limiters always give it.
+
+    Example:
+        except RateLimited as refusal:
+            if (seconds := refusal.retry_after_seconds) is not None:
+                headers["Retry-After"] = str(seconds)
+    """
+
+    decision: "Decision"
+
+    def __init__(self, key: str, retry_after: float, decision: "Decision | None" = None) -> None:
         super().__init__(key, retry_after)
         self.key = key
         self.retry_after = retry_after
+        if decision is not None:
+            self.decision = decision
+
+    @property
+    def retry_after_seconds(self) -> int | None:
+        """`retry_after` for a Retry-After header: whole seconds, rounded up; None, for no header, if it is never."""
+        return whole_seconds(self.retry_after)
 
     def __str__(self) -> str:
         return f"{self.key!r} is over its quota; retry after {self.retry_after:.3f} s"
@@ -45,6 +79,11 @@ class ConcurrencyLimited(BatchLimitError):
         self.limit = limit
         self.in_flight = in_flight
 
+    @property
+    def retry_after_seconds(self) -> int | None:
+        """`retry_after` for a Retry-After header: whole seconds, rounded up; None, for no header, if it is unknown."""
+        return whole_seconds(self.retry_after)
+
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes, keyword arguments and all."""
         return functools.partial(type(self), limit=self.limit, in_flight=self.in_flight), (
@@ -61,7 +100,21 @@ class StoreUnavailable(BatchLimitError):
     """The store did not answer in time, or answered with an error: it can serve no key of this part of it now.
 
     The message has the store's address, what went wrong and what may help; never a password.
+
+    Attributes:
+        key: the key of the call that failed; None if the call was not for one key.
+        address: where the store is, without a password; None if nobody knew.
+        code: the server's own error code, such as "READONLY", "OOM" or "NOAUTH": docs/redis.md lists them. None where
+            the server gave none, as in a timeout or a lost connection.
     """
+
+    def __init__(
+        self, *args: object, key: str | None = None, address: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(*args)
+        self.key = key
+        self.address = address
+        self.code = code
 
 
 class BucketUnavailable(StoreUnavailable):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from batchlimit.aio.caller import Caller
 from batchlimit.aio.slot import Slot
 from batchlimit.core.claim import NOW, Refuse, half_of
+from batchlimit.core.settled import Settled
 from batchlimit.errors import RateLimited
 
 
@@ -42,7 +43,7 @@ class Bundle:
         """Stand in line at this key, holding nothing yet; return until when to wait for the others then."""
         verdict = await self._join(key, until).verdict(self._clock)
         if isinstance(verdict, Refuse):
-            raise RateLimited(key, verdict.retry_after)
+            raise self._refusal(key, verdict)
         return half_of(verdict, until, self._clock())
 
     async def _take_rest(self, behind: str | None, patience: float, until: float) -> str | None:
@@ -55,7 +56,7 @@ class Bundle:
             verdict = await caller.verdict(self._clock)
             if isinstance(verdict, Refuse):
                 if self._clock() + verdict.retry_after > until:
-                    raise RateLimited(key, verdict.retry_after)
+                    raise self._refusal(key, verdict)
                 return key
         return self._confirm()
 
@@ -67,6 +68,11 @@ class Bundle:
             return self._find(key).reservoir.prospect(self._costs[key], now), key
 
         return sorted((key for key in self._costs if key != behind), key=rank)
+
+    def _refusal(self, key: str, verdict: Refuse) -> RateLimited:
+        slot, caller = next(each for each in self._held if each[0].key == key)
+        settled = Settled(verdict, caller.waited, caller.claim.asked > 0, slot.reservoir)
+        return settled.refusal(key, self._clock())
 
     def _join(self, key: str, until: float) -> Caller:
         slot = self._find(key)

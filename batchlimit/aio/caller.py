@@ -70,7 +70,7 @@ class Caller:
                 case Refuse() as verdict:
                     return verdict
                 case Fail() as verdict:
-                    raise verdict.to_raise()
+                    raise verdict.to_raise(self._slot.key)
                 case None:
                     self.waited = True
                     self._woken = asyncio.get_running_loop().create_future()

@@ -12,10 +12,19 @@ from batchlimit.aio.budget import Budget, Countdown
 from batchlimit.clock import steady
 from batchlimit.core.breaker import Breaker, Breakers
 from batchlimit.core.decision import Health
-from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from batchlimit.doorway.outage import ANY, BACKOFF, first_wait, is_away, say_away, say_back, unavailable
+from batchlimit.doorway.outage import (
+    ANY,
+    BACKOFF,
+    addressed,
+    circuit_open,
+    first_wait,
+    is_away,
+    say_away,
+    say_back,
+    unavailable,
+)
 from batchlimit.doorway.patience import Patience
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores.base import AsyncRemote, AsyncSender, AsyncStore
@@ -119,7 +128,7 @@ class Guard(Patience):
         breaker = self._breakers.of(part)
         if breaker.since is not None:
             self._look_for_prober(part, key)
-            raise NotAsked(f"{self.address} is not asked for now: {breaker.error}")
+            raise circuit_open(self.address, part, breaker, steady())
         try:
             result = await self._bounded(work, breaker)
         except Exception as error:
@@ -132,7 +141,7 @@ class Guard(Patience):
 
     def _counted(self, part: str, key: str, error: Exception) -> StoreUnavailable:
         """Count what a call ended with; return it as the error that callers know."""
-        found = error if isinstance(error, StoreUnavailable) else unavailable(error)
+        found = addressed(error if isinstance(error, StoreUnavailable) else unavailable(error), self.address)
         if isinstance(found, BucketUnavailable):
             self._answered(part, self._breakers.of(part))
         else:
@@ -171,7 +180,7 @@ class Guard(Patience):
         since, prober = self._probers.get(part, (None, None))
         if prober is not None and not prober.done() and since == breaker.since:
             return
-        work = self._probe(part, key)
+        work = self._probe(part, key, breaker.plan_probe(first_wait(breaker.relapses), steady()))
         try:
             prober = asyncio.get_running_loop().create_task(work, name="batchlimit-prober", context=Context())
         except Exception:  # noqa: BLE001  a task factory of the user's own: callers find out for themselves
@@ -182,8 +191,8 @@ class Guard(Patience):
             self._tasks.add(prober)  # a loop itself keeps no task alive
             prober.add_done_callback(self._tasks.discard)
 
-    async def _probe(self, part: str, key: str) -> None:
-        """Ask whether the part is back, by the key that failed, until it is."""
+    async def _probe(self, part: str, key: str, pause: float) -> None:
+        """Ask whether the part is back, by the key that failed, until it is; the first time after a pause (s)."""
         breaker = self._breakers.of(part)
         since = breaker.since
 
@@ -192,11 +201,15 @@ class Guard(Patience):
                 async with Budget(self._connecting + self._deadline):
                     await self._remote.probe(key)
 
-        await asyncio.sleep(first_wait(breaker.relapses))
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(is_away),
+            wait=lambda state: breaker.plan_probe(BACKOFF(state), steady()),
+            sleep=asyncio.sleep,
+            reraise=True,
+        )
+        await asyncio.sleep(pause)
         with contextlib.suppress(Exception):  # this key alone is not to be served
-            await AsyncRetrying(retry=retry_if_exception(is_away), wait=BACKOFF, sleep=asyncio.sleep, reraise=True)(
-                look
-            )
+            await retrying(look)
         if breaker.since == since:
             self._answered(part, breaker)
 

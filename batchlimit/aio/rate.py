@@ -18,7 +18,7 @@ from batchlimit.aio.slot import Slot, arrived, outcome
 from batchlimit.aio.supply import Supply
 from batchlimit.clock import steady
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
-from batchlimit.core.claim import NOW, Refuse, deadline
+from batchlimit.core.claim import NOW, Fail, deadline
 from batchlimit.core.decision import Decision, Statistics, outlook
 from batchlimit.core.estimate import OnError
 from batchlimit.core.failure import FailureSource
@@ -30,7 +30,7 @@ from batchlimit.core.stock import ONE
 from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
 from batchlimit.core.unique import Unique
-from batchlimit.errors import RateLimited, StoreUnavailable
+from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import AsyncStore
@@ -156,9 +156,9 @@ class AsyncRateLimiter(Unique):
         Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
         Callers are served in order of arrival.
         """
-        verdict = (await self._settle(key, cost, deadline(timeout, self._clock()))).verdict
-        if isinstance(verdict, Refuse):
-            raise RateLimited(key, verdict.retry_after)
+        settled = await self._settle(key, cost, deadline(timeout, self._clock()))
+        if not settled.admitted:
+            raise settled.refusal(key, self._clock())
 
     def decide(self, key: str, cost: int = 1) -> Answer[Decision]:
         """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
@@ -175,7 +175,7 @@ class AsyncRateLimiter(Unique):
         """
         slot = self._slot(key)
         check_cost(cost, slot.reservoir.largest, key)
-        await arrived(slot.refund(cost))
+        await arrived(key, slot.refund(cost))
 
     def reserve(
         self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
@@ -242,7 +242,7 @@ class AsyncRateLimiter(Unique):
         level = await outcome(self._supply.store.peek, key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
             if (told := reservoir.outlook(self._clock())) is None:
-                raise level
+                raise Fail(level).to_raise(key)
             return told
         return outlook(reservoir.quota, level.level, reservoir.spendable(self._clock()))
 

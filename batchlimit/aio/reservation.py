@@ -61,7 +61,7 @@ class AsyncReservation(Unique):
         """
         if self._charge is not None:
             raise RuntimeError("this reservation was not charged: write `await` or `async with` before reserve()")
-        await arrived(self._adjust(self.key, self._estimate.settle(actual)))
+        await arrived(self.key, self._adjust(self.key, self._estimate.settle(actual)))
 
     def __await__(self) -> Generator[Any, Any, Self]:
         return self._charged().__await__()

@@ -18,7 +18,7 @@ from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.settled import Settled
-from batchlimit.doorway.outage import unavailable
+from batchlimit.doorway.outage import addressed, unavailable
 from batchlimit.doorway.patience import MANY
 from batchlimit.errors import StoreUnavailable
 
@@ -302,7 +302,8 @@ class Slot:
         elif isinstance(outcome, StoreUnavailable):
             self.reservoir.failed(fetch, outcome, now)
         else:
-            self.reservoir.failed(fetch, unavailable(TypeError(f"an answer that is no Grant: {outcome!r}")), now)
+            error = unavailable(TypeError(f"an answer that is no Grant: {outcome!r}"))
+            self.reservoir.failed(fetch, addressed(error, self._home.store.address), now)
 
     def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
         task = self._home.start(outcome(self._home.store.give_back, self.key, self.reservoir.quota, back))
@@ -357,14 +358,14 @@ async def outcome(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kw
         return unavailable(error)
 
 
-async def arrived(travels: "asyncio.Task[int | StoreUnavailable] | None") -> None:
+async def arrived(key: str, travels: "asyncio.Task[int | StoreUnavailable] | None") -> None:
     """Wait until tokens that travel have arrived, or raise why they have not; who is cancelled does not stop them.
 
     Those that have not left yet do so later.
     """
     result = None if travels is None else await asyncio.shield(travels)
     if isinstance(result, StoreUnavailable) and not isinstance(result, NotAsked):
-        raise result
+        raise Fail(result).to_raise(key)
 
 
 async def _silenced(travels: "asyncio.Task[int | StoreUnavailable]") -> int:

@@ -3,6 +3,7 @@
 import math
 
 from batchlimit.core.decision import Health
+from batchlimit.errors import StoreUnavailable
 
 SOON = 10.0
 """Seconds: a breaker that opens again within them has relapsed. What answers probes alone is asked ever more rarely."""
@@ -16,14 +17,15 @@ class Breaker:
     Who asks now and then whether the part is back is the front's affair.
     """
 
-    __slots__ = ("_closed", "error", "in_a_row", "relapses", "since")
+    __slots__ = ("_closed", "error", "in_a_row", "probe_at", "relapses", "since")
 
     def __init__(self) -> None:
         self.in_a_row = 0
         self.relapses = 0  # how often it opened again soon after it had closed
         self._closed = -math.inf
         self.since: float | None = None  # when it opened
-        self.error: Exception | None = None  # what went wrong last
+        self.error: StoreUnavailable | None = None  # what went wrong last
+        self.probe_at = -math.inf  # when somebody asks next whether it is back, while it is open
 
     def __repr__(self) -> str:
         return f"<Breaker {'closed' if self.since is None else 'open'} after {self.in_a_row} failures in a row>"
@@ -33,7 +35,12 @@ class Breaker:
         """Whether this is more than one blip, so that nobody ought to wait for anything but an answer."""
         return self.in_a_row > 1
 
-    def failed(self, error: Exception, now: float) -> bool:
+    def plan_probe(self, seconds: float, now: float) -> float:
+        """Remember that the next probe is in so many seconds; return them."""
+        self.probe_at = now + seconds
+        return seconds
+
+    def failed(self, error: StoreUnavailable, now: float) -> bool:
         """Count a failure; True if this one opened it."""
         self.in_a_row += 1
         self.error = error
@@ -69,7 +76,7 @@ class Breakers:
         """Return the breaker of a part; parts come and go with the nodes of a cluster, and are few."""
         return self._parts.get(part) or self._parts.setdefault(part, Breaker())
 
-    def failed(self, part: str, error: Exception, now: float) -> bool:
+    def failed(self, part: str, error: StoreUnavailable, now: float) -> bool:
         """Count a failure; True if the part is given up from now on."""
         opened = self.of(part).failed(error, now)
         self._failures += 1

@@ -1,9 +1,11 @@
 """One caller in line for tokens, and what it may be told: Admit, Refuse, Fail, Wait or Fetch."""
 
+import copy
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.quota import Quota
 from batchlimit.errors import StoreUnavailable
@@ -73,14 +75,29 @@ class Fail:
 
     error: Exception
 
-    def to_raise(self) -> Exception:
-        """Return an error for this caller alone: one that many raise would mix up their tracebacks."""
-        try:
-            mine = type(self.error)(*self.error.args)
-        except TypeError:  # a store's own error, whose constructor wants something else
-            mine = StoreUnavailable(str(self.error))
-        mine.__cause__ = self.error
+    def to_raise(self, key: str) -> Exception:
+        """Return an error for this caller alone, of a class that callers know.
+
+        One that many raise would mix up their tracebacks. Its cause is what went wrong, not the same error once more.
+        """
+        mine = _copy(self.error)
+        if isinstance(mine, StoreUnavailable):
+            mine.key = key
+        mine.__cause__ = self.error.__cause__ or self.error
+        if isinstance(self.error, NotAsked):
+            mine.__cause__ = None  # nothing went wrong just now
         return mine
+
+
+def _copy(error: Exception) -> Exception:
+    try:
+        if not isinstance(error, NotAsked):
+            return copy.copy(error)
+    except TypeError:  # a store's own error, whose constructor wants something else
+        pass
+    mine = StoreUnavailable(str(error))
+    vars(mine).update(vars(error))
+    return mine
 
 
 @dataclass(frozen=True, slots=True)

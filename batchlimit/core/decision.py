@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from batchlimit.core.quota import Quota
+from batchlimit.errors import whole_seconds
 
 Source = Literal["local", "store", "denied", "fallback"]
 
@@ -28,6 +29,11 @@ class Decision:
 
     def __bool__(self) -> bool:
         return self.allowed
+
+    @property
+    def retry_after_seconds(self) -> int | None:
+        """`retry_after` for a Retry-After header: whole seconds, rounded up; None, for no header, if it is never."""
+        return whole_seconds(self.retry_after)
 
 
 @dataclass(frozen=True, slots=True)

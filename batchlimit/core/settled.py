@@ -5,6 +5,7 @@ from typing import NamedTuple
 from batchlimit.core.claim import Admit, Refuse
 from batchlimit.core.decision import Decision, Source, decision
 from batchlimit.core.reservoir import Reservoir
+from batchlimit.errors import RateLimited
 
 
 class Settled(NamedTuple):
@@ -27,6 +28,11 @@ class Settled(NamedTuple):
         retry_after = self.verdict.retry_after if isinstance(self.verdict, Refuse) else 0.0
         remaining = self.reservoir.remaining(now)
         return decision(self.reservoir.quota, remaining, retry_after, self.source)
+
+    def refusal(self, key: str, now: float) -> RateLimited:
+        """Return what to raise where the call was refused."""
+        told = self.decision(now)
+        return RateLimited(key, told.retry_after, told)
 
     @property
     def source(self) -> Source:

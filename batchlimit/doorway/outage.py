@@ -5,6 +5,8 @@ from random import uniform
 
 from tenacity import wait_exponential, wait_random
 
+from batchlimit.core.breaker import Breaker
+from batchlimit.core.failure import NotAsked
 from batchlimit.core.quota import Quota
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 
@@ -33,14 +35,35 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, BucketUnavailable)
 
 
-def say_away(address: str, part: str, error: Exception) -> None:
+def say_away(address: str, part: str, error: StoreUnavailable) -> None:
     """Log, once an outage, that it begins."""
-    _logger.warning("%s is away, on_failure decides until it is back: %s", _name(address, part), error)
+    _logger.warning("%s is away, on_failure decides until it is back: %s", _name(address, part), _why(error, address))
 
 
 def say_back(address: str, part: str, seconds: float) -> None:
     """Log that it is over."""
     _logger.warning("%s is back after %.1f s", _name(address, part), seconds)
+
+
+def circuit_open(address: str, part: str, breaker: Breaker, now: float) -> NotAsked:
+    """Return what a call ends with that is not sent, for the circuit breaker of this part is open."""
+    error = breaker.error or StoreUnavailable("it has just come back")
+    seconds = max(0.0, breaker.probe_at - now)
+    told = f"circuit open, next probe in {seconds:.2f} s, see on_failure"
+    return NotAsked(
+        f"{_name(address, part)} is away ({told}): {_why(error, address)}", address=address, code=error.code
+    )
+
+
+def addressed(error: StoreUnavailable, address: str) -> StoreUnavailable:
+    """Return the error, which says where the store is: one that a user made may not know."""
+    error.address = error.address or address
+    return error
+
+
+def _why(error: StoreUnavailable, address: str) -> str:
+    """What went wrong, without the address: whoever says it has named that."""
+    return str(error).removeprefix(f"{address} ").removeprefix("failed: ")
 
 
 def _name(address: str, part: str) -> str:

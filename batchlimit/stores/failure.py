@@ -85,7 +85,8 @@ def failure(error: Exception, address: str) -> StoreUnavailable:
     told = f"{address} failed: {said if said.startswith(code or ' ') else f'{code or type(error).__name__}: {said}'}"
     # An ASK that redis-py's client for tasks did not follow to its end concerns the slot that is on the move alone.
     kind = BucketUnavailable if symptom.of_key or "TTL exhausted" in said else StoreUnavailable
-    return kind(f"{told} ({symptom.hint})" if symptom.hint else told)
+    message = f"{told} ({symptom.hint})" if symptom.hint else told
+    return kind(message, address=address or None, code=code or None)
 
 
 def code_of(error: Exception) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from batchlimit.core.claim import NOW, Admit, Claim, Fetch, Refuse, half_of
 from batchlimit.core.pool import Prospect
-from batchlimit.errors import RateLimited
+from batchlimit.core.settled import Settled
 from batchlimit.sync.guard import Guard
 from batchlimit.sync.loops import warn_in_loop
 from batchlimit.sync.slot import TOGETHER, Slot, ask_together
@@ -53,18 +53,18 @@ class Bundle:
 
     def _wait_at(self, key: str, until: float) -> float:
         """Stand in line at this key, holding nothing yet; return until when to wait for the others then."""
-        verdict = self._hold(key, until)
-        if isinstance(verdict, Refuse):
-            raise RateLimited(key, verdict.retry_after)
-        return half_of(verdict, until, self._clock())
+        settled = self._hold(key, until)
+        if isinstance(settled.verdict, Refuse):
+            raise settled.refusal(key, self._clock())
+        return half_of(settled.verdict, until, self._clock())
 
     def _short_of(self, keys: Iterable[str], patience: float, until: float) -> str | None:
         """Take these, up to the first one that refuses; return that one, if there is time to wait for it."""
         for key in keys:
-            verdict = self._hold(key, patience)
-            if isinstance(verdict, Refuse):
-                if self._clock() + verdict.retry_after > until:
-                    raise RateLimited(key, verdict.retry_after)
+            settled = self._hold(key, patience)
+            if isinstance(settled.verdict, Refuse):
+                if self._clock() + settled.verdict.retry_after > until:
+                    raise settled.refusal(key, self._clock())
                 return key
         return None
 
@@ -102,11 +102,11 @@ class Bundle:
         self._begun[key] = slot, claim, waker
         return slot, fetch, claim
 
-    def _hold(self, key: str, until: float) -> Admit | Refuse:
+    def _hold(self, key: str, until: float) -> Settled:
         if key in self._begun:
             slot, claim, waker = self._begun.pop(key)
-            verdict, _ = slot.finish(claim, waker)
-            return verdict
+            verdict, waited = slot.finish(claim, waker)
+            return Settled(verdict, waited, claim.asked > 0, slot.reservoir)
         while True:
             slot, waker = self._find(key), Waker()
             claim = Claim(self._costs[key], until, waker, tentative=True)
@@ -115,7 +115,7 @@ class Bundle:
             if slot.hold(claim, waker):
                 self._places[slot] = claim.number
                 assert isinstance(claim.verdict, Admit | Refuse)
-                return claim.verdict
+                return Settled(claim.verdict, True, claim.asked > 0, slot.reservoir)
             self._held.pop()  # the slot had just retired
 
     def _confirm(self) -> str | None:

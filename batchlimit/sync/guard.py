@@ -11,10 +11,19 @@ from tenacity import Retrying, retry_if_exception, sleep_using_event, stop_when_
 
 from batchlimit.core.breaker import Breaker, Breakers
 from batchlimit.core.decision import Health
-from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
-from batchlimit.doorway.outage import ANY, BACKOFF, first_wait, is_away, say_away, say_back, unavailable
+from batchlimit.doorway.outage import (
+    ANY,
+    BACKOFF,
+    addressed,
+    circuit_open,
+    first_wait,
+    is_away,
+    say_away,
+    say_back,
+    unavailable,
+)
 from batchlimit.doorway.patience import Patience
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores.base import Pipelined, Remote, Store
@@ -66,9 +75,10 @@ class Guard(Patience):
         store = self._store
         assert isinstance(store, Pipelined)
         try:
-            return self._call(asks[0][0], store.take_many, asks)
+            outcomes = self._call(asks[0][0], store.take_many, asks)
         except StoreUnavailable as error:
             return [error] * len(asks)
+        return [addressed(each, self.address) if isinstance(each, StoreUnavailable) else each for each in outcomes]
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
@@ -94,14 +104,15 @@ class Guard(Patience):
         breaker = self._breakers.of(part)
         if breaker.since is not None:
             self._look_for_prober(part, key)
-            raise NotAsked(f"{self.address} is not asked for now: {breaker.error}")
+            raise circuit_open(self.address, part, breaker, time.monotonic())
         try:
             result = self._bounded(breaker, work, *args)
-        except BucketUnavailable:
+        except BucketUnavailable as error:
+            addressed(error, self.address)
             self._answered(part, breaker)
             raise
         except StoreUnavailable as error:
-            self._failed(part, key, error)
+            self._failed(part, key, addressed(error, self.address))
             raise
         self._answered(part, breaker)
         return result
@@ -150,7 +161,8 @@ class Guard(Patience):
     def _send_prober(self, part: str, key: str) -> None:
         """Requires the lock."""
         breaker = self._breakers.of(part)
-        args = (part, key, breaker, breaker.since)
+        pause = breaker.plan_probe(first_wait(breaker.relapses), time.monotonic())
+        args = (part, key, breaker, breaker.since, pause)
         prober = threading.Thread(target=self._probe, args=args, name="batchlimit-prober", daemon=True)
         try:
             prober.start()
@@ -159,8 +171,8 @@ class Guard(Patience):
         else:
             self._probers[part] = (breaker.since, prober)
 
-    def _probe(self, part: str, key: str, breaker: Breaker, since: float | None) -> None:
-        """Ask whether the part is back, by the key that failed, until it is."""
+    def _probe(self, part: str, key: str, breaker: Breaker, since: float | None, pause: float) -> None:
+        """Ask whether the part is back, by the key that failed, until it is; the first time after a pause (s)."""
 
         def look() -> None:
             if breaker.since == since:  # else somebody's ask came through; and what began since has its own prober
@@ -168,12 +180,12 @@ class Guard(Patience):
 
         retrying = Retrying(
             retry=retry_if_exception(is_away),
-            wait=BACKOFF,
+            wait=lambda state: breaker.plan_probe(BACKOFF(state), time.monotonic()),
             stop=stop_when_event_set(self._stopped),
             sleep=sleep_using_event(self._stopped),
             reraise=True,
         )
-        if self._stopped.wait(first_wait(breaker.relapses)):
+        if self._stopped.wait(pause):
             return
         with contextlib.suppress(Exception):  # it was stopped; or this key alone is not to be served
             retrying(look)

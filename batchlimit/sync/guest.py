@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.settled import Settled
 from batchlimit.sync.slot import HEARTBEAT, Slot
 
 
@@ -35,18 +36,18 @@ class Bell:
                 await self._event.wait()
 
 
-async def settle(slot: Slot, cost: int, deadline: float, clock: Callable[[], float]) -> Admit | Refuse | None:
+async def settle(slot: Slot, cost: int, deadline: float, clock: Callable[[], float]) -> Settled | None:
     """Do what `Slot.settle` does for a thread, for a task; only the store is asked in a thread, and that is bounded."""
     if slot.reservoir.retired:
         return None
     if (before := slot.take(cost)) != NOW:
-        return Admit(before)
+        return Settled(Admit(before), waited=False, asked=False, reservoir=slot.reservoir)
     bell = Bell()
     claim = Claim(cost, deadline, bell, tentative=True)  # it may be cancelled before it wakes
     try:
         verdict = await _walk(slot, claim, bell, clock) if slot.enter(claim) else None
         slot.confirm(claim)
-        return verdict
+        return None if verdict is None else Settled(verdict, True, claim.asked > 0, slot.reservoir)
     except BaseException:
         slot.leave(claim)
         raise
@@ -62,7 +63,7 @@ async def _walk(slot: Slot, claim: Claim, bell: Bell, clock: Callable[[], float]
             case Refuse() as verdict:
                 return verdict
             case Fail() as verdict:
-                raise verdict.to_raise()
+                raise verdict.to_raise(slot.key)
             case Wait(seconds):
                 await bell.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
             case Fetch() as fetch:

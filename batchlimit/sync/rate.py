@@ -9,7 +9,7 @@ import redis
 
 from batchlimit.clock import steady
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
-from batchlimit.core.claim import NOW, Refuse, deadline
+from batchlimit.core.claim import NOW, Fail, deadline
 from batchlimit.core.decision import Decision, Statistics, outlook
 from batchlimit.core.estimate import OnError
 from batchlimit.core.failure import FailureSource
@@ -21,7 +21,7 @@ from batchlimit.core.stock import ONE
 from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
 from batchlimit.core.unique import Unique
-from batchlimit.errors import RateLimited, StoreUnavailable
+from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.base import Store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.stores.urls import open_store
@@ -172,9 +172,9 @@ class RateLimiter(Unique):
         Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
         Callers are served in order of arrival.
         """
-        verdict = self._settle(key, cost, deadline(timeout, self._clock())).verdict
-        if isinstance(verdict, Refuse):
-            raise RateLimited(key, verdict.retry_after)
+        settled = self._settle(key, cost, deadline(timeout, self._clock()))
+        if not settled.admitted:
+            raise settled.refusal(key, self._clock())
 
     def decide(self, key: str, cost: int = 1) -> Decision:
         """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
@@ -189,11 +189,13 @@ class RateLimiter(Unique):
         warn_in_loop()
         try:
             level = self._supply.store.peek(key, reservoir.quota).level
-        except StoreUnavailable:
-            if (told := slot.outlook()) is None:
-                raise
-            return told
-        return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
+        except StoreUnavailable as error:
+            failed = Fail(error)
+        else:
+            return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
+        if (told := slot.outlook()) is None:
+            raise failed.to_raise(key)
+        return told
 
     def refund(self, key: str, cost: int = 1) -> None:
         """Take back a call that was admitted and did not happen; refund what was admitted, once, and no more.
@@ -297,13 +299,13 @@ class RateLimiter(Unique):
 
     async def _acquire_awaited(self, key: str, cost: int, timeout: float | None) -> None:
         """Acquire in a task, for a coroutine function that is limited."""
-        until, verdict = deadline(timeout, self._clock()), None
-        while verdict is None:
+        until, settled = deadline(timeout, self._clock()), None
+        while settled is None:
             slot = self._live_slot(key)
             check_cost(cost, slot.reservoir.largest, key)
-            verdict = await guest.settle(slot, cost, until, self._clock)
-        if isinstance(verdict, Refuse):
-            raise RateLimited(key, verdict.retry_after)
+            settled = await guest.settle(slot, cost, until, self._clock)
+        if not settled.admitted:
+            raise settled.refusal(key, self._clock())
 
     def _live_slot(self, key: str) -> Slot:
         slot = self._slot(key)

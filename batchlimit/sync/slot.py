@@ -152,7 +152,7 @@ class Slot:
         """Wait for the verdict on a claim in line; return it, and whether that took waiting. Raises what went wrong."""
         verdict, waited = self._walk(claim, waker, waited)
         if isinstance(verdict, Fail):
-            raise verdict.to_raise()
+            raise verdict.to_raise(self.key)
         return verdict, waited
 
     def confirm(self, claim: Claim) -> None:
@@ -270,15 +270,18 @@ class Slot:
                 return False, None
             return True, self.reservoir.refund(claim, self._clock())
 
-        is_live = True
+        is_live, failed = True, None
         try:
             is_live, back = self.locked(take_back)
             if back is not None:
                 self.give_back(back)
         except BaseException as error:
             self.locked(lambda: self.reservoir.leave(claim, self._clock()))
-            if self.reservoir.fails_closed or not isinstance(error, StoreUnavailable):
+            if not isinstance(error, StoreUnavailable):
                 raise
+            failed = Fail(error)
+        if failed is not None and self.reservoir.fails_closed:
+            raise failed.to_raise(self.key)
         return is_live
 
     def outlook(self) -> Decision | None:

@@ -4,8 +4,9 @@ import pytest
 
 from batchlimit.core.breaker import THRESHOLD, Breaker, Breakers
 from batchlimit.core.decision import Health
+from batchlimit.errors import StoreUnavailable
 
-AWAY = ConnectionError("away")
+AWAY = StoreUnavailable("away")
 
 
 def played(events: str) -> list[tuple[bool, object]]:

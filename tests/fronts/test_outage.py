@@ -16,11 +16,11 @@ from batchlimit import (
     RateLimited,
     StoreUnavailable,
 )
-from batchlimit.core.failure import NotAsked
 from tests.fronts.blocking import Front
 from tests.sync.stage import KEY, Clock, Stage, nothing, start, until
 
 HUNDRED = Quota(100.0, 100)
+OPEN = r"^stage:// is away \(circuit open, next probe in \d\.\d\d s, see on_failure\): away$"
 
 
 def away() -> None:
@@ -79,8 +79,9 @@ def test_three_failures_in_a_row_and_nobody_asks_any_more(outage: Begin) -> None
         with pytest.raises(StoreUnavailable, match=r"^away$"):
             story.limiter.decide(KEY)
     for call in (story.limiter.decide, story.limiter.acquire, story.limiter.peek):
-        with pytest.raises(NotAsked, match="stage:// is not asked for now: away"):
+        with pytest.raises(StoreUnavailable, match=OPEN) as caught:
             call(KEY)
+        assert type(caught.value) is StoreUnavailable
     assert not story.limiter.try_acquire(KEY)
     assert len(story.stage.asks) == 3
     found = story.limiter.statistics()

@@ -212,7 +212,7 @@ def _ours(client: redis.Redis) -> set[str]:
 def test_errors_travel_between_processes_and_callers(kind: type[StoreUnavailable]) -> None:
     error = kind("redis://localhost:6379/0 failed: no")
     travelled = pickle.loads(pickle.dumps(error))
-    for copy in (travelled, Fail(error).to_raise()):
+    for copy in (travelled, Fail(error).to_raise("k")):
         assert type(copy) is kind
         assert str(copy) == str(error)
 

@@ -81,6 +81,7 @@ class Stage:
         self.before: Callable[[], None] = nothing
         self.after: Callable[[], None] = nothing
         self.before_back: Callable[[], None] = nothing
+        self.before_peek: Callable[[], None] = nothing
         self.before_probe: Callable[[], None] = nothing
         self.probes = 0
         self.closed = 0
@@ -99,6 +100,7 @@ class Stage:
         return self.inner.give_back(key, quota, back)
 
     def peek(self, key: str, quota: Quota) -> Level:
+        self.before_peek()
         return self.inner.peek(key, quota)
 
     def part(self, key: str) -> str:
