@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from batchlimit.aio.caller import Caller
 from batchlimit.aio.slot import Slot
-from batchlimit.core.claim import NOW, Refuse, half_of
+from batchlimit.core.claim import NOW, Refuse, Retired, half_of
 from batchlimit.core.settled import Settled
 from batchlimit.errors import RateLimited
 
@@ -41,7 +41,8 @@ class Bundle:
 
     async def _wait_at(self, key: str, until: float) -> float:
         """Stand in line at this key, holding nothing yet; return until when to wait for the others then."""
-        verdict = await self._join(key, until).verdict(self._clock)
+        while isinstance(verdict := await self._join(key, until).verdict(self._clock), Retired):
+            self._leave()
         if isinstance(verdict, Refuse):
             raise self._refusal(key, verdict)
         return half_of(verdict, until, self._clock())
@@ -54,6 +55,8 @@ class Bundle:
                 break  # by memory: nobody else has to be asked
         for key, caller in callers.items():
             verdict = await caller.verdict(self._clock)
+            if isinstance(verdict, Retired):
+                return key
             if isinstance(verdict, Refuse):
                 if self._clock() + verdict.retry_after > until:
                     raise self._refusal(key, verdict)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from batchlimit.core.claim import Admit, Claim, Fail, Refuse
+from batchlimit.core.claim import Admit, Claim, Fail, Refuse, Retired
 
 
 class Steps(Protocol):
@@ -57,7 +57,7 @@ class Caller:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
-    async def verdict(self, clock: Callable[[], float]) -> Admit | Refuse:
+    async def verdict(self, clock: Callable[[], float]) -> Admit | Refuse | Retired:
         """Wait until there is one; raises what went wrong. The only place where a caller can be cancelled."""
         while True:
             if self._error is not None:
@@ -67,7 +67,7 @@ class Caller:
                     return verdict
                 case Admit():
                     self._slot.step(self)  # too late: back to its place in line
-                case Refuse() as verdict:
+                case Refuse() | Retired() as verdict:
                     return verdict
                 case Fail() as verdict:
                     raise verdict.to_raise(self._slot.key)

@@ -13,7 +13,7 @@ from batchlimit.aio.guard import Guard
 from batchlimit.aio.keeper import Due
 from batchlimit.aio.turnstile import NONE, Turnstile
 from batchlimit.core import express
-from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Verdict, Wait
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import GiveBack, Grant
 from batchlimit.core.reservoir import Reservoir
@@ -25,7 +25,7 @@ from batchlimit.errors import StoreUnavailable
 P = ParamSpec("P")
 T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
-Step = Admit | Refuse | Fail | Wait | Fetch
+Step = Verdict | Wait | Fetch
 _PATIENCE = 1.0
 """How long (s) a slot is left alone whose looking after failed."""
 
@@ -103,6 +103,8 @@ class Slot:
         except BaseException:
             self.leave(caller)
             raise
+        if isinstance(verdict, Retired):
+            return None
         self.reservoir.confirm(caller.claim)
         return Settled(verdict, caller.waited, caller.claim.asked > 0, self.reservoir)
 
@@ -166,7 +168,7 @@ class Slot:
             case Fetch() as fetch:
                 self._fetch(fetch, caller.claim)
                 caller.claim.errand = None  # the limiter's own from here on: the caller may leave
-            case Admit() | Refuse() | Fail():
+            case Admit() | Refuse() | Fail() | Retired():
                 caller.wake()
 
     def die(self) -> None:

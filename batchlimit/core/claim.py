@@ -1,4 +1,4 @@
-"""One caller in line for tokens, and what it may be told: Admit, Refuse, Fail, Wait or Fetch."""
+"""One caller in line for tokens, and what it may be told: Admit, Refuse, Fail, Retired, Wait or Fetch."""
 
 import copy
 import math
@@ -101,6 +101,14 @@ def _copy(error: Exception) -> Exception:
 
 
 @dataclass(frozen=True, slots=True)
+class Retired:
+    """The reservoir has retired, and another one stands for the key: the caller is to begin anew there."""
+
+
+RETIRED = Retired()
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Sleep until woken, at most `seconds` (None: until woken), then step again."""
 
@@ -120,8 +128,7 @@ class Fetch(NamedTuple):
     """Whether this ask repeats one whose answer was lost."""
 
 
-class Retired(Exception):
-    """The reservoir has retired, and another one stands for the key: the caller is to begin anew there."""
+Verdict = Admit | Refuse | Fail | Retired
 
 
 class Claim:
@@ -141,7 +148,7 @@ class Claim:
         self.number = 0  # its place in the order of arrival
         self.asked = 0  # how many asks have spoken for it
         self.errand: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
-        self.verdict: Admit | Refuse | Fail | None = None
+        self.verdict: Verdict | None = None
 
     def is_good(self, now: float) -> bool:
         """Whether it was admitted, by tokens that may be spent still."""

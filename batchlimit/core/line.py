@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from batchlimit.core.claim import NOBODY, Admit, Claim, Fail, Refuse
+from batchlimit.core.claim import NOBODY, Claim, Verdict
 
 _NONE: list[Claim] = []
 """Where there is nobody: one for all lines, for most are empty, and two lists of their own took 112 bytes a key."""
@@ -69,7 +69,7 @@ class Line:
             self.cost += cost - claim.cost
         claim.cost = cost
 
-    def dismiss(self, claim: Claim, verdict: Admit | Refuse | Fail) -> None:
+    def dismiss(self, claim: Claim, verdict: Verdict) -> None:
         """Tell a claim its verdict, and let it go: in this order, so that no claim is ever lost without one."""
         claim.verdict = verdict
         self.wake(claim)

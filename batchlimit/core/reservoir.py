@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer, Demand
 from batchlimit.core.census import Census
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
+from batchlimit.core.claim import NOW, RETIRED, Admit, Claim, Fail, Fetch, Verdict, Wait
 from batchlimit.core.debt import NONE, Debt
 from batchlimit.core.errands import Errands
 from batchlimit.core.failure import CLOSED, FailurePolicy, NotAsked
@@ -89,13 +89,11 @@ class Reservoir(Errands):
         self.stock.low, self.hungry = 0, True
         return self.stock.take(cost)
 
-    def step(self, claim: Claim, now: float) -> Admit | Refuse | Fail | Wait | Fetch:
-        """Say what the caller with this claim does next; Retired if that is to begin anew with another reservoir."""
+    def step(self, claim: Claim, now: float) -> Verdict | Wait | Fetch:
+        """Say what the caller with this claim does next."""
         self._advance(now)
         if isinstance(claim.verdict, Admit) and now >= claim.verdict.before:
-            if self.retired and self._ended is None:
-                raise Retired  # an ask from here too would be the same host's to the bucket, and mint tokens
-            self._rejoin(claim)
+            self._come_late(claim)
         if self._ended is not None and claim.verdict is None:
             self._line.dismiss(claim, Fail(self._ended))
         if claim.verdict is not None:
@@ -323,6 +321,16 @@ class Reservoir(Errands):
 
     # The rules within
 
+    def _come_late(self, claim: Claim) -> None:
+        """Put a caller back in its place whose tokens expired before it woke, if this is where its key is served still.
+
+        An ask from here too would be the same host's to the bucket as one from the next reservoir, and mint tokens.
+        """
+        if self.retired and self._ended is None:
+            claim.verdict = RETIRED
+        else:
+            self._rejoin(claim)
+
     def _fall_back(self, now: float) -> bool:
         """Answer those in line without the store, as the policy says; False where it has no answer."""
         if self._line.leader is None:
@@ -369,6 +377,8 @@ class Reservoir(Errands):
 
     def _leaves_at(self) -> float:
         """Return when an empty reservoir retires: soon, if a memo is all that there is to keep, or when it is idle."""
+        if self.stock.is_pledged:
+            return self._used + _AWAKE  # whom it was given comes back here, should it come too late
         idle = self._used + self._idle_after
         if self._standby.fallback is not None:
             return max(idle, self._standby.fallback.full_at())

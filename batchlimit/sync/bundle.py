@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from batchlimit.core.claim import NOW, Admit, Claim, Fetch, Refuse, half_of
+from batchlimit.core.claim import NOW, Admit, Claim, Fetch, Refuse, Retired, half_of
 from batchlimit.core.pool import Prospect
 from batchlimit.core.settled import Settled
 from batchlimit.sync.guard import Guard
@@ -106,7 +106,9 @@ class Bundle:
         if key in self._begun:
             slot, claim, waker = self._begun.pop(key)
             verdict, waited = slot.finish(claim, waker)
-            return Settled(verdict, waited, claim.asked > 0, slot.reservoir)
+            if not isinstance(verdict, Retired):
+                return Settled(verdict, waited, claim.asked > 0, slot.reservoir)
+            self._held.remove((slot, claim))
         while True:
             slot, waker = self._find(key), Waker()
             claim = Claim(self._costs[key], until, waker, tentative=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.core.settled import Settled
 from batchlimit.sync.slot import HEARTBEAT, Slot
 
@@ -53,7 +53,7 @@ async def settle(slot: Slot, cost: int, deadline: float, clock: Callable[[], flo
         raise
 
 
-async def _walk(slot: Slot, claim: Claim, bell: Bell, clock: Callable[[], float]) -> Admit | Refuse:
+async def _walk(slot: Slot, claim: Claim, bell: Bell, clock: Callable[[], float]) -> Admit | Refuse | None:
     while True:
         bell.clear()  # before the look, so that whatever happens after it is not missed
         match slot.step(claim):
@@ -64,6 +64,8 @@ async def _walk(slot: Slot, claim: Claim, bell: Bell, clock: Callable[[], float]
                 return verdict
             case Fail() as verdict:
                 raise verdict.to_raise(slot.key)
+            case Retired():
+                return None
             case Wait(seconds):
                 await bell.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
             case Fetch() as fetch:

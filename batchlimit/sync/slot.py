@@ -9,7 +9,7 @@ from random import uniform
 from typing import TypeVar
 
 from batchlimit.core import express
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
+from batchlimit.core.claim import NOW, RETIRED, Admit, Claim, Fail, Fetch, Refuse, Retired, Verdict, Wait
 from batchlimit.core.decision import Decision
 from batchlimit.core.failure import NotAsked
 from batchlimit.core.figures import Figures
@@ -126,19 +126,18 @@ class Slot:
         waker = Waker()
         claim = Claim(cost, deadline, waker)
         try:
-            if (stood := self._stand(claim, waker)) is None:
+            verdict, waited = self._stand(claim, waker)
+            if isinstance(verdict, Retired):
                 return None
-            verdict, waited = stood
             return Settled(verdict, waited, claim.asked > 0, self.reservoir)
-        except Retired:
-            return None
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
             self.leave(claim)
             raise
 
     def hold(self, claim: Claim, waker: Waker) -> bool:
         """Wait in line with a tentative claim, and then confirm it or leave, whatever happens. False: retired."""
-        return self._stand(claim, waker) is not None
+        verdict, _ = self._stand(claim, waker)
+        return not isinstance(verdict, Retired)
 
     def begin(self, claim: Claim) -> Fetch | None:
         """Put a claim in line whom nobody is before, and return what to ask for it; None: it is not there.
@@ -148,7 +147,7 @@ class Slot:
         with self.lock:
             return self._ask_alone(claim)
 
-    def finish(self, claim: Claim, waker: Waker, waited: bool = True) -> tuple[Admit | Refuse, bool]:
+    def finish(self, claim: Claim, waker: Waker, waited: bool = True) -> tuple[Admit | Refuse | Retired, bool]:
         """Wait for the verdict on a claim in line; return it, and whether that took waiting. Raises what went wrong."""
         verdict, waited = self._walk(claim, waker, waited)
         if isinstance(verdict, Fail):
@@ -163,15 +162,15 @@ class Slot:
         """Take a claim out of line; what it was given is for others."""
         self.locked(lambda: self.reservoir.leave(claim, self._clock()))
 
-    def _stand(self, claim: Claim, waker: Waker) -> tuple[Admit | Refuse, bool] | None:
-        """Stand in line until there is a verdict; return it, and whether that took waiting. None: retired.
+    def _stand(self, claim: Claim, waker: Waker) -> tuple[Admit | Refuse | Retired, bool]:
+        """Stand in line until there is a verdict; return it, and whether that took waiting.
 
         To be followed by `leave` when it is interrupted.
         """
         warn_in_loop()
         with self.lock:
             if self.reservoir.retired:
-                return None
+                return RETIRED, False
             if (fetch := self._ask_alone(claim)) is None:
                 self.reservoir.join(claim)
         if fetch is not None:
@@ -184,7 +183,7 @@ class Slot:
             self.stock.shut = self.reservoir.shut_until
         return fetch
 
-    def _walk(self, claim: Claim, waker: Waker, waited: bool) -> tuple[Admit | Refuse | Fail, bool]:
+    def _walk(self, claim: Claim, waker: Waker, waited: bool) -> tuple[Verdict, bool]:
         asked = waited
         while True:
             # As a step would say; but whom somebody served who was interrupted amid it, only a step takes out of line.
@@ -195,7 +194,7 @@ class Slot:
                 case Admit(before) as verdict:
                     if self._clock() < before:
                         return verdict, waited
-                case Refuse() | Fail() as verdict:
+                case Refuse() | Fail() | Retired() as verdict:
                     return verdict, waited
                 case Wait(seconds):
                     waited = True
@@ -211,7 +210,7 @@ class Slot:
                 self.reservoir.join(claim)
             return not self.reservoir.retired
 
-    def step(self, claim: Claim) -> Admit | Refuse | Fail | Wait | Fetch:
+    def step(self, claim: Claim) -> Verdict | Wait | Fetch:
         """Say what the caller with this claim does next."""
         return self.locked(lambda: self.reservoir.step(claim, self._clock()))
 

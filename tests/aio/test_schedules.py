@@ -43,7 +43,11 @@ class Schedule:
         self.trouble = self.dice.choice([0.0, 0.0, 0.1, 0.5])
         sizers: list[BatchSizer] = [TimeBatch(), FixedBatch(1), FixedBatch(20)]
         self.limiter = AsyncRateLimiter(
-            self.stage, self.quota, sizer=self.dice.choice(sizers), clock=virtual_loop().time
+            self.stage,
+            self.quota,
+            sizer=self.dice.choice(sizers),
+            idle_after=(10.0, 0.0)[seed % 2],
+            clock=virtual_loop().time,
         )
         self.refunds = self.dice.choice([0.0, 0.2])
         self.spent: list[tuple[int, int]] = []  # (instant in us, tokens)

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from batchlimit.core.batch import BatchSizer, FixedBatch
-from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOW, Admit, Claim, Fetch, Verdict, Wait
 from batchlimit.core.lease import GiveBack
 from batchlimit.core.quota import Quota
 from batchlimit.core.reservoir import Reservoir
@@ -35,7 +35,7 @@ class Front:
         self.reservoir.join(claim)
         return claim
 
-    def step(self, claim: Claim, at: float = 0.0) -> Admit | Refuse | Fail | Wait | Fetch:
+    def step(self, claim: Claim, at: float = 0.0) -> Verdict | Wait | Fetch:
         return self.reservoir.step(claim, at)
 
     def fetch(self, claim: Claim, at: float = 0.0) -> Fetch:

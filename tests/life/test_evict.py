@@ -3,10 +3,8 @@
 import math
 from itertools import count
 
-import pytest
-
 from batchlimit import FixedBatch, Quota
-from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fetch, Retired
+from batchlimit.core.claim import NOBODY, NOW, RETIRED, Admit, Claim, Fetch
 from batchlimit.core.figures import Figures
 from batchlimit.core.lease import GiveBack
 from batchlimit.core.reservoir import Reservoir
@@ -15,8 +13,8 @@ from tests.core.world import answer
 NEVER = math.inf
 
 
-def reservoir() -> Reservoir:
-    return Reservoir(Quota(100.0, 100), "host", count(1), 0.0, sizer=FixedBatch(10))
+def reservoir(idle_after: float = 10.0) -> Reservoir:
+    return Reservoir(Quota(100.0, 100), "host", count(1), 0.0, sizer=FixedBatch(10), idle_after=idle_after)
 
 
 def ask(here: Reservoir, cost: int = 1, until: float = NEVER, *, tentative: bool = False) -> tuple[Claim, Fetch]:
@@ -28,9 +26,9 @@ def ask(here: Reservoir, cost: int = 1, until: float = NEVER, *, tentative: bool
     return claim, fetch
 
 
-def filled(*, tentative: bool = False) -> tuple[Reservoir, Claim]:
+def filled(*, tentative: bool = False, idle_after: float = 10.0) -> tuple[Reservoir, Claim]:
     """One that holds 9 tokens, and has given 1 to this caller."""
-    here = reservoir()
+    here = reservoir(idle_after)
     claim, fetch = ask(here, tentative=tentative)
     here.granted(fetch, answer(10), 0.0, 1.0)
     return here, claim
@@ -111,8 +109,7 @@ def test_who_wakes_too_late_begins_anew() -> None:
     """It once rejoined the line of the one that had left, and asked from there: two of one host who ask mint tokens."""
     here, claim = filled()
     assert here.evict()
-    with pytest.raises(Retired):
-        here.step(claim, 2.0)
+    assert here.step(claim, 2.0) == RETIRED
     assert here.calls == 1
     here.leave(claim, 2.0)
 
@@ -122,8 +119,18 @@ def test_who_wakes_too_late_at_an_idle_one_begins_anew() -> None:
     for now in (20.0, 40.0):  # what was held has expired, and then nobody came
         assert here.tend(now) is None
     assert here.retired
-    with pytest.raises(Retired):
-        here.step(claim, 40.0)
+    assert here.step(claim, 40.0) == RETIRED
+
+
+def test_who_was_served_and_has_not_looked_keeps_an_idle_one() -> None:
+    """A task that holds tokens of one key while it waits for another's."""
+    here, claim = filled(tentative=True, idle_after=0.0)
+    for now in (2.0, 5.0, 50.0):
+        assert here.due() <= now
+        assert here.tend(now) is None
+        assert not here.retired
+        assert here.due() > now, "the keeper would come back at once, again and again"
+    assert isinstance(here.step(claim, 50.0), Fetch), "it asks anew, in its old place"
 
 
 def test_who_wakes_in_time_is_admitted_though_it_left() -> None:

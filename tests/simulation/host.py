@@ -7,7 +7,7 @@ from random import Random
 from typing import Protocol
 
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
-from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
+from batchlimit.core.claim import NOBODY, NOW, Admit, Claim, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.core.lease import Ask, GiveBack, Grant
 from batchlimit.core.memo import Memo
 from batchlimit.core.quota import Quota
@@ -266,6 +266,8 @@ class Host:
                     return
                 case Fetch() as fetch:
                     self._send(fetch)
+                case Retired():
+                    raise AssertionError("a reservoir left that somebody needed")
 
     def _end(self, caller: Caller, *, admitted: bool) -> None:
         del self._callers[id(caller)]
