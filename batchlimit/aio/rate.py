@@ -18,7 +18,7 @@ from batchlimit.aio.slot import Slot, arrived, outcome
 from batchlimit.aio.supply import Supply
 from batchlimit.clock import steady
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
-from batchlimit.core.claim import NOW, Fail, deadline
+from batchlimit.core.claim import NOW, deadline
 from batchlimit.core.decision import Decision, Statistics, outlook
 from batchlimit.core.estimate import OnError
 from batchlimit.core.failure import FailureSource
@@ -242,7 +242,7 @@ class AsyncRateLimiter(Unique):
         level = await outcome(self._supply.store.peek, key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
             if (told := reservoir.outlook(self._clock())) is None:
-                raise Fail(level).to_raise(key)
+                raise reservoir.failure(level).to_raise(key)
             return told
         return outlook(reservoir.quota, level.level, reservoir.spendable(self._clock()))
 

@@ -71,9 +71,10 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The store did not answer the ask that spoke for this caller."""
+    """The store did not answer the ask that spoke for this caller; `hint` says what the caller's limiter lacks."""
 
     error: Exception
+    hint: str = field(default="", compare=False)
 
     def to_raise(self, key: str) -> Exception:
         """Return an error for this caller alone, of a class that callers know.
@@ -83,6 +84,8 @@ class Fail:
         mine = _copy(self.error)
         if isinstance(mine, StoreUnavailable):
             mine.key = key
+        if self.hint:
+            mine.args = (f"{mine}; {self.hint}",)
         mine.__cause__ = self.error.__cause__ or self.error
         if isinstance(self.error, NotAsked):
             mine.__cause__ = None  # nothing went wrong just now

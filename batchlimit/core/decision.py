@@ -76,7 +76,11 @@ class Health(NamedTuple):
 
 
 def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -> Decision:
-    """Return the Decision on a call that was admitted if `retry_after` (s) is 0, with `remaining` tokens to go on."""
+    """Return the Decision on a call that was admitted if `retry_after` (s) is 0, with `remaining` tokens to go on.
+
+    Never more than the limit remains: what is borrowed while the store is away may be more, and nobody can use it.
+    """
+    remaining = min(remaining, quota.largest_cost)
     return Decision(
         allowed=retry_after == 0.0,
         limit=quota.largest_cost,

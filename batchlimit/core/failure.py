@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
+from batchlimit.core.caution import caution
 from batchlimit.core.rule import by_name
 from batchlimit.errors import StoreUnavailable
 
@@ -16,7 +17,8 @@ class FailurePolicy:
 
     The share is rate / hosts and burst / hosts, by how many hosts there were when the store last told, or by `hosts`
     where that is more: the store tells of those only that asked at nearly the same time. Where it never told, and
-    `hosts` is None, nothing is admitted: the whole limit on each host is no limit.
+    `hosts` is None, nothing is admitted: the whole limit on each host is no limit. A limiter warns of that when it is
+    made, and the StoreUnavailable says so.
     """
 
     kind: Kind = "closed"
@@ -56,6 +58,11 @@ class NotAsked(StoreUnavailable):
 
 
 CLOSED = FailurePolicy()
+UNCOUNTED = (
+    "on_failure='local' admits nothing in a process that has not learnt how many limiter instances share the limit: "
+    "say how many there are, as in FailurePolicy.local(hosts=4)"
+)
+"""What is said of a local policy without a number of hosts: when it is given, and when it refuses."""
 FailureSource = FailurePolicy | Kind | Mapping[str, FailurePolicy | Kind]
 
 
@@ -66,6 +73,14 @@ def failure_rule(source: FailureSource) -> Callable[[str], FailurePolicy]:
         return lambda key: find(key) or CLOSED
     policy = _as_policy(source)
     return lambda _key: policy
+
+
+def check_failure(source: FailureSource) -> None:
+    """Say what is wrong with a source of policies, and warn of what is most likely not meant."""
+    failure_rule(source)
+    policies = source.values() if isinstance(source, Mapping) else (source,)
+    if FailurePolicy.local() in map(_as_policy, policies):
+        caution(UNCOUNTED)
 
 
 def _as_policy(value: object) -> FailurePolicy:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
-from batchlimit.core.failure import FailureSource, failure_rule
+from batchlimit.core.failure import FailureSource, check_failure
 from batchlimit.core.share import LARGEST_WEIGHT
 from batchlimit.core.terms import FILLS, Fill
 
@@ -33,7 +33,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """Say which one is wrong, with its value."""
-        failure_rule(self.on_failure)
+        check_failure(self.on_failure)
         check_seconds("deadline", self.deadline)
         if not isinstance(self.sizer, BatchSizer):
             raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {self.sizer!r}")

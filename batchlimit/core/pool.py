@@ -103,6 +103,10 @@ class Pool:
         """Whether callers are to hear of it when the store is away."""
         return self._standby.fails_closed
 
+    def failure(self, error: Exception) -> Fail:
+        """Return what to tell who needs the store, which failed, where nothing stands in for it."""
+        return Fail(error, self._standby.hint)
+
     @property
     def falls_back(self) -> bool:
         """Whether it is not the store that decides here: since the last failure, until the next grant."""

@@ -359,7 +359,7 @@ class Reservoir(Errands):
         for claim in self._line:
             if claim is not self._debt.claim:
                 self.refused += claim.cost
-                self._line.dismiss(claim, Fail(error))
+                self._line.dismiss(claim, self.failure(error))
 
     def _unsent(self, now: float) -> None:
         """Nothing went to the store, and nothing does in the background for a while: it is given up."""

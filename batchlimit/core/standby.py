@@ -2,7 +2,7 @@
 
 import math
 
-from batchlimit.core.failure import CLOSED, FailurePolicy
+from batchlimit.core.failure import CLOSED, UNCOUNTED, FailurePolicy
 from batchlimit.core.fallback import Fallback, fallback
 from batchlimit.core.quota import Quota
 from batchlimit.core.stock import Stock
@@ -31,6 +31,11 @@ class Standby:
     def fails_closed(self) -> bool:
         """Whether callers are to hear of it when the store is away."""
         return self._policy == CLOSED
+
+    @property
+    def hint(self) -> str:
+        """What to tell those who hear that the store is away, beside that."""
+        return UNCOUNTED if self._policy.kind == "local" else ""
 
     @property
     def is_owed(self) -> bool:

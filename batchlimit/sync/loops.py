@@ -1,8 +1,8 @@
 """A blocking limiter on an event loop: it works, and it stops all other tasks while it waits."""
 
 import asyncio
-import sys
-import warnings
+
+from batchlimit.core.caution import caution
 
 _MESSAGE = (
     "a RateLimiter is about to block the event loop that runs here, with all of its tasks: "
@@ -20,17 +20,9 @@ def warn_in_loop() -> None:
     if _warned or not _debugs():
         return
     _warned = True
-    warnings.warn(_MESSAGE, RuntimeWarning, stacklevel=_depth())
+    caution(_MESSAGE, RuntimeWarning)
 
 
 def _debugs() -> bool:
     # get_running_loop() raises where there is none: that takes ten times as long, at every miss.
     return (loop := asyncio._get_running_loop()) is not None and loop.get_debug()
-
-
-def _depth() -> int:
-    """How many frames up the user's own code is, as `warnings` counts them from our caller on."""
-    frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("batchlimit."):
-        frame, depth = frame.f_back, depth + 1
-    return depth

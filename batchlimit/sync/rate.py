@@ -9,7 +9,7 @@ import redis
 
 from batchlimit.clock import steady
 from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
-from batchlimit.core.claim import NOW, Fail, deadline
+from batchlimit.core.claim import NOW, deadline
 from batchlimit.core.decision import Decision, Statistics, outlook
 from batchlimit.core.estimate import OnError
 from batchlimit.core.failure import FailureSource
@@ -190,7 +190,7 @@ class RateLimiter(Unique):
         try:
             level = self._supply.store.peek(key, reservoir.quota).level
         except StoreUnavailable as error:
-            failed = Fail(error)
+            failed = reservoir.failure(error)
         else:
             return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
         if (told := slot.outlook()) is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from batchlimit import FailurePolicy
 from tests.chaos.calls import Call, read
 from tests.chaos.row import STEADY, Row, Times, recovery, row
 from tests.chaos.scenario import DEMAND, KEYS, QUOTA, Scenario
@@ -79,10 +80,14 @@ def _tasks(scenario: Scenario, stage: Stage, folder: str, start: float, kept: st
             end=start + scenario.seconds + 2 * _PATIENCE,
             enough=f"{folder}/{_ENOUGH}",
             front=scenario.front,
-            options=(("on_failure", scenario.policy),),
+            options=(("on_failure", _on_failure(scenario)),),
             log=f"{folder}/{host}",
             kept=bool(kept),
         )
+
+
+def _on_failure(scenario: Scenario) -> str | FailurePolicy:
+    return FailurePolicy.local(scenario.hosts) if scenario.policy == "local" else scenario.policy
 
 
 def _calls(folder: str, stage: Stage) -> list[Call]:

@@ -8,18 +8,21 @@ import pytest
 
 from batchlimit import (
     BucketUnavailable,
+    Decision,
     FailurePolicy,
     FixedBatch,
     LimiterClosed,
     MemoryStore,
     Quota,
     RateLimited,
+    RateLimiter,
     StoreUnavailable,
 )
 from tests.fronts.blocking import Front
 from tests.sync.stage import KEY, Clock, Stage, nothing, start, until
 
 HUNDRED = Quota(100.0, 100)
+LOCAL = r"say how many there are, as in FailurePolicy\.local\(hosts=4\)"
 OPEN = r"^stage:// is away \(circuit open, next probe in \d\.\d\d s, see on_failure\): away$"
 
 
@@ -36,10 +39,10 @@ class Outage:
         self.limiter = front(self.stage, HUNDRED, clock=self.clock, **({"sizer": FixedBatch(1)} | options))
 
     def begin(self) -> None:
-        self.stage.before = self.stage.before_back = self.stage.before_probe = away
+        self.stage.before = self.stage.before_back = self.stage.before_peek = self.stage.before_probe = away
 
     def end(self) -> None:
-        self.stage.before = self.stage.before_back = self.stage.before_probe = nothing
+        self.stage.before = self.stage.before_back = self.stage.before_peek = self.stage.before_probe = nothing
         until(lambda: self.limiter.statistics().available)
 
     def give_up(self) -> None:
@@ -65,7 +68,7 @@ def outage(front: Front) -> Iterator[Begin]:
 
     yield begin
     for each in made:
-        each.stage.before = each.stage.before_back = nothing
+        each.stage.before = each.stage.before_back = each.stage.before_peek = nothing
         each.limiter.close()
 
 
@@ -182,6 +185,38 @@ def test_open_admits_everything(outage: Begin) -> None:
     assert story.limiter.statistics().fallback >= 1000 + 100 + 100 + 12 + 10
 
 
+def test_open_says_that_the_whole_limit_remains_and_never_more(outage: Begin) -> None:
+    story = outage(on_failure="open")
+    story.limiter.acquire(KEY, 30)
+    story.give_up()
+    for call in (story.limiter.decide, story.limiter.peek, story.limiter.decide):
+        assert call(KEY) == Decision(True, 100, 100, retry_after=0.0, reset_after=0.0, source="fallback")
+
+
+def test_local_says_to_who_is_refused_that_nobody_told_how_many_share_the_limit(outage: Begin) -> None:
+    with pytest.warns(UserWarning, match=LOCAL):
+        story = outage(on_failure="local")
+    story.begin()
+    for available in (True, False):
+        assert story.limiter.statistics().available == available
+        for call in (story.limiter.decide, story.limiter.peek, story.limiter.acquire):
+            with pytest.raises(StoreUnavailable, match=f"away.*; on_failure='local' admits nothing.*{LOCAL}"):
+                call(KEY)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RateLimiter(MemoryStore(), "1/s", on_failure=FailurePolicy.local()),
+        lambda: RateLimiter.from_url("memory://", "1/s", on_failure={"a": "local", "*": "closed"}),
+    ],
+)
+def test_a_warning_points_at_the_line_that_makes_the_limiter(make: Callable[[], object]) -> None:
+    with pytest.warns(UserWarning, match=LOCAL) as warned:
+        make()
+    assert [each.filename for each in warned] == [__file__]
+
+
 def test_local_admits_a_share(outage: Begin) -> None:
     story = outage(on_failure=FailurePolicy.local(hosts=4))
     story.give_up()
@@ -197,7 +232,9 @@ def test_local_admits_a_share(outage: Begin) -> None:
 
 
 def test_the_last_known_number_of_hosts_divides(outage: Begin, front: Front) -> None:
-    story = outage(on_failure="local")
+    with pytest.warns(UserWarning, match=LOCAL) as warned:
+        story = outage(on_failure="local")
+    assert len(warned) == 1
     others = [front(story.stage, HUNDRED, clock=story.clock, sizer=FixedBatch(1)) for _ in range(4)]
     for each in (*others, story.limiter):
         each.acquire(KEY)
