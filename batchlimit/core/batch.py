@@ -1,6 +1,7 @@
 """How much to lease at a time: what callers of this host ask for, smoothed, and what each policy makes of it."""
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -69,6 +70,11 @@ class TimeBatch:
     seconds: float = 0.4
     plenty: float = 1.2
 
+    def __post_init__(self) -> None:
+        """Say what is wrong, with its value; 0 leases only what callers wait for."""
+        _check("TimeBatch.seconds", self.seconds, 0.0)
+        _check("TimeBatch.plenty", self.plenty, 0.0)
+
     def want(self, usage: Usage) -> int:
         """Return demand x time, rounded down: one call of a key that nobody asked for lately leases nothing more."""
         longest, part = (self.plenty, 0.6) if usage.rich else (self.seconds, 0.4)
@@ -98,6 +104,10 @@ class FractionBatch:
 
     fraction: float = 0.001
 
+    def __post_init__(self) -> None:
+        """Say what is wrong, with its value."""
+        _check("FractionBatch.fraction", self.fraction, 0.0, 1.0)
+
     def want(self, usage: Usage) -> int:
         """Return fraction x the smallest burst, at least one and at most all of it."""
         return max(1, math.floor(min(self.fraction, 1.0) * usage.quota.largest_cost))
@@ -111,6 +121,13 @@ class GrowingBatch:
     grow: float = 1.5
     shrink: float = 0.5
 
+    def __post_init__(self) -> None:
+        """Say what is wrong, with its value."""
+        if type(self.first) is not int or self.first < 1:
+            raise ValueError(f"GrowingBatch.first must be a whole number of at least 1 token, not {self.first!r}")
+        _check("GrowingBatch.grow", self.grow, 1.0)
+        _check("GrowingBatch.shrink", self.shrink, 0.0, 1.0)
+
     def want(self, usage: Usage) -> int:
         """Return the last want, grown or shrunk, from one to the smallest burst."""
         if usage.last == 0:
@@ -118,6 +135,14 @@ class GrowingBatch:
         if usage.left:
             return max(1, math.floor(usage.last * self.shrink))
         return math.ceil(min(usage.last * self.grow, usage.quota.largest_cost))
+
+
+def _check(name: str, value: object, least: float, most: float = sys.float_info.max) -> None:
+    bounds = f"of at least {least:g}" if most > 1.0 else f"from {least:g} to {most:g}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number {bounds}, not {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be a finite number {bounds}, not {value!r}")
 
 
 DEFAULT_SIZER: BatchSizer = TimeBatch()

@@ -67,9 +67,17 @@ FailureSource = FailurePolicy | Kind | Mapping[str, FailurePolicy | Kind]
 
 
 def failure_rule(source: FailureSource) -> Callable[[str], FailurePolicy]:
-    """Which policy a key has: one for all, or by name or pattern, as quotas; CLOSED where a mapping names none."""
+    """Which policy a key has: one for all, or by name or pattern, as quotas.
+
+    A mapping must say what holds for "*", that is for each key that no other entry names: else a pattern with a typo
+    would silently leave the keys that it is meant for closed.
+    """
     if isinstance(source, Mapping):
         find = by_name({name: _as_policy(value) for name, value in source.items()})
+        if "*" not in source:
+            raise ValueError(
+                f"on_failure must say what holds for the keys that {list(source)} does not name: add '*': 'closed'"
+            )
         return lambda key: find(key) or CLOSED
     policy = _as_policy(source)
     return lambda _key: policy

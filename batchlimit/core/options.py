@@ -35,6 +35,8 @@ class Options:
         """Say which one is wrong, with its value."""
         check_failure(self.on_failure)
         check_seconds("deadline", self.deadline)
+        if isinstance(self.sizer, type):
+            raise TypeError(f"sizer must be made, like FixedBatch(100): {self.sizer.__name__} is the class")
         if not isinstance(self.sizer, BatchSizer):
             raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {self.sizer!r}")
         if isinstance(self.idle_after, bool) or not isinstance(self.idle_after, int | float):

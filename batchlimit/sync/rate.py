@@ -47,7 +47,7 @@ class RateLimiter(Unique):
 
     A call of the store has `deadline` seconds, and the time that connecting takes on top where it never answered yet.
     What callers get that need the store while it is away says `on_failure`: "closed" refuses, "open" admits, "local"
-    or FailurePolicy.local(hosts=n) admits this host's share; or a dict from keys and patterns to those.
+    or FailurePolicy.local(hosts=n) admits this host's share; or a dict from keys and patterns to those, and "*".
 
     A cost is a whole number of tokens; 0 is always admitted, more than the burst raises ValueError, another type
     TypeError. Methods raise LimiterClosed after close(), and those that need the store StoreUnavailable where

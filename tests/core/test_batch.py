@@ -1,6 +1,7 @@
 """How much each sizer leases, and how closely the estimate of demand follows the callers."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.core.batch import BatchSizer, Demand, FixedBatch, FractionBatch, GrowingBatch, TimeBatch, Usage, wanted
+from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
 
 KERNEL = 0.25
@@ -64,6 +66,62 @@ def test_a_key_that_is_refused_a_million_times_wants_no_more_than_its_burst(size
         if last == before:  # from here on every answer is this one
             break
     assert 1 <= wanted(sizer, Usage(BOTH, 1e300, last, 0)) <= BOTH.largest_cost
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "error", "message"),
+    [
+        (TimeBatch, {"seconds": -1}, ValueError, "TimeBatch.seconds must be a finite number of at least 0, not -1"),
+        (
+            TimeBatch,
+            {"seconds": math.inf},
+            ValueError,
+            "TimeBatch.seconds must be a finite number of at least 0, not inf",
+        ),
+        (TimeBatch, {"seconds": True}, TypeError, "TimeBatch.seconds must be a number of at least 0, not True"),
+        (
+            TimeBatch,
+            {"plenty": math.nan},
+            ValueError,
+            "TimeBatch.plenty must be a finite number of at least 0, not nan",
+        ),
+        (FractionBatch, {"fraction": "x"}, TypeError, "FractionBatch.fraction must be a number from 0 to 1, not 'x'"),
+        (
+            FractionBatch,
+            {"fraction": 2},
+            ValueError,
+            "FractionBatch.fraction must be a finite number from 0 to 1, not 2",
+        ),
+        (
+            GrowingBatch,
+            {"first": 0},
+            ValueError,
+            "GrowingBatch.first must be a whole number of at least 1 token, not 0",
+        ),
+        (
+            GrowingBatch,
+            {"first": 2.5},
+            ValueError,
+            "GrowingBatch.first must be a whole number of at least 1 token, not 2.5",
+        ),
+        (GrowingBatch, {"grow": 0.5}, ValueError, "GrowingBatch.grow must be a finite number of at least 1, not 0.5"),
+        (GrowingBatch, {"shrink": -1}, ValueError, "GrowingBatch.shrink must be a finite number from 0 to 1, not -1"),
+        (FixedBatch, {"tokens": -5}, ValueError, "a batch must be a whole number of tokens, not -5"),
+        (
+            Options,
+            {"sizer": FixedBatch},
+            TypeError,
+            "sizer must be made, like FixedBatch(100): FixedBatch is the class",
+        ),
+        (Options, {"sizer": 7}, TypeError, "sizer must say how much to want, like TimeBatch(), not 7"),
+    ],
+)
+def test_a_sizer_that_makes_no_sense_is_an_error_where_it_is_made(
+    kind: Callable[..., object], arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        kind(**arguments)
+    assert str(caught.value) == message
 
 
 class Says:

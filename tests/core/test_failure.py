@@ -22,7 +22,8 @@ def test_one_policy_is_every_keys() -> None:
     [("login:ann", "closed"), ("search:ann", "local"), ("search:admin", "open"), ("export:ann", "closed")],
 )
 def test_a_mapping_names_keys_as_quotas_do(key: str, kind: str) -> None:
-    rule = failure_rule({"search:*": "local", "search:admin": "open", "login:*": FailurePolicy.closed()})
+    policies = {"search:*": "local", "search:admin": "open", "login:*": FailurePolicy.closed(), "*": "closed"}
+    rule = failure_rule(policies)  # type: ignore[arg-type]
     assert rule(key).kind == kind
 
 
@@ -39,6 +40,8 @@ def test_a_star_is_for_the_rest() -> None:
         (True, TypeError, "not True"),
         ({"*": 5}, TypeError, "not 5"),
         ({b"a": "open"}, TypeError, "not b'a'"),
+        ({}, ValueError, "for the keys that [] does not name: add '*': 'closed'"),
+        ({"serach:*": "open"}, ValueError, "for the keys that ['serach:*'] does not name: add '*': 'closed'"),
     ],
 )
 def test_a_wrong_source_says_what_is_wrong(source: object, kind: type[Exception], said: str) -> None:
