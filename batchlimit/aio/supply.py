@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import threading
@@ -27,6 +28,7 @@ from batchlimit.errors import LimiterClosed
 from batchlimit.stores.base import AsyncStore
 
 T = TypeVar("T")
+_logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
 _PATIENCE = 2.0
 """How long (s) a closing limiter waits for the answers that are under way, and then for its tokens to go back."""
@@ -70,6 +72,7 @@ class Supply:
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._tasks: set[asyncio.Future[Any]] = set()
         self._closing: asyncio.Task[None] | None = None
+        self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
         self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
     def settle_in(self) -> None:
@@ -187,7 +190,10 @@ class Supply:
         return self._host.statistics([reservoir.figures() for reservoir in live], len(self._rest), self.store.health)
 
     async def close(self) -> None:
-        """Fail whoever waits, give all tokens back, close a store of our own. A second call waits for the first."""
+        """Fail whoever waits, give all tokens back, close a store of our own. A second call waits for the first.
+
+        Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
+        """
         self.settle_in()
         await asyncio.shield(self._begin_to_close())
 
@@ -213,6 +219,8 @@ class Supply:
         self._is_empty = True
         if not self._farewell.ag_running:  # else it is what waits for us
             await self._farewell.aclose()
+        if self._wrong is not None:
+            raise self._wrong
 
     def abandon(self) -> None:
         """Close from wherever the last reference was dropped, which may be another thread."""
@@ -238,8 +246,14 @@ class Supply:
             await asyncio.sleep(0)  # their callbacks run first
 
     async def _empty(self, slots: list[Slot]) -> None:
+        """Return the tokens of all of them; what goes wrong at one is no reason to keep the others'."""
         for first in range(0, len(slots), _AT_ONCE):
-            await asyncio.gather(*(slot.empty() for slot in slots[first : first + _AT_ONCE]))
+            some = slots[first : first + _AT_ONCE]
+            outcomes = await asyncio.gather(*(slot.empty() for slot in some), return_exceptions=True)
+            for slot, outcome in zip(some, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    _logger.error("tokens of %r were not given back; the others are", slot.key, exc_info=outcome)
+                    self._wrong = self._wrong or outcome
 
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's, and so is its loop.

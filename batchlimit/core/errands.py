@@ -51,10 +51,16 @@ class Errands(Pool):
         self._closer: Claim | None = None
         self._looks_at = math.inf  # whether callers are about to come upon the low mark
 
-    def _ask(self, now: float, claim: Claim | None = None, back: int = 0, ahead: float = AHEAD) -> Fetch:
+    def _ask(self, now: float, claim: Claim | None = None, back: int = 0) -> Fetch:
+        return self._ask_for(now, self._target(self.stock.leased), claim, back)
+
+    def _ask_for(
+        self, now: float, target: int, claim: Claim | None = None, back: int = 0, ahead: float = AHEAD
+    ) -> Fetch:
+        """Ask for those in line, and for so many tokens as make `target` with those that are here."""
         first, needed, pool = self._line.first, self._first_cost(), self.stock.leased
         queued = max(0, self._line.cost - pool)
-        want = max(queued, self._target(pool) - pool, 0)
+        want = max(queued, target - pool, 0)
         for each in self._line:
             each.asked += 1
         max_wait = max(0.0, min(ahead, first.deadline - now)) if first else 0.0

@@ -263,12 +263,12 @@ class Reservoir(Errands):
     def last_ask(self, now: float) -> Fetch | None:
         """Ask once more before all ends: for what is owed, and after an answer that was lost, and its tokens with it.
 
-        What is owed and not in the bucket now is forgiven by `drain`.
+        What is owed and not in the bucket now is forgiven by `drain`. No sizer is asked: nobody comes any more.
         """
         self._advance(now)
         if self._busy is not None or (self._debt.total == 0 and self._lost_seq is None):
             return None
-        return self._ask(now, ahead=0.0)
+        return self._ask_for(now, 0, ahead=0.0)
 
     def drain(self) -> GiveBack | None:
         """Let go of all free tokens; None when there are none, or while something else is under way."""

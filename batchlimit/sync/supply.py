@@ -53,6 +53,7 @@ class Supply:
     def _begin(self) -> None:
         """Become a host: one that the store has never heard of, with nothing leased and nobody waiting."""
         self.closed = False
+        self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
         self._host = Host(secrets.token_hex(8), self._born, self._options)
         self._lock = threading.Lock()  # held to change which slots there are
         self._ring: Ring[Slot] = Ring(self._options.max_keys)
@@ -123,12 +124,19 @@ class Supply:
             return self._host.statistics(live, len(self._rest), self.store.health)
 
     def close(self) -> None:
-        """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do."""
+        """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do.
+
+        Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
+        """
         with self._lock:
             self.closed = True
         self._keeper.stop()
         self._keeper.join(_PATIENCE)
         self._drain()
+        with self._lock:
+            wrong, self._wrong = self._wrong, None
+        if wrong is not None:
+            raise wrong
 
     def abandon(self) -> None:
         """Close without blocking, from wherever the last reference was dropped, even inside one of our locks."""
@@ -158,8 +166,9 @@ class Supply:
         for slot, ended in zip(slots, ends, strict=True):
             try:
                 slot.empty(ended, deadline)  # each: what is away may be a part of the store, or one key
-            except Exception:  # a sizer of the user's own
+            except Exception as error:  # a sizer of the user's own
                 _logger.exception("tokens of %r were not given back; the others are", slot.key)
+                self._wrong = self._wrong or error
         for slot in slots:
             self._host.remember(slot.figures())
         self._close_store()
@@ -181,7 +190,10 @@ def _after_fork() -> None:
 
 def _at_exit() -> None:
     for supply in list(_supplies):
-        supply.close()
+        try:
+            supply.close()
+        except Exception:
+            _logger.exception("a limiter was not closed as it should; the others are")
 
 
 os.register_at_fork(after_in_child=_after_fork)
