@@ -69,15 +69,18 @@ class ConcurrencyLimited(BatchLimitError):
 
     `limit`: the limit is reached, and it had no queue, or did not want to wait. `partition`: what is free is kept for
     others' guaranteed shares. `queue_full`; `queue_timeout`: it waited in vain. `shed`: it was under way, and was given
-    up. `retry_after` estimates in seconds when to come back; None: nothing is known yet.
+    up. `unknown_partition`: it came under a name that no share has, and Partitions have `unknown="refuse"`.
+    `retry_after` estimates in seconds when to come back; None: nothing is known yet, or it makes no difference.
+    `detail` is said in place of how many calls are under way.
     """
 
-    def __init__(self, reason: str, retry_after: float | None, *, limit: int, in_flight: int) -> None:
+    def __init__(self, reason: str, retry_after: float | None, *, limit: int, in_flight: int, detail: str = "") -> None:
         super().__init__(reason, retry_after)
         self.reason = reason
         self.retry_after = retry_after
         self.limit = limit
         self.in_flight = in_flight
+        self.detail = detail
 
     @property
     def retry_after_seconds(self) -> int | None:
@@ -86,14 +89,13 @@ class ConcurrencyLimited(BatchLimitError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes, keyword arguments and all."""
-        return functools.partial(type(self), limit=self.limit, in_flight=self.in_flight), (
-            self.reason,
-            self.retry_after,
-        )
+        make = functools.partial(type(self), limit=self.limit, in_flight=self.in_flight, detail=self.detail)
+        return make, (self.reason, self.retry_after)
 
     def __str__(self) -> str:
         when = "" if self.retry_after is None else f"; retry after {self.retry_after:.3f} s"
-        return f"refused ({self.reason}): {self.in_flight} calls are under way, the limit is {self.limit}{when}"
+        why = self.detail or f"{self.in_flight} calls are under way, the limit is {self.limit}"
+        return f"refused ({self.reason}): {why}{when}"
 
 
 class StoreUnavailable(BatchLimitError):

@@ -6,7 +6,7 @@ from typing import Literal
 from batchlimit.core.partition import Partition, Partitions
 from batchlimit.core.queue import NO_QUEUE, Queue, Waiter, Waiting
 
-Reason = Literal["limit", "partition", "queue_full", "queue_timeout", "shed"]
+Reason = Literal["limit", "partition", "queue_full", "queue_timeout", "shed", "unknown_partition"]
 """Why somebody was refused; see ConcurrencyLimited."""
 
 

@@ -4,6 +4,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal, get_args
+
+Unknown = Literal["spare", "refuse"]
+"""What becomes of a call that comes under a name without a share."""
 
 _PARTS = 1_000_000
 """Shares are counted in millionths: 7 % of 100 is 7 then, where ceil(100 * 0.07) is 8."""
@@ -24,16 +28,26 @@ class Partitions:
     - soft (Netflix's way): it enters at once, and the limit is exceeded, at worst by the sum of the shares.
     - strict: the limit is never exceeded. It waits or is refused until the others leave; meanwhile, and for a second
       after it last came, what is free of its share is kept for it.
+
+    Args:
+        shares: a dict from names to shares.
+        strict: whether the limit is never exceeded; False by default.
+        unknown: what becomes of a call under a name that is not in `shares`, as a misspelt one: "spare" (the default)
+            lets it have what is spare, "refuse" raises ConcurrencyLimited, for the reason "unknown_partition".
+            `statistics().unknown` counts both. A call under no name has what is spare, whatever this says.
     """
 
     shares: Mapping[str, float]
     strict: bool = field(default=False, kw_only=True)
+    unknown: Unknown = field(default="spare", kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.shares, Mapping):
             raise TypeError(f"shares must be a dict of names and shares, not {self.shares!r}")
         if not isinstance(self.strict, bool):
             raise TypeError(f"strict must be True or False, not {self.strict!r}")
+        if self.unknown not in get_args(Unknown):
+            raise ValueError(f"unknown must be 'spare' or 'refuse', not {self.unknown!r}")
         for name, share in self.shares.items():
             _check(name, share)
         if (total := sum(map(_millionths, self.shares.values()))) > _PARTS:

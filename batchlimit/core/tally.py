@@ -44,6 +44,8 @@ class ConcurrencyStatistics:
     partitions: Mapping[str, PartitionStatistics]
     """By name; "" is who came under no name that has a share."""
     watchers: tuple[WatcherStatistics, ...]
+    unknown: int = 0
+    """How many calls came under a name that no partition has; 0 where there are no partitions."""
 
     @property
     def admitted(self) -> int:

@@ -74,7 +74,7 @@ class Door:
         self._later: deque[Callable[[], None]] = deque()
         self._gate = Gate(max(1, law.limit), partitions, queue)
         self._closed = False
-        self._succeeded = self._dropped = self._ignored = self._bypassed = self._lost = self._shed = 0
+        self._succeeded = self._dropped = self._ignored = self._bypassed = self._lost = self._shed = self._unknown = 0
         self._refused: Counter[str] = Counter()
         self._last_ns = 0
         self._mean_ns = 0.0
@@ -105,7 +105,9 @@ class Door:
         now = self.clock()
         with self._lock:
             gate = self._gate
-            place = gate.places.get(partition, gate.rest) if partition else gate.rest
+            place = gate.places.get(partition) if partition else gate.rest
+            if place is None:
+                place = self._place_of_unknown(permit, partition)
             if gate.in_flight < gate.open_to:
                 gate.in_flight += 1
                 place.busy += 1
@@ -116,6 +118,19 @@ class Door:
         if self._later:
             self._catch_up()
         return None
+
+    def _place_of_unknown(self, permit: Pass, partition: str) -> Partition:
+        """Return where a name without a share belongs; ConcurrencyLimited: nowhere. Requires the lock."""
+        gate = self._gate
+        if self._partitions is None or self._closed:
+            return gate.rest
+        self._unknown += 1
+        if self._partitions.unknown == "spare":
+            return gate.rest
+        self._refused["unknown_partition"] += 1
+        permit.state = OVER
+        detail = f"no partition is named {partition!r}; unknown='spare' of Partitions would let it have what is spare"
+        raise ConcurrencyLimited("unknown_partition", None, limit=gate.limit, in_flight=gate.in_flight, detail=detail)
 
     def _enter_slowly(self, permit: Pass, place: Partition, now: int) -> Reason | None:
         """As Gate.enter, amid which nobody leaves. Requires the lock."""
@@ -298,6 +313,7 @@ class Door:
                 abandoned=self._lost,
                 refused=dict(self._refused),
                 watchers=watchers,
+                unknown=self._unknown,
                 partitions={p.name: PartitionStatistics(p.busy, p.guaranteed) for p in self._gate.partitions},
             )
 

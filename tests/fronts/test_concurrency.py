@@ -453,6 +453,41 @@ def test_a_refusal_says_why(limiter: Any) -> None:
     assert here.statistics().refused == {"partition": 1, "limit": 1}
 
 
+def test_a_name_without_a_share_is_counted_and_has_what_is_spare(limiter: Any) -> None:
+    here = limiter(Fixed(2), partitions=Partitions({"live": 0.5}))
+    for name in ("lvie", "", "live", "LIVE"):
+        here.acquire(name).success()
+    found = here.statistics()
+    assert (found.unknown, found.succeeded, found.refused) == (2, 4, {})
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("queue", [Queue(5, max_wait=None), Queue(0)])
+def test_a_name_without_a_share_is_refused_at_once_if_that_is_wanted(limiter: Any, queue: Queue, strict: bool) -> None:
+    partitions = Partitions({"live": 0.5}, strict=strict, unknown="refuse")
+    here = limiter(Fixed(2), partitions=partitions, queue=queue)
+    error = refused(here, "lvie")
+    here.acquire("live").success()
+    here.acquire().success()
+    assert (error.reason, error.retry_after) == ("unknown_partition", None)
+    assert "no partition is named 'lvie'" in str(error)
+    found = here.statistics()
+    assert (found.unknown, found.succeeded, found.in_flight, found.refused) == (1, 2, 0, {"unknown_partition": 1})
+
+
+def test_without_partitions_no_name_is_unknown(limiter: Any) -> None:
+    here = limiter(Fixed(1))
+    here.acquire("live").success()
+    assert here.statistics().unknown == 0
+
+
+def test_a_closed_limiter_is_closed_for_unknown_names_too(limiter: Any) -> None:
+    here = limiter(Fixed(1), partitions=Partitions({"live": 0.5}, unknown="refuse"))
+    here.close()
+    with pytest.raises(LimiterClosed):
+        here.acquire("lvie")
+
+
 def test_a_queue_of_patience_says_why(limiter: Any) -> None:
     here = limiter(Fixed(1), queue=Queue(1, max_wait=0.001))
     with here.acquire():

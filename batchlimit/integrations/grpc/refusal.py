@@ -10,7 +10,7 @@ from batchlimit import BatchLimitError, ConcurrencyLimited
 PUSHBACK = "grpc-retry-pushback-ms"
 """gRPC's own key: a client whose channel retries comes back after so many ms, and not by its own backoff."""
 REASON = "batchlimit-reason"
-"""Why: `limit`, `partition`, `queue_full`, `queue_timeout` or `shed`; see ConcurrencyLimited."""
+"""Why: `limit`, `partition`, `queue_full`, `queue_timeout`, `shed` or `unknown_partition`; see ConcurrencyLimited."""
 
 Metadata = tuple[tuple[str, str], ...]
 
