@@ -77,7 +77,8 @@ async def _fetch(slot: Slot, claim: Claim, fetch: Fetch) -> None:
     claim.errand = None  # the thread's own from here on: the caller may leave
     try:
         asking = _threads.submit(slot.fetch, fetch)
-    except RuntimeError:  # the interpreter ends
+    except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there
+        _renew_threads()
         slot.lose(fetch)
         raise
     await asyncio.shield(asyncio.wrap_future(asking))  # one that waits for a free thread must not be cancelled either
@@ -87,11 +88,11 @@ def _new_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=16, thread_name_prefix="batchlimit-guest")
 
 
-def _after_fork() -> None:
-    global _threads  # noqa: PLW0603  the parent's threads are not here
+def _renew_threads() -> None:
+    global _threads  # noqa: PLW0603  after a fork the parent's threads are not here
     _threads = _new_threads()
 
 
 # Our own, for the loop's are everybody's, and may be shut down with our asks among them: then nobody reports back.
 _threads = _new_threads()
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_renew_threads)

@@ -1,9 +1,9 @@
 """The background thread of a limiter: it renews, prefetches and gives back tokens, and lets idle keys go."""
 
+import contextlib
 import logging
 import math
 import threading
-from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
@@ -16,7 +16,7 @@ from batchlimit.sync.slot import TOGETHER, Slot, ask_together
 
 _logger = logging.getLogger("batchlimit")
 _PATIENCE = 1.0
-"""How long (s) a slot is left alone whose looking after failed."""
+"""How long (s) a slot is left alone whose looking after failed, and the thread that could not be started."""
 _CROWD = 1024
 """Whenever so many slots have come in they are looked through, however early it is: some may have left by now."""
 
@@ -26,9 +26,9 @@ Asks = list[tuple[Slot, Fetch, None]]
 class Keeper:
     """Looks after each slot at its `due`; the thread starts with the first slot and ends with `stop`.
 
-    Slots come in by a deque, and a bell rings only if the thread would sleep past what is due: a million new keys are
-    no reason to wake it a million times. Both may be touched anywhere, even in a destructor: neither takes a lock of
-    ours. The plans are the thread's own.
+    Slots come in by a dict, each once, and a bell rings only if the thread would sleep past what is due: a million new
+    keys are no reason to wake it a million times. Both may be touched anywhere, even in a destructor: neither takes a
+    lock of ours. The plans are the thread's own. Where no thread can be had, all slots that live stay in the dict.
     """
 
     def __init__(
@@ -45,21 +45,28 @@ class Keeper:
         self._retire = retire
         self._tidy = tidy
         self._ended = ended
-        self._inbox: deque[Slot] = deque()
+        self._inbox: dict[Slot, None] = {}
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._sleeps_until = -math.inf
         self._stopping = False
         self._plans: Plans[Slot] = Plans()
         self._thread: threading.Thread | None = None
+        self._tries_at = -math.inf  # when to try anew to start one
         self._starting = threading.Lock()  # held to start the thread once
 
     def watch(self, slot: Slot) -> None:
         """Come to this slot at its `due`."""
-        self._inbox.append(slot)
-        if self._thread is None:
+        self._inbox[slot] = None
+        if slot.due == math.inf:  # it was let go of meanwhile, or is just being looked after
+            self.forget(slot)
+        if self._thread is None and self._clock() >= self._tries_at:
             self._start()
-        if slot.due < self._sleeps_until or len(self._inbox) % _CROWD == 0:
+        if (slot.due < self._sleeps_until or len(self._inbox) % _CROWD == 0) and self._bell.empty():
             self._bell.put(None)
+
+    def forget(self, slot: Slot) -> None:
+        """Come to a slot no more that is not due any more; it may be planned still, for a while."""
+        self._inbox.pop(slot, None)
 
     def stop(self) -> bool:
         """Tell the thread to end after what it is doing, and then to call `ended`; False if none ever started."""
@@ -78,8 +85,10 @@ class Keeper:
                 try:
                     thread = threading.Thread(target=self._run, name="batchlimit-keeper", daemon=True)
                     thread.start()
-                except RuntimeError as error:  # the next slot tries again; until then callers fetch for themselves
-                    _logger.warning("tokens are not renewed or given back in time: %s", error)
+                except RuntimeError as error:  # another try follows; until then callers fetch for themselves
+                    if self._tries_at == -math.inf:
+                        _logger.warning("tokens are not renewed or given back in time: %s", error)
+                    self._tries_at = self._clock() + _PATIENCE
                     return
                 self._thread = thread
 
@@ -114,8 +123,9 @@ class Keeper:
 
     def _plan_inbox(self) -> None:
         while self._inbox:
-            if (slot := self._inbox.popleft()).due < math.inf:
-                self._plans.add(slot)
+            with contextlib.suppress(KeyError):  # the last one was just forgotten
+                if (slot := self._inbox.popitem()[0]).due < math.inf:
+                    self._plans.add(slot)
 
     def _tend(self, slot: Slot, asks: Asks) -> None:
         """Do what there is to do, but what can be asked together; a store that is away is no reason to stop."""

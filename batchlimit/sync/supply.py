@@ -105,6 +105,7 @@ class Supply:
         """Requires the lock. Forget a slot that has retired, but for what it did; once, whoever else comes to do it."""
         if self.slots.get(slot.key) is slot:
             del self.slots[slot.key]
+            self._keeper.forget(slot)
             self._ring.leave(slot)
             self._host.remember(slot.figures())
             if (memo := slot.reservoir.memo) is not None:
@@ -171,6 +172,7 @@ class Supply:
                 self._wrong = self._wrong or error
         for slot in slots:
             self._host.remember(slot.figures())
+            self._keeper.forget(slot)
         self._close_store()
 
     def _close_store(self) -> None:

@@ -1,21 +1,113 @@
-"""Where no thread can be started, as in an isolated subinterpreter: callers fetch for themselves."""
+"""Where no thread can be started, as in an isolated subinterpreter: callers fetch for themselves, in bounded memory."""
 
+import asyncio
+import gc
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from batchlimit import FixedBatch, MemoryStore, RateLimiter
+from batchlimit.sync import guest
+from batchlimit.sync.slot import Slot
+from tests.sync.stage import KEY, Clock, Stage, until
+
+HUNDRED = "0.001/s burst 100"
 
 
-@pytest.mark.parametrize("refused", ["__init__", "start"])
-def test_a_limiter_works_without_its_keeper(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: str
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
+class NoThreads:
+    """No thread can be started; it counts who tried."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+        self.tries = 0
+        self._monkeypatch, self._refused = monkeypatch, refused
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, self._refused, self._refuse)
+            yield
+
+    def _refuse(self, *_: object, **__: object) -> None:
+        self.tries += 1
         raise RuntimeError("daemon threads are disabled in this (sub)interpreter")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, refused, refuse)
-        with RateLimiter(MemoryStore(), "0.001/s burst 100", sizer=FixedBatch(10)) as limiter:
-            assert sum(limiter.try_acquire("key") for _ in range(120)) == 100
+
+@pytest.fixture(params=["__init__", "start"])
+def no_threads(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> NoThreads:
+    return NoThreads(monkeypatch, request.param)
+
+
+def slots() -> int:
+    """How many there are in memory."""
+    gc.collect()
+    return sum(type(each) is Slot for each in gc.get_objects())
+
+
+def test_a_limiter_works_without_its_keeper(no_threads: NoThreads, caplog: pytest.LogCaptureFixture) -> None:
+    with no_threads(), RateLimiter(MemoryStore(), HUNDRED, sizer=FixedBatch(10)) as limiter:
+        assert sum(limiter.try_acquire("key") for _ in range(120)) == 100
     assert "not renewed or given back in time: daemon threads" in caplog.text
+
+
+def test_a_flood_of_keys_leaves_no_more_in_memory_than_there_may_be(no_threads: NoThreads) -> None:
+    """All of them once waited for a thread that never came."""
+    before = slots()
+    with no_threads(), RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
+        for i in range(3000):
+            assert limiter.try_acquire(f"key-{i}")
+        assert slots() - before <= 20, "those that live, and as many places of the gone"
+
+
+def test_a_flood_of_keys_leaves_no_more_while_the_thread_is_busy() -> None:
+    before = slots()
+    with RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
+        keeper = limiter._supply._keeper
+        keeper._thread = threading.current_thread()  # none is started, and nobody looks
+        for i in range(3000):
+            assert limiter.try_acquire(f"key-{i}")
+        assert slots() - before <= 20, "those that live, and as many places of the gone"
+        assert keeper._bell.qsize() <= 1
+
+
+def test_it_is_tried_anew_once_a_second_and_told_of_once(
+    no_threads: NoThreads, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with no_threads(), RateLimiter(MemoryStore(), HUNDRED, clock=clock) as limiter:
+        for i in range(100):
+            assert limiter.try_acquire(f"key-{i}")
+            clock.pass_by(0.1)
+        assert no_threads.tries == pytest.approx(10, abs=1)
+    assert caplog.text.count("not renewed or given back") == 1
+
+
+def test_all_keys_are_looked_after_once_a_thread_can_be_had(no_threads: NoThreads, clock: Clock) -> None:
+    stage = Stage()
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(10), clock=clock) as limiter:
+        with no_threads():
+            for i in range(20):
+                assert limiter.try_acquire(f"key-{i}")
+        clock.pass_by(50.0)  # whatever was leased is over, and all keys are idle
+        assert limiter.try_acquire(KEY)
+        until(lambda: limiter.statistics().keys == 1)
+
+
+def test_coroutines_at_a_threaded_limiter_leave_nothing_behind(no_threads: NoThreads) -> None:
+    guest._renew_threads()  # other tests' threads would do
+
+    async def main() -> None:
+        with RateLimiter(MemoryStore(), HUNDRED, sizer=FixedBatch(1)) as limiter:
+
+            @limiter.limit(KEY)
+            async def work() -> str:
+                return "done"
+
+            for _ in range(20):
+                with pytest.raises(RuntimeError):
+                    await work()
+            assert limiter.statistics().waiting == 0
+            assert guest._threads._work_queue.qsize() <= 1
+
+    with no_threads():
+        asyncio.run(main())
