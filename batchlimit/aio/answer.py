@@ -1,14 +1,16 @@
 """What an AsyncRateLimiter answers: something to await, whose truth value is an error.
 
-`if limiter.try_acquire(key):` without its `await` would admit every call, for an object is true. Here it raises.
+`if limiter.try_acquire(key):` without its `await` would admit every call, for an object is true. Here it raises, and so
+does `limiter.decide(key).allowed`.
 """
 
 import asyncio
 from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 T = TypeVar("T")
+_UNAWAITED = "this answer of an AsyncRateLimiter was not awaited: write `await` before the call"
 
 
 class Answer(Coroutine[Any, Any, T]):
@@ -17,7 +19,12 @@ class Answer(Coroutine[Any, Any, T]):
     __slots__ = ()
 
     def __bool__(self) -> Never:
-        raise TypeError("this answer of an AsyncRateLimiter was not awaited: write `await` before the call")
+        raise TypeError(_UNAWAITED)
+
+    if not TYPE_CHECKING:  # or it would look as if it had all attributes
+
+        def __getattr__(self, name: str) -> Never:
+            raise AttributeError(f"no {name!r}: {_UNAWAITED}", name=name, obj=self)
 
 
 class Pending(Answer[T]):

@@ -33,7 +33,7 @@ from batchlimit.core.unique import Unique
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
-from batchlimit.stores.base import AsyncStore
+from batchlimit.stores.base import AsyncStore, no_store
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.urls import open_async_store
 
@@ -279,7 +279,4 @@ def _opened(store: object, prefix: str) -> AsyncStore:
         return AsyncMemoryStore(store)
     if isinstance(store, AsyncStore):
         return store
-    kind = type(store).__name__  # no more of it is shown: it may be a URL with a password, which is for from_url
-    raise TypeError(
-        f"an AsyncRateLimiter needs a redis.asyncio.Redis client or an AsyncStore, not a {kind}; URLs: from_url"
-    )
+    raise no_store(store, for_tasks=True)

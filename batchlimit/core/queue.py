@@ -25,6 +25,10 @@ class Queue:
             raise TypeError(f"the length of a queue must be a whole number, not {self.length!r}")
         if self.length < 0:
             raise ValueError(f"the length of a queue must be at least 0, not {self.length}")
+        if self.max_wait is not None and (
+            isinstance(self.max_wait, bool) or not isinstance(self.max_wait, int | float)
+        ):
+            raise TypeError(f"max_wait must be a number of seconds, or None, not {self.max_wait!r}")
         if self.max_wait is not None and not (math.isfinite(self.max_wait) and self.max_wait >= 0):
             raise ValueError(f"max_wait must be at least 0 seconds, or None, not {self.max_wait!r}")
         if self.order not in get_args(Order):

@@ -148,3 +148,25 @@ class AsyncSender(Protocol):
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
         """Say what came of an ask that was sent; raises as `take` does. None: nothing did, `take` says why."""
         ...
+
+
+def no_store(store: object, *, for_tasks: bool) -> TypeError:
+    """Return what to raise for what a limiter, for tasks or for threads, cannot use as its store.
+
+    No more of it is shown than its class: it may be a URL with a password, which is for from_url.
+    """
+    kind, asyncs = type(store).__name__, isinstance(store, AsyncStore) or _comes_from("redis.asyncio.", store)
+    if asyncs and not for_tasks:
+        return TypeError(f"this {kind} is for asyncio, and a RateLimiter for threads: use AsyncRateLimiter")
+    if for_tasks and not asyncs and (isinstance(store, Store) or _comes_from("redis.", store)):
+        return TypeError(
+            f"this {kind} is for threads, and an AsyncRateLimiter for asyncio: use RateLimiter, or redis.asyncio"
+        )
+    ours = "an AsyncRateLimiter" if for_tasks else "a RateLimiter"
+    wanted = "redis.asyncio.Redis client or an AsyncStore" if for_tasks else "redis.Redis client or a Store"
+    return TypeError(f"{ours} needs a {wanted}, not a {kind}; a URL goes to from_url")
+
+
+def _comes_from(package: str, thing: object) -> bool:
+    """Whether it is of a class of this package, or of one made from it; without importing that."""
+    return any(kind.__module__.startswith(package) for kind in type(thing).__mro__)

@@ -22,7 +22,7 @@ from batchlimit.core.template import Cost, Key, Template
 from batchlimit.core.terms import Fill
 from batchlimit.core.unique import Unique
 from batchlimit.errors import StoreUnavailable
-from batchlimit.stores.base import Store
+from batchlimit.stores.base import Store, no_store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.stores.urls import open_store
 from batchlimit.sync import guest
@@ -73,9 +73,7 @@ class RateLimiter(Unique):
         clients = (redis.Redis, redis.RedisCluster)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
-            raise TypeError(  # no more of it is shown: it may be a URL with a password, which is for from_url
-                f"a RateLimiter needs a redis.Redis client or a Store, not a {type(store).__name__}; URLs: from_url"
-            )
+            raise no_store(store, for_tasks=False)
         self._supply = Supply(
             opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
         )

@@ -30,6 +30,9 @@ async def test_a_forgotten_await_is_an_error(call: Callable[[AsyncRateLimiter], 
     for judge in (bool, lambda each: not each, lambda each: 1 if each else 0):
         with pytest.raises(TypeError, match="was not awaited: write `await` before the call"):
             judge(answer)
+    with pytest.raises(AttributeError, match=r"no 'allowed': .* was not awaited: write `await` before the call"):
+        _ = answer.allowed  # type: ignore[attr-defined]
+    assert not hasattr(answer, "retry_after")
     del answer
     gc.collect()
 

@@ -354,6 +354,8 @@ def test_wrong_shares(shares: dict[str, float], error: type[Exception], message:
     [
         ({"length": -1}, ValueError, "the length of a queue must be at least 0, not -1"),
         ({"length": 1.5}, TypeError, "the length of a queue must be a whole number, not 1.5"),
+        ({"max_wait": "1"}, TypeError, "max_wait must be a number of seconds, or None, not '1'"),
+        ({"max_wait": True}, TypeError, "max_wait must be a number of seconds, or None, not True"),
         ({"max_wait": -1}, ValueError, "max_wait must be at least 0 seconds, or None, not -1"),
         ({"max_wait": float("nan")}, ValueError, "max_wait"),
         ({"order": "random"}, ValueError, "must be 'fifo' or 'lifo', not 'random'"),
@@ -362,3 +364,15 @@ def test_wrong_shares(shares: dict[str, float], error: type[Exception], message:
 def test_a_wrong_queue(options: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Queue(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"strict": 1}, TypeError, "strict must be True or False, not 1"),
+        ({"unknown": "reject"}, ValueError, "unknown must be 'spare' or 'refuse', not 'reject'"),
+    ],
+)
+def test_a_wrong_option_of_partitions(options: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Partitions({"a": 0.5}, **options)  # type: ignore[arg-type]

@@ -5,8 +5,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
+import redis.sentinel
 
-from batchlimit import FixedBatch, MemoryStore, Quota, RateLimited, RateLimiter, RedisStore, StoreUnavailable
+from batchlimit import (
+    AsyncRateLimiter,
+    AsyncRedisStore,
+    FixedBatch,
+    MemoryStore,
+    Quota,
+    RateLimited,
+    RateLimiter,
+    RedisStore,
+    StoreUnavailable,
+)
 from batchlimit.core.key import LONGEST_KEY, bucket_name
 from tests.fronts.blocking import Blocking, Front
 from tests.servers import Server
@@ -338,6 +351,27 @@ def test_an_error_of_the_function_is_the_callers(front: Front) -> None:
 def test_a_wrong_store_is_an_error_at_once(front: Front, store: Any) -> None:
     with pytest.raises(TypeError, match=r"RateLimiter needs a redis\.\S+ client or an? \w*Store, not"):
         front(store, "1/s")
+
+
+@pytest.mark.parametrize(
+    ("front", "store", "said"),
+    [
+        (RateLimiter, redis.asyncio.Redis(), "this Redis is for asyncio, and a RateLimiter .*: use AsyncRateLimiter$"),
+        (RateLimiter, redis.asyncio.RedisCluster("h"), "this RedisCluster is for asyncio.*: use AsyncRateLimiter$"),
+        (RateLimiter, AsyncRedisStore(redis.asyncio.Redis()), "this AsyncRedisStore is .*: use AsyncRateLimiter$"),
+        (AsyncRateLimiter, redis.Redis(), "this Redis is for threads, .*: use RateLimiter, or redis.asyncio$"),
+        (AsyncRateLimiter, redis.sentinel.SentinelConnectionPool, "needs a redis.asyncio.Redis client"),
+        (AsyncRateLimiter, RedisStore(redis.Redis()), "this RedisStore is .*: use RateLimiter, or redis.asyncio$"),
+        (RateLimiter, "redis://:secret@h", "needs a redis.Redis client or a Store, not a str; a URL goes to from_url$"),
+        (AsyncRateLimiter, "redis://:secret@h", "or an AsyncStore, not a str; a URL goes to from_url$"),
+    ],
+)
+def test_a_store_of_the_other_front_says_which_limiter_takes_it(
+    front: type[RateLimiter] | type[AsyncRateLimiter], store: Any, said: str
+) -> None:
+    with pytest.raises(TypeError, match=said) as caught:
+        front(store, "1/s")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", [None, b"redis://localhost", 6379])

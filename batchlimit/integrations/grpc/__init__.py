@@ -8,6 +8,13 @@ A stream is one call for as long as it lasts. Where that is up to its client, it
 methods pass by the limiter (`bypass`), or give them to one of their own.
 """
 
+try:
+    import grpc  # noqa: F401  said here what is missing, once for all modules of this package
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.grpc needs grpcio, of the 'grpc' extra: pip install 'batchlimit[grpc]'", name="grpc"
+    ) from error
+
 from batchlimit.integrations.grpc.aio import AsyncConcurrencyInterceptor
 from batchlimit.integrations.grpc.details import by_metadata, by_method
 from batchlimit.integrations.grpc.status import outcome_of
