@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from batchlimit.core.decision import Decision
 
+from batchlimit.redaction import shown
+
 
 def whole_seconds(seconds: float | None) -> int | None:
     """Return what a Retry-After header says: whole seconds, rounded up; None, for no header, where nobody knows when.
@@ -61,7 +63,7 @@ class RateLimited(BatchLimitError):
         return whole_seconds(self.retry_after)
 
     def __str__(self) -> str:
-        return f"{self.key!r} is over its quota; retry after {self.retry_after:.3f} s"
+        return f"{shown(self.key)} is over its quota; retry after {self.retry_after:.3f} s"
 
 
 class ConcurrencyLimited(BatchLimitError):

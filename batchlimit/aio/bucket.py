@@ -9,6 +9,7 @@ from batchlimit.aio.slot import Slot
 from batchlimit.core.decision import Decision
 from batchlimit.core.estimate import OnError
 from batchlimit.core.stock import ONE
+from batchlimit.redaction import shown
 
 if TYPE_CHECKING:
     from batchlimit.aio.rate import AsyncRateLimiter
@@ -29,7 +30,7 @@ class AsyncBucket:
         self._slot: Slot | None = None
 
     def __repr__(self) -> str:
-        return f"<AsyncBucket {self.key!r} of {self._limiter!r}>"
+        return f"<AsyncBucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> Answer[bool]:
         """As the limiter does; in its words, but for the look for the slot."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from batchlimit.core.claim import Admit, Claim, Fail, Refuse, Retired
+from batchlimit.redaction import shown
 
 
 class Steps(Protocol):
@@ -32,7 +33,7 @@ class Caller:
         self._error: Exception | None = None
 
     def __repr__(self) -> str:
-        return f"<Caller at {self._slot.key!r}: {self.claim}>"
+        return f"<Caller at {shown(self._slot.key)}: {self.claim}>"
 
     def set(self) -> None:
         """Hear that there is something to learn."""

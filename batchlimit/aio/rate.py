@@ -35,6 +35,7 @@ from batchlimit.stores.async_memory import AsyncMemoryStore
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import AsyncStore, no_store
 from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.syntax import look, sure
 from batchlimit.stores.urls import open_async_store
 
 
@@ -95,9 +96,12 @@ class AsyncRateLimiter(Unique):
         Known are the URLs that RateLimiter.from_url knows. Nothing is connected to before the first call; but
         embedded:// starts its server here, and blocks meanwhile.
         """
+        found = look(url)
+        del url  # what a traceback goes through shows no password
+        address = sure(found)
         quota_rule(quota)  # a typo must not cost a server started in vain
         check_seconds("connect_timeout", connect_timeout)
-        store = open_async_store(url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+        store = open_async_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         limiter = cls(
             store,
             quota,

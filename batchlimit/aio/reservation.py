@@ -10,6 +10,7 @@ from batchlimit.aio.slot import arrived
 from batchlimit.core.estimate import SETTLE_THERE, Estimate, OnError
 from batchlimit.core.unique import Unique
 from batchlimit.errors import BatchLimitError, StoreUnavailable
+from batchlimit.redaction import shown
 
 _logger = logging.getLogger("batchlimit")
 
@@ -41,7 +42,7 @@ class AsyncReservation(Unique):
             raise
 
     def __repr__(self) -> str:
-        return f"<AsyncReservation at {self.key!r}: {self._estimate}>"
+        return f"<AsyncReservation at {shown(self.key)}: {self._estimate}>"
 
     @property
     def cost(self) -> int:
@@ -83,4 +84,4 @@ class AsyncReservation(Unique):
             try:
                 self._adjust(self.key, -back)  # whose way to the store a cancelled task does not wait for
             except BatchLimitError as away:  # the block's own error is the one to be seen
-                _logger.debug("%d tokens of %r were not refunded: %s", back, self.key, away)
+                _logger.debug("%d tokens of %s were not refunded: %s", back, shown(self.key), away)

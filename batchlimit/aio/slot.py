@@ -21,6 +21,7 @@ from batchlimit.core.settled import Settled
 from batchlimit.doorway.outage import addressed, unavailable
 from batchlimit.doorway.patience import MANY
 from batchlimit.errors import StoreUnavailable
+from batchlimit.redaction import shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,7 +70,7 @@ class Slot:
         self._rousing = self._is_dead = False
 
     def __repr__(self) -> str:
-        return f"<Slot {self.key!r}: {self.reservoir}>"
+        return f"<Slot {shown(self.key)}: {self.reservoir}>"
 
     def take(self, cost: int) -> float:
         """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
@@ -304,7 +305,7 @@ class Slot:
         elif isinstance(outcome, StoreUnavailable):
             self.reservoir.failed(fetch, outcome, now)
         else:
-            error = unavailable(TypeError(f"an answer that is no Grant: {outcome!r}"))
+            error = unavailable(TypeError(f"an answer that is no Grant: {shown(outcome)}"))
             self.reservoir.failed(fetch, addressed(error, self._home.store.address), now)
 
     def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
@@ -315,7 +316,7 @@ class Slot:
     def _gave(self, back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
         error = None if task.cancelled() or task.exception() else task.result()
         if isinstance(error, StoreUnavailable):
-            _logger.debug("tokens of %r were not given back; they will expire: %s", self.key, error)
+            _logger.debug("tokens of %s were not given back; they will expire: %s", shown(self.key), error)
         self.reservoir.gave_back(self._home.clock(), back if isinstance(error, NotAsked) else None)
         self._rouse()
 

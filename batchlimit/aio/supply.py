@@ -25,6 +25,7 @@ from batchlimit.core.quota import Quota
 from batchlimit.core.rest import Rest
 from batchlimit.core.ring import Ring
 from batchlimit.errors import LimiterClosed
+from batchlimit.redaction import shown
 from batchlimit.stores.base import AsyncStore
 
 T = TypeVar("T")
@@ -252,7 +253,7 @@ class Supply:
             outcomes = await asyncio.gather(*(slot.empty() for slot in some), return_exceptions=True)
             for slot, outcome in zip(some, outcomes, strict=True):
                 if isinstance(outcome, Exception):
-                    _logger.error("tokens of %r were not given back; the others are", slot.key, exc_info=outcome)
+                    _logger.error("tokens of %s were not given back; the others are", shown(slot.key), exc_info=outcome)
                     self._wrong = self._wrong or outcome
 
     def after_fork(self) -> None:

@@ -9,6 +9,7 @@ from batchlimit.core.failure import NotAsked
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.quota import Quota
 from batchlimit.errors import StoreUnavailable
+from batchlimit.redaction import shown
 
 NOW = -math.inf
 """The deadline of a caller that takes the first answer: it waits for one round trip, never for a refill."""
@@ -25,9 +26,9 @@ def patience(timeout: object) -> float:
     if timeout is None:
         return math.inf
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"timeout must be None or a number of seconds, not {timeout!r}")
+        raise TypeError(f"timeout must be None or a number of seconds, not {shown(timeout)}")
     if not timeout >= 0.0:
-        raise ValueError(f"timeout must be None or at least 0 seconds, not {timeout!r}")
+        raise ValueError(f"timeout must be None or at least 0 seconds, not {shown(timeout)}")
     return timeout
 
 

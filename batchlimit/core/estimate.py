@@ -2,6 +2,8 @@
 
 from typing import Literal, get_args
 
+from batchlimit.redaction import shown
+
 OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""
 
@@ -16,7 +18,7 @@ class Estimate:
 
     def __init__(self, cost: int, on_error: OnError) -> None:
         if on_error not in get_args(OnError):
-            raise ValueError(f"on_error must be 'keep' or 'refund', not {on_error!r}")
+            raise ValueError(f"on_error must be 'keep' or 'refund', not {shown(on_error)}")
         self.cost = cost
         self.on_error = on_error
         self.settled = False
@@ -27,7 +29,7 @@ class Estimate:
     def settle(self, actual: object) -> int:
         """Return how much is still to be charged, less than 0 if it is to be refunded; RuntimeError a second time."""
         if isinstance(actual, bool) or not isinstance(actual, int):
-            raise TypeError(f"actual must be a whole number of tokens, not {actual!r}")
+            raise TypeError(f"actual must be a whole number of tokens, not {shown(actual)}")
         if actual < 0:
             raise ValueError(f"actual must be at least 0 tokens, not {actual}")
         self.check_open()

@@ -7,6 +7,7 @@ from typing import Literal, Self, get_args
 from batchlimit.core.caution import caution
 from batchlimit.core.rule import by_name
 from batchlimit.errors import StoreUnavailable
+from batchlimit.redaction import shown
 
 Kind = Literal["closed", "open", "local"]
 
@@ -27,15 +28,15 @@ class FailurePolicy:
     def __post_init__(self) -> None:
         """Say what is wrong, with its value."""
         if self.kind not in get_args(Kind):
-            raise ValueError(f"a failure policy is 'closed', 'open' or 'local', not {self.kind!r}")
+            raise ValueError(f"a failure policy is 'closed', 'open' or 'local', not {shown(self.kind)}")
         if self.hosts is None:
             return
         if self.kind != "local":
-            raise ValueError(f"only a 'local' policy divides by hosts, not {self.kind!r}")
+            raise ValueError(f"only a 'local' policy divides by hosts, not {shown(self.kind)}")
         if isinstance(self.hosts, bool) or not isinstance(self.hosts, int):
-            raise TypeError(f"hosts must be a whole number, not {self.hosts!r}")
+            raise TypeError(f"hosts must be a whole number, not {shown(self.hosts)}")
         if self.hosts < 1:
-            raise ValueError(f"hosts must be at least 1, not {self.hosts!r}")
+            raise ValueError(f"hosts must be at least 1, not {shown(self.hosts)}")
 
     @classmethod
     def closed(cls) -> Self:
@@ -96,4 +97,6 @@ def _as_policy(value: object) -> FailurePolicy:
         return value
     if isinstance(value, str):
         return FailurePolicy(value)  # type: ignore[arg-type]  # checked there
-    raise TypeError(f"on_failure is 'closed', 'open', 'local', a FailurePolicy or a mapping to those, not {value!r}")
+    raise TypeError(
+        f"on_failure is 'closed', 'open', 'local', a FailurePolicy or a mapping to those, not {shown(value)}"
+    )

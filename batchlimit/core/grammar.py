@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import TypeVar
 
+from batchlimit.redaction import shown
+
 # Beyond 2**53 doubles skip whole numbers; three bits less leave the script's arithmetic room for fractions of a token.
 LARGEST_BURST = 2**50
 
@@ -71,8 +73,8 @@ def _bandwidth(text: str, found: re.Match[str], build: Callable[[float, float, i
 
 
 def _typo(text: str, expected: str, at: int) -> ValueError:
-    rest = repr(text[at:]) if text[at:] else "the end"
-    return ValueError(f"quota {text!r}: expected {expected} at column {at + 1}: {rest}")
+    rest = shown(text[at:]) if text[at:] else "the end"
+    return ValueError(f"quota {shown(text)}: expected {expected} at column {at + 1}: {rest}")
 
 
 def spell(rate: float, burst: int, reads_back: Callable[[str], bool]) -> str:
@@ -82,7 +84,7 @@ def spell(rate: float, burst: int, reads_back: Callable[[str], bool]) -> str:
         texts = [f"{_fixed(rate * seconds, digits)}/{unit}{tail}" for unit, seconds in SECONDS.items()]
         if fitting := [text for text in texts if reads_back(text)]:
             return min(fitting, key=len)
-    raise AssertionError(f"17 digits hold every double, but not {rate!r}")
+    raise AssertionError(f"17 digits hold every double, but not {shown(rate)}")
 
 
 def _fixed(number: float, digits: int) -> str:

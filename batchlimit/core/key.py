@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
+from batchlimit.redaction import shown
+
 # Redis takes far longer names, but each is repeated in every request and in each of the bucket's fields.
 LONGEST_KEY = 256
 
@@ -16,7 +18,7 @@ def check_key(key: object) -> str:
     """The key itself: a non-empty str that UTF-8 can encode. Raises TypeError for another type, else ValueError."""
     if not isinstance(key, str):
         hint = "; decode it first" if isinstance(key, bytes | bytearray | memoryview) else ""
-        raise TypeError(f"a key must be a str, not {key!r}{hint}")
+        raise TypeError(f"a key must be a str, not {shown(key)}{hint}")
     if not key:
         raise ValueError("a key must not be empty: ''")
     _check_text("key", key)
@@ -29,11 +31,11 @@ def check_cost(cost: object, largest: int, key: str) -> int:
     Raises TypeError unless it is an int, ValueError if it is out of range: it would never fit, however long one waits.
     """
     if isinstance(cost, bool) or not isinstance(cost, int):
-        raise TypeError(f"cost must be a whole number of tokens, not {cost!r}")
+        raise TypeError(f"cost must be a whole number of tokens, not {shown(cost)}")
     if cost < 0:
         raise ValueError(f"cost must be at least 0 tokens, not {cost}")
     if cost > largest:
-        raise ValueError(f"{cost} tokens never fit a burst of {largest}: key {key!r}")
+        raise ValueError(f"{cost} tokens never fit a burst of {largest}: key {shown(key)}")
     return cost
 
 
@@ -43,14 +45,16 @@ def check_costs(costs: object) -> dict[str, int]:
     Whether a cost fits its key is `check_cost`'s to say.
     """
     if isinstance(costs, str | bytes) or not isinstance(costs, Mapping | Iterable):
-        raise TypeError(f"several keys come as a mapping from key to cost, not as {costs!r}")
+        raise TypeError(f"several keys come as a mapping from key to cost, not as {shown(costs)}")
     found: dict[str, int] = {}
     for pair in costs.items() if isinstance(costs, Mapping) else costs:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise TypeError(f"several keys come as a mapping from key to cost, or as such pairs, not with {pair!r}")
+            raise TypeError(
+                f"several keys come as a mapping from key to cost, or as such pairs, not with {shown(pair)}"
+            )
         key = check_key(pair[0])
         if key in found:
-            raise ValueError(f"key {key!r} is named twice: add up its costs")
+            raise ValueError(f"key {shown(key)} is named twice: add up its costs")
         found[key] = pair[1]
     return found
 
@@ -62,9 +66,9 @@ def check_prefix(prefix: object) -> str:
     own, and none that continues another after a colon: "a" with key "b:c" is "a:b" with key "c".
     """
     if not isinstance(prefix, str):
-        raise TypeError(f"a prefix must be a str, not {prefix!r}")
+        raise TypeError(f"a prefix must be a str, not {shown(prefix)}")
     if not prefix or any(letter in "{}" or letter.isspace() for letter in prefix):
-        raise ValueError(f"a prefix must be non-empty, without braces or white space, not {prefix!r}")
+        raise ValueError(f"a prefix must be non-empty, without braces or white space, not {shown(prefix)}")
     _check_text("prefix", prefix)
     return prefix
 
@@ -87,4 +91,4 @@ def _check_text(what: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"a {what} must be encodable as UTF-8, not {text!r}") from error
+        raise ValueError(f"a {what} must be encodable as UTF-8, not {shown(text)}") from error

@@ -7,14 +7,15 @@ from batchlimit.core.batch import DEFAULT_SIZER, BatchSizer
 from batchlimit.core.failure import FailureSource, check_failure
 from batchlimit.core.share import LARGEST_WEIGHT
 from batchlimit.core.terms import FILLS, Fill
+from batchlimit.redaction import shown
 
 
 def check_seconds(name: str, value: object) -> None:
     """Say what is wrong with a time that something may take: it is more than 0 seconds, and finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
+        raise TypeError(f"{name} must be a number of seconds, not {shown(value)}")
     if not 0.0 < value < math.inf:
-        raise ValueError(f"{name} must be more than 0 seconds, and finite, not {value!r}")
+        raise ValueError(f"{name} must be more than 0 seconds, and finite, not {shown(value)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,18 @@ class Options:
         if isinstance(self.sizer, type):
             raise TypeError(f"sizer must be made, like FixedBatch(100): {self.sizer.__name__} is the class")
         if not isinstance(self.sizer, BatchSizer):
-            raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {self.sizer!r}")
+            raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {shown(self.sizer)}")
         if isinstance(self.idle_after, bool) or not isinstance(self.idle_after, int | float):
-            raise TypeError(f"idle_after must be a number of seconds, not {self.idle_after!r}")
+            raise TypeError(f"idle_after must be a number of seconds, not {shown(self.idle_after)}")
         if not self.idle_after >= 0.0:
-            raise ValueError(f"idle_after must be at least 0 seconds, not {self.idle_after!r}")
+            raise ValueError(f"idle_after must be at least 0 seconds, not {shown(self.idle_after)}")
         if self.fill not in FILLS:
-            raise ValueError(f"fill must be 'full', 'share' or 'empty', not {self.fill!r}")
+            raise ValueError(f"fill must be 'full', 'share' or 'empty', not {shown(self.fill)}")
         if isinstance(self.weight, bool) or not isinstance(self.weight, int):
-            raise TypeError(f"weight must be a whole number, not {self.weight!r}")
+            raise TypeError(f"weight must be a whole number, not {shown(self.weight)}")
         if not 1 <= self.weight <= LARGEST_WEIGHT:
-            raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {self.weight!r}")
+            raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {shown(self.weight)}")
         if isinstance(self.max_keys, bool) or not isinstance(self.max_keys, int):
-            raise TypeError(f"max_keys must be a whole number, not {self.max_keys!r}")
+            raise TypeError(f"max_keys must be a whole number, not {shown(self.max_keys)}")
         if self.max_keys < 1:
-            raise ValueError(f"max_keys must be at least 1, not {self.max_keys!r}")
+            raise ValueError(f"max_keys must be at least 1, not {shown(self.max_keys)}")

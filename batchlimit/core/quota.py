@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from batchlimit.core.grammar import LARGEST_BURST, SECONDS, read, spell
+from batchlimit.redaction import shown
 
 SLOWEST_RATE = 1e-9
 """Tokens per second; one in thirty years. What is slower counts in times that no clock of the store can hold."""
@@ -65,7 +66,7 @@ class Quota:
         may go at once. A typo raises ValueError, which says where; anything but a str raises TypeError.
         """
         if not isinstance(text, str):
-            raise TypeError(f"a quota is read from a str like '100/s', not from {text!r}")
+            raise TypeError(f"a quota is read from a str like '100/s', not from {shown(text)}")
         first, *also = read(text, cls._per)
         return cls(first.rate, first.burst, also)
 
@@ -76,7 +77,7 @@ class Quota:
             pairs = [pair.split(":") for pair in text.split(" ")]
             first, *also = [Quota(float(rate), int(burst)) for rate, burst in pairs]
         except ValueError as error:
-            raise ValueError(f"not an encoded quota: {text!r}") from error
+            raise ValueError(f"not an encoded quota: {shown(text)}") from error
         return cls(first.rate, first.burst, also)
 
     def encode(self) -> str:
@@ -114,22 +115,22 @@ class Quota:
 
 def _checked_rate(rate: object) -> float:
     if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise TypeError(f"a rate must be a number, not {rate!r}")
+        raise TypeError(f"a rate must be a number, not {shown(rate)}")
     # Compared, not converted: an int may be larger than any double, and nan is within no bounds.
     if not 0 <= rate <= sys.float_info.max:
-        raise ValueError(f"a rate must be a finite number of at least 0, not {rate!r}")
+        raise ValueError(f"a rate must be a finite number of at least 0, not {shown(rate)}")
     if 0 < rate < SLOWEST_RATE:
-        raise ValueError(f"a rate must be 0 or at least {SLOWEST_RATE} tokens per second, not {rate!r}")
+        raise ValueError(f"a rate must be 0 or at least {SLOWEST_RATE} tokens per second, not {shown(rate)}")
     return float(rate) or 0.0  # -0.0 is 0.0 here: they are equal, so they must encode alike
 
 
 def _checked_burst(rate: float, burst: object) -> int:
     if isinstance(burst, bool) or not isinstance(burst, int):
-        raise TypeError(f"a burst must be a whole number of tokens, not {burst!r}")
+        raise TypeError(f"a burst must be a whole number of tokens, not {shown(burst)}")
     if rate == 0 and burst != 0:
-        raise ValueError(f"a rate of 0 refuses everything, so its burst must be 0, not {burst!r}")
+        raise ValueError(f"a rate of 0 refuses everything, so its burst must be 0, not {shown(burst)}")
     if rate > 0 and not 1 <= burst <= LARGEST_BURST:
-        raise ValueError(f"a burst must be from 1 to {LARGEST_BURST} tokens, not {burst!r}")
+        raise ValueError(f"a burst must be from 1 to {LARGEST_BURST} tokens, not {shown(burst)}")
     return burst
 
 
@@ -140,7 +141,7 @@ def _one_period(amount: float) -> int:
 def _flattened(also: Iterable[object]) -> Iterator[Quota]:
     for part in also:
         if not isinstance(part, Quota):
-            raise TypeError(f"`also` must hold quotas, not {part!r}")
+            raise TypeError(f"`also` must hold quotas, not {shown(part)}")
         yield from part.bandwidths
 
 

@@ -6,6 +6,7 @@ from fnmatch import translate
 from typing import TypeVar
 
 from batchlimit.core.quota import Quota
+from batchlimit.redaction import shown
 
 T = TypeVar("T")
 QuotaSource = Quota | str | Mapping[str, Quota | str] | Callable[[str], Quota | str]
@@ -23,8 +24,8 @@ def quota_rule(source: QuotaSource) -> Callable[[str], Quota]:
     if isinstance(source, Mapping):
         return _of_mapping(source)
     if callable(source):
-        return lambda key: _as_quota(source(key), f"key {key!r}")
-    raise TypeError(f"quotas come from a Quota, its text, a mapping or a function of the key, not from {source!r}")
+        return lambda key: _as_quota(source(key), f"key {shown(key)}")
+    raise TypeError(f"quotas come from a Quota, its text, a mapping or a function of the key, not from {shown(source)}")
 
 
 def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
@@ -49,11 +50,11 @@ def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
 def _of_mapping(names: Mapping[str, Quota | str]) -> Callable[[str], Quota]:
     if not names:
         raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
-    find = by_name({name: _as_quota(value, repr(name)) for name, value in names.items()})
+    find = by_name({name: _as_quota(value, shown(name)) for name, value in names.items()})
 
     def rule(key: str) -> Quota:
         if (quota := find(key)) is None:
-            raise ValueError(f'no quota for key {key!r}; add a "*" entry for the keys that no other entry names')
+            raise ValueError(f'no quota for key {shown(key)}; add a "*" entry for the keys that no other entry names')
         return quota
 
     return rule
@@ -63,7 +64,7 @@ def _as_quota(value: object, whose: str) -> Quota:
     if isinstance(value, Quota):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"the quota of {whose} must be a Quota or its text, not {value!r}")
+        raise TypeError(f"the quota of {whose} must be a Quota or its text, not {shown(value)}")
     try:
         return Quota.parse(value)
     except ValueError as error:
@@ -72,5 +73,5 @@ def _as_quota(value: object, whose: str) -> Quota:
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"a mapping by key has names of type str, not {name!r}")
+        raise TypeError(f"a mapping by key has names of type str, not {shown(name)}")
     return name

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from string import Formatter
 from typing import Any
 
+from batchlimit.redaction import shown
+
 Key = str | Callable[..., str]
 Cost = int | Callable[..., int]
 
@@ -19,10 +21,10 @@ class Template:
 
     def __init__(self, key: Key, cost: Cost) -> None:
         if not isinstance(key, str) and not callable(key):
-            raise TypeError(f"a key must be a str or a function of the call's arguments, not {key!r}")
+            raise TypeError(f"a key must be a str or a function of the call's arguments, not {shown(key)}")
         if isinstance(cost, bool) or (not isinstance(cost, int) and not callable(cost)):
             raise TypeError(
-                f"cost must be a whole number of tokens or a function of the call's arguments, not {cost!r}"
+                f"cost must be a whole number of tokens or a function of the call's arguments, not {shown(cost)}"
             )
         if isinstance(cost, int) and cost < 0:
             raise ValueError(f"cost must be at least 0 tokens, not {cost}")
@@ -30,13 +32,13 @@ class Template:
         self._fields = _fields(key) if isinstance(key, str) else []
 
     def __repr__(self) -> str:
-        return f"<Template {self._key!r}, cost {self._cost!r}>"
+        return f"<Template {shown(self._key)}, cost {shown(self._cost)}>"
 
     def alone(self) -> tuple[str, int]:
         """Return key and cost where there is no call: of a block. ValueError if they need one."""
         if self._fields or not isinstance(self._key, str) or not isinstance(self._cost, int):
             raise ValueError(
-                f"{self._key!r} with cost {self._cost!r} needs a function's arguments: use it as a decorator"
+                f"{shown(self._key)} with cost {shown(self._cost)} needs a function's arguments: use it as a decorator"
             )
         return self._key.format(), self._cost
 
@@ -62,7 +64,7 @@ class Template:
         extra = _keyword_rest(signature)
         for field in self._fields:
             if field not in signature.parameters and extra is None:
-                raise ValueError(f"{self._key!r} names {field!r}, which is no parameter of {function!r}")
+                raise ValueError(f"{shown(self._key)} names {shown(field)}, which is no parameter of {shown(function)}")
 
         def filled(*args: Any, **kwargs: Any) -> str:
             bound = signature.bind(*args, **kwargs)
@@ -70,7 +72,7 @@ class Template:
             try:
                 return render(**{**bound.arguments.get(extra or "", {}), **bound.arguments})
             except KeyError as missing:
-                raise TypeError(f"missing an argument that {self._key!r} names: {missing}") from None
+                raise TypeError(f"missing an argument that {shown(self._key)} names: {missing}") from None
 
         return filled
 
@@ -81,7 +83,7 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
     TypeError for an asynchronous generator: what it does it does later, and nobody could say when it was admitted.
     """
     if inspect.isasyncgenfunction(function):
-        raise TypeError(f"an asynchronous generator cannot be limited: {function!r}; limit what it awaits")
+        raise TypeError(f"an asynchronous generator cannot be limited: {shown(function)}; limit what it awaits")
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
@@ -91,12 +93,12 @@ def _fields(key: str) -> list[str]:
         raise ValueError("a key must not be empty: ''")
     parsed = [(field, form) for _, field, form, _ in Formatter().parse(key) if field is not None]
     if any("{" in (form or "") for _, form in parsed):
-        raise ValueError(f"a field of {key!r} must not have fields within")
+        raise ValueError(f"a field of {shown(key)} must not have fields within")
     found = [field for field, _ in parsed]
     names = [field.replace("[", ".").partition(".")[0] for field in found]
     for name in names:
         if not name.isidentifier():
-            raise ValueError(f"a field of {key!r} must name a parameter; write {{{{ and }}}} for braces")
+            raise ValueError(f"a field of {shown(key)} must name a parameter; write {{{{ and }}}} for braces")
     return names
 
 

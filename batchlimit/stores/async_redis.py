@@ -13,13 +13,15 @@ from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.core.unique import Unique
 from batchlimit.errors import BucketUnavailable
+from batchlimit.redaction import shown
 from batchlimit.stores import clients
-from batchlimit.stores.address import Address, read_url
+from batchlimit.stores.address import Address
 from batchlimit.stores.async_line import AsyncClusterLine, AsyncLine, AsyncServerLine
 from batchlimit.stores.async_own_line import AsyncOwnLine
 from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import Unhurried
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
+from batchlimit.stores.syntax import look, sure_redis
 from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
 _CONNECTIONS = 64
@@ -55,14 +57,23 @@ class AsyncRedisStore(Unique):
 
         All else by 64 connections at the most, for one of which a call may wait `connect_timeout` seconds.
         """
-        address = read_url(url)
+        found = look(url)
+        del url  # what a traceback goes through shows no password
+        return cls.at(sure_redis(found), prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+
+    @classmethod
+    def at(
+        cls, address: Address, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
+    ) -> Self:
+        """Use what is at an address, as `from_url` does."""
+        clients.check_async_options(address)
         connect = partial(_connected, address, clients.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)
         store._connect, store._patience, store._prompt = connect, connect_timeout, not address.topology
         return store
 
     def __repr__(self) -> str:
-        return f"<AsyncRedisStore {self.address} prefix {self._prefix!r}>"
+        return f"<AsyncRedisStore {self.address} prefix {shown(self._prefix)}>"
 
     @property
     def address(self) -> str:

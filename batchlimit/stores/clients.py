@@ -18,10 +18,12 @@ import redis.cluster
 import redis.retry
 import redis.sentinel
 from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
 from batchlimit.stores.address import Address
 from batchlimit.stores.calm import CalmConnection, CalmSSLConnection, CalmUnixConnection
 from batchlimit.stores.prompt import PromptConnection, PromptUnixConnection
+from batchlimit.stores.settings import SENTINEL, check_known, parameters
 
 try:
     from redis.driver_info import DriverInfo
@@ -32,9 +34,8 @@ else:
     _INTRODUCTION = {"driver_info": DriverInfo()}
 
 _CALM = {"redis": CalmConnection, "rediss": CalmSSLConnection, "unix": CalmUnixConnection}
+_PLAIN = {"redis": Connection, "rediss": SSLConnection, "unix": UnixDomainSocketConnection}
 _PROMPT = {"redis": PromptConnection, "unix": PromptUnixConnection}
-_SENTINEL = "sentinel_"  # what begins an option in the URL that is for the sentinels alone
-
 
 Timeouts = dict[str, Any]
 
@@ -56,10 +57,45 @@ def is_prompt(address: Address) -> bool:
     return not (address.topology or address.tls or address.options.get("health_check_interval"))
 
 
+def check_options(address: Address) -> None:
+    """Raise ValueError for an option that redis-py's client for threads does not take, or would drop in silence."""
+    names = list(address.options)
+    match address.topology:
+        case "cluster":
+            check_known(names, redis.cluster.REDIS_ALLOWED_KEYS, "a cluster, for threads")
+        case "sentinel":
+            _check_with_sentinels(names, _PLAIN[address.scheme], redis.Redis)
+        case _:
+            check_known(names, _of_pool(_PLAIN[address.scheme]), f"{address.scheme}://")
+
+
+def check_async_options(address: Address) -> None:
+    """See check_options; of the client for tasks."""
+    names = list(address.options)
+    match address.topology:
+        case "cluster":
+            check_known(names, parameters(redis.asyncio.RedisCluster), "a cluster, for tasks")
+        case "sentinel":
+            _check_with_sentinels(names, _CALM[address.scheme], redis.asyncio.Redis)
+        case _:
+            check_known(names, _of_pool(_CALM[address.scheme]), f"{address.scheme}://")
+
+
+def _check_with_sentinels(names: list[str], connection: type[Any], client: type[Any]) -> None:
+    theirs = [name for name in names if name.startswith(SENTINEL)]
+    check_known(set(names).difference(theirs), _of_pool(connection), "the servers of sentinels")
+    check_known([name.removeprefix(SENTINEL) for name in theirs], parameters(client), "sentinels")
+
+
+def _of_pool(connection: type[Any]) -> set[str]:
+    return {"max_connections", *parameters(connection)}
+
+
 def server_client(address: Address, patience: Timeouts) -> "redis.Redis":
     """Return a client of one server, for threads."""
-    prompt: dict[str, Any] = {"connection_class": _PROMPT[address.url.partition(":")[0]]} if is_prompt(address) else {}
-    return redis.Redis.from_url(address.url, **patience, **_patient(redis.Redis), **prompt, **_named(address))
+    kind: type[Any] = (_PROMPT if is_prompt(address) else _PLAIN)[address.scheme]
+    options: Timeouts = {**patience, **_patient(redis.Redis), **_named(address), **address.options}
+    return redis.Redis.from_pool(_untyped(redis).ConnectionPool(connection_class=kind, **options))
 
 
 def sentinel_client(address: Address, patience: Timeouts) -> "redis.Redis":
@@ -81,8 +117,9 @@ def cluster_client(address: Address, patience: Timeouts) -> "redis.RedisCluster"
 
 def async_server_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":
     """Return a client of one server, for tasks."""
-    common = {**patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION, **_named(address)}
-    return redis.asyncio.Redis.from_url(address.url, connection_class=_CALM[address.url.partition(":")[0]], **common)
+    kind: type[Any] = _CALM[address.scheme]
+    options = {**patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION, **_named(address), **address.options}
+    return redis.asyncio.Redis.from_pool(_untyped(redis.asyncio).ConnectionPool(connection_class=kind, **options))
 
 
 def async_sentinel_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":
@@ -141,14 +178,20 @@ def _cluster_options(kind: Callable[..., Any], address: Address, patience: Timeo
     patient = _patient(kind) if kind is redis.RedisCluster else _async_patient(kind)
     if "cluster_error_retry_attempts" in inspect.signature(kind).parameters and redis.__version__.startswith("5."):
         patient["cluster_error_retry_attempts"] = 0  # later versions ask `retry`
-    options = {name: value for name, value in address.options.items() if name != "db"}
     # A slot that nobody serves must not take the others along.
-    return {**patience, **patient, "ssl": address.tls, **_named(address), "require_full_coverage": False, **options}
+    return {
+        **patience,
+        **patient,
+        "ssl": address.tls,
+        **_named(address),
+        "require_full_coverage": False,
+        **address.options,
+    }
 
 
 def _sentinel_options(address: Address) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what is said of the primary, and what of the sentinels; what is said of TLS is said of both."""
     given = address.options
-    options = {name: value for name, value in given.items() if not name.startswith(_SENTINEL)}
-    others = {name.removeprefix(_SENTINEL): given[name] for name in given if name.startswith(_SENTINEL)}
+    options = {name: value for name, value in given.items() if not name.startswith(SENTINEL)}
+    others = {name.removeprefix(SENTINEL): given[name] for name in given if name.startswith(SENTINEL)}
     return options, {name: options[name] for name in options if name.startswith("ssl_")} | others

@@ -11,14 +11,16 @@ from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.core.unique import Unique
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.redaction import shown
 from batchlimit.stores import clients
-from batchlimit.stores.address import Address, read_url
+from batchlimit.stores.address import Address
 from batchlimit.stores.cluster import ClusterLine
 from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import NotPrompt
 from batchlimit.stores.line import Line, ServerLine
 from batchlimit.stores.own_line import Calls, OwnLine
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
+from batchlimit.stores.syntax import look, sure_redis
 from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
 T = TypeVar("T")
@@ -48,14 +50,23 @@ class RedisStore(Unique):
         redis+sentinel://host:port,host:port/service/database. Nothing is connected to before the first call, and
         nothing is retried below us: a take that timed out may have been carried out, and only we know its number.
         """
-        address = read_url(url)
+        found = look(url)
+        del url  # what a traceback goes through shows no password
+        return cls.at(sure_redis(found), prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+
+    @classmethod
+    def at(
+        cls, address: Address, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
+    ) -> Self:
+        """Use what is at an address, as `from_url` does."""
+        clients.check_options(address)
         connect = partial(_connected, address, clients.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)
         store._connect, store._prompt = connect, clients.is_prompt(address)
         return store
 
     def __repr__(self) -> str:
-        return f"<RedisStore {self.address} prefix {self._prefix!r}>"
+        return f"<RedisStore {self.address} prefix {shown(self._prefix)}>"
 
     @property
     def address(self) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from batchlimit.core.decision import Decision
 from batchlimit.core.estimate import OnError
 from batchlimit.core.stock import ONE
+from batchlimit.redaction import shown
 from batchlimit.sync.reservation import Reservation
 from batchlimit.sync.slot import Slot
 
@@ -27,7 +28,7 @@ class Bucket:
         self._slot: Slot | None = None
 
     def __repr__(self) -> str:
-        return f"<Bucket {self.key!r} of {self._limiter!r}>"
+        return f"<Bucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> bool:
         """As the limiter does; in its words, but for the look for the slot."""

@@ -11,6 +11,7 @@ from batchlimit.core.claim import Fetch
 from batchlimit.core.lease import GiveBack
 from batchlimit.core.plans import Plans
 from batchlimit.errors import StoreUnavailable
+from batchlimit.redaction import shown
 from batchlimit.sync.guard import Guard
 from batchlimit.sync.slot import TOGETHER, Slot, ask_together
 
@@ -142,9 +143,9 @@ class Keeper:
                 case None:
                     pass
         except StoreUnavailable as error:
-            _logger.debug("tokens of %r were not given back: %s", slot.key, error)
+            _logger.debug("tokens of %s were not given back: %s", shown(slot.key), error)
         except Exception:  # a sizer of the user's own
-            _logger.exception("looking after %r failed; the other keys are looked after", slot.key)
+            _logger.exception("looking after %s failed; the other keys are looked after", shown(slot.key))
             slot.due = self._clock() + _PATIENCE
             self.watch(slot)
         if slot.reservoir.retired:

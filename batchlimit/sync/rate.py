@@ -24,6 +24,7 @@ from batchlimit.core.unique import Unique
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.base import Store, no_store
 from batchlimit.stores.redis import RedisStore
+from batchlimit.stores.syntax import look, sure
 from batchlimit.stores.urls import open_store
 from batchlimit.sync import guest
 from batchlimit.sync.bucket import Bucket
@@ -104,9 +105,12 @@ class RateLimiter(Unique):
         (this process only) and embedded:// (a real Valkey, started here). Nothing is connected to before the first
         call.
         """
+        found = look(url)
+        del url  # what a traceback goes through shows no password
+        address = sure(found)
         quota_rule(quota)  # a typo must not cost a server started in vain
         check_seconds("connect_timeout", connect_timeout)
-        store = open_store(url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+        store = open_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         limiter = cls(
             store,
             quota,

@@ -8,6 +8,7 @@ from typing import Self
 from batchlimit.core.estimate import SETTLE_THERE, Estimate, OnError
 from batchlimit.core.unique import Unique
 from batchlimit.errors import BatchLimitError
+from batchlimit.redaction import shown
 
 _logger = logging.getLogger("batchlimit")
 
@@ -27,7 +28,7 @@ class Reservation(Unique):
         self._adjust = adjust
 
     def __repr__(self) -> str:
-        return f"<Reservation at {self.key!r}: {self._estimate}>"
+        return f"<Reservation at {shown(self.key)}: {self._estimate}>"
 
     @property
     def cost(self) -> int:
@@ -58,4 +59,4 @@ class Reservation(Unique):
             try:
                 self._adjust(self.key, -back)
             except BatchLimitError as away:  # the block's own error is the one to be seen
-                _logger.debug("%d tokens of %r were not refunded: %s", back, self.key, away)
+                _logger.debug("%d tokens of %s were not refunded: %s", back, shown(self.key), away)

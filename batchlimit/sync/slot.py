@@ -18,6 +18,7 @@ from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.settled import Settled
 from batchlimit.doorway.patience import MANY
 from batchlimit.errors import StoreUnavailable
+from batchlimit.redaction import shown
 from batchlimit.sync.guard import Guard
 from batchlimit.sync.loops import warn_in_loop
 from batchlimit.sync.waker import Waker
@@ -59,7 +60,7 @@ class Slot:
         self._watch = watch
 
     def __repr__(self) -> str:
-        return f"<Slot {self.key!r}: {self.reservoir}>"
+        return f"<Slot {shown(self.key)}: {self.reservoir}>"
 
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
@@ -336,7 +337,7 @@ class Slot:
             if (back := self.locked(self.reservoir.drain)) is not None:
                 self.give_back(back)
         except StoreUnavailable as error:
-            _logger.debug("tokens of %r were not given back; they will expire: %s", self.key, error)
+            _logger.debug("tokens of %s were not given back; they will expire: %s", shown(self.key), error)
             return False
         return True
 

@@ -18,6 +18,7 @@ from batchlimit.core.quota import Quota
 from batchlimit.core.rest import Rest
 from batchlimit.core.ring import Ring
 from batchlimit.errors import LimiterClosed
+from batchlimit.redaction import shown
 from batchlimit.stores.base import Store
 from batchlimit.sync.guard import Guard
 from batchlimit.sync.keeper import Keeper
@@ -168,7 +169,7 @@ class Supply:
             try:
                 slot.empty(ended, deadline)  # each: what is away may be a part of the store, or one key
             except Exception as error:  # a sizer of the user's own
-                _logger.exception("tokens of %r were not given back; the others are", slot.key)
+                _logger.exception("tokens of %s were not given back; the others are", shown(slot.key))
                 self._wrong = self._wrong or error
         for slot in slots:
             self._host.remember(slot.figures())

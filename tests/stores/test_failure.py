@@ -15,10 +15,12 @@ from batchlimit.core.claim import Fail
 from batchlimit.core.key import bucket_name
 from batchlimit.core.lease import Ask
 from batchlimit.core.quota import Quota
+from batchlimit.stores.address import Address
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base import Store
 from batchlimit.stores.failure import SYMPTOMS, code_of, failure
 from batchlimit.stores.redis import RedisStore
+from batchlimit.stores.syntax import read_url
 from batchlimit.stores.urls import open_async_store, open_store
 from batchlimit.stores.wire import read_grant
 from tests.awaiting import BlockingStore
@@ -86,12 +88,17 @@ def front(request: pytest.FixtureRequest) -> str:
 
 @contextlib.contextmanager
 def opened(front: str, url: str) -> Iterator[Store]:
-    patience = {"prefix": "batchlimit", "connect_timeout": 30.0, "deadline": 30.0}
-    store = open_store(url, **patience) if front == "threads" else BlockingStore(open_async_store(url, **patience))  # type: ignore[arg-type]
+    patience: Any = {"prefix": "batchlimit", "connect_timeout": 30.0, "deadline": 30.0}
+    address = read_url(url)
+    store = open_store(address, **patience) if front == "threads" else _blocking(address, patience)
     try:
         yield store
     finally:
         store.close()
+
+
+def _blocking(address: Address, patience: Any) -> Store:
+    return BlockingStore(open_async_store(address, **patience))
 
 
 @contextlib.contextmanager

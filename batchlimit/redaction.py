@@ -1,0 +1,25 @@
+"""What a message shows of a value: a URL of a store may stand in the wrong place, and there may be a password in it."""
+
+import re
+
+_HIDDEN = "***"
+_RULES = (
+    # A URL of a store: nothing after its scheme. Where it has a slip, any part of it may be the password.
+    (re.compile(r"\b((?:rediss?|valkeys?|unix)(?:\+\w+)?:)(?=/|.*@).*", re.IGNORECASE | re.DOTALL), rf"\1//{_HIDDEN}"),
+    # Any other URL: neither the name nor the password of a user.
+    (re.compile(r"//[^/?#@\s]*[:@].*@", re.DOTALL), f"//{_HIDDEN}@"),
+    # What redis-py's clients show of themselves, and what a server repeats of a command that it does not know.
+    (re.compile(r"(password['\"]?[=:]|with args beginning with:).*", re.IGNORECASE | re.DOTALL), rf"\1 {_HIDDEN}"),
+)
+
+
+def redacted(text: str) -> str:
+    """Return the text without what may be a password."""
+    for pattern, shown in _RULES:
+        text = pattern.sub(shown, text)
+    return text
+
+
+def shown(value: object) -> str:
+    """Return what a message says of a value: its repr, without what may be a password."""
+    return repr(redacted(value)) if isinstance(value, str) else redacted(repr(value))

@@ -1,0 +1,213 @@
+"""The options after the ? of a URL: what each may be. A message names the option, and never shows its value."""
+
+import codecs
+import difflib
+import inspect
+import math
+import re
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote_plus
+
+import redis
+
+SENTINEL = "sentinel_"
+"""What begins an option that is for the sentinels alone."""
+
+Read = Callable[[str], Any]
+Options = dict[str, Any]
+
+_TRUTH = dict.fromkeys(("1", "t", "true", "y", "yes", "on"), True) | dict.fromkeys(
+    ("0", "f", "false", "n", "no", "off"), False
+)
+_SECRET = ("password", "ssl_password", "sentinel_password", "sentinel_ssl_password")
+
+
+class Slip(ValueError):
+    """What is wrong with a URL, in words that show nothing of it but the names of options."""
+
+
+def read_options(query: str) -> Options:
+    """Return the options in a URL's query, each as redis-py wants it; Slip for one that nobody could use."""
+    found: Options = {}
+    before = ""
+    for part in filter(None, query.split("&")):
+        name, equals, value = part.partition("=")
+        if not (equals and value and re.fullmatch(r"\w+", name, re.ASCII)):
+            raise Slip(f"{_place(before)} is not of the form name=value: percent-encode what is special in a value")
+        if name in found:
+            raise Slip(f"the option {name!r} is there twice: keep one of them")
+        found[name] = _read(name, unquote_plus(value), before)
+        before = name
+    return found
+
+
+def _read(name: str, value: str, before: str) -> Any:
+    plain = name.removeprefix(SENTINEL)
+    if plain not in OPTIONS:
+        raise Slip(_unknown(name, before))
+    expected, read = OPTIONS[plain]
+    try:
+        return read(value)
+    except (ValueError, LookupError):
+        pass  # its message may show the value
+    raise Slip(f"the option {name!r} must be {expected}")
+
+
+def _place(before: str) -> str:
+    return f"what follows the option {before!r}" if before else "what follows the ?"
+
+
+def _unknown(name: str, before: str) -> str:
+    if before in _SECRET:  # it may be the rest of that
+        return f"what follows the option {before!r} is no option: percent-encode the & in its value"
+    if name in _BEFORE:
+        return f"the option {name!r} is told before the ?: {_BEFORE[name]}"
+    close = difflib.get_close_matches(name, OPTIONS, 1)
+    meant = f"did you mean {close[0]!r}?" if close else "docs/redis.md lists those that a URL may have"
+    return f"no option {name!r} can be told in a URL: {meant}"
+
+
+def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise Slip for the name of an option that is not among those that redis-py knows of `what`."""
+    for name in set(names).difference(known):
+        raise Slip(f"redis-py {redis.__version__} has no option {name!r} for {what}: leave it out")
+
+
+def parameters(kind: Any) -> set[str]:
+    """Return what a class takes by name, with what it hands on to those that it inherits from."""
+    makers: list[Any] = list(kind.__mro__)
+    return {name for each in makers for name in inspect.signature(each.__init__).parameters}
+
+
+def check_tls(options: Mapping[str, Any]) -> None:
+    """Raise Slip for options of TLS with which no connection could be made; this reads the files that they name."""
+    if options.get("ssl_check_hostname") and options.get("ssl_cert_reqs") == "none":
+        raise Slip("the option 'ssl_check_hostname' checks nothing with ssl_cert_reqs=none: leave one of them out")
+    if "ssl_keyfile" in options and "ssl_certfile" not in options:
+        raise Slip("the option 'ssl_keyfile' needs 'ssl_certfile' with it")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for name, use in _FILES.items():
+        if name in options:
+            _use(name, lambda use=use: use(context, options))  # type: ignore[misc]
+
+
+def _use(name: str, use: Callable[[], None]) -> None:
+    reason = ""
+    try:
+        use()
+    except ssl.SSLError as error:
+        said = getattr(error, "reason", None) or "OpenSSL cannot read it"
+        reason = f"{said} (a file must be in PEM form, and ssl_password its key's)"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "is there something in it?"
+    if reason:
+        raise Slip(f"the option {name!r} cannot be used: {reason}")
+
+
+def _chain(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
+    # With a password, though it may be empty: without one OpenSSL would ask whoever sits at the terminal.
+    context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"), options.get("ssl_password", ""))
+
+
+_FILES: dict[str, Callable[[ssl.SSLContext, Mapping[str, Any]], None]] = {
+    "ssl_ca_certs": lambda context, options: context.load_verify_locations(cafile=options["ssl_ca_certs"]),
+    "ssl_ca_path": lambda context, options: context.load_verify_locations(capath=options["ssl_ca_path"]),
+    "ssl_ca_data": lambda context, options: context.load_verify_locations(cadata=options["ssl_ca_data"]),
+    "ssl_certfile": _chain,
+    "ssl_ciphers": lambda context, options: context.set_ciphers(options["ssl_ciphers"]),
+}
+
+
+def _truth(value: str) -> bool:
+    return _TRUTH[value.lower()]
+
+
+def _whole(least: int, most: float = math.inf) -> Read:
+    def read(value: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", value, re.ASCII) or not least <= int(value) <= most:
+            raise ValueError
+        return int(value)
+
+    return read
+
+
+def _seconds(value: str) -> float:
+    seconds = float(value)
+    if not 0.0 < seconds < math.inf:
+        raise ValueError
+    return seconds
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch("[!-~]+", value):
+        raise ValueError
+    return value
+
+
+def _one_of(*words: str) -> Read:
+    def read(value: str) -> str:
+        return words[words.index(value.lower())]
+
+    return read
+
+
+def _encoding(value: str) -> str:
+    return codecs.lookup(value).name
+
+
+def _errors(value: str) -> str:
+    codecs.lookup_error(value)
+    return value
+
+
+def _flags(value: str) -> list[ssl.VerifyFlags]:
+    return [ssl.VerifyFlags[each.strip()] for each in value.strip("[]").split(",")]
+
+
+_YES = ("true or false", _truth)
+_TEXT = ("text", str)
+_FLAGS = ("names of ssl.VerifyFlags, with commas between", _flags)
+_TIME = ("a number of seconds above 0", _seconds)
+
+_BEFORE = {"host": "redis://host", "port": "redis://host:6379", "path": "unix:///path"}
+
+OPTIONS: dict[str, tuple[str, Read]] = {
+    "client_name": ("of letters, digits and signs, without spaces", _name),
+    "db": ("a whole number of at least 0", _whole(0)),
+    "decode_responses": _YES,
+    "encoding": ("an encoding that Python knows", _encoding),
+    "encoding_errors": ("a way to treat errors that Python knows, such as strict", _errors),
+    "health_check_interval": ("a whole number of seconds of at least 0", _whole(0)),
+    "legacy_responses": _YES,
+    "lib_name": _TEXT,
+    "lib_version": _TEXT,
+    "max_connections": ("a whole number of at least 1", _whole(1)),
+    "password": _TEXT,
+    "protocol": ("2 or 3", _whole(2, 3)),
+    "retry_on_timeout": _YES,
+    "socket_connect_timeout": _TIME,
+    "socket_keepalive": _YES,
+    "socket_read_size": ("a whole number of bytes of at least 1", _whole(1)),
+    "socket_timeout": _TIME,
+    "ssl_ca_certs": _TEXT,
+    "ssl_ca_data": _TEXT,
+    "ssl_ca_path": _TEXT,
+    "ssl_cert_reqs": ("none, optional or required", _one_of("none", "optional", "required")),
+    "ssl_certfile": _TEXT,
+    "ssl_check_hostname": _YES,
+    "ssl_ciphers": _TEXT,
+    "ssl_exclude_verify_flags": _FLAGS,
+    "ssl_include_verify_flags": _FLAGS,
+    "ssl_keyfile": _TEXT,
+    "ssl_min_version": (
+        "771 (TLS 1.2) or 772 (TLS 1.3)",
+        lambda value: ssl.TLSVersion(_whole(771, 772)(value)),
+    ),
+    "ssl_password": _TEXT,
+    "ssl_validate_ocsp": _YES,
+    "ssl_validate_ocsp_stapled": _YES,
+    "username": _TEXT,
+}
+"""By name: what it must be, and what reads it. All else that redis-py takes is no text: make the client yourself."""
