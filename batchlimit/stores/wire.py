@@ -68,6 +68,8 @@ def _grant(reply: Sequence[Any]) -> Grant:
     starts_in, lease, retry_after = starts_in / _SECOND, lease / _SECOND, retry_after / _SECOND
     told = config.decode() if isinstance(config, bytes) else config
     quota = Quota.decode(told) if told else None
+    if quota is not None and quota.denies_all:
+        raise ValueError(f"its quota is {str(quota)!r}, which no limiter writes: delete it, or use another prefix")
     return Grant(granted, kept, starts_in, lease, retry_after, level, active_hosts, epoch, version, quota)
 
 

@@ -14,10 +14,13 @@ from batchlimit import (
     Decision,
     FixedBatch,
     MemoryStore,
+    Quota,
     RateLimited,
     RateLimiter,
+    RedisStore,
     StoreUnavailable,
 )
+from batchlimit.core.lease import Ask
 from tests.fronts.blocking import Blocking, Front
 from tests.sync.stage import KEY, Clock, Stage, nothing
 
@@ -111,6 +114,24 @@ def test_a_refund_that_does_not_arrive_carries_them(front: Front, clock: Clock, 
             limiter.refund(KEY, 10)
         stage.before_back = nothing
     assert (caught.value.key, caught.value.address, caught.value.code) == (KEY, "stage://", "OOM")
+
+
+@pytest.mark.usefixtures("far_away")
+def test_a_bucket_that_somebody_gave_a_rate_of_0_is_an_error_that_says_so(
+    front: Front, valkey_store: RedisStore
+) -> None:
+    """No limiter writes one: each refuses a rate of 0 by itself. And none divides by it."""
+    with front(valkey_store, "100/s") as limiter:
+        assert limiter.try_acquire("another")
+        valkey_store.take(KEY, Quota(0.0), Ask("somebody", 1, need=0, queued=0, want=0))
+        assert not limiter.try_acquire(KEY)
+        for call in (limiter.decide, limiter.acquire):
+            with pytest.raises(BucketUnavailable, match="its quota is '0/s', which no limiter writes: delete it"):
+                call(KEY)
+        limiter.refund(KEY)
+        limiter.peek(KEY)
+        assert limiter.try_acquire("another")
+        assert limiter.statistics().available
 
 
 @pytest.mark.parametrize("call", FAILED.values(), ids=FAILED)
