@@ -142,7 +142,7 @@ class Claim:
     still have to leave it here.
     """
 
-    __slots__ = ("asked", "cost", "deadline", "errand", "number", "tentative", "verdict", "waker")
+    __slots__ = ("asked", "cost", "deadline", "errand", "number", "tentative", "told", "verdict", "waker")
 
     def __init__(self, cost: int, deadline: float, waker: Wakeable, *, tentative: bool = False) -> None:
         self.cost = cost
@@ -150,6 +150,7 @@ class Claim:
         self.waker = waker
         self.tentative = tentative
         self.number = 0  # its place in the order of arrival
+        self.told = 0  # how often the bucket had been told what is held here, when it was given its tokens
         self.asked = 0  # how many asks have spoken for it
         self.errand: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
         self.verdict: Verdict | None = None

@@ -62,6 +62,7 @@ def serve(reservoir: Reservoir, claim: Claim, fetch: Fetch, grant: Grant, now: f
     stock.credit(fetch, grant, now)
     verdict = Admit(stock.expires, stock.term)  # first: without a call in between nobody is interrupted there
     stock.saved -= cost
+    claim.told = stock.told
     if claim.tentative:
         stock._pledged += cost
     claim.verdict = verdict

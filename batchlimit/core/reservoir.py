@@ -122,10 +122,11 @@ class Reservoir(Errands):
         if self._busy is not None and claim.errand is self._busy:
             self._give_up(claim.errand, now)
         self._line.withdraw(claim)
+        is_ours = claim.tentative or claim.told == self.stock.told
         self.confirm(claim)
         if isinstance(claim.verdict, Admit) and claim.cost:
-            is_here = now < claim.verdict.before and claim.verdict.term == self.stock.term
-            back = self.stock.unspend(claim.cost, now) if is_here else 0
+            is_leased = is_ours and now < claim.verdict.before and claim.verdict.term == self.stock.term
+            back = self.stock.unspend(claim.cost, now) if is_leased else 0
             self.stock.took_late(claim.cost - back)
         claim.verdict = None  # what it was given is returned once
         self._serve()

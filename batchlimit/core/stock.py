@@ -39,7 +39,7 @@ class Stock:
 
     __slots__ = (
         "_base", "_foreign", "_pledged", "_recorded", "_singly", "_starts", "admitted", "borrowed", "coming", "expires",
-        "loose", "low", "ready", "saved", "shut", "term",
+        "loose", "low", "ready", "saved", "shut", "term", "told",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -57,7 +57,8 @@ class Stock:
         self._pledged = 0  # what was given to claims that are tentative still
         self.borrowed = False
         self._foreign = 0  # of what is borrowed, what was left of a lease
-        self.term = 0  # another one whenever what is here begins to be the bucket's, or ceases to be
+        self.told = 0  # how often the bucket was told what is held: whatever was spent before is spent there, too
+        self.term = 0  # another one whenever what is here begins to be the bucket's, or ceases to be, or is lost
 
     def __repr__(self) -> str:
         return f"<Stock of {self.tokens} until {self.expires:.3f}, {self.saved} saved, {self.coming} to come>"
@@ -177,6 +178,7 @@ class Stock:
             verdict = first.verdict or Admit(self.expires, self.term)  # who served it may have been interrupted
             if first.verdict is None:
                 self.saved -= first.cost
+                first.told = self.told
                 self._pledged += first.cost if first.tentative else 0
                 first.verdict = verdict  # with no call in between: a pledge that nobody knows of would last for ever
             line.dismiss(first, verdict)
@@ -196,6 +198,7 @@ class Stock:
 
     def report(self) -> int:
         """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
+        self.told += 1
         self._recorded = 0 if self.borrowed else self.held + self._pledged
         return self._recorded
 
@@ -209,7 +212,7 @@ class Stock:
         if self.borrowed or grant.kept < fetch.ask.held:
             self._base -= self.here
             self.loose = self.saved = self.coming = 0
-            self.term += self.borrowed
+            self.term += 1
             self.borrowed = False
         begins = now + grant.starts_in
         self._starts = max(self._starts, begins) if self.coming else begins

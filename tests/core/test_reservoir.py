@@ -292,6 +292,20 @@ def test_who_leaves_after_the_end_of_its_lease_leaves_nothing_though_a_later_lea
     assert front.counted == (4, 0), "it was not admitted"
 
 
+@pytest.mark.parametrize("tentative", [False, True])
+def test_who_leaves_returns_nothing_into_a_lease_that_its_tokens_are_not_of(tentative: bool) -> None:
+    """What others spent of the next lease is no room for them: the bucket has let others flow in long ago."""
+    front = Front(sizer=FixedBatch(10))
+    gone = Claim(5, PATIENT, Bell(), tentative=tentative)
+    front.reservoir.join(gone)
+    front.grant(front.fetch(gone), tokens=5)
+    assert isinstance(gone.verdict, Admit)
+    front.grant(front.fetch(front.join(1), 0.1), 0.1, 10, **({"kept": 0} if tentative else {}))  # a new bucket
+    assert front.reservoir.stock.take(6) == about(1.1)
+    front.reservoir.leave(gone, 0.3)
+    assert front.held == 3
+
+
 def test_who_leaves_the_line_unserved_is_not_asked_for() -> None:
     front = Front()
     first, gone = front.join(1), front.join(5)
