@@ -14,6 +14,7 @@ from batchlimit.core.lease import Ask
 from batchlimit.core.reservoir import Reservoir
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, Stage
+from tests.depth import depth
 
 QUOTA = Quota(20.0, 40)
 """Leases last 0.8 s."""
@@ -121,7 +122,7 @@ async def _story(
 
 
 @pytest.mark.usefixtures("without_keeper", "without_breaker")
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=depth(50, 200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SIZERS, st.lists(STEPS, max_size=30))
 def test_the_shortcut_does_what_the_rules_do(
     sizer: BatchSizer, steps: list[Callable[[World], Awaitable[object]]]

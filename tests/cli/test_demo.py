@@ -4,8 +4,11 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
+
+from batchlimit.cli import main
 
 SMALL = ("--hosts", "2", "--threads", "2", "--seconds", "1", "--quota", "500/s burst 100")
 
@@ -13,6 +16,16 @@ SMALL = ("--hosts", "2", "--threads", "2", "--seconds", "1", "--quota", "500/s b
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "batchlimit.cli", "demo", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def here(
+    arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[object, str, str]:
+    """Run the command in this process, where it ends before it starts others; its status, and what it printed."""
+    monkeypatch.setattr(sys, "argv", ["batchlimit", "demo", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, *capsys.readouterr()
 
 
 def test_a_fleet_on_one_server_keeps_the_promise() -> None:
@@ -60,22 +73,30 @@ def test_a_limiter_that_cheats_is_convicted() -> None:
         (["--url", "unix:///nowhere/at/all?password=secret"], 3, "unix:///nowhere/at/all: "),
     ],
 )
-def test_what_cannot_work_is_told_in_one_line(arguments: list[str], status: int, message: str) -> None:
-    ended = demo(*arguments)
-    assert ended.returncode == status
-    assert ended.stderr.startswith("batchlimit demo: ")
-    assert message in ended.stderr
-    assert ended.stderr.count("\n") == 1
-    assert "secret" not in ended.stderr + ended.stdout
+def test_what_cannot_work_is_told_in_one_line(
+    arguments: list[str],
+    status: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ended, stdout, stderr = here(arguments, monkeypatch, capsys)
+    assert ended == status
+    assert stderr.startswith("batchlimit demo: ")
+    assert message in stderr
+    assert stderr.count("\n") == 1
+    assert "secret" not in stderr + stdout
 
 
 @pytest.mark.parametrize(
     "arguments", [("--hosts", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--front", "fibers"), ("--unknown",)]
 )
-def test_options_out_of_range_are_refused(arguments: tuple[str, ...]) -> None:
-    ended = demo(*arguments)
-    assert ended.returncode == 2
-    assert "Traceback" not in ended.stderr
+def test_options_out_of_range_are_refused(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended, _, stderr = here(arguments, monkeypatch, capsys)
+    assert ended == 2
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.usefixtures("interruptible")

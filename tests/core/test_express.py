@@ -20,6 +20,7 @@ from batchlimit.core.quota import Quota
 from batchlimit.core.reservoir import Reservoir
 from tests.core.front import DEAD, HUNDRED
 from tests.core.world import Bell, answer
+from tests.depth import depth
 from tests.fields import fields_of
 
 SEVERAL = HUNDRED & Quota(1.0, 40)
@@ -220,7 +221,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=depth(100, 400), deadline=None)
 @given(
     st.sampled_from([HUNDRED, SEVERAL, Quota(1.0, 2), Quota(0.0, 0)]),
     st.sampled_from([FixedBatch(1), FixedBatch(20), TimeBatch()]),

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from batchlimit import Partitions, Queue
+from tests.depth import depth
 from tests.fronts.callers import Caller, Callers, Tasks, Threads
 
 SHARES = {"live": 0.5, "batch": 0.25}
@@ -244,5 +245,5 @@ def test_no_permit_is_lost_or_doubled(front: type[Tasks] | type[Threads]) -> Non
         pass
 
     Machine.front = front
-    examples = 60 if front is Threads else 200
+    examples = depth(20, 60) if front is Threads else depth(50, 200)
     run_state_machine_as_test(Machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None))

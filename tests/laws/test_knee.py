@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from batchlimit.core.law import Calibrated, Law
 from batchlimit.core.sample import Sample
 from batchlimit.laws.knee import Knee
+from tests.depth import DEEP
 
 _MS = 1_000_000
 _SECOND = 1000 * _MS
@@ -68,7 +69,8 @@ def test_an_initial_limit_out_of_bounds_is_taken_to_the_nearer_one(initial: int,
 
 
 @pytest.mark.parametrize(
-    ("workers", "least", "most"), [(1, 1, 4), (2, 2, 6), (5, 5, 10), (20, 20, 30), (100, 100, 135), (500, 500, 680)]
+    ("workers", "least", "most"),
+    [(1, 1, 4), (2, 2, 6), (5, 5, 10), (20, 20, 30), (100, 100, 135), *([(500, 500, 680)] if DEEP else [])],
 )
 @pytest.mark.parametrize("initial", [1, 20, 200])
 def test_the_limit_settles_at_the_knee(workers: int, least: int, most: int, initial: int) -> None:

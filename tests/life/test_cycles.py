@@ -1,14 +1,17 @@
-"""A thousand limiters that come and go leave no thread and no open file behind, however they went."""
+"""Many limiters that come and go leave no thread and no open file behind, however they went."""
 
 import sys
 
 import pytest
 
+from tests.depth import depth
 from tests.servers import Server
 from tests.sync.stage import process
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts by /proc")
 
+_MANY = depth(100, 1000)
+_LOOPS = depth(40, 300)
 COUNT = """
 kept = []
 
@@ -33,7 +36,7 @@ HEAD = "\n".join("    " + line for line in COUNT.splitlines())
 
 
 @pytest.mark.parametrize("end", ["limiter.close(); kept.append(limiter)", "del limiter"])
-def test_a_thousand_limiters_of_threads(valkey: Server, prefix: str, end: str) -> None:
+def test_many_limiters_of_threads(valkey: Server, prefix: str, end: str) -> None:
     """Those that were closed are kept: it is not the garbage collector that ends them."""
     program = f"""
 {HEAD}
@@ -45,7 +48,7 @@ def test_a_thousand_limiters_of_threads(valkey: Server, prefix: str, end: str) -
     for i in range(20):
         cycle(i)
     before = count()
-    for i in range(1000):
+    for i in range({_MANY}):
         cycle(i)
     say(*settled((max(2, before[0]), before[1])))
     """
@@ -55,7 +58,7 @@ def test_a_thousand_limiters_of_threads(valkey: Server, prefix: str, end: str) -
 
 
 @pytest.mark.parametrize("end", ["await limiter.close(); kept.append(limiter)", "del limiter"])
-def test_a_thousand_loops_with_a_limiter_each(valkey: Server, prefix: str, end: str) -> None:
+def test_many_loops_with_a_limiter_each(valkey: Server, prefix: str, end: str) -> None:
     program = f"""
 {HEAD}
     import asyncio
@@ -67,7 +70,7 @@ def test_a_thousand_loops_with_a_limiter_each(valkey: Server, prefix: str, end: 
     for i in range(20):
         asyncio.run(cycle(i))
     before = count()
-    for i in range(1000):
+    for i in range({_MANY}):
         asyncio.run(cycle(i))
     say(*settled(before))
     """
@@ -88,7 +91,7 @@ def test_a_limiter_that_goes_from_loop_to_loop(valkey: Server, prefix: str) -> N
     for i in range(20):
         asyncio.run(cycle(i))
     before = count()
-    for i in range(300):
+    for i in range({_LOOPS}):
         asyncio.run(cycle(i))
     say(*settled(before))
     """

@@ -14,6 +14,7 @@ from batchlimit import Quota, RedisStore, StoreUnavailable
 from batchlimit.core.key import bucket_name
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.stores.scripts import script
+from tests.depth import depth
 from tests.fronts.blocking import Front
 from tests.servers import Server
 
@@ -50,7 +51,7 @@ def everything(client: Any) -> dict[bytes, bytes | None]:
     return {name: client.dump(name) for name in client.scan_iter(count=1000)}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=depth(37, 150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(keys, min_size=2, max_size=4, unique=True))
 @example(["é", "e\u0301"])
 @example(["A", "a"])
@@ -88,7 +89,7 @@ def test_prefixes_that_continue_each_other_may_meet() -> None:
     assert bucket_name("a", "b") != bucket_name("b", "b")
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=depth(25, 50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.sampled_from(NASTY), st.text()))
 def test_names_of_hosts_are_data_too(client: Any, host: str) -> None:
     before = everything(client)

@@ -13,6 +13,7 @@ from batchlimit.core import pace, share
 from batchlimit.core.bucket import Bucket
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.quota import Quota
+from tests.depth import depth
 from tests.lua import packing
 from tests.lua.interpreter import Interpreter
 
@@ -103,7 +104,7 @@ class Pair:
         return max(0, self.seqs[host] - (seq == "older"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=depth(75, 300), deadline=None)
 @given(st.lists(_quotas, min_size=1, max_size=3), _steps)
 def test_the_scripts_and_their_twin_answer_alike(quotas: list[Quota], steps: list[tuple[int, tuple, int]]) -> None:  # type: ignore[type-arg]
     pair = Pair(quotas)
@@ -158,7 +159,7 @@ def test_the_scripts_and_their_twin_answer_alike_where_chance_seldom_leads(story
     assert pair.lua.peek(quota).level == level
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=depth(75, 300), deadline=None)
 @given(_quotas, _steps)
 def test_level_and_outstanding_never_exceed_the_burst(quota: Quota, steps: list[tuple[int, tuple, int]]) -> None:  # type: ignore[type-arg]
     pair = Pair([quota])

@@ -26,6 +26,7 @@ from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.stock import Stock
 from batchlimit.sync.waker import Waker
+from tests.depth import depth
 from tests.fields import fields_of
 from tests.sync.stage import KEY, Clock, Stage, nothing
 
@@ -186,7 +187,7 @@ SIZERS = st.sampled_from([TimeBatch(), FixedBatch(1), FixedBatch(7), FixedBatch(
 
 
 @pytest.mark.usefixtures("without_keeper", "without_breaker")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=depth(75, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SIZERS, st.lists(STEPS, max_size=40))
 def test_the_shortcut_does_what_the_methods_do(sizer: BatchSizer, steps: list[Callable[[World], object]]) -> None:
     by_hand, bound, spelled_out = World(sizer), Bound(sizer), SpelledOut(sizer)
