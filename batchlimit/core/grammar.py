@@ -77,6 +77,32 @@ def _typo(text: str, expected: str, at: int) -> ValueError:
     return ValueError(f"quota {shown(text)}: expected {expected} at column {at + 1}: {rest}")
 
 
+# Numbers as others write them: 2,000,000, 1e6, 2M.
+_FOREIGN = re.compile(
+    r"""(?P<before> (?: ^ | ; | burst ) \s* )
+        (?P<number> [0-9]{1,3} (?: ,[0-9]{3} )+ | [0-9] [0-9_]* (?: \. [0-9]+ )? )
+        (?: e \+? (?P<power> [0-9]{1,2} ) | \s* (?P<suffix> [kmgb] ) )?
+        (?= \s* (?: / | per | ; | $ ) )
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+_POWERS = {"k": 3, "m": 6, "g": 9, "b": 9}
+
+
+def respelled(text: str) -> str | None:
+    """Return a text with its numbers as quotas have them: "2_000_000/minute" for "2M/minute"; None: they are."""
+    found = _FOREIGN.sub(_own, text).strip()
+    return None if found == text.strip() else found
+
+
+def _own(found: re.Match[str]) -> str:
+    if not (found["power"] or found["suffix"] or "," in found["number"]):
+        return found[0]
+    power = int(found["power"] or 0) or _POWERS.get((found["suffix"] or "").lower(), 0)
+    number = Decimal(re.sub("[,_]", "", found["number"])).scaleb(power)
+    return f"{found['before']}{int(number):_}" if number == int(number) else found[0]
+
+
 def spell(rate: float, burst: int, reads_back: Callable[[str], bool]) -> str:
     """Return the shortest text that reads back, of the first group of spellings that has one; the last always does."""
     plain, told = "", f" burst {burst}"

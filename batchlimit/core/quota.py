@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from batchlimit.core.grammar import LARGEST_BURST, SECONDS, read, spell
+from batchlimit.core.grammar import LARGEST_BURST, SECONDS, read, respelled, spell
 from batchlimit.redaction import shown
 
 SLOWEST_RATE = 1e-9
@@ -67,6 +67,15 @@ class Quota:
         """
         if not isinstance(text, str):
             raise TypeError(f"a quota is read from a str like '100/s', not from {shown(text)}")
+        try:
+            return cls._read(text)
+        except ValueError as error:
+            if (meant := respelled(text)) is None or not _is_quota(meant):
+                raise
+            raise ValueError(f"{error}; write {meant}") from None
+
+    @classmethod
+    def _read(cls, text: str) -> Self:
         first, *also = read(text, cls._per)
         return cls(first.rate, first.burst, also)
 
@@ -149,8 +158,16 @@ def _spelled(quota: Quota) -> str:
     return spell(quota.rate, quota.burst, lambda text: _reads_as(text, quota))
 
 
+def _is_quota(text: str) -> bool:
+    try:
+        Quota._read(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _reads_as(text: str, quota: Quota) -> bool:
     try:
-        return Quota.parse(text) == quota
+        return Quota._read(text) == quota
     except ValueError:  # a rate near the largest double overflows when it is told per week
         return False

@@ -19,13 +19,14 @@ def quota_rule(source: QuotaSource) -> Callable[[str], Quota]:
     raises ValueError for a key without a quota, and TypeError where a function returns anything else.
     """
     if isinstance(source, Quota | str):
-        quota = _as_quota(source, "every key")
+        quota = Quota.parse(source) if isinstance(source, str) else source
         return lambda _key: quota
     if isinstance(source, Mapping):
         return _of_mapping(source)
     if callable(source):
         return lambda key: _as_quota(source(key), f"key {shown(key)}")
-    raise TypeError(f"quotas come from a Quota, its text, a mapping or a function of the key, not from {shown(source)}")
+    wanted = "quotas come from a Quota, its text, a mapping or a function of the key"
+    raise TypeError(f"{wanted}, not from {shown(source)}{_joined(source)}")
 
 
 def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
@@ -64,11 +65,17 @@ def _as_quota(value: object, whose: str) -> Quota:
     if isinstance(value, Quota):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"the quota of {whose} must be a Quota or its text, not {shown(value)}")
+        raise TypeError(f"the quota of {whose} must be a Quota or its text, not {shown(value)}{_joined(value)}")
     try:
         return Quota.parse(value)
     except ValueError as error:
-        raise ValueError(f"the quota of {whose}: {error}") from error
+        raise ValueError(f"{error} (the quota of {whose})") from None
+
+
+def _joined(value: object) -> str:
+    """Say what to do with several quotas, if it is several."""
+    several = isinstance(value, list | tuple | set | frozenset)
+    return ": join several by ';' in one text, as '100/s; 1000/h', or by '&'" if several else ""
 
 
 def _checked_name(name: object) -> str:

@@ -149,7 +149,7 @@ def test_parse_joins_bandwidths_with_semicolons() -> None:
         ("-5/s", "an amount of tokens", 1, "'-5/s'"),
         (".5/s", "an amount of tokens", 1, "'.5/s'"),
         ("100", '"/" or "per"', 4, "the end"),
-        ("1e3/s", '"/" or "per"', 2, "'e3/s'"),
+        ("1e-3/s", '"/" or "per"', 2, "'e-3/s'"),
         ("1__0/s", '"/" or "per"', 2, "'__0/s'"),
         ("100.", '"/" or "per"', 4, "'.'"),
         ("100; 5/s", '"/" or "per"', 4, "'; 5/s'"),
@@ -177,6 +177,36 @@ def test_a_typo_says_what_was_expected_and_where(text: str, expected: str, colum
     with pytest.raises(ValueError, match=r"^quota ") as caught:
         Quota.parse(text)
     assert str(caught.value) == f"quota {text!r}: expected {expected} at column {column}: {rest}"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("2M/minute", "2_000_000/minute"),
+        ("2m/minute", "2_000_000/minute"),
+        ("1.5k per s burst 2k", "1_500 per s burst 2_000"),
+        ("2,000,000/minute", "2_000_000/minute"),
+        ("1e6/s", "1_000_000/s"),
+        ("1.5e+3/s", "1_500/s"),
+        ("1/s; 3 G/d", "1/s; 3_000_000_000/d"),
+        ("100/s burst 1,000", "100/s burst 1_000"),
+        ("1e3/week burst 7", "1_000/week burst 7"),
+    ],
+)
+def test_a_number_that_others_write_so_is_told_as_quotas_have_it(text: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=r"^quota .*: expected .* at column ") as caught:
+        Quota.parse(text)
+    assert str(caught.value).endswith(f"; write {meant}")
+    Quota.parse(meant)
+
+
+@pytest.mark.parametrize(
+    "text", ["1,00/s", "1.5e-3/s", "2T/s", "1e99/s", "2M", "2M/fortnight", "1,000/s burst 1T", "5/5k"]
+)
+def test_what_nobody_can_have_meant_is_not_guessed(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^quota ") as caught:
+        Quota.parse(text)
+    assert "write" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -367,8 +397,8 @@ def test_a_key_without_a_quota_is_named_with_the_remedy() -> None:
 @pytest.mark.parametrize(
     ("source", "error", "shown"),
     [
-        ("1/x", ValueError, "quota of every key: quota '1/x': expected a unit"),
-        ({"ok": "1/s", "export:*": "5/x"}, ValueError, "quota of 'export:\\*': quota '5/x': expected a unit"),
+        ("1/x", ValueError, r"^quota '1/x': expected a unit .* at column 3: 'x'$"),
+        ({"ok": "1/s", "export:*": "5/x"}, ValueError, r"^quota '5/x': expected a unit .* \'export:\*'\)$"),
         ({"a": 5}, TypeError, "quota of 'a' must be a Quota or its text, not 5"),
         ({b"a": "1/s"}, TypeError, "names of type str, not b'a'"),
         ({}, ValueError, "needs an entry"),

@@ -298,14 +298,20 @@ def test_a_key_without_a_quota_is_named(front: Front, clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("quota", "error", "message"),
     [
-        ("100/x", ValueError, r"quota '100/x': expected a unit \(s, m, h, d or w\) at column 5: 'x'"),
+        ("100/x", ValueError, r"^quota '100/x': expected a unit \(s, m, h, d or w\) at column 5: 'x'"),
         ("", ValueError, "expected an amount of tokens at column 1: the end"),
         ("1/s burst", ValueError, "expected a burst from 1 to"),
-        ({"a": "1/s", "b": "2 / "}, ValueError, "the quota of 'b': quota '2 / ': expected a unit"),
+        ({"a": "1/s", "b": "2 / "}, ValueError, r"^quota '2 / ': expected a unit .*: the end \(the quota of 'b'\)$"),
         ({}, ValueError, "needs an entry"),
         ({b"a": "1/s"}, TypeError, "names of type str, not b'a'"),
         ({"a": 100}, TypeError, "the quota of 'a' must be a Quota or its text, not 100"),
-        (100, TypeError, "not from 100"),
+        (100, TypeError, "not from 100$"),
+        (
+            ["100/s", "1000/h"],
+            TypeError,
+            r"not from \['100/s', '1000/h'\]: join several by ';' in one text, .* by '&'$",
+        ),
+        ({"a": ("1/s", "2/s")}, TypeError, r"of 'a' must be .*, not \('1/s', '2/s'\): join several by ';' .* by '&'$"),
         (None, TypeError, "not from None"),
     ],
 )
@@ -321,7 +327,7 @@ def test_a_wrong_quota_fails_at_the_start_and_says_where(
 @pytest.mark.parametrize(
     ("found", "error", "message"),
     [
-        ("100", ValueError, "the quota of key 'tenant:42': quota '100': expected"),
+        ("100", ValueError, r"^quota '100': expected .*: the end \(the quota of key 'tenant:42'\)$"),
         (None, TypeError, "the quota of key 'tenant:42' must be a Quota or its text, not None"),
         (5, TypeError, "not 5"),
     ],
