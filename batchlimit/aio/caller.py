@@ -24,8 +24,9 @@ class Caller:
 
     __slots__ = ("_error", "_slot", "_woken", "claim", "due", "has_left", "waited")
 
-    def __init__(self, slot: Steps, cost: int, deadline: float) -> None:
-        self.claim = Claim(cost, deadline, self, tentative=True)  # it may be cancelled before it wakes
+    def __init__(self, slot: Steps, cost: int, deadline: float, *, prompt: bool = False) -> None:
+        """See Claim for `prompt`."""
+        self.claim = Claim(cost, deadline, self, tentative=True, prompt=prompt)  # it may be cancelled before it wakes
         self.waited = self.has_left = False
         self.due = math.inf  # when its slot looks after it, if nothing happens before
         self._slot = slot

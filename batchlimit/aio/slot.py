@@ -98,7 +98,7 @@ class Slot:
                 return Settled(Admit(before), waited=True, asked=False, reservoir=self.reservoir)
             if self.reservoir.retired:
                 return None
-        caller = self.join(cost, deadline)
+        caller = self.join(cost, deadline, prompt=True)
         try:
             verdict = await caller.verdict(self._home.clock)
         except BaseException:
@@ -106,7 +106,8 @@ class Slot:
             raise
         if isinstance(verdict, Retired):
             return None
-        self.reservoir.confirm(caller.claim)
+        if self.reservoir.confirm(caller.claim):
+            self._rouse()
         return Settled(verdict, caller.waited, caller.claim.asked > 0, self.reservoir)
 
     async def _pass(self, cost: int, deadline: float) -> float:
@@ -123,9 +124,9 @@ class Slot:
                 return before
         return NOW
 
-    def join(self, cost: int, deadline: float, number: int = 0) -> Caller:
+    def join(self, cost: int, deadline: float, number: int = 0, *, prompt: bool = False) -> Caller:
         """Put a caller in line, where it stood before if it has a number, and do for it what can be done at once."""
-        caller = Caller(self, cost, deadline)
+        caller = Caller(self, cost, deadline, prompt=prompt)
         caller.claim.number = number
         try:
             self._step(caller, self._enter)

@@ -139,16 +139,20 @@ class Claim:
     """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed.
 
     What a `tentative` claim is given counts as this host's, and not as spent, until it is confirmed: its caller may
-    still have to leave it here.
+    still have to leave it here. One that is `prompt` as well is confirmed, or leaves, in the next turn of its event
+    loop: until then nothing is asked for.
     """
 
-    __slots__ = ("asked", "cost", "deadline", "errand", "number", "tentative", "told", "verdict", "waker")
+    __slots__ = ("asked", "cost", "deadline", "errand", "number", "prompt", "tentative", "told", "verdict", "waker")
 
-    def __init__(self, cost: int, deadline: float, waker: Wakeable, *, tentative: bool = False) -> None:
+    def __init__(
+        self, cost: int, deadline: float, waker: Wakeable, *, tentative: bool = False, prompt: bool = False
+    ) -> None:
         self.cost = cost
         self.deadline = deadline
         self.waker = waker
         self.tentative = tentative
+        self.prompt = prompt
         self.number = 0  # its place in the order of arrival
         self.told = 0  # how often the bucket had been told what is held here, when it was given its tokens
         self.asked = 0  # how many asks have spoken for it

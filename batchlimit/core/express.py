@@ -10,7 +10,7 @@ from operator import length_hint
 
 from batchlimit.core.batch import Usage, wanted
 from batchlimit.core.claim import NOW, Admit, Claim, Fetch
-from batchlimit.core.errands import AHEAD
+from batchlimit.core.errands import furthest
 from batchlimit.core.lease import Grant
 from batchlimit.core.reservoir import Reservoir
 from batchlimit.core.share import ALPHA
@@ -26,6 +26,7 @@ def ask(reservoir: Reservoir, claim: Claim, now: float) -> Fetch | None:
         or length_hint(stock.ready)
         or stock.coming
         or stock.borrowed
+        or (stock.prompt and reservoir.is_held_up)
         or reservoir.retired
         or not 0 < cost <= reservoir.largest
         or NOW < claim.deadline <= now
@@ -37,7 +38,7 @@ def ask(reservoir: Reservoir, claim: Claim, now: float) -> Fetch | None:
     rich = terms.is_rich(quota) if quota.also else terms.level >= ALPHA * quota.burst
     want = wanted(reservoir._sizer, Usage(quota, reservoir._demand.rate, reservoir._last_want, 0, rich))
     claim.asked += 1
-    max_wait = 0.0 if claim.deadline == NOW else min(AHEAD, claim.deadline - now)
+    max_wait = 0.0 if claim.deadline == NOW else min(furthest(quota), claim.deadline - now)
     return reservoir._send(now, claim, cost, (cost, cost, want if want > cost else cost), 0, max_wait)
 
 
@@ -65,6 +66,7 @@ def serve(reservoir: Reservoir, claim: Claim, fetch: Fetch, grant: Grant, now: f
     claim.told = stock.told
     if claim.tentative:
         stock._pledged += cost
+        stock.prompt += cost if claim.prompt else 0
     claim.verdict = verdict
     line.dissolve()
     stock._base -= cost

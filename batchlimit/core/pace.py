@@ -3,7 +3,7 @@
 import math
 
 from batchlimit.core.claim import Fetch
-from batchlimit.core.lease import Grant
+from batchlimit.core.lease import Ask, Grant
 from batchlimit.core.quota import Quota
 from batchlimit.core.share import ACTIVE, bands_of, pace_of
 
@@ -12,6 +12,13 @@ _FIFTH = 0.2
 _LONGEST = 0.5 * ACTIVE / 1e6
 """Seconds after which a waiting host asks again in any case: in time for the bucket not to take it for gone, for it
 would lose its turn; and soon enough to hear of a raised limit."""
+
+_SMALL = 4
+"""Where this many times as much fits the burst nothing is lost while a host is late: more flows in meanwhile."""
+_PACES = 2.0
+"""Elsewhere who waits asks so many paces before its cost fits: for a grant that begins right then, and a grant begins
+after one pace at the soonest. Four hosts that asked when it fits used 95 % of 100/s burst 1, instead of 97: each was
+late by a round trip and by its timer (simulated, 0.3 ms away)."""
 
 
 class Pace:
@@ -26,10 +33,10 @@ class Pace:
     at 10,000/s: 1.93 % calls per decision at twice the rate, 0.68 % at six times, 99.9 % used, with either.
     """
 
-    __slots__ = ("_fits_at", "dry_cost", "dry_until")
+    __slots__ = ("_asks_at", "_fits_at", "dry_cost", "dry_until")
 
     def __init__(self) -> None:
-        self.dry_until = self._fits_at = -math.inf
+        self.dry_until = self._fits_at = self._asks_at = -math.inf
         self.dry_cost = 0
 
     def __repr__(self) -> str:
@@ -38,6 +45,10 @@ class Pace:
     def pause(self, cost: int, now: float) -> float:
         """Return for how many seconds yet there is no use in asking for `cost`; 0 when one may ask."""
         return max(0.0, self.until(cost) - now)
+
+    def pause_of_waiter(self, cost: int, now: float) -> float:
+        """As `pause`, for one who waits: it asks a moment before `cost` fits, for a grant that begins right then."""
+        return max(0.0, min(self.until(cost), self._asks_at) - now)
 
     def until(self, cost: int) -> float:
         """Return the instant from which there is use in asking for `cost`; -inf: always."""
@@ -49,36 +60,43 @@ class Pace:
 
     def forget(self) -> None:
         """Ask again at once: tokens came back."""
-        self.dry_until = self._fits_at = -math.inf
+        self.dry_until = self._fits_at = self._asks_at = -math.inf
 
     def never(self) -> None:
         """Refuse for ever: the rate is 0."""
-        self.dry_until = self._fits_at = math.inf
+        self.dry_until = self._fits_at = self._asks_at = math.inf
 
     def pause_for(self, wait: float, cost: int, now: float) -> None:
         """Refuse what costs as much for `wait` seconds, at the end of which it fits; 0: ask at once."""
         self.dry_cost = cost
-        self._fits_at = now + wait
+        self._fits_at = self._asks_at = now + wait
         self.dry_until = min(self._fits_at, now + _LONGEST)
 
     def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
         """Decide from an answer when to ask next; `jitter` (about 1) keeps hosts from asking in step."""
         if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and _is_plenty(grant.level, quota, jitter):
-            self.dry_cost, self._fits_at, self.dry_until = 1, now, now
+            self.dry_cost, self._fits_at, self._asks_at, self.dry_until = 1, now, now, now
             return
         bands = bands_of(quota)
         pace = jitter * pace_of(bands, grant.active_hosts) / 1e6
         scarce = grant.level < max(1.0, pace * min(each.rate for each in quota.bandwidths))
-        wait, self.dry_cost = 0.0, 1
+        wait, early, self.dry_cost = 0.0, 0.0, 1
         if grant.starts_in > 0.0:
             wait = grant.starts_in
         elif grant.granted < fetch.ask.need:
             # A repeated ask got the answer to an older question: it says nothing about this one.
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait, self.dry_cost = 0.0 if fetch.repeated else max(shortest, grant.retry_after), fetch.cost
+            early = min(_head_start(fetch.ask, quota, pace), wait - shortest)
         elif scarce and grant.granted < demand * pace:
             wait = pace
         self.pause_for(wait, self.dry_cost, now)
+        self._asks_at -= max(0.0, early)
+
+
+def _head_start(ask: Ask, quota: Quota, pace: float) -> float:
+    """Return how long (s) before what is needed fits one who waits asks for it: for a grant that begins right then."""
+    return min(_PACES * pace, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
 
 
 def _is_plenty(level: int, quota: Quota, jitter: float) -> bool:

@@ -5,7 +5,7 @@ from enum import IntEnum
 
 from batchlimit.core.batch import Demand
 from batchlimit.core.census import Census
-from batchlimit.core.claim import Admit, Claim, Fail, Refuse
+from batchlimit.core.claim import NOW, Admit, Claim, Fail, Refuse
 from batchlimit.core.debt import NONE
 from batchlimit.core.decision import Decision, outlook
 from batchlimit.core.failure import FailurePolicy
@@ -16,6 +16,9 @@ from batchlimit.core.quota import Quota
 from batchlimit.core.standby import Standby
 from batchlimit.core.stock import Stock
 from batchlimit.core.terms import Fill, Terms
+
+_SMALL = 16
+"""Where this many times as much fits the burst, what is about to be spent is no part of it that matters."""
 
 
 class Prospect(IntEnum):
@@ -117,6 +120,15 @@ class Pool:
         """A figure that is another one after each use; right without the lock as well, but for a use just now."""
         return self.stock.spent + self.refused
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether an ask is to wait for prompt claims to be confirmed: for this turn of their loop.
+
+        It would tell the bucket that we hold what they are about to spend, and the bucket keeps room for that. Of a
+        small burst so much does not flow in meanwhile: at a burst of 1 half of the rate was used.
+        """
+        return self.stock.prompt * _SMALL > self.largest
+
     # Waiting in line
 
     def join(self, claim: Claim) -> None:
@@ -130,17 +142,29 @@ class Pool:
         self._line.join(claim)
         self.stock.set_aside()
 
-    def confirm(self, claim: Claim) -> None:
-        """Let what a tentative claim was given be spent; for others there is nothing to confirm."""
+    def confirm(self, claim: Claim) -> bool:
+        """Let what a tentative claim was given be spent; for others there is nothing to confirm.
+
+        Returns:
+            Whether somebody may ask now who waited for that, and is to be woken.
+        """
         if claim.tentative and isinstance(claim.verdict, Admit):
             claim.tentative = False  # first: to confirm it twice would be to forget what others were given
-            self.stock.confirm(claim.cost)
+            return self._confirm(claim)
+        return False
 
     def to_wake(self) -> list[Claim]:
         """Return the claims that have something to learn since the last call; wake them without the lock."""
         return self._line.to_wake()
 
     # The rules within
+
+    def _confirm(self, claim: Claim) -> bool:
+        was_held_up = self.is_held_up
+        self.stock.confirm(claim)
+        if is_free := was_held_up and not self.is_held_up:
+            self._line.wake_leader()
+        return is_free
 
     def _obey(self, quota: Quota) -> None:
         self.quota = quota
@@ -189,9 +213,10 @@ class Pool:
         """Return what must be here before anybody can be served: a debt needs no whole. 0: nobody is in line."""
         return 1 if self._line.first is self._debt.claim else self._line.first_cost
 
-    def _pause(self, now: float) -> float:
-        """Return for how long (s) the first in line has nothing to ask for."""
-        return self._coming(now) or self._pace.pause(self._first_cost(), now)
+    def _pause(self, claim: Claim, now: float) -> float:
+        """Return for how long (s) this caller has nothing to ask for: the first in line has not."""
+        pause = self._pace.pause if claim.deadline == NOW else self._pace.pause_of_waiter
+        return self._coming(now) or pause(self._first_cost(), now)
 
     def _coming(self, now: float) -> float:
         """Return in how many seconds begins what was granted for later, if it is enough for the first in line; or 0."""
@@ -246,7 +271,7 @@ class Pool:
         """Put a caller back in its place whose tokens expired before it woke."""
         self._line.join(claim)
         if claim.tentative:
-            self.stock.confirm(claim.cost)
+            self._confirm(claim)
         claim.verdict, claim.asked = None, 0
         self.stock.took_late(claim.cost)
         self.stock.set_aside()

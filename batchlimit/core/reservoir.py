@@ -101,9 +101,9 @@ class Reservoir(Errands):
             return claim.verdict
         if NOW < claim.deadline <= now:
             return self._refuse(claim, now)
-        if self._busy is not None:
+        if self._busy is not None or self.is_held_up:
             return Wait(_within(math.inf, claim.deadline, now))
-        if (pause := self._pause(now)) == 0.0:
+        if (pause := self._pause(claim, now)) == 0.0:
             return self._ask(now, claim)
         if self._is_hopeless(claim, now):
             return self._refuse(claim, now)

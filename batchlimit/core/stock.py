@@ -39,7 +39,7 @@ class Stock:
 
     __slots__ = (
         "_base", "_foreign", "_pledged", "_recorded", "_singly", "_starts", "admitted", "borrowed", "coming", "expires",
-        "loose", "low", "ready", "saved", "shut", "term", "told",
+        "loose", "low", "prompt", "ready", "saved", "shut", "term", "told",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -55,6 +55,7 @@ class Stock:
         self._starts = now
         self._base = self._recorded = 0
         self._pledged = 0  # what was given to claims that are tentative still
+        self.prompt = 0  # and to those of them that are prompt
         self.borrowed = False
         self._foreign = 0  # of what is borrowed, what was left of a lease
         self.told = 0  # how often the bucket was told what is held: whatever was spent before is spent there, too
@@ -180,6 +181,7 @@ class Stock:
                 self.saved -= first.cost
                 first.told = self.told
                 self._pledged += first.cost if first.tentative else 0
+                self.prompt += first.cost if first.prompt else 0
                 first.verdict = verdict  # with no call in between: a pledge that nobody knows of would last for ever
             line.dismiss(first, verdict)
             served = True
@@ -202,9 +204,11 @@ class Stock:
         self._recorded = 0 if self.borrowed else self.held + self._pledged
         return self._recorded
 
-    def confirm(self, cost: int) -> None:
+    def confirm(self, claim: Claim) -> None:
         """Let what was given to a tentative claim be spent, as far as the bucket is concerned."""
-        self._pledged = max(0, self._pledged - cost)
+        self._pledged = max(0, self._pledged - claim.cost)
+        if claim.prompt:
+            self.prompt = max(0, self.prompt - claim.cost)
 
     def credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""

@@ -130,3 +130,26 @@ def test_a_new_host_does_not_pause_and_one_that_never_may_always_does() -> None:
     assert pace.pause(1, -1e9) == 0.0
     pace.never()
     assert (pace.pause(1, 1e9), pace.wait(1, 1e9)) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("quota", "max_wait", "wait", "asks_after"),
+    [
+        # of a small burst two paces before its cost fits: a pace is 20 ms at 10/s burst 1, and a grant may begin later
+        (Quota(10.0, 1), 0.1, 0.4, 0.36),
+        (Quota(10.0, 3), 0.3, 0.4, 0.28),
+        # but not sooner than the shortest pace after the last ask, nor by more than half of how far ahead grants begin
+        (Quota(10.0, 1), 0.1, 0.03, 0.02),
+        (Quota(10.0, 1), 0.02, 0.4, 0.39),
+        # who does not wait, and of a burst in which more flows in meanwhile: when it fits
+        (Quota(10.0, 1), 0.0, 0.4, 0.4),
+        (Quota(10.0, 4), 0.4, 0.4, 0.4),
+    ],
+)
+def test_who_waits_at_a_small_burst_asks_before_its_cost_fits(
+    quota: Quota, max_wait: float, wait: float, asks_after: float
+) -> None:
+    asked = fetch(1)._replace(ask=Ask("a", 1, 1, 1, 1, max_wait=max_wait))
+    pace = learned(asked, answer(0, retry_after=wait, level=0), quota=quota)
+    assert pace.pause_of_waiter(1, 0.0) == about(asks_after)
+    assert pace.pause(1, 0.0) == about(wait)  # who does not wait is refused by memory until then

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from batchlimit.core import express
 from batchlimit.core.batch import FixedBatch
 from batchlimit.core.bucket import Bucket
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Fetch, Refuse, Wait
@@ -78,6 +79,25 @@ def test_an_ask_says_how_full_a_bucket_begins_that_was_lost(fill: Fill, share: f
 def test_a_grant_may_begin_as_late_as_the_first_in_line_can_wait(deadline: float, max_wait: float) -> None:
     front = Front()
     assert front.fetch(front.join(1, deadline), 0.5).ask.max_wait == about(max_wait)
+
+
+@pytest.mark.parametrize(
+    ("quota", "max_wait"),
+    [
+        (Quota(100.0, 1), 0.011),
+        (Quota(4.0, 2), 0.501),
+        (Quota(10.0, 100), 1.0),
+        (Quota(10.0, 100) & Quota(20.0, 2), 0.101),
+    ],
+)
+def test_a_grant_begins_no_later_than_the_bucket_takes_to_fill(quota: Quota, max_wait: float) -> None:
+    """One that begins later keeps the bucket from filling meanwhile."""
+    front = Front(quota)
+    assert front.fetch(front.join(1)).ask.max_wait == about(max_wait)
+    alone = Claim(1, PATIENT, Bell())
+    fetch = express.ask(Front(quota).reservoir, alone, 0.0)
+    assert fetch is not None
+    assert fetch.ask.max_wait == about(max_wait)
 
 
 def test_a_stampede_is_served_by_one_fetch() -> None:
@@ -669,9 +689,9 @@ def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.Monke
         front.reservoir.join(each)
     front.grant(front.fetch(claims[0]), 0.0, 10)
 
-    def confirm_and_be_interrupted(self: Stock, cost: int) -> None:
+    def confirm_and_be_interrupted(self: Stock, claim: Claim) -> None:
         monkeypatch.undo()
-        self.confirm(cost)
+        self.confirm(claim)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Stock, "confirm", confirm_and_be_interrupted)

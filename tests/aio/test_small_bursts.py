@@ -1,0 +1,69 @@
+"""Several tasks that wait at a small burst get all of the rate, in one process or in four: none of it is lost to them.
+
+In virtual time, where a round trip takes 0.1 ms and nothing else takes any.
+"""
+
+import asyncio
+import random
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, Quota
+from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.stores.memory import MemoryStore
+from tests.aio.loop import run, virtual_loop
+from tests.aio.stage import KEY, Stage
+from tests.core.world import SECOND, excess
+
+TRIP = 0.0001
+TASKS = 4
+TOKENS = 200
+
+
+class Process:
+    """One limiter, and tasks that acquire again and again."""
+
+    def __init__(self, store: MemoryStore, quota: Quota) -> None:
+        stage = Stage(AsyncMemoryStore(store))
+        stage.before = stage.after = self._travel
+        self.limiter = AsyncRateLimiter(stage, quota, clock=virtual_loop().time)
+        self.admitted: list[float] = []
+        self.tasks = [asyncio.create_task(self._acquire()) for _ in range(TASKS)]
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(TRIP / 2)
+
+    async def _acquire(self) -> None:
+        while True:
+            await self.limiter.acquire(KEY)
+            self.admitted.append(virtual_loop().time())
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.limiter.close()
+
+
+async def play(quota: Quota, processes: int) -> tuple[float, float, float]:
+    """Return the share of the rate that was used, the excess, and the poorest process's part of the richest's."""
+    random.seed(1)  # the jitter of pauses
+    store = MemoryStore(virtual_loop().time)
+    crew = [Process(store, quota) for _ in range(processes)]
+    await asyncio.sleep(TOKENS / quota.rate)
+    for each in crew:
+        await each.end()
+    admitted = sorted(at for each in crew for at in each.admitted)
+    over = excess([(round(at * SECOND), 1) for at in admitted], quota.rate, quota.burst)
+    counts = [len(each.admitted) for each in crew]
+    return (len(admitted) - quota.burst) / TOKENS, over, min(counts) / max(counts)
+
+
+@pytest.mark.parametrize("burst", [1, 2, 3, 5, 20])
+@pytest.mark.parametrize("rate", [0.5, 4.0, 10.0, 100.0])
+@pytest.mark.parametrize("processes", [1, 4])
+def test_tasks_that_wait_get_all_of_a_rate_however_small_its_burst(processes: int, rate: float, burst: int) -> None:
+    used, over, evenness = run(lambda: play(Quota(rate, burst), processes))
+    assert used >= 0.97
+    assert over < 0.001
+    assert evenness >= 0.8
