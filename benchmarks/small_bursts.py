@@ -1,6 +1,6 @@
 """How much of a small quota several waiting callers get: by front, store, processes, rate and burst.
 
-    python -m benchmarks.small_bursts [--seconds S] [--rates 4,10] [--bursts 1,2,5] [--processes 1,4] [--keys N] [--json]
+    python -m benchmarks.small_bursts [--seconds S] [--rates 4,10] [--bursts 1,2] [--processes 1,4] [--keys N] [--json]
 
 In each process four threads, or four tasks of one loop, call `acquire("k")` again and again; what they were admitted is
 divided by rate x seconds, from when all are there. `memory://` is one process's own. At a burst of 1 whatever a caller
