@@ -3,14 +3,19 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Literal, get_args
 
 Unknown = Literal["spare", "refuse"]
 """What becomes of a call that comes under a name without a share."""
 
-_PARTS = 1_000_000
-"""Shares are counted in millionths: 7 % of 100 is 7 then, where ceil(100 * 0.07) is 8."""
+_FINEST = 1_000_000
+"""A share is the nearest fraction whose denominator is at most this: 7 % of 100 is 7 then, where ceil(100 * 0.07) is 8,
+and six times 1/6 is 1."""
+
+_ROUNDING = 1e-9
+"""So much more than 1 may the shares be together: they are floats, and their sum is rounded."""
 
 _LENT_AFTER_NS = 1_000_000_000
 """A strict share that nobody claimed for 1 s is lent to others: who asks every second never finds it taken for long,
@@ -20,6 +25,8 @@ and who is silent for longer costs nobody anything."""
 @dataclass(frozen=True, slots=True)
 class Partitions:
     """Shares of the limit (0 to 1, together at most 1) that are guaranteed by name; what is left is anybody's.
+
+    A share of 0 guarantees nothing: its partition gets what is spare, and is counted by its name.
 
     A partition may always use more than its share as long as nobody else needs it. Who comes under no name, or under
     one that is not here, gets only what is spare. They differ in what happens when a partition comes for its share and
@@ -50,19 +57,19 @@ class Partitions:
             raise ValueError(f"unknown must be 'spare' or 'refuse', not {self.unknown!r}")
         for name, share in self.shares.items():
             _check(name, share)
-        if (total := sum(map(_millionths, self.shares.values()))) > _PARTS:
-            raise ValueError(f"the shares must be at most 1 together, not {total / _PARTS:g}")
+        if (total := math.fsum(self.shares.values())) > 1 + _ROUNDING:
+            raise ValueError(f"the shares must be at most 1 together, not {total:.10g}")
         object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
 
 
 class Partition:
     """One partition's calls. Whoever came under a name without a share is in one without a guarantee."""
 
-    __slots__ = ("_millionths", "_strict", "asked_ns", "busy", "guaranteed", "name")
+    __slots__ = ("_share", "_strict", "asked_ns", "busy", "guaranteed", "name")
 
     def __init__(self, name: str, share: float = 0.0, *, strict: bool = False) -> None:
         self.name = name
-        self._millionths = _millionths(share)
+        self._share = Fraction(share).limit_denominator(_FINEST)
         self._strict = strict
         self.busy = 0
         self.guaranteed = 0
@@ -72,8 +79,11 @@ class Partition:
         return f"<Partition {self.name!r}: {self.busy} under way, {self.guaranteed} guaranteed>"
 
     def resize(self, limit: int) -> None:
-        """Take the share of another limit: rounded up, as Netflix does; down if strict, or they would not all fit."""
-        whole, rest = divmod(limit * self._millionths, _PARTS)
+        """Take the share of another limit: rounded up as Netflix's; down if strict, or they would not all fit.
+
+        A share of 0 is guaranteed no place, where Netflix guarantees it one.
+        """
+        whole, rest = divmod(limit * self._share.numerator, self._share.denominator)
         self.guaranteed = whole + (rest > 0 and not self._strict)
 
     def kept(self, now_ns: int) -> int:
@@ -83,10 +93,6 @@ class Partition:
     def lent_in(self, now_ns: int) -> int:
         """Return in how many ns what is kept for it will be lent, if nobody claims it."""
         return self.asked_ns + _LENT_AFTER_NS - now_ns
-
-
-def _millionths(share: float) -> int:
-    return round(share * _PARTS)
 
 
 def _check(name: object, share: object) -> None:

@@ -1,8 +1,8 @@
 """Who waits for a place under a concurrency limit, and in which order."""
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -43,9 +43,6 @@ class Queue:
 NO_QUEUE = Queue(length=0)
 """Nobody waits."""
 
-_FEW = 64
-"""So many who are gone may stay in the lines, and as many as wait: to sweep them costs a step for each of those."""
-
 
 class Waiter:
     """One who waits. It is served once, or gives up; whichever comes first is final."""
@@ -65,60 +62,51 @@ class Waiter:
         state = "served" if self.served else "waiting" if self.waiting else "gone"
         return f"<Waiter {self.number}: {state}>"
 
-    def serve(self, now_ns: int, in_flight: int) -> None:
-        """Be under way from now on, as one of so many."""
-        self.served, self.start_ns, self.in_flight = True, now_ns, in_flight
-
 
 class Waiting:
-    """All who wait, by partition. Who gave up amid a line stays there for a while, and is skipped."""
+    """All who wait, by partition, in the order in which they came; one more or less costs the same however many wait.
 
-    __slots__ = ("_gone", "_lines", "_newest_first", "_numbers", "count")
+    A signal handler may raise wherever something is called, and the garbage collector may let somebody leave there. So
+    who stands in a line is what counts: the number is counted anew after each change, and who is gone is passed over.
+    """
+
+    __slots__ = ("_lines", "_newest_first", "_numbers", "count")
 
     def __init__(self, order: Order) -> None:
         self._newest_first = order == "lifo"
-        self._lines: dict[Partition, deque[Waiter]] = {}
-        self._numbers = self._gone = 0
+        # Not a dict: of that the first is as far to seek as many who came before it left.
+        self._lines: dict[Partition, OrderedDict[Waiter, None]] = {}
+        self._numbers = 0
         self.count = 0
 
     def add(self, waiter: Waiter) -> None:
         self._numbers += 1
         waiter.number, waiter.waiting = self._numbers, True
-        self._lines.setdefault(waiter.partition, deque()).append(waiter)
-        self.count += 1
+        self._lines.setdefault(waiter.partition, OrderedDict())[waiter] = None
+        self._count()
 
     def remove(self, waiter: Waiter) -> None:
-        """Take one out who waits no longer, served or not."""
+        """Take one out who waits no longer, served or not; nothing if that was done before."""
         waiter.waiting = False
-        self.count -= 1
-        self._gone += 1
-        self._tidy(waiter.partition)
-        if self._gone > self.count + _FEW:
-            for partition in list(self._lines):
-                self._lines[partition] = deque(each for each in self._lines[partition] if each.waiting)
-            self._gone = 0
+        line = self._lines.get(waiter.partition)
+        if line is not None:
+            line.pop(waiter, None)
+            if not line:
+                self._lines.pop(waiter.partition, None)
+        self._count()
 
-    def _tidy(self, partition: Partition) -> None:
-        """Let a line begin and end with who waits; let go of an empty one."""
-        line = self._lines[partition]
-        for end, drop in ((0, line.popleft), (-1, line.pop)):
-            while line and not line[end].waiting:
-                drop()
-                self._gone -= 1
-        if not line:
-            del self._lines[partition]
+    def of(self, partition: Partition) -> int:
+        """Return how many of this partition wait."""
+        return len(self._lines.get(partition, ()))
 
-    def heads(self) -> Iterator[Waiter]:
-        """Yield who is next of each partition: first of those under their guarantee, then by the order of the queue."""
-        heads = [line[-1 if self._newest_first else 0] for line in self._lines.values()]
-        sign = -1 if self._newest_first else 1
-        return iter(sorted(heads, key=lambda w: (w.partition.busy >= w.partition.guaranteed, sign * w.number)))
+    def heads(self) -> Sequence[Waiter]:
+        """Return who is next of each partition: those under their guarantee first, then by the order."""
+        lines = list(self._lines.values())
+        heads = [next(reversed(line) if self._newest_first else iter(line)) for line in lines if line]
+        if len(heads) > 1:
+            sign = -1 if self._newest_first else 1
+            heads.sort(key=lambda w: (w.partition.busy >= w.partition.guaranteed, sign * w.number))
+        return heads
 
-    def clear(self) -> list[Waiter]:
-        """Send all away; return them."""
-        gone = [waiter for line in self._lines.values() for waiter in line if waiter.waiting]
-        for waiter in gone:
-            waiter.waiting = False
-        self._lines.clear()
-        self.count = self._gone = 0
-        return gone
+    def _count(self) -> None:
+        self.count = sum(map(len, self._lines.values()))

@@ -29,6 +29,8 @@ Bypass = Callable[[str, str], bool]
 """Says of a call, by its operation and its partition, that no limit is for it."""
 
 _SECOND = 1_000_000_000
+_SOON = 0.001
+"""Seconds after which to look again at the soonest: timers and clocks do not agree to the last."""
 _RECENT = 16
 """How many of the last refusals the mean rtt is about, for saying when to come back."""
 
@@ -72,7 +74,7 @@ class Door:
         self._lock = threading.RLock()
         self._inside = False  # whether whoever holds the lock is amid a change
         self._later: deque[Callable[[], None]] = deque()
-        self._gate = Gate(max(1, law.limit), partitions, queue)
+        self._gate = Gate(_checked(law.limit), partitions, queue)
         self._closed = False
         self._succeeded = self._dropped = self._ignored = self._bypassed = self._lost = self._shed = self._unknown = 0
         self._refused: Counter[str] = Counter()
@@ -90,10 +92,11 @@ class Door:
     def limit(self) -> int:
         return self._gate.limit
 
-    @property
     def patience(self) -> float:
         """After how many seconds who waits should `look` again: time alone frees what strict shares keep."""
-        return 1.0 if self._gate.strict else float("inf")
+        if not self._gate.strict:
+            return float("inf")
+        return max(_SOON, self._gate.lent_in(self.clock(), _SECOND) / _SECOND)
 
     # To enter
 
@@ -169,10 +172,11 @@ class Door:
         with self._amid():
             if permit.state is HELD or waiter.gate is not self._gate:  # of the process that this one was forked from
                 return permit.state is HELD
-            if self._gate.give_up(waiter):
-                return False
-            permit.hold(self._gate, waiter)
-            return True
+            if held := not self._gate.give_up(waiter):
+                permit.hold(self._gate, waiter)
+        if self._gate.behind:
+            self.look()
+        return held
 
     def refusal(self, reason: Reason) -> ConcurrencyLimited | LimiterClosed:
         """Count a refusal, and return it to be raised."""
@@ -262,7 +266,7 @@ class Door:
 
     def refresh(self) -> None:
         """Take over the limit of the law, which was changed from outside."""
-        self._change(lambda: self._gate.resize(max(1, self.law.limit), self.clock()))
+        self._change(lambda: self._gate.resize(_checked(self.law.limit), self.clock()))
 
     def calibrate(self, events: Sequence[str]) -> None:
         """Tell the law what the watchers saw in a period."""
@@ -343,16 +347,20 @@ class Door:
 
     def _change(self, change: Callable[[], Sequence[Waiter]]) -> None:
         """Make a change, or plan it if this thread is amid another; wake whom it served."""
+        served: list[Waiter] = []
+        try:
+            self._make(change, served)
+        finally:
+            self._wake(served)
+
+    def _make(self, change: Callable[[], Sequence[Waiter]], served: list[Waiter]) -> None:
+        """Make a change, or plan it if this thread is amid another; put down whom it served."""
         with self._lock:
             if self._inside:
                 self._later.append(partial(self._change, change))
                 return
-        served: Sequence[Waiter] = ()
-        try:
-            with self._amid():
-                served = change()
-        finally:
-            self._wake(served)
+        with self._amid():
+            served.extend(change())
 
     def _catch_up(self) -> None:
         """Do what came up amid a change, in this thread or another."""
@@ -378,11 +386,13 @@ class Door:
 
     def _wake(self, served: Sequence[Waiter]) -> None:
         """Requires that the lock is free. Who cannot be woken leaves, and lets others enter."""
+        # Not by recursion: of a loop that was closed thousands may wait, one behind the other.
+        served = list(served)
         for waiter in served:
             try:
                 waiter.wake()
             except RuntimeError:  # its event loop is closed
-                self._change(partial(self._take_back, waiter))
+                self._make(partial(self._take_back, waiter), served)
 
     def _take_back(self, waiter: Waiter) -> Sequence[Waiter]:
         ours = waiter.served and waiter.gate is self._gate

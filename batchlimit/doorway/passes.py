@@ -106,6 +106,10 @@ class Pass(Unique):
         self.state = OVER
 
     def __del__(self) -> None:
-        if self.state is HELD:
+        try:
+            held = self.state is HELD
+        except AttributeError:  # a signal handler raised before __init__ began
+            return
+        if held:
             self.door.abandon(self)  # first: a warning may be an error
             warnings.warn(f"{self!r} was never completed", ResourceWarning, stacklevel=2, source=self)

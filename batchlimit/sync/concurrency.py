@@ -71,7 +71,7 @@ class ConcurrencyLimiter(Limiter):
     def _await(self, turn: Turn, seconds: float) -> None:
         """Return when it is their turn, or after so many seconds."""
         until = self._door.clock() + seconds * _SECOND
-        while seconds > 0 and not turn.wait(min(seconds, self._door.patience)):
+        while seconds > 0 and not turn.wait(min(seconds, self._door.patience())):
             self._door.look()
             seconds = (until - self._door.clock()) / _SECOND
 

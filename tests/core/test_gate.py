@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batchlimit import Partitions, Queue
 from batchlimit.core.gate import Gate
@@ -162,7 +164,7 @@ def test_whoever_gave_up_behind_one_who_waits_leaves_nothing_behind() -> None:
         scene.give_up("c")
     scene.come("e")
     kept = sum(len(line) for line in scene.gate.waiting._lines.values())
-    assert kept < 100
+    assert kept == 2
     assert scene.go("a") == "Be"
 
 
@@ -321,7 +323,141 @@ def test_shares_follow_the_limit() -> None:
     assert [(each.name, each.guaranteed) for each in gate.partitions] == [("live", 14), ("batch", 6), ("", 0)]
 
 
+# Many who wait
+
+
+class Seen(Waiter):
+    """Counts how often anybody looks at any of them."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> object:
+        Seen.looks += 1
+        return super().__getattribute__(name)
+
+
+def crowd(gate: Gate, many: int) -> list[Seen]:
+    assert gate.enter(gate.rest, 0)
+    waiters = [Seen(lambda: None) for _ in range(many)]
+    for waiter in waiters:
+        assert gate.line_up(gate.rest, waiter) is None
+        assert gate.serve(0) == []  # as a front does, once somebody stands in line
+    return waiters
+
+
+def served_in_turn(gate: Gate, first: Sequence[Waiter]) -> list[Waiter]:
+    served = list(first)
+    while gate.behind:
+        served += (some := gate.serve(0))
+        assert some
+    return served
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_of_many_who_may_enter_few_are_served_at_once(order: Order) -> None:
+    gate = Gate(1, queue=Queue(1000, order=order))
+    waiters = crowd(gate, 1000)
+    first = gate.resize(1001, 0)
+    assert 0 < len(first) <= 16
+    assert (gate.behind, gate.open_to) == (True, 0)
+    assert served_in_turn(gate, first) == waiters[:: 1 if order == "fifo" else -1]
+    assert (gate.behind, gate.open_to, gate.in_flight, gate.waiting.count) == (False, 1001, 1001, 0)
+
+
+def test_of_many_few_are_sent_away_at_once() -> None:
+    gate = Gate(1, queue=Queue(1000))
+    waiters = crowd(gate, 1000)
+    first = gate.close()
+    assert 0 < len(first) <= 16
+    assert served_in_turn(gate, first) == waiters
+    assert not any(each.served or each.waiting for each in waiters)
+    assert (gate.in_flight, gate.waiting.count, gate.open_to) == (1, 0, 0)
+
+
+def test_a_gate_whose_waiters_all_left_is_behind_no_more() -> None:
+    gate = Gate(1, queue=Queue(100))
+    waiters = crowd(gate, 100)
+    served = gate.resize(200, 0)
+    for waiter in waiters[len(served) :]:
+        assert gate.give_up(waiter)
+    assert (gate.behind, gate.open_to, gate.in_flight) == (False, 200, 1 + len(served))
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+@pytest.mark.parametrize("how", ["served together", "served one by one", "first goes", "last goes", "sent away"])
+def test_a_waiter_is_looked_at_as_often_however_many_wait(order: Order, how: str) -> None:
+    def looks(many: int) -> float:
+        Seen.looks = 0
+        gate = Gate(1, queue=Queue(many, order=order))
+        waiters = crowd(gate, many)
+        match how:
+            case "served together":
+                served_in_turn(gate, gate.resize(many + 1, 0))
+            case "served one by one":
+                for _ in waiters:
+                    gate.leave(gate.rest, 0)
+            case "sent away":
+                served_in_turn(gate, gate.close())
+            case _:
+                for waiter in waiters[:: 1 if how == "first goes" else -1]:
+                    gate.give_up(waiter)
+        assert gate.waiting.count == 0
+        return Seen.looks / many
+
+    assert looks(2000) <= looks(100) + 1
+
+
+SHARE = st.sampled_from([0.0, 0.1, 1 / 3, 0.5])
+NAME = st.sampled_from(["a", "b", "c"])
+
+
+@given(
+    shares=st.tuples(SHARE, SHARE).map(lambda both: {"a": both[0], "b": both[1]}),
+    under_way=st.lists(NAME, max_size=20),
+    waiting=st.lists(NAME, min_size=1, max_size=60),
+    limits=st.tuples(st.integers(1, 20), st.integers(1, 90)),
+    newcomer=NAME,
+    strict=st.booleans(),
+)
+def test_who_comes_while_a_gate_is_behind_finds_what_there_will_be(
+    shares: dict[str, float],
+    under_way: list[str],
+    waiting: list[str],
+    limits: tuple[int, int],
+    newcomer: str,
+    strict: bool,
+) -> None:
+    """As if all who may enter had entered at once. Strict shares may be kept from a newcomer, and never mislaid."""
+
+    def behind() -> Gate:
+        gate = Gate(limits[0], Partitions(shares, strict=strict), Queue(100))
+        for name in under_way:
+            gate.enter(gate.partition(name), 0)
+        for name in waiting:
+            place = gate.partition(name)
+            gate.enter(place, 0) or gate.line_up(place, waits())
+        gate.resize(limits[1], 0)
+        return gate
+
+    now, later = behind(), behind()
+    served_in_turn(later, [])
+    enters, would = (gate.enter(gate.partition(newcomer), 0) for gate in (now, later))
+    if strict:
+        assert now.in_flight <= max(limits)
+        assert would or not enters or now.partition(newcomer).busy <= now.partition(newcomer).guaranteed
+    else:
+        assert enters == would
+
+
 # What is wrong at once
+
+
+def test_six_sixths_are_one() -> None:
+    for many in range(1, 200):
+        shares = {str(i): 1 / many for i in range(many)}
+        for strict in (False, True):
+            gate = Gate(7 * many, Partitions(shares, strict=strict))
+            assert [each.guaranteed for each in gate.partitions] == [7] * many + [0]
 
 
 def test_shares_may_add_up_to_one_in_floats() -> None:

@@ -344,6 +344,17 @@ def test_a_law_that_gives_no_number_is_as_one_that_fails(
     assert caplog.text.count("the limit stays") == 1  # not once for each call
 
 
+@pytest.mark.parametrize("wrong", [None, 2.5, float("inf"), "many", True])
+def test_a_law_that_begins_with_no_number_is_refused_at_once(limiter: Any, wrong: Any) -> None:
+    class Wrong(Fixed):
+        @property
+        def limit(self) -> int:
+            return wrong  # type: ignore[no-any-return]
+
+    with pytest.raises(TypeError, match=f"a law must give a whole number of calls, not {wrong!r}"):
+        limiter(Wrong(3))
+
+
 def test_a_log_handler_may_use_the_limiter(limiter: Any) -> None:
     class Broken(Fixed):
         def update(self, sample: Sample) -> int:

@@ -1,14 +1,22 @@
 """Threads at a concurrency limiter: never more under way than the limit says, and nobody waits for nothing."""
 
+import gc
 import random
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Partitions, Permit, Queue, Shedding
 from batchlimit.core.queue import Waiter
 from batchlimit.core.shedding import Shedder
+from batchlimit.doorway.passes import OVER
 from batchlimit.laws import Fixed, Settable
+from batchlimit.sync.turn import Turn
 from tests.sync.stage import DEADLINE, start, together, until
 
 
@@ -165,6 +173,125 @@ def test_who_waits_ahead_makes_a_refusal_longer() -> None:
     assert caught.value.retry_after == pytest.approx(4.0)
     limiter.close()
     holder.success()
+
+
+def test_of_many_who_waited_each_that_is_served_wakes_some_others() -> None:
+    """Who raises the limit serves a few; whoever it was does not stand still, however many wait."""
+    woken: dict[int, int] = {}
+
+    class Counted(Turn):
+        def wake(self) -> None:
+            woken[threading.get_ident()] = woken.get(threading.get_ident(), 0) + 1
+            super().wake()
+
+    law = Settable(1)
+    limiter = ConcurrencyLimiter(law, queue=Queue(100, max_wait=None))
+    holder = limiter.acquire()
+    with mock.patch("batchlimit.sync.concurrency.Turn", Counted):
+        waiting = [start(limiter.acquire) for _ in range(100)]
+        until(lambda: limiter.statistics().waiting == 100)
+    law.set_limit(101)
+    permits = [each.result(DEADLINE) for each in waiting]
+    assert limiter.statistics().in_flight == 101
+    assert sum(woken.values()) == 100
+    assert 0 < woken[threading.get_ident()] <= 16
+    for permit in [holder, *permits]:
+        permit.success()
+
+
+def test_of_many_who_wait_all_are_sent_away() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(100, max_wait=None))
+    with limiter.acquire():
+        waiting = [start(limiter.acquire) for _ in range(100)]
+        until(lambda: limiter.statistics().waiting == 100)
+        limiter.close()
+        for each in waiting:
+            with pytest.raises(LimiterClosed):
+                each.result(DEADLINE)
+    assert limiter.statistics().waiting == 0
+
+
+def test_who_cannot_be_woken_passes_the_place_on_however_many_they_are() -> None:
+    def nobody() -> None:
+        raise RuntimeError("the event loop is closed")
+
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(3000))
+    holder = limiter.acquire()
+    for _ in range(2000):
+        limiter._door.line_up(Waiter(nobody), "")
+    permit, waiter, woken = step_by_step(limiter)
+    limiter._door.line_up(waiter, "")
+    holder.success()
+    assert woken == ["woken"]
+    assert limiter._door.end_wait(permit, waiter)
+    permit.success()
+    assert (limiter.statistics().in_flight, limiter.statistics().waiting) == (0, 0)
+
+
+# Where a signal handler raises
+
+
+class Interrupt:
+    """Raises at the nth call that the limiter's code makes, before or after it: there signal handlers run."""
+
+    def __init__(self, n: int) -> None:
+        self._left = n
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "c_call", "c_return") and "batchlimit/" in frame.f_code.co_filename:
+            self._left -= 1
+            if self._left == 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    def run(self, call: Callable[[], object]) -> bool:
+        """Call once; return whether it was interrupted."""
+        gc.disable()  # what others left behind is not what is interrupted
+        sys.setprofile(self)
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+        return False
+
+
+def test_a_handler_that_raises_anywhere_leaves_no_ghost_in_line() -> None:
+    """Nor less than nobody. What it costs at most is the place of whom it kept from being woken."""
+    interrupted, n, all_of_them = True, 0, []
+    while interrupted:
+        n += 1
+        limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(9))
+        all_of_them.append(limiter)
+        holder = limiter.acquire()
+        callers = [step_by_step(limiter) for _ in range(3)]
+
+        def serve(limiter: ConcurrencyLimiter = limiter, holder: Permit = holder, callers: Any = callers) -> None:
+            for _, waiter, _ in callers:
+                limiter._door.line_up(waiter, "")
+            limiter._door.end_wait(*callers[0][:2])
+            holder.success()
+
+        interrupted = Interrupt(n).run(serve)
+        holder.success()
+        for permit, waiter, _ in callers:
+            if limiter._door.end_wait(permit, waiter):
+                permit.success()
+        for permit, waiter, _ in callers:  # who was served only now
+            if permit.state is not OVER and limiter._door.end_wait(permit, waiter):
+                permit.success()
+        assert limiter.statistics().waiting == 0, f"call {n}"
+    assert n > 50
+
+
+def test_a_permit_that_never_began_is_collected_without_a_word() -> None:
+    """A signal handler raised between its __new__ and its __init__."""
+    permit = Permit.__new__(Permit)
+    with mock.patch("sys.unraisablehook") as hook:
+        del permit
+    assert not hook.called
 
 
 # In a forked child

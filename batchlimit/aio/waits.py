@@ -1,0 +1,127 @@
+"""The waits of one event loop's tasks: ended a few at a time, so that the loop goes on however many wait."""
+
+import asyncio
+import math
+import weakref
+from collections import deque
+from collections.abc import Callable, MutableMapping
+from typing import Protocol
+
+_AT_ONCE = 64
+"""Tasks that are woken in one turn of the loop: what each does then takes 20 us and more."""
+
+_LEAST = -20
+"""Timeouts are not told apart below 2 to the power of this: 1 us."""
+
+_FINENESS = 7
+"""A timeout is late by 1/64 of it at the most: so many bits of it, the first included, are looked at."""
+
+
+class Turn(Protocol):
+    """What a task waits for."""
+
+    def settle(self) -> None:
+        """End the wait; a second time it changes nothing."""
+        ...
+
+
+class Waits:
+    """Ends waits, in the loop's own thread: those that were woken, and those whose time is over.
+
+    Waits that end at about the same time share a slot, and a slot has one timer. So a wait costs the same however many
+    there are, and one that ends sooner leaves no timer behind to be cleared away.
+    """
+
+    __slots__ = ("__weakref__", "_due", "_looks", "_room", "_slots")
+
+    def __init__(self) -> None:
+        self._due: deque[Turn] = deque()
+        self._room = _AT_ONCE  # how many more may be woken in this turn of the loop
+        self._slots: dict[tuple[int, int], dict[Turn, None]] = {}
+        self._looks: dict[Callable[[], object], _Look] = {}
+
+    def __repr__(self) -> str:
+        return f"<Waits in {len(self._slots)} slots, {len(self._due)} due>"
+
+    def end(self, turn: Turn) -> None:
+        """End a wait, in this turn of the loop or in one soon."""
+        if self._room == _AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        if self._room:
+            self._room -= 1
+            turn.settle()
+        else:
+            self._due.append(turn)
+
+    def _go_on(self) -> None:
+        """Begin with those whom the last turn of the loop left."""
+        self._room = _AT_ONCE
+        for _ in range(min(len(self._due), _AT_ONCE)):
+            self.end(self._due.popleft())
+
+    def until(self, seconds: float) -> dict[Turn, None]:
+        """Return the slot for those whose waits end in so many seconds."""
+        if seconds == math.inf:
+            return {}
+        loop = asyncio.get_running_loop()
+        power = max(math.frexp(seconds)[1], _LEAST) - _FINENESS
+        width = math.ldexp(1.0, power)
+        key = power, math.ceil((loop.time() + seconds) / width)
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._slots[key] = {}
+            loop.call_at(key[1] * width, self._ring, key)
+        return slot
+
+    def _ring(self, key: tuple[int, int]) -> None:
+        self._due.extend(self._slots.pop(key))
+        if self._room == _AT_ONCE:
+            self._go_on()
+
+    def watch(self, look: Callable[[], object], pause: Callable[[], float]) -> None:
+        """Look after each pause (s; inf: never), once for all who wait for the same, until `unwatch` of each."""
+        found = self._looks.get(look)
+        if found is None:
+            if pause() == math.inf:
+                return
+            found = self._looks[look] = _Look(look, pause)
+        found.watchers += 1
+
+    def unwatch(self, look: Callable[[], object]) -> None:
+        """Look no longer for one who waits no longer."""
+        found = self._looks.get(look)
+        if found is not None:
+            found.watchers -= 1
+            if not found.watchers:
+                self._looks.pop(look).stop()
+
+
+class _Look:
+    """Looks again and again, for all who wait in one loop for what time alone may bring."""
+
+    __slots__ = ("_look", "_pause", "_timer", "watchers")
+
+    def __init__(self, look: Callable[[], object], pause: Callable[[], float]) -> None:
+        self._look, self._pause, self.watchers = look, pause, 0
+        self._plan()
+
+    def _plan(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._pause(), self._ring)
+
+    def _ring(self) -> None:
+        self._plan()
+        self._look()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+
+_all: MutableMapping[asyncio.AbstractEventLoop, Waits] = weakref.WeakKeyDictionary()
+
+
+def waits_of(loop: asyncio.AbstractEventLoop) -> Waits:
+    """Return the waits of the loop that runs."""
+    found = _all.get(loop)
+    if found is None:
+        found = _all[loop] = Waits()
+    return found
