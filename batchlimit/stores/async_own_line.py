@@ -14,6 +14,7 @@ from batchlimit.stores.hurry import WATCH, Unhurried
 from batchlimit.stores.line import Arguments
 from batchlimit.stores.pipe import Pipe
 from batchlimit.stores.scripts import digest, script
+from batchlimit.stores.traces import untraced
 from batchlimit.stores.wire import command
 
 
@@ -86,7 +87,11 @@ class AsyncOwnLine(AsyncServerLine):
     async def _connect(self) -> Pipe:
         pool: Any = self.client.connection_pool
         connection = pool.make_connection()
-        await connection.connect()
+        try:
+            await connection.connect()
+        except BaseException as error:  # which asyncio logs, traceback and all, if nobody waits for it any more
+            untraced(error)
+            raise
         pipe = Pipe(connection)
         if asyncio.current_task() is self._connecting:
             self._pipe = pipe

@@ -22,6 +22,7 @@ from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import Unhurried
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.syntax import look, sure_redis
+from batchlimit.stores.traces import untraced
 from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
 _CONNECTIONS = 64
@@ -160,6 +161,9 @@ class AsyncRedisStore(Unique):
             if self._connect is not None:
                 await line.mend(error)
             raise failure(error, line.address) from error
+        except BaseException as error:  # such as the cancellation of whoever asked
+            untraced(error)
+            raise
 
 
 class _Turn:

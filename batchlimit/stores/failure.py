@@ -7,6 +7,7 @@ from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.stores.traces import silenced
 
 FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """All that redis-py raises when a call goes wrong."""
@@ -76,6 +77,7 @@ _CODE = re.compile(r"(?:^|: -?|@user_script: )([A-Z]{2,})\b")
 
 def failure(error: Exception, address: str) -> StoreUnavailable:
     """Return what to raise, from `error`, for a call of the server at `address` that ended with it."""
+    silenced(error)
     if isinstance(error, MasterNotFoundError):
         # What each sentinel said, each with the repr of its client; in some versions with the password.
         error.args = (str(error).partition(" : ")[0],)

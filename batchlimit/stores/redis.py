@@ -21,6 +21,7 @@ from batchlimit.stores.line import Line, ServerLine
 from batchlimit.stores.own_line import Calls, OwnLine
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.syntax import look, sure_redis
+from batchlimit.stores.traces import untraced
 from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 
 T = TypeVar("T")
@@ -143,7 +144,8 @@ class RedisStore(Unique):
             raise failure(error, line.address) from error
         except NotPrompt:
             raise
-        except BaseException:  # a signal handler raised, wherever it was
+        except BaseException as error:  # a signal handler raised, wherever it was
+            untraced(error)
             self._abandon(line)
             raise
 

@@ -1,0 +1,181 @@
+"""An error reporter that captures local variables along the whole chain of an error finds no password in them."""
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from batchlimit import AsyncRedisStore, LimiterClosed, RateLimiter, RedisStore, StoreUnavailable
+from batchlimit.core.quota import Quota
+from tests.fronts.blocking import Front
+from tests.life.reporter import captured
+from tests.nodes import node
+from tests.servers import Unavailable, valkey_binary
+from tests.topologies import tls
+
+SECRET = f"s3cr3t{secrets.token_hex(8)}"
+PLACES = {
+    "one server": "redis://user:{0}@{1}",
+    "health checks": "redis://user:{0}@{1}?health_check_interval=10",
+    "TLS": "rediss://user:{0}@{1}?ssl_password={0}",
+    "a cluster": "redis+cluster://user:{0}@{1}",
+    "sentinels": "redis+sentinel://user:{0}@{1}/service?sentinel_password={0}",
+    "sentinels with TLS": "rediss+sentinel://user:{0}@{1}/service?sentinel_password={0}",
+}
+PLAIN = {name: url for name, url in PLACES.items() if not url.startswith("rediss")}
+plainly = pytest.mark.parametrize("place", PLAIN.values(), ids=PLAIN)
+everywhere = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """The kernel accepts, and nobody ever answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def report(front: Front, url: str, **patience: float) -> str:
+    """What a reporter has of every call of a limiter that cannot reach its server."""
+    told = []
+    with front.from_url(url, "5/s", **patience) as limiter:
+        for call in (limiter.decide, limiter.peek, limiter.acquire, limiter.decide):
+            with pytest.raises(StoreUnavailable) as caught:
+                call("k")
+            told.append(captured(caught.value))
+    return "\n".join(told)
+
+
+@everywhere
+def test_of_a_server_that_refuses_connections(front: Front, place: str) -> None:
+    assert SECRET not in report(front, place.format(SECRET, "127.0.0.1:1"))
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[str]:
+    """A server with another password."""
+    try:
+        with node(valkey_binary(), "--requirepass", "another") as one:
+            yield one.name
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@plainly
+def test_of_a_server_that_has_another_password(front: Front, locked: str, place: str) -> None:
+    assert SECRET not in report(front, place.format(SECRET, locked), connect_timeout=30.0, deadline=30.0)
+
+
+@plainly
+def test_of_a_server_that_does_not_answer(front: Front, place: str) -> None:
+    with silent() as address:
+        assert SECRET not in report(front, place.format(SECRET, address), connect_timeout=0.1, deadline=0.05)
+
+
+@everywhere
+@pytest.mark.parametrize("wait", ["one", "both"])
+def test_of_a_task_that_is_cancelled_while_it_connects(place: str, wait: str) -> None:
+    """Its caller may make a TimeoutError of that, with the cancellation as its cause."""
+
+    async def cancelled() -> str:
+        store = AsyncRedisStore.from_url(place.format(SECRET, address), connect_timeout=30.0, deadline=30.0)
+        task = asyncio.ensure_future(store.peek("k", Quota(1.0, 1)))
+        accepted, _ = await asyncio.get_running_loop().sock_accept(listener)
+        with accepted:
+            if wait == "both":
+                accepted.setblocking(False)
+                if not place.startswith("rediss"):
+                    await asyncio.get_running_loop().sock_recv(accepted, 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+        told = captured(caught.value)
+        await store.aclose()
+        return told
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert SECRET not in asyncio.run(cancelled())
+
+
+@pytest.mark.parametrize("place", [PLACES["one server"], PLACES["health checks"], PLACES["sentinels"]])
+def test_of_a_signal_handler_that_raises_while_a_thread_connects(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the handler raised still says where the handler stands."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise KeyError("of the handler")
+
+    def interrupted(_connection: Any, *_args: Any, **_options: Any) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    monkeypatch.setattr(redis.connection.AbstractConnection, "read_response", interrupted)  # the answer to AUTH
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with silent() as address:
+            store = RedisStore.from_url(place.format(SECRET, address), connect_timeout=30.0)
+            with pytest.raises(KeyError, match="of the handler") as caught:
+                store.peek("k", Quota(1.0, 1))
+            store.close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert SECRET not in captured(caught.value)
+    assert "handle" in [each.name for each in caught.traceback]
+
+
+def test_of_a_server_with_tls_that_does_not_know_the_user(front: Front) -> None:
+    try:
+        with tls(valkey_binary()) as one:
+            url = one.url.replace("://", f"://user:{SECRET}@")
+            assert SECRET not in report(front, url, connect_timeout=30.0, deadline=30.0)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def test_of_a_client_of_the_users_own(locked: str) -> None:
+    with redis.Redis.from_url(f"redis://:{SECRET}@{locked}") as mine:
+        with RateLimiter(mine, "5/s", deadline=30.0) as limiter, pytest.raises(StoreUnavailable) as caught:
+            limiter.decide("k")
+        assert SECRET not in captured(caught.value)
+        assert isinstance(caught.value.__cause__, redis.AuthenticationError)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://:{0}@host?foo=1", "redis://:{0}@host/zero", "redis://:pa@{0}@host", "rediss://:{0}@h?ssl_ca_certs=/no"],
+)
+def test_of_a_url_that_cannot_be_read(front: Front, url: str) -> None:
+    makers: list[Callable[[str], Any]] = [
+        lambda url: front.from_url(url, "1/s"),
+        RedisStore.from_url,
+        AsyncRedisStore.from_url,
+    ]
+    for make in makers:
+        with pytest.raises(ValueError, match="cannot be read") as caught:
+            make(url.format(SECRET))
+        assert SECRET not in captured(caught.value)
+
+
+@everywhere
+def test_of_a_quota_that_cannot_be_read_beside_a_url(front: Front, place: str) -> None:
+    with pytest.raises(ValueError, match="quota") as caught:
+        front.from_url(
+            place.format(SECRET, "127.0.0.1:1").partition("&ssl")[0].replace("?ssl_password=" + SECRET, ""), "1/x"
+        )
+    assert SECRET not in captured(caught.value)
+
+
+@everywhere
+def test_of_a_limiter_that_is_closed(front: Front, place: str) -> None:
+    limiter = front.from_url(place.format(SECRET, "127.0.0.1:1"), "1/s")
+    limiter.close()
+    with pytest.raises(LimiterClosed) as caught:
+        limiter.acquire("k")
+    assert SECRET not in captured(caught.value)
