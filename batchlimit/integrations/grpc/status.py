@@ -5,11 +5,12 @@ from collections.abc import Callable
 import grpc
 
 from batchlimit import Outcome
+from batchlimit.doorway.symptom import STATUSES
 
 OutcomeOf = Callable[[grpc.StatusCode], Outcome]
 """Returns what a status tells about the load."""
 
-_DROPPED = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
+_DROPPED = {grpc.StatusCode[name] for name in STATUSES}
 
 
 def outcome_of(code: grpc.StatusCode) -> Outcome:
