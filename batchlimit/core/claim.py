@@ -143,7 +143,9 @@ class Claim:
     loop: until then nothing is asked for.
     """
 
-    __slots__ = ("asked", "cost", "deadline", "errand", "number", "prompt", "tentative", "told", "verdict", "waker")
+    __slots__ = (
+        "asked", "beyond", "cost", "deadline", "errand", "number", "prompt", "tentative", "told", "verdict", "waker",
+    )  # fmt: skip
 
     def __init__(
         self, cost: int, deadline: float, waker: Wakeable, *, tentative: bool = False, prompt: bool = False
@@ -154,8 +156,9 @@ class Claim:
         self.tentative = tentative
         self.prompt = prompt
         self.number = 0  # its place in the order of arrival
+        self.beyond = 0  # tokens that it will ask for when it has got its cost; only a debt does
         self.told = 0  # how often the bucket had been told what is held here, when it was given its tokens
-        self.asked = 0  # how many asks have spoken for it
+        self.asked = 0  # how many asks have spoken for it, where it takes the first answer
         self.errand: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
         self.verdict: Verdict | None = None
 

@@ -9,15 +9,14 @@ from batchlimit.core.line import Line
 class Debt:
     """Tokens that are owed. A claim stands in line for them, always in the same place, and nobody waits with it.
 
-    It stands there for a burst at the most, for that is what a bucket ever has; `rest` is what comes after that. It
+    It stands there for a burst at the most, for that is what a bucket ever has, and the rest comes beyond that. It
     needs no whole: what is there is paid, when its turn has come.
     """
 
-    __slots__ = ("claim", "paid", "rest")
+    __slots__ = ("claim", "paid")
 
     def __init__(self) -> None:
         self.claim = Claim(0, math.inf, NOBODY)
-        self.rest = 0
         self.paid = 0
 
     def __repr__(self) -> str:
@@ -26,28 +25,28 @@ class Debt:
     @property
     def total(self) -> int:
         """What is owed, in tokens."""
-        return self.claim.cost + self.rest
+        return self.claim.cost + self.claim.beyond
 
     def line_up(self, line: Line, largest: int) -> None:
         """Stand in line for what is owed: last, if it was not there, and for `largest` tokens at the most."""
         total = self.total
         if total and self.claim not in line:
-            self.claim.cost = self.claim.number = 0
+            self.claim.cost = self.claim.number = self.claim.beyond = 0
             line.join(self.claim)
-        line.resize(self.claim, min(total, largest))
-        self.rest = total - self.claim.cost
+        cost = min(total, largest)
+        line.resize(self.claim, cost, total - cost)
         if not total:
             line.withdraw(self.claim)
 
     def pay(self, tokens: int, line: Line, largest: int) -> None:
         """Pay so many of those that it stands in line for."""
         self.paid += tokens
-        line.resize(self.claim, self.claim.cost - tokens)
+        line.resize(self.claim, self.claim.cost - tokens, self.claim.beyond)
         self.line_up(line, largest)
 
     def forget(self) -> None:
         """Owe nothing any more: the reservoir is closed."""
-        self.claim.cost = self.rest = 0
+        self.claim.cost = self.claim.beyond = 0
 
 
 NONE = Debt()

@@ -74,7 +74,7 @@ class Errands(Pool):
         first, needed, pool = self._line.first, self._first_cost(), self.stock.leased
         queued = max(0, self._line.cost - pool)
         want = max(queued, target - pool, 0)
-        for each in self._line:
+        for each in self._line.hasty:
             each.asked += 1
         max_wait = max(0.0, min(ahead, furthest(self.quota), first.deadline - now)) if first else 0.0
         return self._send(now, claim, needed, (max(0, needed - pool), queued, want), back, max_wait)

@@ -37,8 +37,9 @@ def ask(reservoir: Reservoir, claim: Claim, now: float) -> Fetch | None:
     _count(reservoir, cost, now)
     rich = terms.is_rich(quota) if quota.also else terms.level >= ALPHA * quota.burst
     want = wanted(reservoir._sizer, Usage(quota, reservoir._demand.rate, reservoir._last_want, 0, rich))
-    claim.asked += 1
-    max_wait = 0.0 if claim.deadline == NOW else min(furthest(quota), claim.deadline - now)
+    max_wait = min(furthest(quota), claim.deadline - now)
+    if claim.deadline == NOW:
+        claim.asked, max_wait = claim.asked + 1, 0.0
     return reservoir._send(now, claim, cost, (cost, cost, want if want > cost else cost), 0, max_wait)
 
 

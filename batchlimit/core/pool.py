@@ -8,6 +8,7 @@ from batchlimit.core.census import Census
 from batchlimit.core.claim import NOW, Admit, Claim, Fail, Refuse
 from batchlimit.core.debt import NONE
 from batchlimit.core.decision import Decision, outlook
+from batchlimit.core.depths import NEAR, NEVER, Horizon
 from batchlimit.core.failure import FailurePolicy
 from batchlimit.core.grammar import LARGEST_BURST
 from batchlimit.core.line import Line
@@ -170,6 +171,7 @@ class Pool:
         self.quota = quota
         self._standby.fallback = None
         self.largest = LARGEST_BURST if quota.denies_all else quota.largest_cost
+        self._line.flow(1.0 / fastest if (fastest := max(each.rate for each in quota.bandwidths)) else 0.0)
         for claim in self._line:
             if claim.cost > self.largest and claim is not self._debt.claim:
                 self._line.dismiss(claim, self._too_much(claim))
@@ -233,27 +235,39 @@ class Pool:
             wait = max(wait, self._backlog(claim, now))
         else:
             wait = claim.cost / min(each.rate for each in self.quota.bandwidths)
-        verdict = Refuse(wait)
+        verdict, was_first = Refuse(wait), claim is self._line.first
         self._line.dismiss(claim, verdict)
-        self._serve()
+        if was_first:
+            self._serve()
+        return verdict
+
+    def _turn_away(self, claim: Claim, now: float) -> Refuse:
+        """Refuse one who looked; if it was the leader, another is now."""
+        verdict = self._refuse(claim, now)
         self._line.wake_leader()
         return verdict
 
     def _dismiss_hopeless(self, now: float) -> None:
-        for claim in self._line:
-            if claim.verdict is None and self._is_hopeless(claim, now):
+        """Refuse whoever cannot be served in time; each who goes leaves more for those behind."""
+        while (claim := self._line.first_late(self._horizon(now))) is not None:
+            if claim.verdict is None:
                 self._refuse(claim, now)
+            else:  # whoever told it was interrupted
+                self._line.dismiss(claim, claim.verdict)
 
     def _is_hopeless(self, claim: Claim, now: float) -> bool:
-        """Whether the bucket is known to be short until after this caller's deadline, or for ever.
+        return claim in self._line and self._line.is_late(claim, self._horizon(now))
+
+    def _horizon(self, now: float) -> Horizon:
+        """Say who in line is hopeless: the bucket is known to be short until after their deadline, or for ever.
 
         Where nothing is known of a lately short bucket, what it was when last seen says nothing either: tokens come
         back to it, from here and from other hosts, and its quota may have been raised.
         """
         wait = max(self._coming(now), self._pace.wait(self._first_cost(), now))
-        if wait == 0.0 or claim.deadline == math.inf:
-            return wait == math.inf
-        return now + max(wait, self._backlog(claim, now)) > claim.deadline
+        if wait == 0.0 or wait == math.inf:
+            return NEVER if wait else NEAR
+        return Horizon(now + wait, self._terms.flows_since(self.stock.held, self.quota))
 
     def _backlog(self, claim: Claim, now: float) -> float:
         """Return the seconds that it takes at the least until there was enough for those ahead of a claim, and for it.
@@ -262,9 +276,7 @@ class Pool:
         """
         if claim not in self._line:
             return 0.0
-        debt = self._debt.claim
-        rest = self._debt.rest if debt in self._line and debt.number < claim.number else 0
-        missing = self._line.ahead_of(claim) + rest + claim.cost - self.stock.held
+        missing = self._line.ahead_of(claim) + claim.cost - self.stock.held
         return self._terms.to_flow_in(missing, self.quota, now)
 
     def _rejoin(self, claim: Claim) -> None:

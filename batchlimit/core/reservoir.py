@@ -100,13 +100,13 @@ class Reservoir(Errands):
             self._line.withdraw(claim)
             return claim.verdict
         if NOW < claim.deadline <= now:
-            return self._refuse(claim, now)
+            return self._turn_away(claim, now)
         if self._busy is not None or self.is_held_up:
             return Wait(_within(math.inf, claim.deadline, now))
         if (pause := self._pause(claim, now)) == 0.0:
             return self._ask(now, claim)
         if self._is_hopeless(claim, now):
-            return self._refuse(claim, now)
+            return self._turn_away(claim, now)
         if claim is not self._line.leader:
             return Wait(_within(math.inf, claim.deadline, now))
         self._dismiss_hopeless(now)  # who came while something was under way, and hears of nothing else till then
@@ -148,7 +148,7 @@ class Reservoir(Errands):
         self.stock.credit(fetch, grant, now)
         self._untouched = True
         self._advance(now)
-        for claim in self._line:  # each refusal may let others be served
+        for claim in self._line.hasty:  # each refusal may let others be served
             if claim.verdict is None and self._is_answered(claim, fetch, grant):
                 self._refuse(claim, now)
         self._dismiss_hopeless(now)
@@ -169,7 +169,7 @@ class Reservoir(Errands):
             self._unsent(now)
         else:
             self._lost_seq = fetch.ask.seq
-        for claim in self._line:
+        for claim in self._line.hasty:
             claim.asked = 0
         if error is not None and not self._fall_back(now):
             self._fail(error, now)
@@ -308,7 +308,7 @@ class Reservoir(Errands):
             return
         if self._debt is NONE:
             self._debt = Debt()
-        self._debt.rest += tokens
+        self._debt.claim.beyond += tokens
         self._debt.line_up(self._line, self.largest)
         self._serve()
 
@@ -347,8 +347,8 @@ class Reservoir(Errands):
         self.stock.borrow(tokens, LEASE, now)
         self._pace.pause_for(wait, self._first_cost(), now)
         self._advance(now)
-        for claim in self._line:  # each refusal may let others be served
-            if claim.verdict is None and claim.deadline == NOW:
+        for claim in self._line.hasty:  # each refusal may let others be served
+            if claim.verdict is None:
                 self._refuse(claim, now)
         self._dismiss_hopeless(now)
         return True
@@ -374,7 +374,7 @@ class Reservoir(Errands):
         nothing about the bucket, so the caller may ask once more.
         """
         short = grant.granted < fetch.ask.queued
-        return claim.deadline == NOW and not fetch.repeated and claim.asked >= (1 if short else 2)
+        return not fetch.repeated and claim.asked >= (1 if short else 2)
 
     def _leaves_at(self) -> float:
         """Return when an empty reservoir retires: soon, if a memo is all that there is to keep, or when it is idle."""

@@ -71,9 +71,13 @@ class Terms:
 
     def to_flow_in(self, tokens: int, quota: Quota, now: float) -> float:
         """Return how many seconds it takes at the least until the bucket had so many, by what it was when last seen."""
-        fastest = max(each.rate for each in quota.bandwidths)  # the level does not say which of them it is of
-        least = tokens - self.level - 1  # the level is of whole tokens: most of another one may have been there
-        return max(0.0, least / fastest - (now - self._heard)) if fastest else 0.0
+        fastest = _fastest(quota)
+        return max(0.0, self.flows_since(0, quota) + tokens / fastest - now) if fastest else 0.0
+
+    def flows_since(self, held: int, quota: Quota) -> float:
+        """Return the instant from which on tokens flow in at the most, if those are counted as well that are there."""
+        there = held + self.level + 1  # the level is of whole tokens: most of another one may have been there
+        return self._heard - there / fastest if (fastest := _fastest(quota)) else -math.inf
 
     def last_seen(self, quota: Quota, now: float) -> tuple[int, float]:
         """Return how many hosts share the quota (0: never told), and how much must be in the bucket by now.
@@ -92,3 +96,8 @@ class Terms:
         self.active_hosts = max(1, grant.active_hosts)
         sample = now - fetch.sent
         self.round_trip += (sample - self.round_trip) * (0.2 if self.round_trip else 1.0)
+
+
+def _fastest(quota: Quota) -> float:
+    """The rate of all bandwidths: the level does not say which of them it is of."""
+    return max(each.rate for each in quota.bandwidths)

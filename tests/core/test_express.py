@@ -147,6 +147,8 @@ def _plain(value: Any) -> Any:
         return length_hint(value)
     if isinstance(value, Exception):
         return repr(value)
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if not type(value).__module__.startswith("batchlimit.") or isinstance(value, Quota | tuple):

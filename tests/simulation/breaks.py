@@ -82,7 +82,7 @@ def _forget_the_first_in_line() -> AbstractContextManager[Any]:
 
 def _serve_the_last_first() -> AbstractContextManager[Any]:
     def broken(self: Line) -> Claim | None:
-        return self._claims[-1] if self._claims else None
+        return self._claims[max(self._claims)] if self._claims else None
 
     return patch.object(Line, "first", property(broken))
 

@@ -142,7 +142,7 @@ class Host:
     @property
     def awaited(self) -> int:
         """Tokens that somebody waits for, or that are owed."""
-        return self.reservoir._line.cost + self.reservoir._debt.rest
+        return self.reservoir._line.cost + self.reservoir._debt.claim.beyond
 
     def call(self, cost: int, patience: float = 0.0, then: Callable[[bool], None] = forget) -> None:
         """One caller comes: first the hot path, that of `try_acquire`, then the line."""
