@@ -91,10 +91,10 @@ class Line:
             self._debtor = claim
         else:
             heappush(self._numbers, number)
-        self._claims[number] = claim
-        self.cost += claim.cost
         if self._depths is not None:
             self._depths.changed(number)
+        self._claims[number] = claim
+        self.cost += claim.cost
 
     def ahead_of(self, claim: Claim) -> int:
         """Return what is asked for by those who stand before a claim in line, in tokens."""
