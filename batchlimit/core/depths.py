@@ -8,7 +8,7 @@ from batchlimit.core.claim import Claim
 
 
 class Horizon(NamedTuple):
-    """Who in a line is late: whose deadline is before `until`, or before all flowed in that is asked for up to there."""
+    """Who in a line is late: whose deadline is before `until`, or before what those up to there ask for flowed in."""
 
     until: float
     """The instant before which nobody is served."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -120,6 +121,11 @@ def _short(front: Front, claim: Claim, at: float, tokens: int = 0, level: int = 
     front.woken()
 
 
+def _leave(front: Front, claim: Claim, leader: Claim) -> None:
+    front.reservoir.leave(claim, 0.0)
+    front.step(leader, 0.0)
+
+
 def _crowd(count: int, deadline: float) -> tuple[Front, list[Claim]]:
     front = Front(Quota(RATE, 10_000))
     return front, [front.join(1, deadline) for _ in range(count)]
@@ -129,7 +135,7 @@ def _served_a_few_at_a_time(deadline: float) -> Story:
     def story(count: int) -> Iterator[Callable[[], object]]:
         front, claims = _crowd(count, deadline)
         for first in range(0, count, 4):
-            yield lambda at=first * PAUSE, claim=claims[first]: _short(front, claim, at, tokens=4)
+            yield partial(_short, front, claims[first], first * PAUSE, tokens=4)
         assert all(isinstance(claim.verdict, Admit) for claim in claims)
 
     return story
@@ -147,7 +153,7 @@ def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
     front, claims = _crowd(count, 1000.0)
     _short(front, claims[0], 0.0)
     for place in range(count // 2, count):
-        yield lambda claim=claims[place]: (front.reservoir.leave(claim, 0.0), front.step(claims[0], 0.0))
+        yield partial(_leave, front, claims[place], claims[0])
     assert front.reservoir.figures().waiting == count // 2
 
 
@@ -155,7 +161,7 @@ def _is_out_of_time(count: int) -> Iterator[Callable[[], object]]:
     front, claims = _crowd(count, 1000.0)
     _short(front, claims[0], 999.9)
     for claim in reversed(claims):
-        yield lambda claim=claim: front.step(claim, 1000.0)
+        yield partial(front.step, claim, 1000.0)
     assert all(isinstance(claim.verdict, Refuse) for claim in claims)
 
 
@@ -163,7 +169,7 @@ def _turns_out_hopeless(count: int) -> Iterator[Callable[[], object]]:
     """Others take what flows in: each answer leaves a few of those behind without a chance."""
     front, claims = _crowd(count, count / RATE)
     for late in range(count // 4):
-        yield lambda at=late * PAUSE: _short(front, front.reservoir._line.leader or claims[0], at)
+        yield partial(_short, front, claims[0], late * PAUSE)
     assert sum(isinstance(claim.verdict, Refuse) for claim in claims) >= count // 3
 
 
