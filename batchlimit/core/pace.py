@@ -79,7 +79,7 @@ class Pace:
             return
         bands = bands_of(quota)
         pace = jitter * pace_of(bands, grant.active_hosts) / 1e6
-        scarce = grant.level < max(1.0, pace * min(each.rate for each in quota.bandwidths))
+        flow = pace * min(each.rate for each in quota.bandwidths)  # what flows in meanwhile
         wait, early, self.dry_cost = 0.0, 0.0, 1
         if grant.starts_in > 0.0:
             wait = grant.starts_in
@@ -88,8 +88,8 @@ class Pace:
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait, self.dry_cost = 0.0 if fetch.repeated else max(shortest, grant.retry_after), fetch.cost
             early = min(_head_start(fetch.ask, quota, pace), wait - shortest)
-        elif scarce and grant.granted < demand * pace:
-            wait = pace
+        elif grant.level < flow >= 1.0 and grant.granted < demand * pace:
+            wait = pace  # where less than a token flows in meanwhile, only a refusal tells when there is one
         self.pause_for(wait, self.dry_cost, now)
         self._asks_at -= max(0.0, early)
 
