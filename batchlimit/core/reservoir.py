@@ -235,6 +235,11 @@ class Reservoir(Errands):
             return None
         return self.drain() if self._untouched else self._renew(now)
 
+    @property
+    def under_way(self) -> Fetch | GiveBack | None:
+        """What was sent to the store, or is to be, and was not reported on."""
+        return self._busy
+
     # What ends, and what comes back
 
     def evict(self) -> bool:

@@ -1,12 +1,12 @@
 """How a store talks to a cluster: each call is one EVALSHA at the primary that has the bucket's slot."""
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
 from redis.exceptions import MaxConnectionsError, NoScriptError, RedisClusterException, SlotNotCoveredError
 
+from batchlimit.reentry import free, own_lock
 from batchlimit.stores.address import client_address
 from batchlimit.stores.line import Arguments
 from batchlimit.stores.scripts import digest, script
@@ -27,7 +27,7 @@ class ClusterLine:
         self.address = address
         self._connect = connect
         self._client: redis.RedisCluster | None = None
-        self._lock = threading.Lock()  # held while the client is made, so that many callers make one
+        self._lock = own_lock()  # held while the client is made, so that many callers make one
 
     @classmethod
     def of(cls, client: "redis.RedisCluster") -> "ClusterLine":
@@ -57,7 +57,7 @@ class ClusterLine:
             client.close()
 
     def _connected(self) -> "redis.RedisCluster":
-        with self._lock:
+        with free(self._lock):
             self._client = client = self._client or self._connect()
             return client
 

@@ -1,6 +1,5 @@
 """Buckets in this process alone: the same rules without a server, for one process, for tests, and to begin with."""
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -9,6 +8,7 @@ from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.core.share import MARGIN
 from batchlimit.core.unique import Unique
+from batchlimit.reentry import free, own_lock
 
 _SECOND = 1_000_000
 _SWEEP = 1024
@@ -27,7 +27,7 @@ class MemoryStore(Unique):
         self._clock = clock
         self._buckets: dict[str, tuple[Bucket, int]] = {}  # with the instant (us) from which each may be forgotten
         self._takes_left, self._sweeps_at = _SWEEP, 0
-        self._lock = threading.Lock()  # held for every touch of a bucket: that is what makes it atomic
+        self._lock = own_lock()  # held for every touch of a bucket: that is what makes it atomic
 
     def __repr__(self) -> str:
         return f"<MemoryStore of {len(self._buckets)} buckets>"
@@ -38,7 +38,7 @@ class MemoryStore(Unique):
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        with self._lock:
+        with free(self._lock):
             now = self._now()
             self._forget_old(now)
             bucket = self._live(key, now) or Bucket(quota, now, ask.fill if ask.epoch else 1.0)
@@ -48,7 +48,7 @@ class MemoryStore(Unique):
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        with self._lock:
+        with free(self._lock):
             now = self._now()
             if (bucket := self._live(key, now)) is None:
                 return 0
@@ -58,7 +58,7 @@ class MemoryStore(Unique):
 
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        with self._lock:
+        with free(self._lock):
             now = self._now()
             return (self._live(key, now) or Bucket(quota, now)).peek(now)
 
@@ -67,7 +67,7 @@ class MemoryStore(Unique):
 
     def after_fork(self) -> None:
         """A lock that another thread of the parent held would stay locked for ever."""
-        self._lock = threading.Lock()
+        self._lock = own_lock()
 
     def close(self) -> None:
         """Nothing is open; the buckets go with the store."""

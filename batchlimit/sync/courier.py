@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any, TypeVar
 
+from batchlimit.reentry import free, own_lock
+
 T = TypeVar("T")
 _MOST = 16
 """Threads at the same time. What waits for one of them is no more than the callers who wait for that."""
@@ -31,8 +33,8 @@ class Courier:
         self._errands: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         # Held to touch what is here. It is entered by itself: a Condition is Python where it locks and unlocks, and a
         # signal handler that raises amid that would leave it locked for ever.
-        self._lock = threading.Lock()
-        self._news = threading.Condition(self._lock)
+        self._lock = own_lock()
+        self._news = threading.Condition(self._lock)  # type: ignore[arg-type]  # it is an RLock
         self._threads = self._idle = 0
         self._stopped = False
 
@@ -46,7 +48,7 @@ class Courier:
         goes on, and nobody hears what becomes of it.
         """
         errand: Future[T] = Future()
-        with self._lock:
+        with free(self._lock):
             taken = not self._stopped and self._hire()
             if taken:
                 self._errands.append((errand, work))
@@ -61,13 +63,13 @@ class Courier:
 
     def stop(self) -> None:
         """Let the threads end after what they are doing; what is run later, its caller runs."""
-        with self._lock:
+        with free(self._lock):
             self._stopped = True
             self._news.notify_all()
 
     def _forget(self, errand: tuple["Future[Any]", Callable[[], Any]]) -> None:
         """Nobody waits for it any more; where all threads hang, what is left behind would pile up."""
-        with self._lock, contextlib.suppress(ValueError):
+        with free(self._lock), contextlib.suppress(ValueError):
             self._errands.remove(errand)
 
     def _hire(self) -> bool:

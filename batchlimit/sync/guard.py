@@ -26,6 +26,7 @@ from batchlimit.doorway.outage import (
 )
 from batchlimit.doorway.patience import Patience
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.reentry import free, own_lock
 from batchlimit.stores.base import Pipelined, Remote, Store
 from batchlimit.stores.hurry import NotPrompt, hurry
 from batchlimit.sync.courier import Courier
@@ -54,7 +55,7 @@ class Guard(Patience):
         self._courier, self._scouts = Courier(), Courier()
         self._probers: dict[str, tuple[float | None, threading.Thread]] = {}
         self._breakers = Breakers()
-        self._lock = threading.Lock()  # held to touch the breakers
+        self._lock = own_lock()  # held to touch the breakers
         self._stopped = threading.Event()
 
     def __repr__(self) -> str:
@@ -63,7 +64,7 @@ class Guard(Patience):
     @property
     def health(self) -> Health:
         """How the store has been."""
-        with self._lock:
+        with free(self._lock):
             return self._breakers.health
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
@@ -134,13 +135,13 @@ class Guard(Patience):
         self._has_answered = True
         if breaker.in_a_row == 0:
             return
-        with self._lock:
+        with free(self._lock):
             seconds = self._breakers.answered(part, time.monotonic())
         if seconds is not None:
             say_back(self.address, part, seconds)
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
-        with self._lock:
+        with free(self._lock):
             opened = self._breakers.failed(part, error, time.monotonic())
         if opened:
             self._look_for_prober(part, key)
@@ -149,7 +150,7 @@ class Guard(Patience):
     def _look_for_prober(self, part: str, key: str) -> None:
         """Have somebody who asks whether the part is back. Whoever should have seen to it may have been interrupted."""
         if not self._has_prober(part):
-            with self._lock:
+            with free(self._lock):
                 if not self._has_prober(part):
                     self._send_prober(part, key)
 

@@ -75,6 +75,7 @@ async def _walk(slot: Slot, claim: Claim, bell: Bell, clock: Callable[[], float]
 async def _fetch(slot: Slot, claim: Claim, fetch: Fetch) -> None:
     """Ask in a thread, which reports back whether or not anybody still waits for it."""
     claim.errand = None  # the thread's own from here on: the caller may leave
+    slot.hand_over()
     try:
         asking = _threads.submit(slot.fetch, fetch)
     except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there

@@ -12,6 +12,7 @@ from batchlimit.core.lease import GiveBack
 from batchlimit.core.plans import Plans
 from batchlimit.errors import StoreUnavailable
 from batchlimit.redaction import shown
+from batchlimit.reentry import own_lock
 from batchlimit.sync.guard import Guard
 from batchlimit.sync.slot import TOGETHER, Slot, ask_together
 
@@ -53,7 +54,7 @@ class Keeper:
         self._plans: Plans[Slot] = Plans()
         self._thread: threading.Thread | None = None
         self._tries_at = -math.inf  # when to try anew to start one
-        self._starting = threading.Lock()  # held to start the thread once
+        self._starting = own_lock()  # held to start the thread once
 
     def watch(self, slot: Slot) -> None:
         """Come to this slot at its `due`."""
@@ -81,6 +82,8 @@ class Keeper:
             self._thread.join(seconds)
 
     def _start(self) -> None:
+        if self._starting._is_owned():  # whoever we interrupted is just about to
+            return
         with self._starting:
             if self._thread is None:
                 try:

@@ -149,7 +149,7 @@ class RateLimiter(Unique):
                 if self._clock() < stock.shut:
                     slot.reservoir.refused += 1
                     return False
-        elif cost.__class__ is int and 0 < cost <= stock.loose:
+        elif cost.__class__ is int and 0 < cost <= stock.loose and not slot.lock._is_owned():
             with slot.lock:  # no call within: all threads would wait for one that lost the GIL there
                 left = stock.loose - cost
                 if left >= stock.low:

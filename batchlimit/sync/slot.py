@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from random import uniform
+from threading import get_ident
 from typing import TypeVar
 
 from batchlimit.core import express
@@ -19,6 +20,7 @@ from batchlimit.core.settled import Settled
 from batchlimit.doorway.patience import MANY
 from batchlimit.errors import StoreUnavailable
 from batchlimit.redaction import shown
+from batchlimit.reentry import AMID, free, own_lock
 from batchlimit.sync.guard import Guard
 from batchlimit.sync.loops import warn_in_loop
 from batchlimit.sync.waker import Waker
@@ -38,7 +40,10 @@ _LOST = 1.0
 class Slot:
     """Where the threads that want one key's tokens meet; `due` is when the keeper looks after it next."""
 
-    __slots__ = ("_clock", "_store", "_turnstile", "_watch", "due", "key", "lock", "reservoir", "seen", "stock")
+    __slots__ = (
+        "_asker", "_clock", "_errand", "_store", "_turnstile", "_watch", "due", "key", "lock", "reservoir", "seen",
+        "stock",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -53,9 +58,11 @@ class Slot:
         self.stock = reservoir.stock  # one look less for every hit
         self.due = math.inf
         self.seen = 0  # see Ring
-        self.lock = threading.Lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
+        self.lock = own_lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
         self._store = store
         self._clock = clock
+        self._errand: object = None  # what was sent to the store last, or is to be
+        self._asker = 0  # by which thread
         self._turnstile: threading.Lock | None = None  # is there while fetches bring many tokens
         self._watch = watch
 
@@ -64,7 +71,7 @@ class Slot:
 
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
-        with self.lock:
+        with free(self.lock):
             self.stock.took_late(cost)
 
     def denies(self, cost: int) -> bool:
@@ -96,12 +103,12 @@ class Slot:
 
     def figures(self) -> Figures:
         """Return the reservoir's figures at one moment."""
-        with self.lock:
+        with free(self.lock):
             return self.reservoir.figures()
 
     def take(self, cost: int) -> float:
         """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
-        with self.lock:
+        with free(self.lock):
             before = self.stock.take(cost)
         if before == NOW and self.stock.low:
             before = self.locked(lambda: self.reservoir.take_low(cost))
@@ -145,7 +152,7 @@ class Slot:
 
         To be followed by `ask_together`, and by `finish` or `leave`, whatever happens.
         """
-        with self.lock:
+        with free(self.lock):
             return self._ask_alone(claim)
 
     def finish(self, claim: Claim, waker: Waker, waited: bool = True) -> tuple[Admit | Refuse | Retired, bool]:
@@ -169,7 +176,7 @@ class Slot:
         To be followed by `leave` when it is interrupted.
         """
         warn_in_loop()
-        with self.lock:
+        with free(self.lock):
             if self.reservoir.retired:
                 return RETIRED, False
             if (fetch := self._ask_alone(claim)) is None:
@@ -182,6 +189,7 @@ class Slot:
         """Requires the lock. Put a claim in line whom nobody is before, and return what to ask for it."""
         if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
             self.stock.shut = self.reservoir.shut_until
+            self._note_asker()
         return fetch
 
     def _walk(self, claim: Claim, waker: Waker, waited: bool) -> tuple[Verdict, bool]:
@@ -198,6 +206,8 @@ class Slot:
                 case Refuse() | Fail() | Retired() as verdict:
                     return verdict, waited
                 case Wait(seconds):
+                    if self._waits_for_itself:
+                        raise RuntimeError(AMID)
                     waited = True
                     waker.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
                 case Fetch() as fetch:
@@ -206,7 +216,7 @@ class Slot:
 
     def enter(self, claim: Claim) -> bool:
         """Put a claim in line, to be followed by `leave` whatever happens; False: the slot has retired."""
-        with self.lock:
+        with free(self.lock):
             if not self.reservoir.retired:
                 self.reservoir.join(claim)
             return not self.reservoir.retired
@@ -231,6 +241,20 @@ class Slot:
             raise
         self.report(fetch, outcome, claim)
 
+    def hand_over(self) -> None:
+        """Have another thread than this one do what it was told to send to the store."""
+        self._asker = 0
+
+    def _note_asker(self) -> None:
+        """Requires the lock. Know which thread is to send what has just begun to be under way."""
+        if self.reservoir.under_way is not self._errand:
+            self._errand, self._asker = self.reservoir.under_way, get_ident()
+
+    @property
+    def _waits_for_itself(self) -> bool:
+        """Whether what is under way is this thread's own: who would wait for it has interrupted it."""
+        return self._asker == get_ident() and self.reservoir.under_way is self._errand is not None
+
     def report(self, fetch: Fetch, outcome: Grant | StoreUnavailable, claim: Claim | None = None) -> None:
         """Take in what became of an ask; the claim is the one of who asked."""
         if isinstance(outcome, StoreUnavailable):
@@ -243,7 +267,7 @@ class Slot:
 
     def _serve_alone(self, claim: Claim, fetch: Fetch, grant: Grant) -> bool:
         """Take in an answer for a claim that is alone in line; False: somebody joined it, or that is not all."""
-        with self.lock:
+        with free(self.lock):
             if not express.serve(self.reservoir, claim, fetch, grant, self._clock(), uniform(0.75, 1.25)):
                 return False
             self.stock.shut = self.reservoir.shut_until
@@ -295,6 +319,8 @@ class Slot:
 
     def evict(self) -> bool:
         """Retire to make room, unless somebody needs this slot; it is never looked after again."""
+        if self.lock._is_owned():  # whoever we interrupted is amid a change of it
+            return False
         with self.lock:
             if not self.reservoir.evict():
                 return False
@@ -329,7 +355,7 @@ class Slot:
 
     def empty(self, ended: threading.Event | None, deadline: float) -> bool:
         """Return all tokens of a closed slot, after what is under way has ended; False: the store is away."""
-        if ended is not None:
+        if ended is not None and not self._waits_for_itself:
             ended.wait(max(0.0, deadline - time.monotonic()))
         try:
             if (fetch := self.locked(lambda: self.reservoir.last_ask(self._clock()))) is not None:
@@ -347,8 +373,9 @@ class Slot:
 
     def locked(self, change: Callable[[], T]) -> T:
         """Change the reservoir under the lock; then, without it, wake whom that concerns."""
-        with self.lock:
+        with free(self.lock):
             result = change()
+            self._note_asker()
             awake = self.reservoir.to_wake()
             self.stock.shut = self.reservoir.shut_until
             sooner = self._look_sooner()

@@ -4,10 +4,11 @@ import atexit
 import logging
 import os
 import secrets
-import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from batchlimit.clock import steady
 from batchlimit.core.decision import Statistics
@@ -19,11 +20,13 @@ from batchlimit.core.rest import Rest
 from batchlimit.core.ring import Ring
 from batchlimit.errors import LimiterClosed
 from batchlimit.redaction import shown
+from batchlimit.reentry import free, own_lock
 from batchlimit.stores.base import Store
 from batchlimit.sync.guard import Guard
 from batchlimit.sync.keeper import Keeper
 from batchlimit.sync.slot import Slot
 
+T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
 _PATIENCE = 2.0
@@ -56,7 +59,7 @@ class Supply:
         self.closed = False
         self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
         self._host = Host(secrets.token_hex(8), self._born, self._options)
-        self._lock = threading.Lock()  # held to change which slots there are
+        self._lock = own_lock()  # held to change which slots there are
         self._ring: Ring[Slot] = Ring(self._options.max_keys)
         self._rest = Rest(self._options.idle_after, self._options.max_keys)
         self._keeper = Keeper(self.clock, self.store, self._drop, self._forget_idle, self._drain)
@@ -64,7 +67,7 @@ class Supply:
     def slot(self, key: str) -> Slot:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""
         quota = self._rule(check_key(key))
-        with self._lock:
+        with free(self._lock):
             self.check_open()
             slot = self.slots.get(key)
             if slot is not None and slot.reservoir.retired:
@@ -93,7 +96,7 @@ class Supply:
         return Slot(key, reservoir, self.store, self.clock, self._keeper.watch)
 
     def _drop(self, slot: Slot) -> None:
-        with self._lock:
+        with free(self._lock):
             self._let_go(slot)
 
     def _evict(self, slot: Slot) -> bool:
@@ -114,12 +117,12 @@ class Supply:
 
     def _forget_idle(self) -> float:
         """Let go of keys at rest that are idle by now; return when to come again."""
-        with self._lock:
+        with free(self._lock):
             return self._rest.forget_idle(self.clock())
 
     def statistics(self) -> Statistics:
         """Return what all slots did, those that were dropped among them."""
-        with self._lock:
+        with free(self._lock):
             for slot in [each for each in self.slots.values() if each.reservoir.retired]:
                 self._let_go(slot)  # the keeper is about to: until then it would be counted nowhere
             live = [slot.figures() for slot in self.slots.values()]
@@ -130,12 +133,12 @@ class Supply:
 
         Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
         """
-        with self._lock:
+        with free(self._lock):
             self.closed = True
         self._keeper.stop()
         self._keeper.join(_PATIENCE)
         self._drain()
-        with self._lock:
+        with free(self._lock):
             wrong, self._wrong = self._wrong, None
         if wrong is not None:
             raise wrong
@@ -158,23 +161,28 @@ class Supply:
 
     def _drain(self) -> None:
         """Return all tokens; runs where the keeper ends, and again, with nothing to do, in close()."""
-        with self._lock:
+        with free(self._lock):
             slots = list(self.slots.values())
             self.slots.clear()
             self._ring.clear()
             self._rest.clear()
         deadline = time.monotonic() + _PATIENCE
-        ends = [slot.close(LimiterClosed(_CLOSED)) for slot in slots]
+        ends = [self._try(slot, partial(slot.close, LimiterClosed(_CLOSED))) for slot in slots]
         for slot, ended in zip(slots, ends, strict=True):
-            try:
-                slot.empty(ended, deadline)  # each: what is away may be a part of the store, or one key
-            except Exception as error:  # a sizer of the user's own
-                _logger.exception("tokens of %s were not given back; the others are", shown(slot.key))
-                self._wrong = self._wrong or error
+            self._try(slot, partial(slot.empty, ended, deadline))  # each: a part of the store may be away, or one key
         for slot in slots:
-            self._host.remember(slot.figures())
+            self._try(slot, lambda slot=slot: self._host.remember(slot.figures()))  # type: ignore[misc]
             self._keeper.forget(slot)
         self._close_store()
+
+    def _try(self, slot: Slot, act: Callable[[], T]) -> T | None:
+        """Do this, and keep what goes wrong for the end: it is no reason not to do it for the other keys."""
+        try:
+            return act()
+        except Exception as error:
+            _logger.exception("tokens of %s were not given back; the others are", shown(slot.key))
+            self._wrong = self._wrong or error
+            return None
 
     def _close_store(self) -> None:
         self.store.stop()

@@ -41,7 +41,7 @@ class Interrupter:
         if self._under_lock:
             return not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
         slot: front.Slot | None = frame.f_locals.get("self")  # what has none is called under the lock
-        return slot is not None and not slot.lock.locked()
+        return slot is not None and not slot.lock._is_owned()
 
     def run(self, call: Callable[[], object]) -> bool:
         """Call once; return whether it was interrupted."""

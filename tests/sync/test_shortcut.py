@@ -303,7 +303,7 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
 
         @loose.setter
         def loose(self, tokens: int) -> None:
-            changes.append(slot.lock.locked())
+            changes.append(slot.lock._is_owned())
             loose.__set__(self, tokens)
 
         @property
@@ -313,7 +313,7 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
 
         @ready.setter
         def ready(self, tokens: "repeat[float]") -> None:
-            changes.append(slot.lock.locked())
+            changes.append(slot.lock._is_owned())
             ready.__set__(self, tokens)
 
     slot.stock.__class__ = Watched
