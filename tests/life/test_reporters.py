@@ -18,7 +18,7 @@ from batchlimit.core.quota import Quota
 from tests.fronts.blocking import Front
 from tests.life.reporter import captured
 from tests.nodes import node
-from tests.servers import Unavailable, valkey_binary
+from tests.servers import Unavailable, redis_binary, valkey_binary
 from tests.topologies import tls
 
 SECRET = f"s3cr3t{secrets.token_hex(8)}"
@@ -132,7 +132,7 @@ def test_of_a_signal_handler_that_raises_while_a_thread_connects(place: str, mon
 
 def test_of_a_server_with_tls_that_does_not_know_the_user(front: Front) -> None:
     try:
-        with tls(valkey_binary()) as one:
+        with tls(redis_binary()) as one:
             url = one.url.replace("://", f"://user:{SECRET}@")
             assert SECRET not in report(front, url, connect_timeout=30.0, deadline=30.0)
     except Unavailable as reason:

@@ -1,56 +1,292 @@
-"""A user with the rights that docs/redis.md names, and no others, can do all that a limiter does."""
+"""A user with the rights that docs/redis.md names can do all that a limiter does; without any one of them it cannot."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRedisStore, RedisStore
+from batchlimit import AsyncRedisStore, RedisStore, StoreUnavailable
 from batchlimit.core.lease import Ask, GiveBack, Level
 from batchlimit.core.quota import Quota
 from tests.awaiting import BlockingStore
-from tests.nodes import Node, node
+from tests.nodes import Node, await_fact, node
 from tests.servers import Unavailable, redis_binary, valkey_binary
-from tests.topologies import cluster
+from tests.topologies import Cluster, Watched, cluster, sentinel
 
-_RULES = re.findall(r"^ACL (SETUSER .*)$", (Path(__file__).parents[2] / "docs" / "redis.md").read_text(), re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+# The rules in the order in which the document has them.
+SERVER, OPTIONS, CLUSTER, SENTINELS = re.findall(
+    r"^ACL (SETUSER .*)$", (ROOT / "docs" / "redis.md").read_text(), re.MULTILINE
+)
 HUNDRED = Quota(0.001, 100)
+POOR = Quota(1000.0, 10)
+OF_THE_SCRIPTS = {
+    word.lower()
+    for path in (ROOT / "lua").glob("*.lua")
+    for word in re.findall(r"redis\.call\('(\w+)'", path.read_text())
+}
+
+AnyStore = RedisStore | BlockingStore
 
 
-def _use(url: str) -> None:
-    stores: list[RedisStore | BlockingStore] = [
-        RedisStore.from_url(url, connect_timeout=30.0, deadline=30.0),
-        BlockingStore(AsyncRedisStore.from_url(url, connect_timeout=30.0, deadline=30.0)),
-    ]
-    for i, store in enumerate(stores):
-        key = f"k{i}"
-        store.probe(key)
-        assert store.take(key, HUNDRED, Ask("a", 1, 50, 50, 50, round_trip=2.0)).granted == 50
-        assert store.give_back(key, HUNDRED, GiveBack("a", 2, tokens=20, held=30)) == 20
-        assert store.peek(key, HUNDRED) == Level(70, 30, 1)
-        for other in range(8):
-            store.take(f"{key}-{other}", HUNDRED, Ask("a", 1, 1, 1, 1))
-        store.close()
+def rights(rule: str) -> list[str]:
+    """The commands that a rule grants."""
+    return [word.removeprefix("+") for word in rule.split() if word.startswith("+")]
 
 
-def _allow(one: Node, *rules: str) -> None:
+def allow(one: Node, *rules: str) -> None:
     for rule in rules:
         one.ask("ACL", *rule.split())
 
 
-@pytest.mark.parametrize("binary", [valkey_binary, redis_binary])
-def test_one_server(binary: Callable[[], str]) -> None:
+def forbid(one: Node, *commands: str) -> None:
+    one.ask("ACL", "SETUSER", "limiter", *(f"-{each}" for each in commands))
+
+
+def named(url: str, options: str = "") -> str:
+    return url.replace("://", "://limiter:password@") + options
+
+
+@contextmanager
+def stores(url: str) -> Iterator[list[AnyStore]]:
+    """One for each front."""
+    made: list[AnyStore] = [
+        RedisStore.from_url(url, connect_timeout=30.0, deadline=30.0),
+        BlockingStore(AsyncRedisStore.from_url(url, connect_timeout=30.0, deadline=30.0)),
+    ]
     try:
-        with node(binary()) as one:
-            _allow(one, _RULES[0])
-            _use(one.url.replace("://", "://limiter:password@") + "?client_name=limiter")
+        yield made
+    finally:
+        for each in made:
+            each.close()
+
+
+def use(store: AnyStore, key: str, forget: Callable[[], object]) -> None:
+    """Every operation of a limiter, each of them on servers that have lost all scripts."""
+    forget()
+    store.probe(key)
+    forget()
+    assert store.take(key, HUNDRED, Ask("a", 1, 50, 50, 50, round_trip=2.0)).granted == 50
+    forget()
+    assert store.give_back(key, HUNDRED, GiveBack("a", 2, tokens=20, held=30)) == 20
+    forget()
+    assert store.peek(key, HUNDRED) == Level(70, 30, 1)
+    if isinstance(store, RedisStore):
+        forget()
+        found = store.take_many([(f"{key}-{n}", HUNDRED, Ask("a", 1, 1, 1, 1)) for n in range(3)])
+        assert [getattr(each, "granted", each) for each in found] == [1, 1, 1]
+
+
+def called(one: Node) -> set[str]:
+    """The commands that the scripts have made the server carry out."""
+    return {name.removeprefix("cmdstat_") for name in one.info("INFO", "commandstats")} & OF_THE_SCRIPTS
+
+
+def use_all_commands(store: AnyStore, one: Node) -> None:
+    """Hosts come and go at a bucket that is too poor for one of them, until the scripts have called all commands."""
+    store.take("poor", POOR, Ask("gone", 1, 1, 1, 1))
+    asks = iter(range(1, 1_000_000))
+
+    def is_done() -> bool:
+        for host in ("a", "b"):
+            store.take("poor", POOR, Ask(host, next(asks), 10, 10, 10))
+        return called(one) == OF_THE_SCRIPTS
+
+    await_fact(is_done, "a bucket that reserves, looks at all hosts and forgets one")
+
+
+def do_everything(store: AnyStore, one: Node) -> None:
+    use(store, "everything", lambda: one.ask("SCRIPT", "FLUSH"))
+    use_all_commands(store, one)
+
+
+def test_the_rule_names_the_commands_of_the_scripts_and_no_others() -> None:
+    of_callers = {"evalsha", "script|load"}
+    assert set(rights(SERVER)) == OF_THE_SCRIPTS | of_callers
+
+
+def test_the_rule_stands_in_one_place() -> None:
+    texts = [path.read_text() for path in (ROOT / "docs").glob("*.md")] + [(ROOT / "README.md").read_text()]
+    assert sum("+evalsha" in line for text in texts for line in text.splitlines()) == 1
+
+
+# One server
+
+
+@pytest.fixture(scope="module", params=[valkey_binary, redis_binary])
+def server(request: pytest.FixtureRequest) -> Iterator[Node]:
+    try:
+        with node(request.param()) as one:
+            yield one
     except Unavailable as reason:
         pytest.skip(str(reason))
 
 
-def test_a_cluster() -> None:
-    with cluster(valkey_binary(), 2) as whole:
-        for one in whole.nodes:
-            _allow(one, *_RULES)
-        _use(whole.url.replace("://", "://limiter:password@"))
+@pytest.fixture
+def one(server: Node) -> Node:
+    """A server that nobody has used, with the user of the document."""
+    server.ask("FLUSHALL")
+    server.ask("CONFIG", "RESETSTAT")
+    allow(server, "SETUSER limiter reset", SERVER)
+    return server
+
+
+def test_a_user_of_one_server_can_do_everything(one: Node) -> None:
+    with stores(named(one.url)) as both:
+        for n, store in enumerate(both):
+            use(store, f"k{n}", lambda: one.ask("SCRIPT", "FLUSH"))
+        do_everything(both[0], one)
+
+
+@pytest.mark.parametrize("command", sorted(rights(SERVER)))
+def test_a_user_of_one_server_needs_every_right(one: Node, command: str) -> None:
+    forbid(one, command)
+    with stores(named(one.url)) as both, pytest.raises(StoreUnavailable, match=r"NOPERM.*docs/redis\.md"):
+        do_everything(both[0], one)
+
+
+@pytest.mark.parametrize("command", ["evalsha", "script|load"])
+def test_a_task_needs_these_rights_too(one: Node, command: str) -> None:
+    forbid(one, command)
+    with stores(named(one.url)) as both, pytest.raises(StoreUnavailable, match=r"NOPERM.*docs/redis\.md"):
+        use(both[1], "k", lambda: one.ask("SCRIPT", "FLUSH"))
+
+
+def test_a_user_reaches_no_keys_but_those_of_the_prefix(one: Node) -> None:
+    theirs = RedisStore.from_url(named(one.url), prefix="theirs", deadline=30.0)
+    with pytest.raises(StoreUnavailable, match=r"NOPERM.*docs/redis\.md"):
+        theirs.peek("k", HUNDRED)
+    theirs.close()
+
+
+NEEDED = {
+    "select": "?db=1",
+    "client|setname": "?client_name=limiter",
+    "ping": "?health_check_interval=1",
+}
+
+
+def make_due(store: AnyStore) -> None:
+    """Let the connections that it has be due for a health check, as after a while."""
+    inner: Any = getattr(store, "_inner", store)
+    for each in getattr(inner._line, "_made", None) or inner._line.client.connection_pool._available_connections:
+        each.next_health_check = -1.0
+
+
+def use_twice(store: AnyStore) -> None:
+    store.peek("k", HUNDRED)
+    make_due(store)
+    store.peek("k", HUNDRED)
+
+
+def test_the_rule_for_options_names_a_right_for_each() -> None:
+    assert set(rights(OPTIONS)) == set(NEEDED)
+
+
+@pytest.mark.parametrize("command", NEEDED)
+@pytest.mark.parametrize("front", [0, 1], ids=["threads", "tasks"])
+def test_an_option_needs_its_right(one: Node, command: str, front: int) -> None:
+    url = named(one.url.removesuffix("/0"), NEEDED[command])
+    with stores(url) as both, pytest.raises(StoreUnavailable, match="NOPERM"):
+        use_twice(both[front])
+    allow(one, OPTIONS)
+    with stores(url) as both:
+        use(both[front], "k", lambda: one.ask("SCRIPT", "FLUSH"))
+        use_twice(both[front])
+
+
+def test_resp3_needs_no_right_of_its_own(one: Node) -> None:
+    with stores(named(one.url, "?protocol=3")) as both:
+        for n, store in enumerate(both):
+            use(store, f"k{n}", lambda: one.ask("SCRIPT", "FLUSH"))
+
+
+# A cluster
+
+
+@pytest.fixture(scope="module")
+def both_nodes() -> Iterator[Cluster]:
+    try:
+        with cluster(valkey_binary(), 2) as whole:
+            yield whole
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def whole(both_nodes: Cluster) -> Cluster:
+    """A cluster that nobody has used, with the user of the document at each node."""
+    for each in both_nodes.nodes:
+        each.ask("FLUSHALL")
+        allow(each, "SETUSER limiter reset", SERVER, CLUSTER)
+    return both_nodes
+
+
+def use_cluster(whole: Cluster, store: AnyStore, key: str) -> None:
+    """All operations at a key of each node, and a take at a key that is just moving."""
+    for number in range(8):
+        use(store, f"{key}-{number}", lambda: [each.ask("SCRIPT", "FLUSH") for each in whole.nodes])
+    name = "{batchlimit:" + f"{key}-moving" + "}"
+    source = whole.owner(name)
+    target = next(each for each in whole.nodes if each is not source)
+    whole.begin_move(name, source, target)
+    try:
+        store.take(f"{key}-moving", HUNDRED, Ask("a", 1, 1, 1, 1))
+    finally:
+        for each in (source, target):
+            each.ask("CLUSTER", "SETSLOT", whole.slot(name), "STABLE")
+
+
+def test_a_user_of_a_cluster_can_do_everything(whole: Cluster) -> None:
+    with stores(named(whole.url)) as both:
+        for n, store in enumerate(both):
+            use_cluster(whole, store, f"k{n}")
+
+
+@pytest.mark.parametrize("command", sorted(rights(CLUSTER)))
+@pytest.mark.parametrize("front", [0, 1], ids=["threads", "tasks"])
+def test_a_user_of_a_cluster_needs_every_right(whole: Cluster, command: str, front: int) -> None:
+    for each in whole.nodes:
+        forbid(each, command)
+    with stores(named(whole.url)) as both, pytest.raises(StoreUnavailable):
+        use_cluster(whole, both[front], "k")
+
+
+# Sentinels
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[Watched]:
+    try:
+        with sentinel(valkey_binary()) as found:
+            for each in found.nodes:
+                allow(each, SERVER)
+            yield found
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def by_sentinels(found: Watched) -> str:
+    return named(found.url, "?sentinel_username=limiter&sentinel_password=password")
+
+
+def test_a_user_of_sentinels_can_do_everything(watched: Watched) -> None:
+    for each in watched.sentinels:
+        allow(each, "SETUSER limiter reset", SENTINELS)
+    with stores(by_sentinels(watched)) as both:
+        for n, store in enumerate(both):
+            use(store, f"k{n}", lambda: watched.primary.ask("SCRIPT", "FLUSH"))
+
+
+@pytest.mark.parametrize("command", sorted(rights(SENTINELS)))
+def test_a_user_of_sentinels_needs_every_right(watched: Watched, command: str) -> None:
+    for each in watched.sentinels:
+        allow(each, "SETUSER limiter reset", SENTINELS)
+        forbid(each, command)
+    with stores(by_sentinels(watched)) as both:
+        for store in both:
+            with pytest.raises(StoreUnavailable, match=r"NOPERM.*docs/redis\.md"):
+                store.peek("k", HUNDRED)
