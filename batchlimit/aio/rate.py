@@ -65,7 +65,7 @@ class AsyncRateLimiter(Unique):
         on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
     ) -> None:
-        rule = quota_rule(quota)
+        rule = quota_rule(quota, max_keys)
         opened = _opened(store, prefix)
         self._supply = Supply(
             opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock

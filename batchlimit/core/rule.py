@@ -12,10 +12,15 @@ T = TypeVar("T")
 QuotaSource = Quota | str | Mapping[str, Quota | str] | Callable[[str], Quota | str]
 
 
-def quota_rule(source: QuotaSource) -> Callable[[str], Quota]:
+FEWEST = 10_000
+"""Of how many keys it is remembered at the least what a function said: 1 MB."""
+
+
+def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota]:
     """Which quota a key has: one for all, a mapping by name or glob pattern, or a function of the key.
 
-    For a mapping see `by_name`. It is copied and its texts are read here, so that a typo fails at start. The rule
+    For a mapping see `by_name`. It is copied and its texts are read here, so that a typo fails at start. A function is
+    asked once for each key: the first answer stays, for the last `most` keys that it was asked for. The rule
     raises ValueError for a key without a quota, and TypeError where a function returns anything else.
     """
     if isinstance(source, Quota | str):
@@ -24,9 +29,37 @@ def quota_rule(source: QuotaSource) -> Callable[[str], Quota]:
     if isinstance(source, Mapping):
         return _of_mapping(source)
     if callable(source):
-        return lambda key: _as_quota(source(key), f"key {shown(key)}")
+        return Constant(lambda key: _as_quota(source(key), f"key {shown(key)}"), most)
     wanted = "quotas come from a Quota, its text, a mapping or a function of the key"
     raise TypeError(f"{wanted}, not from {shown(source)}{_joined(source)}")
+
+
+class Constant:
+    """A function of the key whose first answer for a key stays.
+
+    An answer that changed would reach some of the processes, some of the keys, and whoever happened to ask anew.
+    """
+
+    __slots__ = ("_find", "_most", "_new", "_old")
+
+    def __init__(self, find: Callable[[str], Quota], most: int) -> None:
+        self._find, self._most = find, max(most, FEWEST)
+        # By the key's hash: 64 bits, of which nobody outside knows the seed. A key may be longer than all the rest.
+        self._new: dict[int, Quota] = {}
+        self._old: dict[int, Quota] = {}
+
+    def __repr__(self) -> str:
+        return f"<Constant {self._find!r}: {len(self._new) + len(self._old)} keys>"
+
+    def __call__(self, key: str) -> Quota:
+        """Return what the function said at first; raises what it raises, and then it is asked again."""
+        name = hash(key)
+        if (known := self._new.get(name)) is not None:
+            return known
+        known = self._old.get(name) or self._find(key)
+        if len(self._new) >= self._most:
+            self._old, self._new = self._new, {}
+        return self._new.setdefault(name, known)  # of threads that ask at once, all get the same
 
 
 def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:

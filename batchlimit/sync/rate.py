@@ -40,7 +40,8 @@ class RateLimiter(Unique):
     """Admits calls by key under one exact limit for all processes that share the store; safe in threads and over fork.
 
     `store`: a redis-py client or a Store that you made: it is used, never closed. `quota`: a Quota, a string such as
-    "100/s burst 200", a dict from keys and glob patterns to those, or a function of the key. `sizer` says how many
+    "100/s burst 200", a dict from keys and glob patterns to those, or a function of the key, whose first answer for a
+    key stays as long as the limiter lives (for the last `max_keys` keys, and at least 10,000). `sizer` says how many
     tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory, and sooner where more than
     `max_keys` would be there: about the least recently used one, and none with callers in line, an ask under way or
     tokens owed; so there may be more by those. `fill` is how full a bucket begins anew after the store lost it. Where
@@ -70,7 +71,7 @@ class RateLimiter(Unique):
         on_failure: FailureSource = "closed",
         clock: Callable[[], float] = steady,
     ) -> None:
-        rule = quota_rule(quota)
+        rule = quota_rule(quota, max_keys)
         clients = (redis.Redis, redis.RedisCluster)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
