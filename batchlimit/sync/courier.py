@@ -13,8 +13,15 @@ from batchlimit.reentry import free, own_lock
 T = TypeVar("T")
 _MOST = 16
 """Threads at the same time. What waits for one of them is no more than the callers who wait for that."""
-_LENIENCE = 10
-"""For how many budgets more one is waited for where this process is late itself."""
+_LATE = 0.1
+"""Who wakes later than this part of a budget is late itself: with a default of 50 ms, by Python's switch interval, as
+one is beside a thread that computes. So was the thread that does the work, and several times over."""
+_GRACE = 0.5
+"""Then it has this part of a budget more, once."""
+_STALL = 0.5
+"""Who wakes later than this part of a budget did not run at all meanwhile, nor did the work: it has another budget."""
+_STALLS = 3
+"""But so often at the most: a machine that is always as late would have it wait for ever."""
 _IDLE = 10.0
 """Seconds after which a thread ends that had nothing to do."""
 
@@ -103,18 +110,38 @@ class Courier:
 
 def _awaited(errand: "Future[T]", seconds: float, most: float, failing: Callable[[], bool]) -> T:
     begun = woken = monotonic()
+    budget, lenience = seconds, _Lenience(seconds)
     while True:
-        due = woken + seconds
+        due = woken + budget
         try:
             return errand.result(max(0.0, due - monotonic()))
         except TimeoutError:
             woken = monotonic()
             if errand.done():  # it ended just now; or it raised a TimeoutError of its own
                 return errand.result()
-        if woken - due > seconds / 10 and woken - begun < most + _LENIENCE * seconds:
-            continue  # threads are late here, and the one that does it has to be in time several times over
-        if failing() or woken - begun >= most:
+        is_over = failing() or woken - begun >= most
+        budget = lenience.more(woken - due) if is_over else seconds
+        if budget == 0.0:
             raise TimeoutError
+
+
+class _Lenience:
+    """How much longer (s) one is waited for where this process is late itself."""
+
+    __slots__ = ("_grace", "_seconds", "_stalls")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._grace, self._stalls = _GRACE * seconds, _STALLS
+
+    def more(self, late: float) -> float:
+        """Return for how long yet, where the one who waits woke so late; 0: no longer."""
+        if late > _STALL * self._seconds and self._stalls:
+            self._stalls -= 1
+            return self._seconds
+        grace = self._grace if late > _LATE * self._seconds else 0.0
+        self._grace -= grace
+        return grace
 
 
 def _do(errand: "Future[Any]", work: Callable[[], Any]) -> None:

@@ -111,3 +111,50 @@ def test_without_a_thread_the_caller_does_it_itself(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert Courier().run(threading.get_ident, DEADLINE) == threading.get_ident()
+
+
+class Hung:
+    """Work that never ends, in a time of its own: each wait for it ends as much too late as the list says, then in time."""
+
+    def __init__(self, late: list[float]) -> None:
+        self.now, self._late = 1000.0, list(late)
+
+    def clock(self) -> float:
+        return self.now
+
+    def result(self, timeout: float) -> None:
+        self.now += timeout + (self._late.pop(0) if self._late else 0.0)
+        raise TimeoutError
+
+    def done(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("late", "most", "is_failing", "waits"),
+    [
+        # in time: a budget, or as long as it may take to connect
+        ([], 0.0, False, 0.1),
+        ([], 0.3, True, 0.1),
+        ([], 0.3, False, 0.3),
+        # late by a little, however often: half a budget more, once
+        ([0.011], 0.0, False, 0.1 + 0.011 + 0.05),
+        ([0.02] * 100, 0.0, False, 0.1 + 0.05 + 2 * 0.02),
+        ([0.02] * 100, 0.3, True, 0.1 + 0.05 + 2 * 0.02),
+        ([0.009] * 100, 0.0, False, 0.1 + 0.009),
+        # late by a stall: another budget for each, but three times at the most
+        ([0.2], 0.0, False, 0.1 + 0.2 + 0.1),
+        ([0.2, 0.06], 0.0, False, 0.1 + 0.2 + 0.1 + 0.06 + 0.1),
+        ([0.2] * 100, 0.0, False, 4 * (0.1 + 0.2) + 0.05 + 0.2),
+        # while it may take longer to connect, being late costs nothing
+        ([0.02, 0.02], 0.35, False, 3 * 0.1 + 2 * 0.02 + 0.1),
+    ],
+)
+def test_who_is_late_itself_waits_a_little_longer_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, late: list[float], most: float, is_failing: bool, waits: float
+) -> None:
+    hung = Hung(late)
+    monkeypatch.setattr(module, "monotonic", hung.clock)
+    with pytest.raises(TimeoutError):
+        module._awaited(hung, 0.1, most, lambda: is_failing)  # type: ignore[arg-type]
+    assert hung.now - 1000.0 == pytest.approx(waits)
