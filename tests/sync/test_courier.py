@@ -114,7 +114,7 @@ def test_without_a_thread_the_caller_does_it_itself(monkeypatch: pytest.MonkeyPa
 
 
 class Hung:
-    """Work that never ends, in a time of its own: each wait for it ends as much too late as the list says, then in time."""
+    """Work that never ends, in a time of its own: each wait for it ends as late as the list says, and then in time."""
 
     def __init__(self, late: list[float]) -> None:
         self.now, self._late = 1000.0, list(late)
