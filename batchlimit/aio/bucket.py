@@ -8,6 +8,7 @@ from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.aio.slot import Slot
 from batchlimit.core.decision import Decision
 from batchlimit.core.estimate import OnError
+from batchlimit.core.key import place_of, stored
 from batchlimit.core.stock import ONE
 from batchlimit.redaction import shown
 
@@ -22,10 +23,10 @@ class AsyncBucket:
     the key is let go of when the key is idle, and found again when it is asked for.
     """
 
-    __slots__ = ("_clock", "_limiter", "_slot", "_supply", "key")
+    __slots__ = ("_clock", "_limiter", "_place", "_slot", "_supply", "key")
 
     def __init__(self, limiter: "AsyncRateLimiter", key: str) -> None:
-        self.key = key
+        self.key, self._place = key, place_of(stored(key))
         self._limiter, self._clock, self._supply = limiter, limiter._clock, limiter._supply
         self._slot: Slot | None = None
 
@@ -45,7 +46,7 @@ class AsyncBucket:
                 if self._clock() < slot.stock.shut:
                     slot.reservoir.refused += 1
                     return supply.no
-        self._slot = self._limiter._slots.get(self.key)  # the one in use now, if there is one
+        self._slot = self._limiter._slots.get(self._place)  # the one in use now, if there is one
         return self._limiter.try_acquire(self.key, cost)
 
     async def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:

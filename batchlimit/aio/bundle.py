@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from batchlimit.aio.caller import Caller
 from batchlimit.aio.slot import Slot
 from batchlimit.core.claim import NOW, Refuse, Retired, half_of
+from batchlimit.core.key import stored
 from batchlimit.core.settled import Settled
 from batchlimit.errors import RateLimited
 
@@ -89,7 +90,7 @@ class Bundle:
         now = self._clock()
         for slot, caller in self._held:
             if not caller.claim.is_good(now):
-                return slot.key
+                return next(key for key in self._costs if stored(key) == slot.key)
         for slot, caller in self._held:
             slot.reservoir.confirm(caller.claim)
         self._held.clear()

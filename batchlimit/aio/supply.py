@@ -19,7 +19,7 @@ from batchlimit.aio.sweep import Sweep
 from batchlimit.clock import steady
 from batchlimit.core.decision import Statistics
 from batchlimit.core.host import Host
-from batchlimit.core.key import check_key
+from batchlimit.core.key import check_key, place_of, stored
 from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
 from batchlimit.core.rest import Rest
@@ -125,12 +125,14 @@ class Supply:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""
         quota = self._rule(check_key(key))
         self.check_open()
-        if (slot := self.slots.get(key)) is not None and not slot.reservoir.retired:
+        name = stored(key)
+        place = place_of(name)
+        if (slot := self.slots.get(place)) is not None and not slot.reservoir.retired:
             return slot
-        slot = Slot(key, self._host.reservoir(key, quota, self.clock(), self._rest.take(key)), self)
+        slot = Slot(name, self._host.reservoir(key, quota, self.clock(), self._rest.take(place)), self)
         self._rest.make_room(self.keys + 1 - self._options.max_keys)
         self._ring.enter(slot, self._evict)
-        self.slots[key] = slot
+        self.slots[place] = slot
         slot.plan()
         return slot
 
@@ -177,12 +179,13 @@ class Supply:
 
     def _let_go(self, slots: Iterable[Slot]) -> None:
         for slot in list(slots):
-            if self.slots.get(slot.key) is slot:
-                del self.slots[slot.key]
+            place = place_of(slot.key)
+            if self.slots.get(place) is slot:
+                del self.slots[place]
                 self._ring.leave(slot)
                 self._host.remember(slot.reservoir.figures())
                 if (memo := slot.reservoir.memo) is not None:
-                    self._rest.put(slot.key, memo, self.clock())
+                    self._rest.put(place, memo, self.clock())
                     self._sweep.plan()
 
     def statistics(self) -> Statistics:

@@ -10,6 +10,7 @@ from batchlimit.redaction import shown
 LONGEST_KEY = 256
 
 _SHOWN = 64
+_DIGEST = 16
 # How a shortened key looks. A key that looks so from the start is shortened too: no key can pose as another one.
 _SHORTENED = re.compile(rf".{{1,{_SHOWN}}}#[0-9a-f]{{32}}", re.DOTALL)
 
@@ -80,11 +81,33 @@ def bucket_name(prefix: str, key: str) -> str:
     (A key with "}" ends the tag early, and ends it at the same place in all of them.) A key of more than LONGEST_KEY
     bytes of UTF-8 becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so that it can still be recognised.
     """
-    encoded = key.encode()
-    if len(encoded) > LONGEST_KEY or _SHORTENED.fullmatch(key):
-        key = key[:_SHOWN] + "#" + blake2b(encoded, digest_size=16).hexdigest()
     # Not an f-string: that would ask an enum member, which is a str too, for its label.
-    return "{" + prefix + ":" + key + "}"
+    return "{" + prefix + ":" + stored(key) + "}"
+
+
+class Stored(str):
+    """What stands for a long key, in the store and in this process: no other key is equal that was `stored`."""
+
+    __slots__ = ()
+
+
+def stored(key: str) -> str:
+    """Return a checked key, or what stands for it where it is longer than LONGEST_KEY bytes; of that, itself."""
+    if isinstance(key, Stored):
+        return key
+    encoded = key.encode()
+    if len(encoded) <= LONGEST_KEY and not _SHORTENED.fullmatch(key):
+        return key
+    return Stored(key[:_SHOWN] + "#" + blake2b(encoded, digest_size=_DIGEST).hexdigest())
+
+
+def place_of(name: str) -> str:
+    """Return under what a `stored` key is looked up in memory: an exact str, that no key of a caller's can be.
+
+    It begins with what no key may have, for not every look-up is after a check; and who passes such a key all the same
+    does not know this process's hashes.
+    """
+    return f"\udc00{hash(name)}:{name[-2 * _DIGEST :]}" if isinstance(name, Stored) else name
 
 
 def _check_text(what: str, text: str) -> None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from batchlimit.core.bucket import Bucket
+from batchlimit.core.key import stored
 from batchlimit.core.lease import Ask, GiveBack, Grant, Level
 from batchlimit.core.quota import Quota
 from batchlimit.core.share import MARGIN
@@ -43,7 +44,7 @@ class MemoryStore(Unique):
             self._forget_old(now)
             bucket = self._live(key, now) or Bucket(quota, now, ask.fill if ask.epoch else 1.0)
             grant = bucket.take(quota, ask, now)
-            self._buckets[key] = bucket, now + bucket.expires_in()
+            self._buckets[stored(key)] = bucket, now + bucket.expires_in()
         return grant
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
@@ -53,7 +54,7 @@ class MemoryStore(Unique):
             if (bucket := self._live(key, now)) is None:
                 return 0
             credited = bucket.give_back(back, now)
-            self._buckets[key] = bucket, now + bucket.expires_in()
+            self._buckets[stored(key)] = bucket, now + bucket.expires_in()
         return credited
 
     def peek(self, key: str, quota: Quota) -> Level:
@@ -76,7 +77,7 @@ class MemoryStore(Unique):
         return int(self._clock() * _SECOND)
 
     def _live(self, key: str, now: int) -> Bucket | None:
-        bucket, expires = self._buckets.get(key, (None, 0))
+        bucket, expires = self._buckets.get(stored(key), (None, 0))
         return bucket if now < expires else None
 
     def _forget_old(self, now: int) -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from batchlimit.core.decision import Decision
 from batchlimit.core.estimate import OnError
+from batchlimit.core.key import place_of, stored
 from batchlimit.core.stock import ONE
 from batchlimit.redaction import shown
 from batchlimit.sync.reservation import Reservation
@@ -20,10 +21,10 @@ class Bucket:
     let go of when the key is idle, and found again when it is asked for.
     """
 
-    __slots__ = ("_clock", "_limiter", "_slot", "key")
+    __slots__ = ("_clock", "_limiter", "_place", "_slot", "key")
 
     def __init__(self, limiter: "RateLimiter", key: str) -> None:
-        self.key = key
+        self.key, self._place = key, place_of(stored(key))
         self._limiter, self._clock = limiter, limiter._clock
         self._slot: Slot | None = None
 
@@ -67,5 +68,5 @@ class Bucket:
 
     def _look_up(self, cost: int) -> bool:
         admitted = self._limiter.try_acquire(self.key, cost)
-        self._slot = self._limiter._slots.get(self.key)
+        self._slot = self._limiter._slots.get(self._place)
         return admitted

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from batchlimit.core.claim import NOW, Admit, Claim, Fetch, Refuse, Retired, half_of
+from batchlimit.core.key import stored
 from batchlimit.core.pool import Prospect
 from batchlimit.core.settled import Settled
 from batchlimit.sync.guard import Guard
@@ -125,7 +126,7 @@ class Bundle:
         now = self._clock()
         for slot, claim in self._held:
             if not claim.is_good(now):
-                return slot.key
+                return next(key for key in self._costs if stored(key) == slot.key)
         for slot, claim in self._held:
             slot.confirm(claim)
         self._held.clear()

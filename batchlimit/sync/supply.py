@@ -13,7 +13,7 @@ from typing import TypeVar
 from batchlimit.clock import steady
 from batchlimit.core.decision import Statistics
 from batchlimit.core.host import Host
-from batchlimit.core.key import check_key
+from batchlimit.core.key import check_key, place_of, stored
 from batchlimit.core.options import Options
 from batchlimit.core.quota import Quota
 from batchlimit.core.rest import Rest
@@ -67,9 +67,10 @@ class Supply:
     def slot(self, key: str) -> Slot:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""
         quota = self._rule(check_key(key))
+        place = place_of(stored(key))
         with free(self._lock):
             self.check_open()
-            slot = self.slots.get(key)
+            slot = self.slots.get(place)
             if slot is not None and slot.reservoir.retired:
                 self._let_go(slot)
                 slot = None
@@ -77,7 +78,7 @@ class Supply:
                 slot = self._make(key, quota)
                 self._rest.make_room(self.keys + 1 - self._options.max_keys)
                 self._ring.enter(slot, self._evict)
-                self.slots[key] = slot
+                self.slots[place] = slot
         slot.plan()
         return slot
 
@@ -92,8 +93,9 @@ class Supply:
         return len(self.slots) + len(self._rest)
 
     def _make(self, key: str, quota: Quota) -> Slot:
-        reservoir = self._host.reservoir(key, quota, self.clock(), self._rest.take(key))
-        return Slot(key, reservoir, self.store, self.clock, self._keeper.watch)
+        name = stored(key)
+        reservoir = self._host.reservoir(key, quota, self.clock(), self._rest.take(place_of(name)))
+        return Slot(name, reservoir, self.store, self.clock, self._keeper.watch)
 
     def _drop(self, slot: Slot) -> None:
         with free(self._lock):
@@ -107,13 +109,14 @@ class Supply:
 
     def _let_go(self, slot: Slot) -> None:
         """Requires the lock. Forget a slot that has retired, but for what it did; once, whoever else comes to do it."""
-        if self.slots.get(slot.key) is slot:
-            del self.slots[slot.key]
+        place = place_of(slot.key)
+        if self.slots.get(place) is slot:
+            del self.slots[place]
             self._keeper.forget(slot)
             self._ring.leave(slot)
             self._host.remember(slot.figures())
             if (memo := slot.reservoir.memo) is not None:
-                self._rest.put(slot.key, memo, self.clock())
+                self._rest.put(place, memo, self.clock())
 
     def _forget_idle(self) -> float:
         """Let go of keys at rest that are idle by now; return when to come again."""
