@@ -5,14 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import redis.asyncio.connection
-import redis.connection
-
 from batchlimit.redaction import redacted
 
 Nodes = tuple[tuple[str, int], ...]
 
-_TLS = (redis.connection.SSLConnection, redis.asyncio.connection.SSLConnection)
+_TLS = "SSLConnection"  # by name: each front of redis-py has one, and the other front may not be imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +65,11 @@ def server_address(options: dict[str, Any], scheme: str = "redis") -> str:
 
 
 def _scheme(connection: type) -> str:
-    return "rediss" if issubclass(connection, _TLS) else "redis"
+    return "rediss" if any(each.__name__ == _TLS for each in connection.__mro__) else "redis"
 
 
 def _cluster_scheme(options: dict[str, Any]) -> str:
-    return "rediss" if options.get("ssl") else _scheme(options.get("connection_class", redis.connection.Connection))
+    return "rediss" if options.get("ssl") else _scheme(options.get("connection_class", object))
 
 
 def _listed(nodes: Iterable[tuple[str, int]]) -> str:
