@@ -136,9 +136,14 @@ class Watched:
     @property
     def url(self) -> str:
         """By any of the sentinels."""
+        return self.url_by(0)
+
+    def url_by(self, first: int) -> str:
+        """By any of the sentinels, this one first."""
         user = f":{self.password}@" if self.password else ""
         option = f"?sentinel_password={self.sentinel_password}" if self.sentinel_password else ""
-        return f"redis+sentinel://{user}{','.join(each.name for each in self.sentinels)}/{SERVICE}/0{option}"
+        names = [each.name for each in (*self.sentinels[first:], *self.sentinels[:first])]
+        return f"redis+sentinel://{user}{','.join(names)}/{SERVICE}/0{option}"
 
     @property
     def primary(self) -> Node:
@@ -147,14 +152,14 @@ class Watched:
         assert isinstance(address, tuple | list)
         return next(each for each in self.nodes if each.port == int(address[1]))
 
-    def fail_over(self) -> None:
+    def fail_over(self, *how: str) -> None:
         """Let the replica take over, while the primary lives; return when all sentinels know."""
         before = self.primary
-        await_fact(self._begun, "a sentinel that finds the replica good enough")
+        await_fact(lambda: self._begun(*how), "a sentinel that finds the replica good enough")
         self.await_other_primary(before)
 
-    def _begun(self) -> bool:
-        return bool(self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE))
+    def _begun(self, *how: str) -> bool:
+        return bool(self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE, *how))
 
     def await_other_primary(self, before: Node) -> None:
         """Return when another node is the primary, knows it, and all sentinels know it."""
@@ -193,6 +198,35 @@ def _sentinel(binary: str, folder: str, primary: Node, password: str) -> Node:
     with open(path, "w", encoding="utf-8") as configuration:
         configuration.write("\n".join(lines) + "\n")
     return Sentinel(binary, folder, path, password)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Two servers that know nothing of each other, and a sentinel that calls one of them the primary."""
+
+    nodes: list[Node]
+    sentinel: Node
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://{self.sentinel.name}/{SERVICE}/0"
+
+    def name(self, primary: Node) -> None:
+        """From now on this one is the primary; no other server hears of it, nor do those who listen."""
+        self.sentinel.ask("SENTINEL", "REMOVE", SERVICE)
+        self.sentinel.ask("SENTINEL", "MONITOR", SERVICE, "127.0.0.1", primary.port, 1)
+
+
+@contextlib.contextmanager
+def named(binary: str) -> Iterator[Named]:
+    """The first of them is the primary."""
+    with directory() as folder, ExitStack() as stack:
+        nodes = [Node(binary, folder, []) for _ in range(2)]
+        one = _sentinel(binary, folder, nodes[0], "")
+        for each in (*nodes, one):
+            stack.callback(each.kill)
+            each.start()
+        yield Named(nodes, one)
 
 
 class Sentinel(Node):

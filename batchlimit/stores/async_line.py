@@ -11,6 +11,7 @@ from redis.exceptions import ClusterError, NoScriptError, RedisClusterException,
 
 from batchlimit.stores.address import client_address
 from batchlimit.stores.asking import follow
+from batchlimit.stores.async_monitor import AsyncPrimaryMonitor
 from batchlimit.stores.cluster import is_lost, slot_owner
 from batchlimit.stores.failure import FAILURES, code_of
 from batchlimit.stores.line import Arguments
@@ -69,8 +70,24 @@ class AsyncServerLine:
 
     async def aclose(self) -> None:
         await self.client.aclose()
-        manager = getattr(self.client.connection_pool, "sentinel_manager", None)
-        for sentinel in manager.sentinels if manager else ():
+
+
+class AsyncSentinelLine(AsyncServerLine):
+    """See SentinelLine."""
+
+    def __init__(self, client: "redis.asyncio.Redis") -> None:
+        super().__init__(client)
+        self._pool: Any = client.connection_pool
+        self._monitor = AsyncPrimaryMonitor(self._pool)
+
+    async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        self._monitor.begin()
+        return await super().run(name, bucket, arguments)
+
+    async def aclose(self) -> None:
+        await self._monitor.stop()
+        await super().aclose()
+        for sentinel in self._pool.sentinel_manager.sentinels:
             await sentinel.aclose()
 
 

@@ -16,7 +16,7 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.redaction import shown
 from batchlimit.stores import clients
 from batchlimit.stores.address import Address
-from batchlimit.stores.async_line import AsyncClusterLine, AsyncLine, AsyncServerLine
+from batchlimit.stores.async_line import AsyncClusterLine, AsyncLine, AsyncSentinelLine, AsyncServerLine
 from batchlimit.stores.async_own_line import AsyncOwnLine
 from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import Unhurried
@@ -203,7 +203,7 @@ def _connected(address: Address, patience: clients.Timeouts) -> AsyncLine:
         case "cluster":
             return AsyncClusterLine(partial(clients.async_cluster_client, address, patience))
         case "sentinel":
-            return AsyncServerLine(clients.async_sentinel_client(address, patience))
+            return AsyncSentinelLine(clients.async_sentinel_client(address, patience))
         case _:
             client = clients.async_server_client(address, patience)
             # Who wants health checks wants them of redis-py, amid its own calls.

@@ -21,6 +21,7 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
 from batchlimit.stores.address import Address
+from batchlimit.stores.async_monitor import PrimaryPool
 from batchlimit.stores.calm import CalmConnection, CalmSSLConnection, CalmUnixConnection
 from batchlimit.stores.prompt import PromptConnection, PromptUnixConnection
 from batchlimit.stores.settings import SENTINEL, check_known, parameters
@@ -129,7 +130,7 @@ def async_sentinel_client(address: Address, patience: Timeouts) -> "redis.asynci
     manager = _untyped(redis.asyncio.sentinel).Sentinel(
         list(address.nodes), sentinel_kwargs={**common, **others}, **{**common, **options}
     )
-    client: redis.asyncio.Redis = manager.master_for(address.service)
+    client: redis.asyncio.Redis = manager.master_for(address.service, connection_pool_class=PrimaryPool)
     return client
 
 

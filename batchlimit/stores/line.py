@@ -8,6 +8,7 @@ from redis.exceptions import NoScriptError
 
 from batchlimit.stores.address import client_address
 from batchlimit.stores.failure import code_of
+from batchlimit.stores.monitor import PrimaryMonitor
 from batchlimit.stores.scripts import digest, script
 
 Arguments = Sequence[str | bytes]
@@ -70,6 +71,22 @@ class ServerLine:
 
     def close(self) -> None:
         self.client.close()
-        manager = getattr(self.client.connection_pool, "sentinel_manager", None)
-        for sentinel in manager.sentinels if manager else ():
+
+
+class SentinelLine(ServerLine):
+    """A Line to the primary that sentinels name, by a client of our own; it is left when they name another one."""
+
+    def __init__(self, client: "redis.Redis") -> None:
+        super().__init__(client)
+        self._pool: Any = client.connection_pool
+        self._monitor = PrimaryMonitor(self._pool)
+
+    def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        self._monitor.begin()
+        return super().run(name, bucket, arguments)
+
+    def close(self) -> None:
+        self._monitor.stop()
+        super().close()
+        for sentinel in self._pool.sentinel_manager.sentinels:
             sentinel.close()

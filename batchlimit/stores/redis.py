@@ -17,7 +17,7 @@ from batchlimit.stores.address import Address
 from batchlimit.stores.cluster import ClusterLine
 from batchlimit.stores.failure import FAILURES, failure
 from batchlimit.stores.hurry import NotPrompt
-from batchlimit.stores.line import Line, ServerLine
+from batchlimit.stores.line import Line, SentinelLine, ServerLine
 from batchlimit.stores.own_line import Calls, OwnLine
 from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.syntax import look, sure_redis
@@ -187,6 +187,6 @@ def _connected(address: Address, patience: clients.Timeouts) -> Line:
         case "cluster":
             return ClusterLine(str(address), partial(clients.cluster_client, address, patience))
         case "sentinel":
-            return ServerLine(clients.sentinel_client(address, patience))
+            return SentinelLine(clients.sentinel_client(address, patience))
         case _:
             return OwnLine(clients.server_client(address, patience))

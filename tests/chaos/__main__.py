@@ -1,8 +1,8 @@
-"""Faults of all kinds under load, and an audit after each: scripts/chaos [--minutes 30] [--seed 1] | --table
+"""Faults of all kinds under load, and an audit after each: scripts/chaos [--minutes 30] [--seed 1] | --table | ...
 
 One fault after the other, drawn by the seed, at limiters that live as long as the run; a row after each. With --table
-every fault once, with new limiters each; writes docs/failures.md, and some rows in the README. Exit status: 0 every
-bound was kept and nothing grew.
+every fault once, with new limiters each; writes docs/failures.md, and some rows in the README. With --only the faults
+that have NAME in theirs, --times each, with new limiters each. Exit status: 0 every bound was kept and nothing grew.
 """
 
 import argparse
@@ -32,9 +32,9 @@ _HOSTS = 4
 _BINARIES = {"valkey": valkey_binary, "redis": redis_binary}
 
 
-def each_once(binary: str, crew: Crew) -> Iterator[Row]:
-    """Every scenario, on a server and with limiters of its own."""
-    for scenario in (*SCENARIOS, *TOPOLOGIES):
+def each_once(binary: str, crew: Crew, name: str = "", times: int = 1) -> Iterator[Row]:
+    """Every scenario, or those of a name, so many times, on a server and with limiters of its own."""
+    for scenario in [each for each in (*SCENARIOS, *TOPOLOGIES) if name in each.name] * times:
         with single(crew, binary) if scenario.place is single else scenario.place(crew) as stage:
             yield play(scenario, stage, LONG)
 
@@ -58,13 +58,18 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", metavar="NAME", help="those of this name alone, --times each, with new limiters")
+    parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="every fault once; writes the tables of the docs")
     parser.add_argument("--server", choices=_BINARIES, default="valkey")
     chosen = parser.parse_args()
     binary, rows = _BINARIES[chosen.server](), list[Row]()
     print(f"{ran_on()}; {chosen.server}" + ("" if chosen.table else f", seed {chosen.seed}"), flush=True)
     with Crew(_HOSTS) as crew:
-        runs = each_once(binary, crew) if chosen.table else drawn(binary, crew, chosen.minutes, chosen.seed)
+        if chosen.table or chosen.only:
+            runs = each_once(binary, crew, chosen.only or "", chosen.times)
+        else:
+            runs = drawn(binary, crew, chosen.minutes, chosen.seed)
         for row in runs:
             rows.append(row)
             print(line(len(rows), row), flush=True)

@@ -70,7 +70,7 @@ def _tasks(scenario: Scenario, stage: Stage, folder: str, start: float, kept: st
     rate = DEMAND * scenario.rate / scenario.hosts * len(COSTS) / sum(COSTS)
     for host in range(scenario.hosts):
         yield Task(
-            url=stage.relayed_url if scenario.relayed else stage.url,
+            url=stage.url_of(host, scenario.relayed),
             quota=QUOTA,
             prefix=prefix,
             keys=KEYS,

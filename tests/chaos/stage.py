@@ -22,6 +22,10 @@ class Stage:
         """The same over a network that can be ruined."""
         self.tasks: tuple[Task, ...] = ()
 
+    def url_of(self, host: int, relayed: bool) -> str:
+        """Where this host finds the store."""
+        return self.relayed_url if relayed else self.url
+
 
 class Single(Stage):
     """One server, and a relay before it."""

@@ -3,12 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from batchlimit.cli.plan import Front
 from batchlimit.core.key import bucket_name
 from tests.chaos.crew import Crew
-from tests.chaos.scenario import ANEW, BURST, Scenario
+from tests.chaos.fault import Fault, host_killed
+from tests.chaos.scenario import ANEW, BURST, RATE, Scenario
 from tests.chaos.stage import Stage
 from tests.servers import valkey_binary
 from tests.topologies import Cluster, Watched, cluster, sentinel
+
+HANDOVER = BURST + RATE * 0.25
+"""When sentinels name the new primary its buckets have filled up, and know nothing of what was admitted meanwhile. Then
+hosts leave the old one: within 0.25 s, for a sentinel tells the others within 0.1 s, and a call takes two deadlines."""
 
 
 class Clustered(Stage):
@@ -25,6 +31,10 @@ class Guarded(Stage):
     def __init__(self, crew: Crew, nodes: Watched) -> None:
         super().__init__(crew, nodes.url)
         self.watched = nodes
+
+    def url_of(self, host: int, relayed: bool) -> str:
+        """Each host asks another of the sentinels first."""
+        return self.watched.url_by(host % len(self.watched.sentinels))
 
 
 @contextmanager
@@ -57,7 +67,25 @@ def failed_over(stage: Guarded) -> Iterator[None]:
     stage.watched.await_other_primary(before)
 
 
+def handed_over(*how: str) -> Fault:
+    """The replica takes over from a primary that lives, and one host is replaced by a new one.
+
+    The new host connects to the new primary, whatever the others do.
+    """
+
+    @contextmanager
+    def fault(stage: Guarded) -> Iterator[None]:
+        stage.watched.fail_over(*how)
+        with host_killed(stage):
+            yield
+
+    return fault
+
+
 TOPOLOGIES = (
     Scenario("a node of a cluster is killed", node_lost, place=clustered, allowed=ANEW),
     Scenario("sentinels fail over", failed_over, place=guarded, allowed=BURST),
+    Scenario("a planned failover", handed_over(), place=guarded, seconds=3.0, allowed=HANDOVER),
+    Scenario("a planned failover", handed_over(), place=guarded, seconds=3.0, allowed=HANDOVER, front=Front.ASYNC),
+    Scenario("a coordinated failover", handed_over("COORDINATED"), place=guarded, seconds=3.0),
 )

@@ -1,0 +1,103 @@
+"""A thread that follows which server the sentinels name as the primary.
+
+After a planned failover the old primary goes on serving its open connections for about 11 s, and new connections go to
+the new primary. Each key has two buckets then, and each of them admits the whole quota.
+"""
+
+import threading
+import weakref
+from typing import Any
+
+NEWS = "+switch-master"
+"""The channel on which a sentinel publishes that it names another primary."""
+SPACING = 1.0
+"""Seconds between two questions to the sentinels, where nothing was published meanwhile."""
+
+
+class PrimaryMonitor:
+    """Asks the sentinels for the primary each second, and at once when a sentinel publishes another one.
+
+    The pool of redis-py then closes its connections to every other server: idle ones at once, those in use after their
+    call. The thread starts with `begin`. It ends within a second of `stop`, or of the end of the pool.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        """`pool` is a SentinelConnectionPool of redis-py."""
+        self._pool = weakref.ref(pool)
+        self._subscription = _Subscription()
+        self._stopped = threading.Event()
+        self._starting = threading.Lock()  # held to start the thread once
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"<PrimaryMonitor of {self._pool()}>"
+
+    def begin(self) -> None:
+        """Start the thread, once; the next call tries again if the system has no thread left."""
+        if self._thread is None and self._starting.acquire(blocking=False):  # else somebody starts it just now
+            try:
+                if self._thread is None:
+                    self._start()
+            finally:
+                self._starting.release()
+
+    def stop(self) -> None:
+        """Let the thread end."""
+        self._stopped.set()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._follow, name="batchlimit-monitor", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return
+        self._thread = thread
+
+    def _follow(self) -> None:
+        while not self._stopped.is_set() and self._pool() is not None:
+            try:
+                self._subscription.listen(self._ask())
+            except Exception:  # noqa: BLE001  the next call that connects fails in the same way, and its caller is told
+                self._subscription.close()
+                self._stopped.wait(SPACING)
+        self._subscription.close()
+
+    def _ask(self) -> Any:
+        """Ask for the primary, and return the sentinel that answered: redis-py moves it to the front."""
+        pool: Any = self._pool()
+        pool.get_master_address()
+        return pool.sentinel_manager.sentinels[0]
+
+
+class _Subscription:
+    """A connection to one sentinel, on which it publishes; one at a time."""
+
+    def __init__(self) -> None:
+        self._sentinel: Any = None
+        self._connection: Any = None
+
+    def listen(self, sentinel: Any) -> None:
+        """Return when this sentinel publishes another primary, or after a second; at once where it is a new one.
+
+        What it publishes may be of another service.
+        """
+        if sentinel is not self._sentinel:
+            self.close()
+            self._connection = subscriber(sentinel)
+            self._connection.connect()
+            self._connection.send_command("SUBSCRIBE", NEWS)
+            self._connection.read_response()
+            self._sentinel = sentinel
+        elif self._connection.can_read(timeout=SPACING):
+            self._connection.read_response()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+        self._sentinel = self._connection = None
+
+
+def subscriber(sentinel: Any) -> Any:
+    """Return a new connection to this sentinel; in RESP2, where redis-py reads what is published like a reply."""
+    pool = sentinel.connection_pool
+    return pool.connection_class(**{**pool.connection_kwargs, "protocol": 2})
