@@ -383,6 +383,18 @@ def test_a_gate_whose_waiters_all_left_is_behind_no_more() -> None:
     assert (gate.behind, gate.open_to, gate.in_flight) == (False, 200, 1 + len(served))
 
 
+def test_nobody_comes_before_those_whom_a_gate_has_not_served_yet() -> None:
+    """Sixteen of a hundred have one of twenty places each, and three are free: for those who wait."""
+    gate = Gate(1, queue=Queue(100))
+    crowd(gate, 100)
+    gate.resize(20, 0)
+    assert (gate.behind, gate.in_flight) == (True, 17)
+    assert not gate.enter(gate.rest, 0)
+    assert gate.reason == "limit"
+    served_in_turn(gate, [])
+    assert (gate.in_flight, gate.waiting.count) == (20, 81)
+
+
 @pytest.mark.parametrize("order", ["fifo", "lifo"])
 @pytest.mark.parametrize("how", ["served together", "served one by one", "first goes", "last goes", "sent away"])
 def test_a_waiter_is_looked_at_as_often_however_many_wait(order: Order, how: str) -> None:
@@ -414,7 +426,7 @@ NAME = st.sampled_from(["a", "b", "c"])
 @given(
     shares=st.tuples(SHARE, SHARE).map(lambda both: {"a": both[0], "b": both[1]}),
     under_way=st.lists(NAME, max_size=20),
-    waiting=st.lists(NAME, min_size=1, max_size=60),
+    waiting=st.lists(NAME, min_size=20, max_size=60),
     limits=st.tuples(st.integers(1, 20), st.integers(1, 90)),
     newcomer=NAME,
     strict=st.booleans(),
@@ -464,6 +476,7 @@ def test_shares_may_add_up_to_one_in_floats() -> None:
     """0.05 + 0.55 + 0.3 + 0.1 is above 1 in floats, and the reference refuses it."""
     Partitions({"a": 0.05, "b": 0.55, "c": 0.3, "d": 0.1})
     Partitions({str(i): 1 / 7 for i in range(7)})
+    Partitions(dict.fromkeys("abc", 0.3333333334))
 
 
 @pytest.mark.parametrize(
