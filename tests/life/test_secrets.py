@@ -16,7 +16,7 @@ from batchlimit import BatchLimitError, FixedBatch, MemoryStore, RateLimited, Ra
 from batchlimit.core.template import Template
 from tests.fronts.blocking import Front
 from tests.servers import Server
-from tests.sync.stage import KEY, Stage, until
+from tests.sync.stage import KEY, Clock, Stage, until
 
 
 class Ears:
@@ -206,10 +206,10 @@ def test_of_a_url_that_changed_places_with_the_quota(ears: Ears, front: Front) -
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_of_a_url_in_the_place_of_a_key(ears: Ears, front: Front, url: str, far_away: None) -> None:
+def test_of_a_url_in_the_place_of_a_key(ears: Ears, front: Front, url: str, clock: Clock) -> None:
     """An error has the key as its attribute; what it says, and what is logged, has it without the password."""
-    key, stage, said = url.format(ears.secret), Stage(), list[str]()
-    with front(stage, "0.001/s burst 10") as limiter:
+    key, stage, said = url.format(ears.secret), Stage(MemoryStore(clock)), list[str]()
+    with front(stage, "0.001/s burst 10", clock=clock) as limiter:
         limiter.acquire(key)
         calls: list[Any] = [
             lambda: limiter.acquire(key, 10, timeout=0),
