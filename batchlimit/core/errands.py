@@ -26,7 +26,7 @@ def furthest(quota: Quota) -> float:
     its own share by such a grant, and 49 % of the rate were used.
     """
     fills_in = min(each.burst / each.rate for each in quota.bandwidths) if quota.also else quota.burst / quota.rate
-    return min(AHEAD, fills_in + _ROUNDING)
+    return fills_in + _ROUNDING if fills_in <= AHEAD else AHEAD
 
 
 class Errands(Pool):

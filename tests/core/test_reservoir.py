@@ -86,6 +86,7 @@ def test_a_grant_may_begin_as_late_as_the_first_in_line_can_wait(deadline: float
     [
         (Quota(100.0, 1), 0.011),
         (Quota(4.0, 2), 0.501),
+        (Quota(1.0, 1), 1.001),
         (Quota(10.0, 100), 1.0),
         (Quota(10.0, 100) & Quota(20.0, 2), 0.101),
     ],

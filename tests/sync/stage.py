@@ -133,7 +133,8 @@ def quiet(limiter: Any, key: str = KEY) -> bool:
     """
     here = getattr(limiter, "_inner", limiter)
     reservoir = here._slots[key].reservoir
-    return reservoir._busy is None and reservoir._pause(here._clock()) > 0.0
+    first = reservoir._line.first
+    return reservoir._busy is None and first is not None and reservoir._pause(first, here._clock()) > 0.0
 
 
 def start(job: Callable[[], T]) -> "Future[T]":
