@@ -97,7 +97,7 @@ def _copy(error: Exception) -> Exception:
     try:
         if not isinstance(error, NotAsked):
             return copy.copy(error)
-    except TypeError:  # a store's own error, whose constructor wants something else
+    except Exception:  # noqa: BLE001  a store's own error, whose constructor wants something else
         pass
     mine = StoreUnavailable(str(error))
     vars(mine).update(vars(error))
