@@ -15,7 +15,7 @@ from batchlimit.core.terms import Fill
 AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin, at the most: what bounds the debt of the bucket."""
 
-_ROUNDING = 0.001
+_ROUNDING = 1.5e-6
 """The bucket's waits are rounded up, by a microsecond or two."""
 
 
@@ -68,7 +68,7 @@ class Errands(Pool):
         return self._ask_for(now, self._target(self.stock.leased), claim, back)
 
     def _ask_for(
-        self, now: float, target: int, claim: Claim | None = None, back: int = 0, ahead: float = AHEAD
+        self, now: float, target: int, claim: Claim | None = None, back: int = 0, ahead: float = math.inf
     ) -> Fetch:
         """Ask for those in line, and for so many tokens as make `target` with those that are here."""
         first, needed, pool = self._line.first, self._first_cost(), self.stock.leased

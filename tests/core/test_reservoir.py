@@ -84,11 +84,11 @@ def test_a_grant_may_begin_as_late_as_the_first_in_line_can_wait(deadline: float
 @pytest.mark.parametrize(
     ("quota", "max_wait"),
     [
-        (Quota(100.0, 1), 0.011),
-        (Quota(4.0, 2), 0.501),
-        (Quota(1.0, 1), 1.001),
+        (Quota(100.0, 1), 0.01),
+        (Quota(4.0, 2), 0.5),
+        (Quota(1.0, 1), 1.0),
         (Quota(10.0, 100), 1.0),
-        (Quota(10.0, 100) & Quota(20.0, 2), 0.101),
+        (Quota(10.0, 100) & Quota(20.0, 2), 0.1),
     ],
 )
 def test_a_grant_begins_no_later_than_the_bucket_takes_to_fill(quota: Quota, max_wait: float) -> None:
