@@ -27,9 +27,9 @@ WRONG = [KeyError("no such tenant"), "many", None, float("nan")]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
-def test_a_sizer_that_fails_fails_its_caller_alone_and_the_key_goes_on(front: Front, wrong: Any) -> None:
-    stage, sizer = Stage(), Spoilt(wrong)
-    with front(stage, "0.001/s burst 10", sizer=sizer) as limiter:
+def test_a_sizer_that_fails_fails_its_caller_alone_and_the_key_goes_on(front: Front, wrong: Any, clock: Clock) -> None:
+    stage, sizer = Stage(MemoryStore(clock)), Spoilt(wrong)
+    with front(stage, "0.001/s burst 10", sizer=sizer, clock=clock, deadline=30.0) as limiter:
         for call in (limiter.try_acquire, limiter.acquire, limiter.decide, lambda key: limiter.acquire_all({key: 1})):
             with pytest.raises((KeyError, TypeError)):
                 call(KEY)
@@ -44,7 +44,7 @@ def test_each_who_waits_hears_of_a_sizer_that_fails_and_none_waits_for_ever(
     front: Front, wrong: Any, clock: Clock
 ) -> None:
     sizer = Spoilt()
-    with front(Stage(), "1/s burst 10", sizer=sizer, clock=clock) as limiter:
+    with front(Stage(MemoryStore(clock)), "1/s burst 10", sizer=sizer, clock=clock, deadline=30.0) as limiter:
         limiter.acquire(KEY, 10)
         waiting = [start(lambda: limiter.acquire(KEY, 5)) for _ in range(3)]
         until(lambda: limiter.statistics().waiting == 3)
@@ -62,7 +62,7 @@ def test_a_key_that_is_refused_for_ever_with_a_growing_batch_is_refused_and_neve
 ) -> None:
     """After 1,750 refusals the batch was infinite, and every later call an OverflowError."""
     stage = Stage(MemoryStore(clock))
-    with front(stage, "0.001/s burst 10", sizer=GrowingBatch(), clock=clock) as limiter:
+    with front(stage, "0.001/s burst 10", sizer=GrowingBatch(), clock=clock, deadline=30.0) as limiter:
         limiter.acquire(KEY, 10)
         for _ in range(2000):
             clock.pass_by(0.6)  # so that each of them asks
