@@ -12,7 +12,7 @@ from benchmarks.pipeline import pipelined
 _BATCH = 1000
 _FEW = 10_000
 _HOSTS = 20
-_TARGET = 300
+_TARGET = 400
 # Of such a quota no bucket is full again, and forgotten, before all are there.
 ONE = Quota.per_day(1000)
 TWO = ONE & Quota.per_hour(100)

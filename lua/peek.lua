@@ -1,7 +1,5 @@
 -- Looks at a bucket without changing it.
 --
--- returns {level, outstanding, active_hosts}  (whole tokens)
+-- returns {level, outstanding, active_instances}  (whole tokens)
 
-local level = levels[1]
-for i = 2, #levels do level = min(level, levels[i]) end
-return {floor(level), outstanding, active}
+return {floor(min(unpack(levels))), outstanding, active}

@@ -1,19 +1,22 @@
--- Lets flow in what may until now, and takes from hosts what they no longer have: tokens whose lease is over, and the
--- share, if they asked long ago.
+-- Lets flow in what may until now, and takes from instances what they no longer have: tokens whose lease is over, and
+-- the share, if they asked long ago.
 --
 -- Such tokens leave room from the end of the lease on, no sooner: they may have been spent till then. And no later:
--- hosts that ask rarely would keep a small bucket from filling (8 hosts, a bucket of 4, half its rate: every fifth call
--- was refused, simulated).
+-- instances that ask rarely would keep a small bucket from filling (8 instances, a bucket of 4, half its rate: every
+-- fifth call was refused, simulated).
 
-local host, over = nil, {} -- the caller, if it has an entry, and all from whom something is taken
+local instance, over = nil, {} -- the caller's, if it has an entry; and all from whom something is taken
 for n = 1, #entries, 2 do
-    local packed = entries[n + 1]
-    local expires, held, seen, last, granted, seq, weight, at = unpack(HOST, packed)
-    local one = {name = entries[n], expires = expires, held = held, seen = seen, last = last, granted = granted,
-                 seq = seq, weight = weight, starts = seen, known = 0}
-    if at <= #packed then one.starts, one.known = unpack(HOST_MORE, packed, at) end
-    if one.name == name then host = one end
-    if expires <= now and (held > 0 or seen + ACTIVE <= now) then over[#over + 1] = one end
+    local held, seen, lasting, granted, seq, weight, served, more =
+        match(entries[n + 1], '^(%d+) (%d+) (%d+) (%d+) (-?%d+) (%d+) (-?%d+)(.*)$')
+    local starts, refund = 0, 0
+    if more ~= '' then starts, refund = match(more, '^ (%d+) (%d+)$') end
+    seen = seen + 0
+    local one = {name = entries[n], held = held + 0, seen = seen, expires = seen + lasting, granted = granted + 0,
+                 seq = seq + 0, weight = weight + 0, last = seen - served, starts = seen + starts,
+                 known = seen + refund}
+    if one.name == name then instance = one end
+    if one.expires <= now and (one.held > 0 or seen + ACTIVE <= now) then over[#over + 1] = one end
 end
 if #over > 1 then table.sort(over, function(one, other) return one.expires < other.expires end) end
 
@@ -33,7 +36,7 @@ for n = 1, #over + 1 do
     end
 end
 
--- An entry without weight has no share, and is no active host; it only remembers a refund.
+-- An entry without weight has no share, and is no active instance; it only remembers a refund.
 for n = 1, #over do
     local ended = over[n]
     if ended.seen + ACTIVE <= now then
@@ -43,4 +46,4 @@ for n = 1, #over do
         ended.weight, ended.struck = 0, ended.known <= now
     end
 end
-if host and host.struck then host = nil end
+if instance and instance.struck then instance = nil end

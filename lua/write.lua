@@ -1,7 +1,10 @@
 -- What the scripts end with that change a bucket: it is written back, and the reply sent.
 --
--- When it expires is said anew only where that would be too early, or too late by far: once in SLACK, which saves a
--- tenth of the time. It goes by the server's clock, as the server does, and not by `now`: that stands still when the
+-- Numbers are written with all their digits: whole ones by %.0f, others by %.17g, as a server writes those that it is
+-- given as numbers. Lua's own `..` and tostring would keep 14 digits, and lose microseconds.
+--
+-- When the key expires is said anew only where that would be too early, or too late by far: once in SLACK, which saves
+-- a tenth of the time. It goes by the server's clock, as the server does, and not by `now`: that stands still when the
 -- clock steps back, and the end would come unseen.
 
 local MARGIN = 5000 -- how much longer than needed an untouched bucket is kept: longer than any lease (ms)
@@ -15,36 +18,44 @@ local enough = passed + min(ttl, LONGEST)
 local expires = kept < enough or kept > enough + 2 * SLACK
 if expires then kept = enough + SLACK end
 
-if renewed then redis.call('HSET', key, 'q', pack(QUOTA, version, since, epoch) .. obeyed) end
+if obeyed ~= found then call('HSET', key, 'quota', obeyed, 'epoch', epoch, 'version', version) end
 
-local ago = min(time - swept, 4294967295) -- that it was long ago is all that a longer one would say
-state = pack(STATE, time, ago, outstanding, active, weights, lasts, reserved and 1 or 0, kept, levels[1])
-for i = 2, #levels do state = state .. pack('<d', levels[i]) end
-if known > now then state = state .. pack('<i7', known) end
-
-for n = 1, #over + (host and 1 or 0) do
-    local one = over[n] or host
-    local packed = pack(HOST, one.expires, one.held, one.seen, one.last, one.granted, one.seq, one.weight)
-    if one.known > now or (one.granted > 0 and one.starts ~= one.seen) then
-        packed = packed .. pack(HOST_MORE, one.starts, one.known)
+local own = entry -- the caller's field
+for n = 1, #over + (instance and 1 or 0) do
+    local one = over[n] or instance
+    local text = not one.struck and format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f', one.held, one.seen,
+        max(0, one.expires - one.seen), one.granted, one.seq, one.weight, one.seen - one.last)
+    if text and (one.known > one.seen or (one.granted > 0 and one.starts > one.seen)) then
+        text = text .. format(' %.0f %.0f', max(0, one.starts - one.seen), max(0, one.known - one.seen))
     end
     if one.name == name then
-        entry = not one.struck and packed
-    elseif one.struck then
-        redis.call('HDEL', key, one.name)
+        own = text
+    elseif text then
+        call('HSET', key, one.name, text)
     else
-        redis.call('HSET', key, one.name, packed)
+        call('HDEL', key, one.name)
     end
 end
-if entry then
-    redis.call('HSET', key, 's', state, name, entry)
+
+level = levels[1]
+if #levels > 1 then
+    for i = 1, #levels do levels[i] = format('%.17g', levels[i]) end
+    level = table.concat(levels, ' ')
+end
+shares = format('%.0f %.0f %.0f', active, weights, lasts)
+times = format('%.0f %.0f %.0f %.0f', time, time - swept, kept, since)
+if known > time or reserved then times = times .. format(' %.0f %.0f', max(0, known - time), reserved and 1 or 0) end
+if own then
+    call('HSET', key, 'level', level, 'outstanding', outstanding, 'shares', shares, 'times', times, name, own)
 else
-    redis.call('HSET', key, 's', state)
-    if field[3] then redis.call('HDEL', key, name) end
+    call('HSET', key, 'level', level, 'outstanding', outstanding, 'shares', shares, 'times', times)
+    if entry then call('HDEL', key, name) end
 end
 
 if reserved and reserved.renewed then
-    redis.call('HSET', key, 'r', pack(RESERVED, reserved.ends, reserved.tokens) .. reserved.name)
+    call('HSET', key, 'reserved', format('%.0f %.17g ', reserved.tokens, reserved.ends) .. reserved.name)
+elseif was_reserved and not reserved then
+    call('HDEL', key, 'reserved')
 end
-if expires then redis.call('PEXPIRE', key, string.format('%.0f', kept - passed)) end
+if expires then call('PEXPIRE', key, format('%.0f', kept - passed)) end
 return reply

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fakeredis import FakeAsyncRedis, FakeRedis
 from hypothesis import HealthCheck, settings
 
 from batchlimit import AsyncRateLimiter, RateLimiter
@@ -80,16 +81,18 @@ def redis_store(server: Server, prefix: str) -> Iterator[RedisStore]:
     yield from _redis_store(server, prefix)
 
 
-_AWAITED = ["memory", *SERVERS, "cluster"]
+_AWAITED = ["memory", "fakeredis", *SERVERS, "cluster"]
 
 
-@pytest.fixture(params=["memory", *SERVERS, *TOPOLOGIES, *(f"{name} awaited" for name in _AWAITED)])
+@pytest.fixture(params=["memory", "fakeredis", *SERVERS, *TOPOLOGIES, *(f"{name} awaited" for name in _AWAITED)])
 def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iterator[Store]:
     """Every store there is, for threads and for tasks."""
     name, _, awaited = request.param.partition(" ")
     if name == "memory":
         memory = MemoryStore(clock=time.monotonic)
         yield BlockingStore(AsyncMemoryStore(memory)) if awaited else memory
+    elif name == "fakeredis":
+        yield BlockingStore(AsyncRedisStore(FakeAsyncRedis())) if awaited else RedisStore(FakeRedis())
     elif awaited:
         yield from _awaited_store(_running(servers, name), prefix)
     elif name in TOPOLOGIES:

@@ -84,17 +84,17 @@ class Quota:
         """The quota that `encode` wrote, exactly; ValueError for a text that is no quota in that form."""
         try:
             pairs = [pair.split(":") for pair in text.split(" ")]
-            first, *also = [Quota(float(rate), int(burst)) for rate, burst in pairs]
-        except ValueError as error:
+            first, *also = [Quota(_read_rate(rate), int(burst)) for rate, burst in pairs]
+        except (ValueError, ZeroDivisionError) as error:
             raise ValueError(f"not an encoded quota: {shown(text)}") from error
         return cls(first.rate, first.burst, also)
 
     def encode(self) -> str:
-        """The form for the store, "rate:burst rate:burst": the fingerprint by which hosts see whether they agree.
+        """The form for the store, "amount/seconds:burst amount/seconds:burst": by it hosts see whether they agree.
 
-        Seventeen digits hold a double exactly: equal texts mean equal quotas, and the other way round.
+        Equal texts mean equal quotas, and the other way round: amount / seconds is the rate exactly.
         """
-        return " ".join(f"{part.rate:.17g}:{part.burst}" for part in self.bandwidths)
+        return " ".join(f"{_per_period(part.rate)}:{part.burst}" for part in self.bandwidths)
 
     @property
     def bandwidths(self) -> tuple["Quota", ...]:
@@ -120,6 +120,20 @@ class Quota:
     def __str__(self) -> str:
         """The shortest usual way to write it; `parse` reads an equal quota back."""
         return "; ".join(_spelled(part) for part in self.bandwidths)
+
+
+def _per_period(rate: float) -> str:
+    """Return `amount/seconds` whose quotient is the rate exactly: a whole amount where there is one, as 1000/86400."""
+    for seconds in (1, 60, 3600, 86_400):
+        amount = rate * seconds
+        if amount < 2**53 and round(amount) / seconds == rate:
+            return f"{round(amount)}/{seconds}"
+    return f"{rate:.17g}/1"
+
+
+def _read_rate(text: str) -> float:
+    amount, seconds = text.split("/")
+    return float(amount) / int(seconds)
 
 
 def _checked_rate(rate: object) -> float:

@@ -288,12 +288,17 @@ def test_two_quotas_encode_alike_exactly_if_they_are_equal(one: Quota, other: Qu
     assert (one.encode() == other.encode()) == (one == other)
 
 
-def test_encode_writes_seventeen_digits() -> None:
-    assert Quota.parse("0.1/s burst 3; 100/d").encode() == "0.10000000000000001:3 0.0011574074074074073:100"
-    assert Quota(-0.0).encode() == "0:0"
+def test_encode_writes_a_whole_amount_for_a_period_where_there_is_one_and_else_seventeen_digits() -> None:
+    assert Quota.parse("0.1/s burst 3; 100/d").encode() == "6/60:3 100/86400:100"
+    assert Quota(1 / 7, 5).encode() == "0.14285714285714285/1:5"
+    assert Quota(1e300, 5).encode() == "1.0000000000000001e+300/1:5"
+    assert Quota(-0.0).encode() == "0/1:0"
 
 
-@pytest.mark.parametrize("text", ["", "1", "1:1 ", "1:1:1", "1:1.5", "x:1", "nan:1", "1:0", "0:1", "100/s"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "1", "1/1:1 ", "1/1:1:1", "1/1/1:1", "1/1:1.5", "x/1:1", "nan/1:1", "1/0:1", "1/1:0", "0/1:1", "1:1", "100/s"],
+)
 def test_decode_refuses_what_encode_does_not_write(text: str) -> None:
     with pytest.raises(ValueError, match="not an encoded quota"):
         Quota.decode(text)

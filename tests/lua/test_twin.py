@@ -13,12 +13,11 @@ from batchlimit.core import pace, share
 from batchlimit.core.bucket import Bucket
 from batchlimit.core.lease import Ask, GiveBack
 from batchlimit.core.quota import Quota
+from batchlimit.core.roster import Host
 from tests.depth import depth
-from tests.lua import packing
 from tests.lua.interpreter import Interpreter
 
 _LUA = Path(__file__).parents[2] / "lua"
-(_STATE,) = re.findall(r"^local STATE = '(.*?)'", (_LUA / "bucket.lua").read_text(encoding="utf-8"), re.MULTILINE)
 _START = 1_700_000_000_000_000
 _HOSTS = ("a", "b", "c")
 _WEIGHTS = {"a": 1, "b": 1, "c": 3}
@@ -91,17 +90,44 @@ class Pair:
     def check(self, quota: Quota) -> None:
         if self.twin is not None:
             assert self.lua.peek(quota) == self.twin.peek(self.lua.now)
-            time, ago, outstanding, *_, level, at = packing.unpack(_STATE, self.lua.fields["s"])
-            *levels, _ = packing.unpack("<" + "d" * (len(self.twin._levels) - 1), self.lua.fields["s"], at)
-            assert [level, *levels] == self.twin._levels
-            roster = self.twin._roster
-            assert outstanding == roster.outstanding == sum(host.held for host in roster.hosts.values())
-            assert ago == min(time - roster._swept, 2**32 - 1)
-            assert {name[1:] for name in self.lua.fields if name.startswith("h")} == set(roster.hosts)
+            self._check_bucket(self.twin, self.lua.fields)
+            for name, host in self.twin._roster.hosts.items():
+                _check_instance(host, _whole(self.lua.fields[f"instance:{name}"]))
+
+    def _check_bucket(self, twin: Bucket, fields: dict[str, str]) -> None:
+        roster = twin._roster
+        assert (int(fields["epoch"]), int(fields["version"])) == (twin._epoch, twin._version)
+        assert [float(level) for level in fields["level"].split()] == twin._levels
+        assert int(fields["outstanding"]) == roster.outstanding == sum(host.held for host in roster.hosts.values())
+        assert _whole(fields["shares"]) == [roster.active, roster.weights, roster.lasts]
+        time, swept, _, since, known, is_reserved = (*_whole(fields["times"]), 0, 0)[:6]
+        assert (time, time - swept, since) == (twin._time, roster._swept, twin._since)
+        assert known == max(0, twin._known - time)
+        assert ("reserved" in fields) == bool(is_reserved) == (twin._reserved is not None)
+        if twin._reserved:
+            tokens, ends, whose = fields["reserved"].split(" ")
+            assert (int(tokens), float(ends), whose) == (
+                twin._reserved.tokens,
+                twin._reserved.ends,
+                f"instance:{twin._reserved.name}",
+            )
+        assert {name[9:] for name in fields if name.startswith("instance:")} == set(roster.hosts)
 
     def _seq(self, host: str, seq: str) -> int:
         self.seqs[host] += seq == "next"
         return max(0, self.seqs[host] - (seq == "older"))
+
+
+def _whole(text: str) -> list[int]:
+    return [int(each) for each in text.split(" ")]
+
+
+def _check_instance(host: Host, told: list[int]) -> None:
+    held, seen, lasting, granted, seq, weight, served, starts, known = (*told, 0, 0)[:9]
+    assert (held, seen, granted, seq) == (host.held, host.seen, host.granted, host.seq)
+    assert (weight, seen - served, known) == (host.weight, host.last, max(0, host.known - seen))
+    assert seen + lasting == host.expires or held == 0
+    assert seen + starts == host.starts or granted == 0
 
 
 @settings(max_examples=depth(75, 300), deadline=None)
@@ -134,6 +160,17 @@ _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
             (500_000, ("take", "b", "next", (1, 99, 0, 0, 0), 0.0, 0.0)),
         ],
         50,
+    ),
+    "a grant that begins later is asked for again, and refused ones come between": (
+        _HUNDRED,
+        [
+            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0)),
+            (0, ("take", "b", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
+            (500_000, ("take", "b", "next", (30, 0, 0, 0, 0), 1.0, 0.0)),
+            (10_000, ("take", "a", "next", (60, 0, 0, 0, 0), 0.0, 0.0)),
+            (10_000, ("take", "b", "same", (30, 0, 0, 0, 0), 1.0, 0.0)),
+        ],
+        -3,
     ),
     "there is room for a fraction": (
         _HUNDRED,
@@ -229,6 +266,18 @@ def test_no_field_of_a_usual_bucket_makes_it_a_larger_hash() -> None:
     lua.take(three, Ask("0123456789abcdef", 2**40, 60, 60, 60, age=1e8, max_wait=1e6))
     lua.take(three, Ask("0123456789abcdef", 2**40 + 1, 60, 60, 60, held=60, age=1e8, max_wait=1e6))
     assert max(len(text) for pair in lua.fields.items() for text in pair) <= 64
+
+
+def test_the_field_reserved_is_there_while_tokens_are_reserved() -> None:
+    """A greedy host takes what flows in, until what a cost near the burst has accrued is set aside; it is served."""
+    lua, shown = Interpreter(), list[tuple[int, bool]]()
+    lua.now = _START
+    for seq in range(1, 50):
+        lua.take(Quota(10.0, 10), Ask("greedy", seq, 1, 10, 10))
+        granted = lua.take(Quota(10.0, 10), Ask("b", seq, 8, 8, 8)).granted
+        shown.append((granted, "reserved" in lua.fields))
+        lua.now += 100_000
+    assert set(shown) == {(0, False), (0, True), (8, False)}
 
 
 _MILLISECONDS = ("MARGIN", "LONGEST")

@@ -1,0 +1,125 @@
+"""A bucket as HGETALL shows it: what its fields say, how small it stays, and what becomes of a damaged one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fakeredis import FakeAsyncRedis, FakeRedis, FakeServer
+
+from batchlimit import AsyncRateLimiter, BucketUnavailable, FixedBatch, RateLimiter
+from batchlimit.core.key import bucket_name
+from batchlimit.core.lease import Ask, GiveBack
+from batchlimit.core.quota import Quota
+from batchlimit.stores.async_redis import AsyncRedisStore
+from batchlimit.stores.base import Store
+from batchlimit.stores.redis import RedisStore
+from tests.awaiting import BlockingStore, awaited
+from tests.servers import SERVERS, Servers, Unavailable
+
+KEY = "tenant:42"
+HUNDRED = Quota(0.001, 100)
+TEN = Ask("a", 1, need=10, queued=10, want=10, round_trip=2.0)
+FIELDS = ["quota", "epoch", "version", "level", "outstanding", "shares", "times", "instance:a"]
+
+
+@pytest.fixture(params=[*SERVERS, "fakeredis"])
+def client(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Any]:
+    """A client of each server there is, which reads text."""
+    if request.param == "fakeredis":
+        yield FakeRedis(decode_responses=True)
+        return
+    try:
+        with servers.get(request.param).client(decode_responses=True) as client:
+            yield client
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def taken(client: Any, prefix: str) -> RedisStore:
+    """A store with a bucket of a hundred, of which an instance holds ten."""
+    store = RedisStore(client, prefix=prefix)
+    assert store.take(KEY, HUNDRED, TEN).granted == 10
+    return store
+
+
+def test_the_fields_of_a_bucket_say_what_is_in_it_and_who_holds_what(client: Any, prefix: str) -> None:
+    taken(client, prefix)
+    fields = client.hgetall(bucket_name(prefix, KEY))
+    assert list(fields) == FIELDS
+    assert (fields["quota"], fields["version"], fields["outstanding"]) == ("0.001/1:100", "1", "10")
+    assert float(fields["level"]) == 90
+    assert fields["shares"].split()[:2] == ["1", "1"]
+    held, _seen, lease, granted, seq, weight, _served = fields["instance:a"].split()
+    assert (held, lease, granted, seq, weight) == ("10", "4000000", "10", "1", "1")
+
+
+def test_an_instance_that_leaves_takes_its_field_along(client: Any, prefix: str) -> None:
+    taken(client, prefix).give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=10))
+    fields = client.hgetall(bucket_name(prefix, KEY))
+    assert list(fields) == FIELDS[:-1]
+    assert (fields["level"], fields["outstanding"]) == ("100", "0")
+
+
+def test_a_usual_bucket_is_one_small_block_of_memory(client: Any, prefix: str) -> None:
+    if isinstance(client, FakeRedis):
+        pytest.skip("it has no forms of a hash")
+    store, quota = RedisStore(client, prefix=prefix), Quota.parse("10/minute; 100/hour; 1000/day")
+    store.take(KEY, quota, TEN._replace(host="0123456789abcdef", need=3, seq=10**9, age=1e6))
+    store.take(KEY, quota, TEN._replace(host="fedcba9876543210", need=3, seq=10**9, age=1e6))
+    assert client.object("encoding", bucket_name(prefix, KEY)) in ("listpack", "ziplist")
+
+
+@pytest.mark.parametrize("rubbish", [None, "", "theirs", "nan", "\x00\x17"], ids=repr)
+def test_a_damaged_field_makes_its_bucket_unavailable(client: Any, prefix: str, rubbish: str | None) -> None:
+    store, name = taken(client, prefix), bucket_name(prefix, KEY)
+    sound = client.hgetall(name)
+    for field in FIELDS:
+        if rubbish is not None:
+            client.hset(name, field, rubbish)
+        elif field != "instance:a":  # without that one the instance is new
+            client.hdel(name, field)
+        else:
+            continue
+        with pytest.raises(BucketUnavailable, match="may not be a bucket"):
+            store.take(KEY, HUNDRED, TEN._replace(seq=2))
+        with pytest.raises(BucketUnavailable, match="may not be a bucket"):
+            store.give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=10))
+        client.hset(name, mapping=sound)
+    assert store.take(KEY, HUNDRED, TEN._replace(seq=2, held=10)).level == 80
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def fake(request: pytest.FixtureRequest) -> tuple[Any, Store]:
+    """A server in this process, by its client for threads, and a store on it, for threads or for tasks."""
+    server = FakeServer()
+    tasks = request.param == "tasks"
+    store: Store = (
+        BlockingStore(AsyncRedisStore(FakeAsyncRedis(server=server))) if tasks else RedisStore(FakeRedis(server=server))
+    )
+    return FakeRedis(server=server), store
+
+
+def test_a_hash_of_another_kind_is_left_as_it_is(fake: tuple[Any, Store]) -> None:
+    client, store = fake
+    client.hset(bucket_name("batchlimit", KEY), mapping={"q": "\x01\x00", "s": "\x00", "ha": "\x00"})
+    before = client.hgetall(bucket_name("batchlimit", KEY))
+    with pytest.raises(BucketUnavailable, match="may not be a bucket"):
+        store.take(KEY, HUNDRED, TEN)
+    with pytest.raises(BucketUnavailable, match="may not be a bucket"):
+        store.give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=10))
+    with pytest.raises(BucketUnavailable, match="may not be a bucket"):
+        store.peek(KEY, HUNDRED)
+    assert client.hgetall(bucket_name("batchlimit", KEY)) == before
+
+
+def test_a_limiter_on_fakeredis_admits_the_burst_and_then_refuses() -> None:
+    with RateLimiter(FakeRedis(), "1/d burst 5", sizer=FixedBatch(1)) as limiter:
+        assert [limiter.try_acquire("key") for _ in range(7)] == [True] * 5 + [False] * 2
+
+
+def test_a_limiter_for_tasks_on_fakeredis_admits_the_burst_and_then_refuses() -> None:
+    async def admitted() -> list[bool]:
+        async with AsyncRateLimiter(FakeAsyncRedis(), "1/d burst 5", sizer=FixedBatch(1)) as limiter:
+            return [await limiter.try_acquire("key") for _ in range(7)]
+
+    assert awaited(admitted) == [True] * 5 + [False] * 2
