@@ -16,7 +16,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from batchlimit.core.decision import Decision
+    from batchlimit.reservoir.statistics import Decision
 
 from batchlimit.redaction import shown
 

@@ -8,10 +8,10 @@ from itertools import count, repeat
 import redis
 
 from batchlimit import FixedBatch, Quota, RateLimiter
-from batchlimit.core.key import bucket_name
-from batchlimit.core.lease import Ask
-from batchlimit.stores.scripts import script
-from batchlimit.stores.wire import take_arguments
+from batchlimit.bucket.messages import Ask
+from batchlimit.quota.key import bucket_name
+from batchlimit.stores.client.codec import take_arguments
+from batchlimit.stores.client.scripts import script
 from benchmarks.floor import TIMED, timed
 from benchmarks.rivals import Take
 from benchmarks.rivals.store import SCRIPT, arguments

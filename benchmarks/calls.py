@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
 from typing import Any
 
-from batchlimit.core.key import bucket_name
-from batchlimit.core.lease import Ask, GiveBack
-from batchlimit.core.quota import Quota
-from batchlimit.stores.scripts import digest, script
-from batchlimit.stores.wire import give_back_arguments, take_arguments
+from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.quota.key import bucket_name
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.codec import give_back_arguments, take_arguments
+from batchlimit.stores.client.scripts import digest, script
 
 Command = tuple[str | bytes, ...]
 Case = Callable[[int, int], Iterator[Command]]

@@ -6,10 +6,10 @@ Runs are short, so what hosts have leased and not spent when the time is over we
 from collections.abc import Iterator
 from dataclasses import replace
 
-from batchlimit.cli.fleet import unwatched
-from batchlimit.cli.plan import Front, ours
-from batchlimit.cli.report import Report
-from batchlimit.cli.trial import trial
+from batchlimit.fleet.fleet import unwatched
+from batchlimit.fleet.plan import Front, ours
+from batchlimit.fleet.report import Report
+from batchlimit.fleet.trial import trial
 from benchmarks.figures import Figure
 from benchmarks.rivals import RIVALS
 from benchmarks.scenarios import SCENARIOS, Scenario

@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any
 
 from batchlimit import Quota
-from batchlimit.core.lease import Ask
-from batchlimit.stores.wire import take_arguments
+from batchlimit.bucket.messages import Ask
+from batchlimit.stores.client.codec import take_arguments
 from benchmarks.heartbeat import Laps
 
 QUOTA = Quota(1e7, 10_000_000)

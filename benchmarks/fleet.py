@@ -14,10 +14,10 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 
 from batchlimit import Quota
-from batchlimit.cli.fleet import unwatched
-from batchlimit.cli.plan import Front, Phase, Plan, burst, steady
-from batchlimit.cli.report import Report
-from batchlimit.cli.trial import trial
+from batchlimit.fleet.fleet import unwatched
+from batchlimit.fleet.plan import Front, Phase, Plan, burst, steady
+from batchlimit.fleet.report import Report
+from batchlimit.fleet.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.contest import rivals, scenarios
 from benchmarks.figures import Figure, ran_on, report

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from batchlimit.core.quota import Quota
+from batchlimit.quota.quota import Quota
 from benchmarks.calls import Command, first_takes
 from benchmarks.figures import Figure
 from benchmarks.pipeline import pipelined

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 from batchlimit import Quota, RateLimiter, RedisStore
-from batchlimit.core.lease import Ask, Grant
+from batchlimit.bucket.messages import Ask, Grant
 from benchmarks.figures import Figure
 from benchmarks.tasks import crowds
 

@@ -23,8 +23,8 @@ import redis
 import redis.asyncio
 
 from batchlimit import AsyncRateLimiter, FixedBatch, RateLimiter, RedisStore
-from batchlimit.stores.scripts import script
-from batchlimit.stores.server import EmbeddedServer
+from batchlimit.stores.client.scripts import script
+from batchlimit.stores.embedded_server import EmbeddedServer
 from benchmarks.crews import COLD, QUOTA, AsyncCall, ask, crews, plain, run_cold, run_tasks, run_threads, scripted
 from benchmarks.figures import Figure, report
 from benchmarks.heartbeat import Laps

@@ -18,8 +18,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from batchlimit import AsyncRateLimiter, FailurePolicy, MemoryStore, Quota, RateLimiter, StoreUnavailable
-from batchlimit.core.lease import Ask, Grant
-from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.stores.memory import AsyncMemoryStore
 from benchmarks.figures import Figure, report
 
 _CALLS = 20_000

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchlimit import Quota
-from batchlimit.cli.fleet import unwatched
-from batchlimit.cli.report import Report
-from batchlimit.cli.trial import trial
+from batchlimit.fleet.fleet import unwatched
+from batchlimit.fleet.report import Report
+from batchlimit.fleet.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.figures import ran_on
 from benchmarks.markdown import between_marks, percent, table

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Queue
-from batchlimit.laws import Settable
+from batchlimit.concurrency.laws import Settable
 from benchmarks.figures import Figure, as_json, ran_on
 
 TASKS = 100_000

@@ -21,7 +21,7 @@ import redis
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from batchlimit.cli.server import Server
+from batchlimit.fleet.server import Server
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.compose import NoDocker, composed
 from benchmarks.distance import distant

@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Law, Partitions, Sample
-from batchlimit.laws import AIMD, Fixed, Gradient2, Knee, Vegas, Windowed
+from batchlimit.concurrency.laws import AIMD, Fixed, Gradient2, Knee, Vegas, Windowed
 from benchmarks.figures import Figure, as_json, ran_on
 
 _CALLS = 10_000

@@ -1,7 +1,7 @@
 """A store that has plenty of everything, answers at once, and remembers nothing: what is left is the limiter."""
 
-from batchlimit.core.lease import Ask, GiveBack, Grant, Level
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.quota.quota import Quota
 
 _LEVEL = 1000
 _EPOCH = 1_800_000_000_000_000

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from batchlimit import Quota
-from batchlimit.cli.limiter import Limiter
-from batchlimit.cli.plan import Phase, Plan, ours
+from batchlimit.fleet.limiter import Limiter
+from batchlimit.fleet.plan import Phase, Plan, ours
 
 
 @dataclass(frozen=True, slots=True)

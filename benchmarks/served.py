@@ -14,8 +14,8 @@ import grpc
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, Law
+from batchlimit.concurrency.laws import Fixed, Gradient2, Knee, Vegas, Windowed
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
-from batchlimit.laws import Fixed, Gradient2, Knee, Vegas, Windowed
 
 
 @dataclass(frozen=True, slots=True)

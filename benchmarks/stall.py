@@ -11,9 +11,9 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from batchlimit import AsyncRedisStore, AsyncStore, MemoryStore, Quota
-from batchlimit.cli.limiter import AsyncWatchedLimiter
-from batchlimit.core.lease import Ask, Grant
-from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.fleet.limiter import AsyncWatchedLimiter
+from batchlimit.stores.memory import AsyncMemoryStore
 from benchmarks.distance import distant
 from benchmarks.figures import Figure
 from benchmarks.heartbeat import CALLS, KEYS, TASKS, Laps, Seen, observe

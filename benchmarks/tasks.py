@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from batchlimit import AsyncRateLimiter, AsyncRedisStore, Quota
-from batchlimit.core.lease import Ask, Grant
+from batchlimit.bucket.messages import Ask, Grant
 from benchmarks.figures import Figure
 
 _CROWD = 1000

@@ -35,7 +35,7 @@
 -- the key expires: when the bucket will be full, for a missing bucket is full too.
 --
 -- They need no more than Lua 5.1 and commands of hashes: they run on Redis 6.2 to 8, Valkey, a cluster (the key's whole
--- name is one hash tag) and fakeredis. batchlimit/core/bucket.py is the same arithmetic in Python; tests/lua holds the
+-- name is one hash tag) and fakeredis. batchlimit/bucket/bucket.py is the same arithmetic in Python; tests/lua holds the
 -- two against each other.
 --
 -- KEYS[1] bucket    (the hash)

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from batchlimit import AsyncStore
-from batchlimit.core.lease import Ask, GiveBack, Grant, Level
-from batchlimit.core.quota import Quota
-from batchlimit.stores.base import AsyncRemote
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.protocols import AsyncRemote
 
 _DEADLINE = 100.0
 """How long to wait for an answer. Generous: a slow machine is no failure of what is tested."""

@@ -12,13 +12,11 @@ from fakeredis import FakeAsyncRedis, FakeRedis
 from hypothesis import HealthCheck, settings
 
 from batchlimit import AsyncRateLimiter, RateLimiter
-from batchlimit.core import breaker
-from batchlimit.stores.async_embedded import AsyncEmbeddedStore
-from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.stores import breaker
 from batchlimit.stores.async_redis import AsyncRedisStore
-from batchlimit.stores.base import Store
-from batchlimit.stores.embedded import EmbeddedStore
-from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.embedded import AsyncEmbeddedStore, EmbeddedStore
+from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
+from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore
 from tests.distance import far
@@ -116,7 +114,7 @@ def valkey_store(valkey: Server, prefix: str) -> Iterator[RedisStore]:
 @pytest.fixture
 def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts say that their server is 2 s away, so that leases last 4 s: a machine that stalls loses no token."""
-    monkeypatch.setattr("batchlimit.core.errands.Ask", far)
+    monkeypatch.setattr("batchlimit.reservoir.requests.Ask", far)
 
 
 @pytest.fixture
@@ -126,8 +124,8 @@ def without_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
     def ignore(_keeper: object, _due: object) -> None:
         pass
 
-    monkeypatch.setattr("batchlimit.sync.keeper.Keeper.watch", ignore)
-    monkeypatch.setattr("batchlimit.aio.supply.Supply.watch", ignore)
+    monkeypatch.setattr("batchlimit.sync.refresher.Keeper.watch", ignore)
+    monkeypatch.setattr("batchlimit.aio.registry.Supply.watch", ignore)
     for front in ("sync", "aio"):
         monkeypatch.setattr(f"batchlimit.{front}.slot.uniform", lambda _low, _high: 1.0)
 

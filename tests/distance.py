@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from batchlimit.core.lease import Ask
+from batchlimit.bucket.messages import Ask
 
 
 def far(*told: Any) -> Ask:
-    """What a reservoir asks, from far away; to be put in the place of `batchlimit.core.errands.Ask`."""
+    """What a reservoir asks, from far away; to be put in the place of `batchlimit.reservoir.requests.Ask`."""
     return Ask(*told)._replace(round_trip=2.0)

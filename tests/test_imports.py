@@ -14,10 +14,15 @@ from types import ModuleType
 import pytest
 
 import batchlimit
-from batchlimit import laws, watchers
+from batchlimit.concurrency import laws, watchers
 
 PACKAGES = [batchlimit, laws, watchers]
-CONCURRENCY = ["batchlimit.doorway.door", "batchlimit.laws", "batchlimit.watchers", "batchlimit.sync.concurrency"]
+CONCURRENCY = [
+    "batchlimit.concurrency.locked_gate",
+    "batchlimit.concurrency.laws",
+    "batchlimit.concurrency.watchers",
+    "batchlimit.concurrency.limiter",
+]
 STORES = ["redis", "tenacity", "hiredis", "batchlimit.stores"]
 
 
@@ -38,9 +43,12 @@ def in_a_fresh_process(program: str) -> str:
         ("from batchlimit import Quota, StoreUnavailable", [*STORES, "asyncio", "batchlimit.aio", "batchlimit.sync"]),
         ("from batchlimit import RateLimiter", ["batchlimit.aio", *CONCURRENCY]),
         ("from batchlimit import AsyncRateLimiter", ["batchlimit.sync", *CONCURRENCY]),
-        ("from batchlimit import ConcurrencyLimiter", [*STORES, "batchlimit.aio", "batchlimit.laws.vegas"]),
-        ("from batchlimit import AsyncConcurrencyLimiter", [*STORES, "batchlimit.sync", "batchlimit.laws.vegas"]),
-        ("from batchlimit.laws import Fixed", [*STORES, "asyncio", "batchlimit.laws.vegas"]),
+        ("from batchlimit import ConcurrencyLimiter", [*STORES, "batchlimit.aio", "batchlimit.concurrency.laws.vegas"]),
+        (
+            "from batchlimit import AsyncConcurrencyLimiter",
+            [*STORES, "batchlimit.sync", "batchlimit.concurrency.laws.vegas"],
+        ),
+        ("from batchlimit.concurrency.laws import Fixed", [*STORES, "asyncio", "batchlimit.concurrency.laws.vegas"]),
     ],
 )
 def test_what_is_not_used_is_not_imported(statement: str, unused: list[str]) -> None:
@@ -51,9 +59,9 @@ def test_what_is_not_used_is_not_imported(statement: str, unused: list[str]) -> 
 def test_names_of_several_threads_are_the_same() -> None:
     """Sixteen that ask for all names at the same moment, each in another order."""
     program = """
-    import threading, sys, batchlimit, batchlimit.laws, batchlimit.watchers
+    import threading, sys, batchlimit, batchlimit.concurrency.laws, batchlimit.concurrency.watchers
     sys.setswitchinterval(1e-5)
-    packages = [batchlimit, batchlimit.laws, batchlimit.watchers]
+    packages = [batchlimit, batchlimit.concurrency.laws, batchlimit.concurrency.watchers]
     names = [(package, name) for package in packages for name in package.__all__]
     ready, found = threading.Barrier(16), [None] * 16
     def ask(number):
@@ -77,7 +85,7 @@ def test_a_star_brings_all_names() -> None:
 
 def test_modules_of_the_package_are_its_attributes() -> None:
     """As they were when all was imported at once."""
-    program = "import batchlimit; print(batchlimit.laws.Fixed(3), batchlimit.errors.RateLimited.__name__)"
+    program = "import batchlimit; print(batchlimit.concurrency.laws.Fixed(3), batchlimit.errors.RateLimited.__name__)"
     assert in_a_fresh_process(program).split() == ["Fixed(3)", "RateLimited"]
 
 

@@ -16,9 +16,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from batchlimit import Quota
-from batchlimit.cli.fleet import Row
-from batchlimit.cli.plan import Plan, burst
-from batchlimit.cli.trial import trial
+from batchlimit.fleet.fleet import Row
+from batchlimit.fleet.plan import Plan, burst
+from batchlimit.fleet.trial import trial
 from tests.relay import Relay
 from tests.servers import Server, Servers, Unavailable
 

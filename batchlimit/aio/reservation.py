@@ -6,11 +6,11 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Self
 
-from batchlimit.aio.slot import arrived
-from batchlimit.core.estimate import SETTLE_THERE, Estimate, OnError
-from batchlimit.core.unique import Unique
+from batchlimit.aio.key_entry import arrived
 from batchlimit.errors import BatchLimitError, StoreUnavailable
 from batchlimit.redaction import shown
+from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError
+from batchlimit.unique import Unique
 
 _logger = logging.getLogger("batchlimit")
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from batchlimit.cli.demo import demo
+from batchlimit.fleet.demo import demo
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(demo)

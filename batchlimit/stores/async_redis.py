@@ -8,22 +8,27 @@ from typing import Any, Self
 import redis
 import redis.asyncio
 
-from batchlimit.core.key import bucket_name, check_prefix
-from batchlimit.core.lease import Ask, GiveBack, Grant, Level
-from batchlimit.core.quota import Quota
-from batchlimit.core.unique import Unique
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable
+from batchlimit.quota.key import bucket_name, check_prefix
+from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
-from batchlimit.stores import clients
-from batchlimit.stores.address import Address
-from batchlimit.stores.async_line import AsyncClusterLine, AsyncLine, AsyncSentinelLine, AsyncServerLine
-from batchlimit.stores.async_own_line import AsyncOwnLine
-from batchlimit.stores.failure import FAILURES, failure
-from batchlimit.stores.hurry import Unhurried
-from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
-from batchlimit.stores.syntax import look, sure_redis
-from batchlimit.stores.traces import untraced
-from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
+from batchlimit.stores.client import factory
+from batchlimit.stores.client.address import Address
+from batchlimit.stores.client.async_direct import AsyncDirectTransport
+from batchlimit.stores.client.async_transport import (
+    AsyncClusterTransport,
+    AsyncSentinelLine,
+    AsyncServerTransport,
+    AsyncTransport,
+)
+from batchlimit.stores.client.codec import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
+from batchlimit.stores.client.deadline import Unhurried
+from batchlimit.stores.client.diagnosis import FAILURES, failure
+from batchlimit.stores.client.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
+from batchlimit.stores.client.syntax import look, sure_redis
+from batchlimit.stores.client.traces import untraced
+from batchlimit.unique import Unique
 
 _CONNECTIONS = 64
 """The most that a client of our own opens where it has no Pipe. Nothing bounds how many keys are asked for at one
@@ -38,15 +43,15 @@ class AsyncRedisStore(Unique):
     """
 
     def __init__(
-        self, client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncLine", *, prefix: str = "batchlimit"
+        self, client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport", *, prefix: str = "batchlimit"
     ) -> None:
         self._prefix = check_prefix(prefix)
-        self._connect: Callable[[], AsyncLine] | None = None
+        self._connect: Callable[[], AsyncTransport] | None = None
         self._inherited: object = None
         self._patience, self._prompt = 0.0, False
         self._use(_line_of(client))
 
-    def _use(self, line: AsyncLine) -> None:
+    def _use(self, line: AsyncTransport) -> None:
         self._line = line
         self._free = asyncio.Semaphore(_CONNECTIONS)  # connections of our own that nobody uses
 
@@ -67,8 +72,8 @@ class AsyncRedisStore(Unique):
         cls, address: Address, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
     ) -> Self:
         """Use what is at an address, as `from_url` does."""
-        clients.check_async_options(address)
-        connect = partial(_connected, address, clients.timeouts(connect_timeout, deadline))
+        factory.check_async_options(address)
+        connect = partial(_connected, address, factory.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)
         store._connect, store._patience, store._prompt = connect, connect_timeout, not address.topology
         return store
@@ -89,7 +94,7 @@ class AsyncRedisStore(Unique):
     def part(self, key: str) -> str:
         """See Remote.part."""
         line = self._line
-        return "" if isinstance(line, AsyncServerLine) else line.part(bucket_name(self._prefix, key))
+        return "" if isinstance(line, AsyncServerTransport) else line.part(bucket_name(self._prefix, key))
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
@@ -98,7 +103,7 @@ class AsyncRedisStore(Unique):
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
         """See AsyncSender.send: by a client of our own for one server."""
         line = self._line
-        if not isinstance(line, AsyncOwnLine):
+        if not isinstance(line, AsyncDirectTransport):
             return None
         return line.send("take", bucket_name(self._prefix, key), take_arguments(quota, ask))
 
@@ -153,7 +158,9 @@ class AsyncRedisStore(Unique):
     async def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
         line = self._line
         try:
-            if self._connect is None or isinstance(line, AsyncOwnLine):  # the caller's has its own rules, ours one pipe
+            if self._connect is None or isinstance(
+                line, AsyncDirectTransport
+            ):  # the caller's has its own rules, ours one pipe
                 return await line.run(name, bucket, arguments)
             async with _Turn(self._free, self._patience):
                 return await line.run(name, bucket, arguments)
@@ -192,19 +199,23 @@ class _Turn:
         self._free.release()
 
 
-def _line_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncLine") -> AsyncLine:
+def _line_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport") -> AsyncTransport:
     if isinstance(client, redis.asyncio.RedisCluster):
-        return AsyncClusterLine(lambda: client)
-    return AsyncServerLine(client) if isinstance(client, redis.asyncio.Redis) else client
+        return AsyncClusterTransport(lambda: client)
+    return AsyncServerTransport(client) if isinstance(client, redis.asyncio.Redis) else client
 
 
-def _connected(address: Address, patience: clients.Timeouts) -> AsyncLine:
+def _connected(address: Address, patience: factory.Timeouts) -> AsyncTransport:
     match address.topology:
         case "cluster":
-            return AsyncClusterLine(partial(clients.async_cluster_client, address, patience))
+            return AsyncClusterTransport(partial(factory.async_cluster_client, address, patience))
         case "sentinel":
-            return AsyncSentinelLine(clients.async_sentinel_client(address, patience))
+            return AsyncSentinelLine(factory.async_sentinel_client(address, patience))
         case _:
-            client = clients.async_server_client(address, patience)
+            client = factory.async_server_client(address, patience)
             # Who wants health checks wants them of redis-py, amid its own calls.
-            return AsyncServerLine(client) if address.options.get("health_check_interval") else AsyncOwnLine(client)
+            return (
+                AsyncServerTransport(client)
+                if address.options.get("health_check_interval")
+                else AsyncDirectTransport(client)
+            )

@@ -6,23 +6,23 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 
 import redis
 
-from batchlimit.core.key import bucket_name, check_prefix
-from batchlimit.core.lease import Ask, GiveBack, Grant, Level
-from batchlimit.core.quota import Quota
-from batchlimit.core.unique import Unique
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.quota.key import bucket_name, check_prefix
+from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
-from batchlimit.stores import clients
-from batchlimit.stores.address import Address
-from batchlimit.stores.cluster import ClusterLine
-from batchlimit.stores.failure import FAILURES, failure
-from batchlimit.stores.hurry import NotPrompt
-from batchlimit.stores.line import Line, SentinelLine, ServerLine
-from batchlimit.stores.own_line import Calls, OwnLine
-from batchlimit.stores.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
-from batchlimit.stores.syntax import look, sure_redis
-from batchlimit.stores.traces import untraced
-from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
+from batchlimit.stores.client import factory
+from batchlimit.stores.client.address import Address
+from batchlimit.stores.client.cluster import ClusterTransport
+from batchlimit.stores.client.codec import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
+from batchlimit.stores.client.deadline import NotPrompt
+from batchlimit.stores.client.diagnosis import FAILURES, failure
+from batchlimit.stores.client.direct import Calls, DirectTransport
+from batchlimit.stores.client.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
+from batchlimit.stores.client.syntax import look, sure_redis
+from batchlimit.stores.client.traces import untraced
+from batchlimit.stores.client.transport import SentinelLine, ServerTransport, Transport
+from batchlimit.unique import Unique
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -34,12 +34,12 @@ class RedisStore(Unique):
     Of one server, of the primary that sentinels name, or of a cluster. No replica is ever asked.
     """
 
-    def __init__(self, client: "redis.Redis | redis.RedisCluster | Line", *, prefix: str = "batchlimit") -> None:
+    def __init__(self, client: "redis.Redis | redis.RedisCluster | Transport", *, prefix: str = "batchlimit") -> None:
         self._prefix = check_prefix(prefix)
-        self._connect: Callable[[], Line] | None = None
+        self._connect: Callable[[], Transport] | None = None
         self._inherited: object = None
         self._prompt = False
-        self._line: Line = line_of(client)
+        self._line: Transport = line_of(client)
 
     @classmethod
     def from_url(
@@ -60,10 +60,10 @@ class RedisStore(Unique):
         cls, address: Address, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
     ) -> Self:
         """Use what is at an address, as `from_url` does."""
-        clients.check_options(address)
-        connect = partial(_connected, address, clients.timeouts(connect_timeout, deadline))
+        factory.check_options(address)
+        connect = partial(_connected, address, factory.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)
-        store._connect, store._prompt = connect, clients.is_prompt(address)
+        store._connect, store._prompt = connect, factory.is_prompt(address)
         return store
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class RedisStore(Unique):
     def part(self, key: str) -> str:
         """See Remote.part."""
         line = self._line
-        return "" if isinstance(line, ServerLine) else line.part(bucket_name(self._prefix, key))
+        return "" if isinstance(line, ServerTransport) else line.part(bucket_name(self._prefix, key))
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
@@ -94,7 +94,7 @@ class RedisStore(Unique):
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
         """See Pipelined: in one round trip by a client of our own for one server, one after the other by all others."""
         line = self._line
-        if not isinstance(line, OwnLine):
+        if not isinstance(line, DirectTransport):
             return [self._taken(*each) for each in asks]
         calls = [(bucket_name(self._prefix, key), take_arguments(quota, ask)) for key, quota, ask in asks]
         replies = self._talk(line, _served, line, calls)
@@ -135,7 +135,7 @@ class RedisStore(Unique):
         line = self._line
         return self._talk(line, line.run, name, bucket, arguments)
 
-    def _talk(self, line: Line, run: Callable[[*Ts], T], *args: *Ts) -> T:
+    def _talk(self, line: Transport, run: Callable[[*Ts], T], *args: *Ts) -> T:
         try:
             return run(*args)
         except FAILURES as error:
@@ -161,20 +161,20 @@ class RedisStore(Unique):
         except StoreUnavailable as error:
             return error
 
-    def _abandon(self, line: Line) -> None:
+    def _abandon(self, line: Transport) -> None:
         """Use none of the connections that there were: on one of them there may be the answer to another call."""
         if self._connect is not None and self._line is line:
             self._line = self._connect()
 
 
-def line_of(client: "redis.Redis | redis.RedisCluster | Line") -> Line:
+def line_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
     """Return what runs the scripts by this client."""
     if isinstance(client, redis.RedisCluster):
-        return ClusterLine.of(client)
-    return ServerLine(client) if isinstance(client, redis.Redis) else client
+        return ClusterTransport.of(client)
+    return ServerTransport(client) if isinstance(client, redis.Redis) else client
 
 
-def _served(line: OwnLine, calls: Calls) -> list[Any]:
+def _served(line: DirectTransport, calls: Calls) -> list[Any]:
     """Return what became of each take; raises what is wrong with the server itself, if it served none of them."""
     replies = line.run_many("take", calls)
     if all(isinstance(each, Exception) and not isinstance(failure(each, ""), BucketUnavailable) for each in replies):
@@ -182,11 +182,11 @@ def _served(line: OwnLine, calls: Calls) -> list[Any]:
     return replies
 
 
-def _connected(address: Address, patience: clients.Timeouts) -> Line:
+def _connected(address: Address, patience: factory.Timeouts) -> Transport:
     match address.topology:
         case "cluster":
-            return ClusterLine(str(address), partial(clients.cluster_client, address, patience))
+            return ClusterTransport(str(address), partial(factory.cluster_client, address, patience))
         case "sentinel":
-            return SentinelLine(clients.sentinel_client(address, patience))
+            return SentinelLine(factory.sentinel_client(address, patience))
         case _:
-            return OwnLine(clients.server_client(address, patience))
+            return DirectTransport(factory.server_client(address, patience))

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from batchlimit.core.estimate import SETTLE_THERE, Estimate, OnError
-from batchlimit.core.unique import Unique
 from batchlimit.errors import BatchLimitError
 from batchlimit.redaction import shown
+from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError
+from batchlimit.unique import Unique
 
 _logger = logging.getLogger("batchlimit")
 

@@ -7,7 +7,7 @@ from itertools import cycle
 import redis
 
 from batchlimit import BatchSizer, FixedBatch, Quota, RateLimiter
-from batchlimit.core.batch import DEFAULT_SIZER
+from batchlimit.reservoir.sizing import DEFAULT_SIZER
 from benchmarks.peer.contender import Call, Opened, Terms
 from benchmarks.rivals.errand import Take
 from benchmarks.rivals.store import SCRIPT, arguments

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import redis.asyncio
 
 from batchlimit import AsyncRateLimiter, BatchSizer, FixedBatch, Quota
-from batchlimit.core.batch import DEFAULT_SIZER
+from batchlimit.reservoir.sizing import DEFAULT_SIZER
 from benchmarks.peer.contender import AwaitedCall, AwaitedOpened, Terms
 from benchmarks.peer.least import DEADLINE
 

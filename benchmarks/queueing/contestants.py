@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from random import Random
 
-from batchlimit.core.law import Law
-from batchlimit.laws import AIMD, Fixed, Gradient, Gradient2, Knee, Periodic, Vegas, Windowed
+from batchlimit.concurrency.law import Law
+from batchlimit.concurrency.laws import AIMD, Fixed, Gradient, Gradient2, Knee, Periodic, Vegas, Windowed
 from benchmarks.queueing.scenario import Scenario
 
 OURS = "Knee"

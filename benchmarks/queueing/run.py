@@ -6,8 +6,7 @@ from enum import IntEnum
 from itertools import count
 from random import Random
 
-from batchlimit.core.law import Law
-from batchlimit.core.sample import Sample
+from batchlimit.concurrency.law import Law, Sample
 from benchmarks.queueing.arrivals import Call, arrivals
 from benchmarks.queueing.scenario import Scenario
 from benchmarks.queueing.server import Server

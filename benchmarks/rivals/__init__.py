@@ -6,8 +6,8 @@
 from collections.abc import Callable
 
 from batchlimit import FixedBatch, GrowingBatch, Quota
-from batchlimit.cli.limiter import Limiter
-from batchlimit.cli.plan import Plan
+from batchlimit.fleet.limiter import Limiter
+from batchlimit.fleet.plan import Plan
 from benchmarks.rivals.batched import Batched
 from benchmarks.rivals.bucket import PlainBucket
 from benchmarks.rivals.driver import Driver

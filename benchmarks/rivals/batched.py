@@ -3,7 +3,7 @@
 from collections.abc import Generator
 
 from batchlimit import BatchSizer, Quota
-from batchlimit.core.batch import Usage
+from batchlimit.reservoir.sizing import Usage
 from benchmarks.rivals.errand import Errand, Take
 
 

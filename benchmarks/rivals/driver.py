@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from batchlimit import StoreUnavailable
-from batchlimit.cli.limiter import Tally
+from batchlimit.fleet.limiter import Tally
 from benchmarks.rivals.errand import Course, Errand, Rival
 
 

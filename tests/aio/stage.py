@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batchlimit import AsyncRateLimiter, AsyncStore, FixedBatch, MemoryStore, Quota
-from batchlimit.core.lease import Ask, GiveBack, Grant, Level
-from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.stores.memory import AsyncMemoryStore
 from tests.aio.loop import virtual_loop
 
 KEY = "tenant:42"

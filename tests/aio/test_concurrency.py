@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, AsyncPermit, ConcurrencyLimited, LimiterClosed, Queue, Shedding
-from batchlimit.core.shedding import Shedder
-from batchlimit.laws import Fixed, Settable
+from batchlimit.concurrency.laws import Fixed, Settable
+from batchlimit.concurrency.shedding import Shedder
 from tests.aio.loop import run
 from tests.sync.stage import DEADLINE, start, until
 

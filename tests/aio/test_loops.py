@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, FixedBatch, LimiterClosed, MemoryStore, Quota, RedisStore, Statistics
-from batchlimit.aio.bucket import AsyncBucket
-from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.aio.key_handle import AsyncKeyHandle
+from batchlimit.stores.memory import AsyncMemoryStore
 from tests.aio.loop import run
 from tests.aio.stage import KEY, SLOW, Gate, Stage
 from tests.servers import Server
@@ -134,7 +134,7 @@ def test_a_hit_on_the_next_loop_that_comes_upon_the_low_mark_rings_at_no_closed_
     assert asyncio.run(spend(limiter)) > 0
 
 
-async def _one(bucket: AsyncBucket) -> bool:
+async def _one(bucket: AsyncKeyHandle) -> bool:
     return await bucket.try_acquire()
 
 
@@ -353,7 +353,7 @@ def test_a_forked_child_is_a_host_of_its_own(valkey: Server, prefix: str, valkey
     assert valkey_store.peek(KEY, quota).level == 0
 
 
-def _in_child(bucket: AsyncBucket, writer: int) -> None:
+def _in_child(bucket: AsyncKeyHandle, writer: int) -> None:
     try:
         asyncio._set_running_loop(None)
 

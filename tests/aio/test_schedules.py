@@ -22,7 +22,7 @@ from batchlimit import (
 )
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, Stage
-from tests.core.world import SECOND, excess
+from tests.reservoir.world import SECOND, excess
 
 SEEDS = 1000
 _EACH = 50

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, StoreUnavailable
-from batchlimit.core.lease import Ask, Grant
+from batchlimit.bucket.messages import Ask, Grant
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, TEN, Stage, limiter_on
 from tests.servers import Server

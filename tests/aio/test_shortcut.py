@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchlimit import AsyncRateLimiter, BatchSizer, FixedBatch, GrowingBatch, Quota, StoreUnavailable, TimeBatch
-from batchlimit.core.claim import NOW
-from batchlimit.core.lease import Ask
-from batchlimit.core.reservoir import Reservoir
+from batchlimit.bucket.messages import Ask
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.waiter import NO_WAIT
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, Stage
 from tests.depth import depth
@@ -71,13 +71,13 @@ class SpelledOut(World):
 
     async def try_acquire(self, cost: int) -> bool:
         slot = self.limiter._slot(KEY)
-        if slot.take(cost) != NOW:
+        if slot.take(cost) != NO_WAIT:
             return True
         if slot.reservoir.denies(cost, virtual_loop().time()):
             slot.reservoir.refused += cost
             return False
         try:
-            return (await self.limiter._settle(KEY, cost, NOW)).admitted
+            return (await self.limiter._settle(KEY, cost, NO_WAIT)).admitted
         except StoreUnavailable:
             return False
 

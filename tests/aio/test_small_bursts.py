@@ -9,11 +9,10 @@ import random
 import pytest
 
 from batchlimit import AsyncRateLimiter, Quota
-from batchlimit.stores.async_memory import AsyncMemoryStore
-from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, Stage
-from tests.core.world import SECOND, excess
+from tests.reservoir.world import SECOND, excess
 
 TRIP = 0.0001
 TASKS = 4

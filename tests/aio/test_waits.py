@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed, Partitions, Queue
-from batchlimit.aio.turn import Turn
-from batchlimit.aio.waits import Waits
-from batchlimit.laws import Fixed, Settable
+from batchlimit.concurrency.async_permit import Turn
+from batchlimit.concurrency.laws import Fixed, Settable
+from batchlimit.concurrency.waits import Waits
 from tests.aio.loop import VirtualLoop, run, virtual_loop
 
 MANY = 1000

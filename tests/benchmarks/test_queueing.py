@@ -6,8 +6,8 @@ from itertools import islice
 
 import pytest
 
-from batchlimit.core.sample import Sample
-from batchlimit.laws import Fixed
+from batchlimit.concurrency.law import Sample
+from batchlimit.concurrency.laws import Fixed
 from benchmarks.queueing.arrivals import arrivals
 from benchmarks.queueing.contestants import CONTESTANTS
 from benchmarks.queueing.results import Task, carry_out

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from batchlimit import AsyncRateLimiter, Decision, RateLimiter, StoreUnavailable
-from batchlimit.cli.plan import Front
+from batchlimit.fleet.plan import Front
 from tests.chaos.calls import Notebook, Outcome, Source
 from tests.chaos.task import COSTS, Ended, Task, Usage
 from tests.chaos.witness import Witness

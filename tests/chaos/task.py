@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchlimit import Statistics
-from batchlimit.cli.plan import Front
+from batchlimit.fleet.plan import Front
 
 COSTS = (1, 1, 1, 1, 3)
 """Tokens a call, round and round."""

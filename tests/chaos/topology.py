@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from batchlimit.cli.plan import Front
-from batchlimit.core.key import bucket_name
+from batchlimit.fleet.plan import Front
+from batchlimit.quota.key import bucket_name
 from tests.chaos.crew import Crew
 from tests.chaos.fault import Fault, host_killed
 from tests.chaos.scenario import ANEW, BURST, RATE, Scenario

@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, ConcurrencyStatistics, Law, Sample
+from batchlimit.concurrency.laws import Fixed
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
-from batchlimit.laws import Fixed
 from tests.awaiting import awaited
 from tests.integrations.gate import Gate
 from tests.integrations.service import AsyncService, Service

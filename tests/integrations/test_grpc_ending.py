@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from batchlimit import ConcurrencyLimiter
-from batchlimit.integrations.grpc.ending import Ending
+from batchlimit.integrations.grpc.call import Ending
 from batchlimit.integrations.grpc.status import outcome_of
 from tests.integrations.stage import Recording
 

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from batchlimit import Shedding
-from batchlimit.laws import Gitaly
+from batchlimit.concurrency.laws import Gitaly
 from tests.integrations.service import KINDS
 from tests.integrations.stage import on_asyncio
 

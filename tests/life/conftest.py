@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from batchlimit import RateLimiter, RedisStore
-from tests.fronts.blocking import Blocking, Front
+from tests.apis.blocking import Blocking, Front
 from tests.servers import SERVERS, Server, Unavailable
 from tests.sync.stage import Clock
 

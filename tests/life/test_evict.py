@@ -4,11 +4,11 @@ import math
 from itertools import count
 
 from batchlimit import FixedBatch, Quota
-from batchlimit.core.claim import NOBODY, NOW, RETIRED, Admit, Claim, Fetch
-from batchlimit.core.figures import Figures
-from batchlimit.core.lease import GiveBack
-from batchlimit.core.reservoir import Reservoir
-from tests.core.world import answer
+from batchlimit.bucket.messages import GiveBack
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.statistics import KeyStatistics
+from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, RETIRED, Admit, Fetch, Waiter
+from tests.reservoir.world import answer
 
 NEVER = math.inf
 
@@ -17,16 +17,16 @@ def reservoir(idle_after: float = 10.0) -> Reservoir:
     return Reservoir(Quota(100.0, 100), "host", count(1), 0.0, sizer=FixedBatch(10), idle_after=idle_after)
 
 
-def ask(here: Reservoir, cost: int = 1, until: float = NEVER, *, tentative: bool = False) -> tuple[Claim, Fetch]:
+def ask(here: Reservoir, cost: int = 1, until: float = NEVER, *, tentative: bool = False) -> tuple[Waiter, Fetch]:
     """A caller who comes to a dry reservoir, and what it is told to ask."""
-    claim = Claim(cost, until, NOBODY, tentative=tentative)
+    claim = Waiter(cost, until, NOBODY, tentative=tentative)
     here.join(claim)
     fetch = here.step(claim, 0.0)
     assert isinstance(fetch, Fetch)
     return claim, fetch
 
 
-def filled(*, tentative: bool = False, idle_after: float = 10.0) -> tuple[Reservoir, Claim]:
+def filled(*, tentative: bool = False, idle_after: float = 10.0) -> tuple[Reservoir, Waiter]:
     """One that holds 9 tokens, and has given 1 to this caller."""
     here = reservoir(idle_after)
     claim, fetch = ask(here, tentative=tentative)
@@ -39,8 +39,8 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
     assert isinstance(here.step(claim, 0.0), Admit)
     assert here.evict()
     assert here.retired
-    assert here.figures() == Figures(admitted=1, calls=1)
-    assert here.stock.take(1) == NOW
+    assert here.figures() == KeyStatistics(admitted=1, calls=1)
+    assert here.stock.take(1) == NO_WAIT
     assert here.spendable(0.0) == 0
     assert here.due() == NEVER
     assert here.tend(0.0) is None
@@ -83,7 +83,7 @@ def test_a_debt_keeps_it() -> None:
 def test_a_refund_that_is_owed_keeps_it() -> None:
     here, _ = filled()
     back = here.drain()
-    assert here.refund(Claim(5, NOW, NOBODY), 0.0) is None, "it has to wait"
+    assert here.refund(Waiter(5, NO_WAIT, NOBODY), 0.0) is None, "it has to wait"
     assert isinstance(back, GiveBack)
     here.gave_back(0.0)
     assert not here.evict()
@@ -102,7 +102,7 @@ def test_who_was_interrupted_puts_nothing_back() -> None:
     assert here.evict()
     here.leave(claim, 0.0)
     assert here.stock.here == 0
-    assert here.stock.take(1) == NOW
+    assert here.stock.take(1) == NO_WAIT
 
 
 def test_who_wakes_too_late_begins_anew() -> None:

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from batchlimit import Quota, RedisStore, StoreUnavailable
-from batchlimit.core.key import bucket_name
-from batchlimit.core.lease import Ask, GiveBack
-from batchlimit.stores.scripts import script
+from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.quota.key import bucket_name
+from batchlimit.stores.client.scripts import script
+from tests.apis.blocking import Front
 from tests.depth import depth
-from tests.fronts.blocking import Front
 from tests.servers import Server
 
 HUNDRED = Quota(0.001, 100)
@@ -34,7 +34,7 @@ keys = st.one_of(
     st.text("{}:#\n\0 a", min_size=1, max_size=12),
     st.text("aé😀}", min_size=60, max_size=300),
 )
-"""UTF-8 has no surrogates: what holds one is no key, see tests/core/test_key.py."""
+"""UTF-8 has no surrogates: what holds one is no key, see tests/quota/test_key.py."""
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from batchlimit import FixedBatch, MemoryStore, RateLimited
-from batchlimit.core.key import LONGEST_KEY, place_of, stored
-from tests.fronts.blocking import Front
+from batchlimit.quota.key import LONGEST_KEY, place_of, stored
+from tests.apis.blocking import Front
 from tests.life.test_rest import come_to_rest, soon, supply_of
 from tests.servers import Server
 from tests.sync.stage import Clock

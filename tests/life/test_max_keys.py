@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, RateLimiter
-from batchlimit.cli.audit import Admission, excess
+from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
-from batchlimit.core.lease import Ask, Grant
+from batchlimit.fleet.audit import Admission, excess
 from tests.aio.loop import run, virtual_loop
-from tests.fronts.blocking import Front
+from tests.apis.blocking import Front
 from tests.sync.stage import Clock, Gate, Stage, start, together, until
 
 HUNDRED = Quota(0.001, 100)

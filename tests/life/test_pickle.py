@@ -23,7 +23,7 @@ from batchlimit import (
     RedisStore,
     StoreUnavailable,
 )
-from batchlimit.stores.async_memory import AsyncMemoryStore
+from batchlimit.stores.memory import AsyncMemoryStore
 from tests.awaiting import awaited
 
 

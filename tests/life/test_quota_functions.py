@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from batchlimit import MemoryStore, Quota
-from batchlimit.core.rule import FEWEST, quota_rule
-from tests.fronts.blocking import Front
+from batchlimit.quota.lookup import FEWEST, quota_rule
+from tests.apis.blocking import Front
 from tests.life.test_rest import come_to_rest, soon
 from tests.servers import Server
 from tests.sync.stage import Clock, process, together

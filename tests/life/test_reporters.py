@@ -14,8 +14,8 @@ import redis
 import redis.asyncio
 
 from batchlimit import AsyncRedisStore, LimiterClosed, RateLimiter, RedisStore, StoreUnavailable
-from batchlimit.core.quota import Quota
-from tests.fronts.blocking import Front
+from batchlimit.quota.quota import Quota
+from tests.apis.blocking import Front
 from tests.life.reporter import captured
 from tests.nodes import node
 from tests.servers import Unavailable, redis_binary, valkey_binary

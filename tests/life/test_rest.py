@@ -7,7 +7,7 @@ import pytest
 
 from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, RateLimiter
 from tests.aio.loop import run, virtual_loop
-from tests.fronts.blocking import Blocking, Front
+from tests.apis.blocking import Blocking, Front
 from tests.sync.stage import Clock, Stage, until
 
 BRIEF = Quota(1000.0, 100)
@@ -18,7 +18,7 @@ FOR_EVER = float("inf")
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key comes to rest as soon as its lease is over."""
-    monkeypatch.setattr("batchlimit.core.reservoir._AWAKE", 0.0)
+    monkeypatch.setattr("batchlimit.reservoir.reservoir._AWAKE", 0.0)
 
 
 def supply_of(limiter: RateLimiter | Blocking) -> Any:

@@ -13,8 +13,8 @@ import redis
 import redis.asyncio
 
 from batchlimit import BatchLimitError, FixedBatch, MemoryStore, RateLimited, RateLimiter, StoreUnavailable
-from batchlimit.core.template import Template
-from tests.fronts.blocking import Front
+from batchlimit.quota.template import Template
+from tests.apis.blocking import Front
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, until
 

@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from batchlimit import Quota, RateLimiter, RedisStore
-from batchlimit.cli.audit import Admission, excess
 from batchlimit.clock import steady
+from batchlimit.fleet.audit import Admission, excess
 from tests.servers import Server
 from tests.sync.stage import KEY, process, until
 
@@ -114,7 +114,7 @@ def test_threads_that_were_stopped_past_their_lease_spend_nothing_of_it(
     """The bucket is full again when they go on, and another host takes all of it in that moment. Audited."""
     program = """
     from batchlimit.clock import steady
-    from batchlimit.sync.keeper import Keeper
+    from batchlimit.sync.refresher import Keeper
     Keeper.watch = lambda *_: None  # it may be the first to wake, and let go of what has expired; or not
     limiter = limiter_of("300/s burst 300", sizer=FixedBatch(100))
     limiter.acquire(KEY)

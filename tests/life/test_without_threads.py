@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from batchlimit import FixedBatch, MemoryStore, RateLimiter
-from batchlimit.sync import guest
-from batchlimit.sync.slot import Slot
+from batchlimit.sync import from_coroutine
+from batchlimit.sync.key_entry import KeyEntry
 from tests.sync.stage import KEY, Clock, Stage, until
 
 HUNDRED = "0.001/s burst 100"
@@ -42,7 +42,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
 def slots() -> int:
     """How many there are in memory."""
     gc.collect()
-    return sum(type(each) is Slot for each in gc.get_objects())
+    return sum(type(each) is KeyEntry for each in gc.get_objects())
 
 
 def test_a_limiter_works_without_its_keeper(no_threads: NoThreads, caplog: pytest.LogCaptureFixture) -> None:
@@ -94,7 +94,7 @@ def test_all_keys_are_looked_after_once_a_thread_can_be_had(no_threads: NoThread
 
 
 def test_coroutines_at_a_threaded_limiter_leave_nothing_behind(no_threads: NoThreads) -> None:
-    guest._renew_threads()  # other tests' threads would do
+    from_coroutine._renew_threads()  # other tests' threads would do
 
     async def main() -> None:
         with RateLimiter(MemoryStore(), HUNDRED, sizer=FixedBatch(1)) as limiter:
@@ -107,7 +107,7 @@ def test_coroutines_at_a_threaded_limiter_leave_nothing_behind(no_threads: NoThr
                 with pytest.raises(RuntimeError):
                     await work()
             assert limiter.statistics().waiting == 0
-            assert guest._threads._work_queue.qsize() <= 1
+            assert from_coroutine._threads._work_queue.qsize() <= 1
 
     with no_threads():
         asyncio.run(main())

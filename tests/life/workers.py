@@ -3,13 +3,13 @@
 from multiprocessing.connection import Connection
 
 from batchlimit import RateLimiter
-from batchlimit.core import errands
+from batchlimit.reservoir import requests
 from tests.distance import far
 
 
 def spend(url: str, prefix: str, key: str, answer: Connection) -> None:
     """Make a limiter of this process's own, try until refused, and tell how often it was not."""
-    errands.Ask = far  # type: ignore[assignment,attr-defined]
+    requests.Ask = far  # type: ignore[assignment,attr-defined]
     with RateLimiter.from_url(url, "0.001/s burst 1000", prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
         spent = 0
         while limiter.try_acquire(key):

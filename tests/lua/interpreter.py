@@ -4,10 +4,10 @@ from typing import Any
 
 from lupa.lua51 import LuaRuntime
 
-from batchlimit.core.lease import Ask, GiveBack, Grant, Level
-from batchlimit.core.quota import Quota
-from batchlimit.stores.scripts import script
-from batchlimit.stores.wire import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.codec import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
+from batchlimit.stores.client.scripts import script
 
 
 class Interpreter:

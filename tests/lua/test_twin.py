@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchlimit.core import pace, share
-from batchlimit.core.bucket import Bucket
-from batchlimit.core.lease import Ask, GiveBack
-from batchlimit.core.quota import Quota
-from batchlimit.core.roster import Host
+from batchlimit.bucket import fair_share
+from batchlimit.bucket.bucket import Bucket
+from batchlimit.bucket.instance_table import InstanceEntry
+from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir import denial_cache
 from tests.depth import depth
 from tests.lua.interpreter import Interpreter
 
@@ -122,7 +123,7 @@ def _whole(text: str) -> list[int]:
     return [int(each) for each in text.split(" ")]
 
 
-def _check_instance(host: Host, told: list[int]) -> None:
+def _check_instance(host: InstanceEntry, told: list[int]) -> None:
     held, seen, lasting, granted, seq, weight, served, starts, known = (*told, 0, 0)[:9]
     assert (held, seen, granted, seq) == (host.held, host.seen, host.granted, host.seq)
     assert (weight, seen - served, known) == (host.weight, host.last, max(0, host.known - seen))
@@ -306,9 +307,9 @@ _MILLISECONDS = ("MARGIN", "LONGEST")
 def test_the_scripts_and_their_twin_have_the_same_constants(name: str) -> None:
     lua = "".join(path.read_text(encoding="utf-8") for path in sorted(_LUA.glob("*.lua")))
     (value,) = re.findall(rf"^local {name} = ([0-9.]+)", lua, re.MULTILINE)
-    assert float(value) * (1000 if name in _MILLISECONDS else 1) == getattr(share, name)
+    assert float(value) * (1000 if name in _MILLISECONDS else 1) == getattr(fair_share, name)
 
 
 def test_a_waiting_host_asks_again_before_the_bucket_takes_it_for_gone() -> None:
     """Half the time: an answer may take as long as the rest. It would lose what it has accrued, and wait for ever."""
-    assert pace._LONGEST * 1e6 <= share.ACTIVE / 2
+    assert denial_cache._LONGEST * 1e6 <= fair_share.ACTIVE / 2

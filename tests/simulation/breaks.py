@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from batchlimit.core import bucket as bucket_module
-from batchlimit.core.bucket import Bucket
-from batchlimit.core.claim import Claim, Fetch
-from batchlimit.core.lease import Ask, GiveBack, Grant
-from batchlimit.core.line import Line
-from batchlimit.core.quota import Quota
-from batchlimit.core.roster import Host, Roster
-from batchlimit.core.stock import Stock
+from batchlimit.bucket import bucket as bucket_module
+from batchlimit.bucket.bucket import Bucket
+from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
+from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.tokens import LeasedTokens
+from batchlimit.reservoir.wait_queue import WaitQueue
+from batchlimit.reservoir.waiter import Fetch, Waiter
 
 
 def _refill_over_what_is_leased() -> AbstractContextManager[Any]:
@@ -55,21 +55,21 @@ def _grant_repetitions_anew() -> AbstractContextManager[Any]:
 
 
 def _count_leases_from_the_answer() -> AbstractContextManager[Any]:
-    credit = Stock.credit
+    credit = LeasedTokens.credit
 
-    def broken(self: Stock, fetch: Fetch, grant: Grant, now: float) -> None:
+    def broken(self: LeasedTokens, fetch: Fetch, grant: Grant, now: float) -> None:
         credit(self, fetch._replace(sent=now), grant, now)
 
-    return patch.object(Stock, "credit", broken)
+    return patch.object(LeasedTokens, "credit", broken)
 
 
 def _spend_what_has_expired() -> AbstractContextManager[Any]:
-    take = Stock.take
+    take = LeasedTokens.take
 
-    def broken(self: Stock, cost: int) -> float:
+    def broken(self: LeasedTokens, cost: int) -> float:
         return math.inf if take(self, cost) > -math.inf else -math.inf
 
-    return patch.object(Stock, "take", broken)
+    return patch.object(LeasedTokens, "take", broken)
 
 
 def _lend_the_whole_bucket_in_reserve() -> AbstractContextManager[Any]:
@@ -77,34 +77,34 @@ def _lend_the_whole_bucket_in_reserve() -> AbstractContextManager[Any]:
 
 
 def _forget_the_first_in_line() -> AbstractContextManager[Any]:
-    return patch.object(Line, "wake_leader", lambda self: None)
+    return patch.object(WaitQueue, "wake_leader", lambda self: None)
 
 
 def _serve_the_last_first() -> AbstractContextManager[Any]:
-    def broken(self: Line) -> Claim | None:
+    def broken(self: WaitQueue) -> Waiter | None:
         return self._claims[max(self._claims)] if self._claims else None
 
-    return patch.object(Line, "first", property(broken))
+    return patch.object(WaitQueue, "first", property(broken))
 
 
 def _give_nothing_to_who_is_not_alone() -> AbstractContextManager[Any]:
     offer, later = Bucket._offer, Bucket._later
 
-    def broken(self: Bucket, host: Host, ask: Ask) -> tuple[int, int, float]:
+    def broken(self: Bucket, host: InstanceEntry, ask: Ask) -> tuple[int, int, float]:
         granted, wait, accrued = offer(self, host, ask)
         return (granted if self._roster.active == 1 else 0), wait, accrued
 
-    def broken_too(self: Bucket, host: Host, ask: Ask, ahead: int) -> int:
+    def broken_too(self: Bucket, host: InstanceEntry, ask: Ask, ahead: int) -> int:
         return later(self, host, ask, ahead) if self._roster.active == 1 else 0
 
     return patch.multiple(Bucket, _offer=broken, _later=broken_too)
 
 
 def _lose_count_of_service() -> AbstractContextManager[Any]:
-    def broken(self: Roster, host: Host, at: int) -> None:
+    def broken(self: InstanceTable, host: InstanceEntry, at: int) -> None:
         host.last = at
 
-    return patch.object(Roster, "serve", broken)
+    return patch.object(InstanceTable, "serve", broken)
 
 
 BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {

@@ -10,16 +10,16 @@ from itertools import cycle, pairwise
 from random import Random
 from typing import Protocol
 
-from batchlimit.cli.caller import SPELL, CallLog
-from batchlimit.cli.fleet import FleetLog
-from batchlimit.cli.host import HostLog
-from batchlimit.cli.plan import Plan
-from batchlimit.cli.report import Report, report
-from batchlimit.cli.server import Work
-from batchlimit.core.lease import Ask, Grant
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.fleet.caller import SPELL, CallLog
+from batchlimit.fleet.fleet import FleetLog
+from batchlimit.fleet.instance import InstanceLog
+from batchlimit.fleet.plan import Plan
+from batchlimit.fleet.report import Report, report
+from batchlimit.fleet.server import Work
+from batchlimit.quota.quota import Quota
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.host import Caller, Host
+from tests.simulation.instance import Caller, Host
 from tests.simulation.network import Calm, Post
 from tests.simulation.server import Server
 
@@ -74,9 +74,9 @@ class SimulatedHost:
         if plan.vanishes(number):
             agenda.at(round(leaves * SECOND), self._vanish)
 
-    def log(self) -> HostLog:
+    def log(self) -> InstanceLog:
         calls = self._limiter.calls if self._limiter else 0
-        return HostLog(self.admitted, self.refused, self.offered, self._plan.stay(self._number)[1], calls)
+        return InstanceLog(self.admitted, self.refused, self.offered, self._plan.stay(self._number)[1], calls)
 
     def _join(self) -> None:
         self._limiter = self._new_limiter(self._number)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.host import Host
+from tests.simulation.instance import Host
 from tests.simulation.network import Post
 from tests.simulation.scenario import Event, Scenario
 from tests.simulation.server import Server

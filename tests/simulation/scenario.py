@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from batchlimit.core.quota import Quota
+from batchlimit.quota.quota import Quota
 from tests.simulation.network import Weather
 
 Kind = Literal[

@@ -1,8 +1,8 @@
 """The server: the real memory store on a clock that may jump, and that may forget everything."""
 
-from batchlimit.core.bucket import Bucket
-from batchlimit.core.lease import Ask, GiveBack, Grant
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.bucket import Bucket
+from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
 from tests.simulation.agenda import SECOND, Agenda
 

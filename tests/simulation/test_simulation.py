@@ -5,7 +5,7 @@ More of them: python -m tests.simulation --seeds 100000 --jobs 2
 
 import pytest
 
-from batchlimit.core import mark
+from batchlimit.reservoir import prefetch
 from tests.depth import DEEP, depth
 from tests.simulation.breaks import BREAKS
 from tests.simulation.run import Run
@@ -31,8 +31,8 @@ def test_no_rule_is_broken(seeds: range) -> None:
 )
 def test_no_rule_is_broken_where_the_keeper_looks_at_few_tokens(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at many: the bursts here are smaller than what is worth a look."""
-    monkeypatch.setattr(mark, "_MANY", 2)
-    monkeypatch.setattr(mark, "_LONG", 0.0)
+    monkeypatch.setattr(prefetch, "_MANY", 2)
+    monkeypatch.setattr(prefetch, "_LONG", 0.0)
     test_no_rule_is_broken(seeds)
 
 

@@ -10,12 +10,12 @@ Time is the server's, and never runs backwards: the promise is about the rate th
 
 from dataclasses import dataclass
 
-from batchlimit.core.claim import NOW, Admit
-from batchlimit.core.lease import Ask, Grant
-from batchlimit.core.quota import Quota
-from batchlimit.core.share import ALPHA
+from batchlimit.bucket.fair_share import ALPHA
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.waiter import NO_WAIT, Admit
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.host import Caller, Host
+from tests.simulation.instance import Caller, Host
 from tests.simulation.server import Server
 
 _TRIPS = 3
@@ -113,7 +113,7 @@ class Watch:
 
     def ended(self, host: Host, caller: Caller) -> None:
         self._say(f"{host.name} tells a caller of {caller.cost}: {caller.verdict}")
-        due = caller.came + _TRIPS * self._timeout if caller.deadline == NOW else caller.deadline
+        due = caller.came + _TRIPS * self._timeout if caller.deadline == NO_WAIT else caller.deadline
         if host.clock() > due + _WAKING and not host.was_disturbed:
             raise self._violation(f"{host.name} answers {host.clock() - due:.6f} s too late")
         if isinstance(caller.verdict, Admit) and any(other.number < caller.number for other in host.in_line):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRedisStore, StoreUnavailable
-from batchlimit.core.lease import Ask, Level
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.messages import Ask, Level
+from batchlimit.quota.quota import Quota
 from tests.awaiting import awaited
 from tests.nodes import Node, node
 from tests.servers import Server, Servers, valkey_binary

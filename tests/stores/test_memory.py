@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from batchlimit.core.lease import Ask, GiveBack, Grant, Level
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
 
 KEY = "tenant:42"

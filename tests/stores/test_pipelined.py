@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from batchlimit import BucketUnavailable, RedisStore, StoreUnavailable
-from batchlimit.core.key import bucket_name
-from batchlimit.core.lease import Ask, Grant
-from batchlimit.core.quota import Quota
-from batchlimit.stores.base import Pipelined
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.quota.key import bucket_name
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.deadline import NotPrompt, hurry
 from batchlimit.stores.embedded import EmbeddedStore
-from batchlimit.stores.hurry import NotPrompt, hurry
+from batchlimit.stores.protocols import Pipelined
 from tests.nodes import node
 from tests.servers import Server, Servers, valkey_binary
 

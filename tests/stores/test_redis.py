@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import redis
 
-from batchlimit.core.key import bucket_name
-from batchlimit.core.lease import Ask, GiveBack, Level
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.messages import Ask, GiveBack, Level
 from batchlimit.errors import StoreUnavailable
-from batchlimit.stores.hurry import hurry
+from batchlimit.quota.key import bucket_name
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.codec import command
+from batchlimit.stores.client.deadline import hurry
 from batchlimit.stores.redis import RedisStore
-from batchlimit.stores.wire import command
 from tests.servers import SERVERS, Server, Unavailable
 
 KEY = "tenant:42"

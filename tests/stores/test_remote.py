@@ -6,14 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from batchlimit import AsyncRedisStore, BucketUnavailable, RedisStore, StoreUnavailable
-from batchlimit.core.key import bucket_name
-from batchlimit.core.lease import Ask, Level
-from batchlimit.core.quota import Quota
-from batchlimit.stores.async_embedded import AsyncEmbeddedStore
-from batchlimit.stores.async_memory import AsyncMemoryStore
-from batchlimit.stores.base import AsyncRemote, Remote
-from batchlimit.stores.embedded import EmbeddedStore
-from batchlimit.stores.memory import MemoryStore
+from batchlimit.bucket.messages import Ask, Level
+from batchlimit.quota.key import bucket_name
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.embedded import AsyncEmbeddedStore, EmbeddedStore
+from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
+from batchlimit.stores.protocols import AsyncRemote, Remote
 from tests.awaiting import BlockingStore, awaited
 from tests.nodes import node
 from tests.servers import Server, Servers, valkey_binary

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRedisStore, RedisStore, StoreUnavailable
-from batchlimit.core.lease import Ask, GiveBack, Level
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.messages import Ask, GiveBack, Level
+from batchlimit.quota.quota import Quota
 from tests.awaiting import BlockingStore
 from tests.nodes import Node, await_fact, node
 from tests.servers import Unavailable, redis_binary, valkey_binary

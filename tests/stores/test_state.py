@@ -7,11 +7,11 @@ import pytest
 from fakeredis import FakeAsyncRedis, FakeRedis, FakeServer
 
 from batchlimit import AsyncRateLimiter, BucketUnavailable, FixedBatch, RateLimiter
-from batchlimit.core.key import bucket_name
-from batchlimit.core.lease import Ask, GiveBack
-from batchlimit.core.quota import Quota
+from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.quota.key import bucket_name
+from batchlimit.quota.quota import Quota
 from batchlimit.stores.async_redis import AsyncRedisStore
-from batchlimit.stores.base import Store
+from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore, awaited
 from tests.servers import SERVERS, Servers, Unavailable

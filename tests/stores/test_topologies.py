@@ -13,11 +13,11 @@ import redis.sentinel
 from redis.exceptions import RedisClusterException, SlotNotCoveredError
 
 from batchlimit import AsyncRateLimiter, AsyncRedisStore, RateLimiter, RedisStore, StoreUnavailable
-from batchlimit.core.key import bucket_name
-from batchlimit.core.lease import Ask, Grant
-from batchlimit.core.quota import Quota
-from batchlimit.stores.async_line import AsyncClusterLine
-from batchlimit.stores.cluster import NOBODY, is_lost
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.quota.key import bucket_name
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.async_transport import AsyncClusterTransport
+from batchlimit.stores.client.cluster import NOBODY, is_lost
 from tests.awaiting import BlockingStore, awaited
 from tests.nodes import Node
 from tests.servers import Servers, Unavailable, redis_binary, valkey_binary
@@ -165,8 +165,8 @@ def test_a_lost_slot_is_no_lost_client() -> None:
     assert not is_lost(SlotNotCoveredError())
 
 
-async def _look_at(client: object) -> AsyncClusterLine:
-    line = AsyncClusterLine(lambda: client)  # type: ignore[arg-type,return-value]
+async def _look_at(client: object) -> AsyncClusterTransport:
+    line = AsyncClusterTransport(lambda: client)  # type: ignore[arg-type,return-value]
     line._look_anew()
     if line._looking is not None:
         await line._looking

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batchlimit import RateLimiter
-from batchlimit.sync import slot as front
+from batchlimit.sync import key_entry as front
 from tests.sync.stage import DEADLINE, start
 
 
@@ -40,7 +40,7 @@ class Interrupter:
     def _may_raise(self, frame: FrameType) -> bool:
         if self._under_lock:
             return not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
-        slot: front.Slot | None = frame.f_locals.get("self")  # what has none is called under the lock
+        slot: front.KeyEntry | None = frame.f_locals.get("self")  # what has none is called under the lock
         return slot is not None and not slot.lock._is_owned()
 
     def run(self, call: Callable[[], object]) -> bool:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from batchlimit import MemoryStore, Quota, Store
-from batchlimit.core.lease import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 
 T = TypeVar("T")
 
@@ -212,7 +212,7 @@ class Process:
 PRELUDE = """
 import gc, multiprocessing, os, signal, sys, threading, time
 from batchlimit import *
-from batchlimit.core import errands
+from batchlimit.reservoir import requests
 from tests.distance import far
 
 errands.Ask = far  # its leases outlast a machine that stalls

@@ -19,9 +19,9 @@ from batchlimit import (
     Store,
     StoreUnavailable,
 )
-from batchlimit.core.key import bucket_name
-from batchlimit.core.lease import Level
-from tests.core.world import Moody
+from batchlimit.bucket.messages import Level
+from batchlimit.quota.key import bucket_name
+from tests.reservoir.world import Moody
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, lapsed, process, start, together, until
 
@@ -102,7 +102,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
         stages.append(Stage())
         return stages[-1]
 
-    monkeypatch.setattr("batchlimit.sync.rate.open_store", open_stage)
+    monkeypatch.setattr("batchlimit.sync.limiter.open_store", open_stage)
     return stages
 
 
@@ -180,7 +180,7 @@ def test_close_ends_though_the_store_is_away_and_the_figures_are_whole(clock: Cl
 def test_close_while_a_caller_waits_for_an_answer_gives_its_tokens_back_too(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batchlimit.sync.supply._PATIENCE", DEADLINE)
+    monkeypatch.setattr("batchlimit.sync.registry._PATIENCE", DEADLINE)
     stage = Stage(MemoryStore(clock))
     gate = stage.before = Gate()
     limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
@@ -685,7 +685,7 @@ def test_a_child_goes_on_with_the_buckets_in_memory(valkey: Server, prefix: str)
 def test_a_sizer_that_fails_in_the_background_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("batchlimit.sync.keeper._PATIENCE", 0.01)
+    monkeypatch.setattr("batchlimit.sync.refresher._PATIENCE", 0.01)
     sizer = Moody()
     with RateLimiter(MemoryStore(), "100/s burst 10", sizer=sizer) as limiter:
         with limiter.reserve(KEY, 10) as reservation:

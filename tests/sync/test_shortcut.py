@@ -20,12 +20,12 @@ from batchlimit import (
     StoreUnavailable,
     TimeBatch,
 )
-from batchlimit.core.claim import NOW, Admit, Claim, Fetch
-from batchlimit.core.key import check_cost
-from batchlimit.core.lease import Ask, GiveBack
-from batchlimit.core.reservoir import Reservoir
-from batchlimit.core.stock import Stock
-from batchlimit.sync.waker import Waker
+from batchlimit.blocking import Event
+from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.quota.key import check_cost
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.tokens import LeasedTokens
+from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fetch, Waiter
 from tests.depth import depth
 from tests.fields import fields_of
 from tests.sync.stage import KEY, Clock, Stage, nothing
@@ -116,10 +116,10 @@ class SpelledOut(World):
         reservoir = slot.reservoir
         if reservoir.denies(cost, self.clock()) and slot.denies(cost):
             return False
-        if slot.take(cost) != NOW:
+        if slot.take(cost) != NO_WAIT:
             return True
         check_cost(cost, reservoir.largest, KEY)
-        claim = Claim(cost, NOW, Waker())
+        claim = Waiter(cost, NO_WAIT, Event())
         assert slot.enter(claim)
         while isinstance(step := slot.step(claim), Fetch):
             slot.fetch(step)  # with no word of who asks: so the answer goes by the rules as well
@@ -290,10 +290,10 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
     But for the steps of `ready`, of which nobody gets the same.
     """
     slot = world.limiter._slot(KEY)
-    loose, ready = Stock.__dict__["loose"], Stock.__dict__["ready"]
+    loose, ready = LeasedTokens.__dict__["loose"], LeasedTokens.__dict__["ready"]
     changes = []
 
-    class Watched(Stock):
+    class Watched(LeasedTokens):
         __slots__ = ()
 
         @property

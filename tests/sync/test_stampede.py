@@ -19,7 +19,7 @@ from batchlimit import (
     Store,
     TimeBatch,
 )
-from batchlimit.core import stock
+from batchlimit.reservoir import tokens
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, start, together, until
 
@@ -199,12 +199,12 @@ def restless() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("batch", [3, 100])
-@pytest.mark.parametrize("most", [stock.MOST, 0], ids=["laid out", "without the GIL"])
+@pytest.mark.parametrize("most", [tokens.MOST, 0], ids=["laid out", "without the GIL"])
 def test_hits_and_whatever_takes_the_same_tokens_under_the_lock_spend_exactly_the_burst(
     batch: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is laid out is stepped through by some, and taken back by others, at the same moment."""
-    monkeypatch.setattr(stock, "MOST", most)
+    monkeypatch.setattr(tokens, "MOST", most)
     clock = Clock()
     with RateLimiter(MemoryStore(clock), Quota(SLOW, 8000), sizer=FixedBatch(batch), clock=clock) as limiter:
         bucket = limiter.bucket(KEY)

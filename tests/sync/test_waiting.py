@@ -9,10 +9,21 @@ from concurrent.futures import Future
 import pytest
 
 from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
-from batchlimit.core import batch, errands, express, line, pace, pool, reservoir, standby, stock, terms
-from batchlimit.sync import rate
-from batchlimit.sync import slot as front
-from batchlimit.sync.waker import Waker
+from batchlimit.blocking import Event
+from batchlimit.reservoir import (
+    admission,
+    bucket_view,
+    denial_cache,
+    express,
+    fallback,
+    requests,
+    reservoir,
+    sizing,
+    wait_queue,
+)
+from batchlimit.reservoir import tokens as tokens_module
+from batchlimit.sync import key_entry as front
+from batchlimit.sync import limiter as limiter_module
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, quiet, start, together, until
@@ -328,13 +339,13 @@ def stand_in_line_to_be_interrupted(
 ) -> "Future[None]":
     """Stand in line, and be interrupted in one's sleep as soon as the gate opens."""
 
-    class Interrupted(Waker):
+    class Interrupted(Event):
         def wait(self, seconds: float) -> None:
             gate()
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(front, "Waker", Interrupted)
+        patch.setattr(front, "Event", Interrupted)
         waiter = stand_in_line(limiter, cost)
         gate.await_someone()
     return waiter
@@ -418,18 +429,18 @@ def test_a_caller_may_be_interrupted_at_any_line(without_keeper: None) -> None:
 
 
 RULES = [
-    rate.__file__,
+    limiter_module.__file__,
     front.__file__,
-    batch.__file__,
+    sizing.__file__,
     express.__file__,
-    line.__file__,
-    pace.__file__,
-    errands.__file__,
-    pool.__file__,
+    wait_queue.__file__,
+    denial_cache.__file__,
+    requests.__file__,
+    admission.__file__,
     reservoir.__file__,
-    standby.__file__,
-    stock.__file__,
-    terms.__file__,
+    fallback.__file__,
+    tokens_module.__file__,
+    bucket_view.__file__,
 ]
 
 

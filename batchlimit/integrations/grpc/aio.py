@@ -10,8 +10,7 @@ from batchlimit import AsyncConcurrencyLimiter, AsyncPermit, ConcurrencyLimited,
 from batchlimit.integrations.grpc.async_call import AsyncCall
 from batchlimit.integrations.grpc.call import Handler
 from batchlimit.integrations.grpc.details import Name, alike, never, nobody
-from batchlimit.integrations.grpc.refusal import Refusal, refusal
-from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of
+from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
 
 
 class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):

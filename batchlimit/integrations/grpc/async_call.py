@@ -10,10 +10,8 @@ import grpc
 import grpc.aio
 
 from batchlimit import AsyncPermit, ConcurrencyLimited
-from batchlimit.integrations.grpc.call import Handler
-from batchlimit.integrations.grpc.ending import Ending
-from batchlimit.integrations.grpc.refusal import refusal
-from batchlimit.integrations.grpc.status import OutcomeOf
+from batchlimit.integrations.grpc.call import Ending, Handler
+from batchlimit.integrations.grpc.status import OutcomeOf, refusal
 
 
 class AsyncCall:

@@ -1,11 +1,13 @@
 """What the status in which a call ended tells about the load."""
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import grpc
 
-from batchlimit import Outcome
-from batchlimit.doorway.symptom import STATUSES
+from batchlimit import BatchLimitError, ConcurrencyLimited, Outcome
+from batchlimit.concurrency.symptom import STATUSES
 
 OutcomeOf = Callable[[grpc.StatusCode], Outcome]
 """Returns what a status tells about the load."""
@@ -30,3 +32,32 @@ def status(code: object) -> grpc.StatusCode | None:
     if isinstance(code, grpc.StatusCode):
         return code
     return next((known for known in grpc.StatusCode if known.value[0] == code), None)
+
+
+PUSHBACK = "grpc-retry-pushback-ms"
+"""gRPC's own key: a client whose channel retries comes back after so many ms, and not by its own backoff."""
+REASON = "batchlimit-reason"
+"""Why: `limit`, `partition`, `queue_full`, `queue_timeout`, `shed` or `unknown_partition`; see ConcurrencyLimited."""
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class Refusal(NamedTuple):
+    """The status, the details and the trailing metadata of a call that was refused."""
+
+    code: grpc.StatusCode
+    details: str
+    metadata: Metadata
+
+
+def refusal(error: BatchLimitError) -> Refusal:
+    """Return what to answer: RESOURCE_EXHAUSTED and when to come back, or UNAVAILABLE by a limiter that is closed.
+
+    Where nothing is known of when to come back, nothing is said: the client goes by its own backoff.
+    """
+    if not isinstance(error, ConcurrencyLimited):
+        return Refusal(grpc.StatusCode.UNAVAILABLE, str(error), ())
+    metadata: Metadata = ((REASON, error.reason),)
+    if error.retry_after is not None:
+        metadata += ((PUSHBACK, str(math.ceil(error.retry_after * 1000))),)
+    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), metadata)

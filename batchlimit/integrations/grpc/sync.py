@@ -9,8 +9,7 @@ import grpc
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed
 from batchlimit.integrations.grpc.call import Call, Handler
 from batchlimit.integrations.grpc.details import Name, nobody
-from batchlimit.integrations.grpc.refusal import Refusal, refusal
-from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of
+from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
 
 
 class ConcurrencyInterceptor(grpc.ServerInterceptor):

@@ -1,0 +1,102 @@
+"""Several keys at once: all of them are charged, or none."""
+
+from collections.abc import Callable, Mapping
+
+from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.aio.waiting_task import WaitingTask
+from batchlimit.errors import RateLimited
+from batchlimit.quota.key import stored
+from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.waiter import NO_WAIT, Refuse, Retired, half_of
+
+
+class AcquireAll:
+    """What one caller holds of several keys, until it holds all that it wants; as in the threaded front.
+
+    Here the store is asked for all keys at once that nothing is known of.
+    """
+
+    def __init__(self, costs: Mapping[str, int], find: Callable[[str], KeyEntry], clock: Callable[[], float]) -> None:
+        self._costs, self._find, self._clock = costs, find, clock
+        self._held: list[tuple[KeyEntry, WaitingTask]] = []
+        self._places: dict[KeyEntry, int] = {}  # not by key: a slot may retire, and the next one's line counts anew
+
+    def __repr__(self) -> str:
+        return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
+
+    async def acquire(self, until: float) -> None:
+        """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""
+        short = await self._try(None, until)
+        while short is not None:
+            short = await self._try(short, until)
+
+    async def _try(self, behind: str | None, until: float) -> str | None:
+        """Take all, waiting in line at the one that was short before; return the one that is short now."""
+        patience = NO_WAIT
+        try:
+            if behind is not None:
+                patience = await self._wait_at(behind, until)
+            return await self._take_rest(behind, patience, until)
+        finally:
+            self._leave()
+
+    async def _wait_at(self, key: str, until: float) -> float:
+        """Stand in line at this key, holding nothing yet; return until when to wait for the others then."""
+        while isinstance(verdict := await self._join(key, until).verdict(self._clock), Retired):
+            self._leave()
+        if isinstance(verdict, Refuse):
+            raise self._refusal(key, verdict)
+        return half_of(verdict, until, self._clock())
+
+    async def _take_rest(self, behind: str | None, patience: float, until: float) -> str | None:
+        callers = {}
+        for key in self._order(behind):
+            callers[key] = self._join(key, patience)
+            if isinstance(callers[key].claim.verdict, Refuse):
+                break  # by memory: nobody else has to be asked
+        for key, caller in callers.items():
+            verdict = await caller.verdict(self._clock)
+            if isinstance(verdict, Retired):
+                return key
+            if isinstance(verdict, Refuse):
+                if self._clock() + verdict.retry_after > until:
+                    raise self._refusal(key, verdict)
+                return key
+        return self._confirm()
+
+    def _order(self, behind: str | None) -> list[str]:
+        """First what is refused by memory, or admitted by it; the store is asked last. By name where it is the same."""
+        now = self._clock()
+
+        def rank(key: str) -> tuple[int, str]:
+            return self._find(key).reservoir.prospect(self._costs[key], now), key
+
+        return sorted((key for key in self._costs if key != behind), key=rank)
+
+    def _refusal(self, key: str, verdict: Refuse) -> RateLimited:
+        slot, caller = next(each for each in self._held if each[0].key == key)
+        settled = AdmissionResult(verdict, caller.waited, caller.claim.asked > 0, slot.reservoir)
+        return settled.refusal(key, self._clock())
+
+    def _join(self, key: str, until: float) -> WaitingTask:
+        slot = self._find(key)
+        caller = slot.join(self._costs[key], until, self._places.get(slot, 0))
+        self._places[slot] = caller.claim.number
+        self._held.append((slot, caller))
+        return caller
+
+    def _confirm(self) -> str | None:
+        """Spend all that is held; or return the key whose tokens have expired by now."""
+        now = self._clock()
+        for slot, caller in self._held:
+            if not caller.claim.is_good(now):
+                return next(key for key in self._costs if stored(key) == slot.key)
+        for slot, caller in self._held:
+            slot.reservoir.confirm(caller.claim)
+        self._held.clear()
+        return None
+
+    def _leave(self) -> None:
+        while self._held:
+            slot, caller = self._held.pop()
+            slot.leave(caller)

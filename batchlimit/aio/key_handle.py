@@ -1,0 +1,70 @@
+"""The limiter of one key, for hot loops of tasks."""
+
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+from batchlimit.aio.awaitable import Answer
+from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.aio.reservation import AsyncReservation
+from batchlimit.quota.key import place_of, stored
+from batchlimit.redaction import shown
+from batchlimit.reservoir.estimate import OnError
+from batchlimit.reservoir.statistics import Decision
+from batchlimit.reservoir.tokens import ONE
+
+if TYPE_CHECKING:
+    from batchlimit.aio.limiter import AsyncRateLimiter
+
+
+class AsyncKeyHandle:
+    """A limiter's methods for one key, which is looked up once.
+
+    Keep it as long as you like, on every loop and in every process that its limiter is used in: what it remembers of
+    the key is let go of when the key is idle, and found again when it is asked for.
+    """
+
+    __slots__ = ("_clock", "_limiter", "_place", "_slot", "_supply", "key")
+
+    def __init__(self, limiter: "AsyncRateLimiter", key: str) -> None:
+        self.key, self._place = key, place_of(stored(key))
+        self._limiter, self._clock, self._supply = limiter, limiter._clock, limiter._supply
+        self._slot: KeyEntry | None = None
+
+    def __repr__(self) -> str:
+        return f"<AsyncBucket {shown(self.key)} of {self._limiter!r}>"
+
+    def try_acquire(self, cost: int = 1) -> Answer[bool]:
+        """As the limiter does; in its words, but for the look for the slot."""
+        slot, supply = self._slot, self._supply
+        if cost is ONE and slot is not None and supply.thread == get_ident():
+            for before in slot.stock.ready:
+                if self._clock() < before:
+                    return supply.yes
+                slot.stock.took_late(cost)
+                break
+            else:
+                if self._clock() < slot.stock.shut:
+                    slot.reservoir.refused += 1
+                    return supply.no
+        self._slot = self._limiter._slots.get(self._place)  # the one in use now, if there is one
+        return self._limiter.try_acquire(self.key, cost)
+
+    async def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:
+        """As the limiter does."""
+        await self._limiter.acquire(self.key, cost, timeout=timeout)
+
+    def decide(self, cost: int = 1) -> Answer[Decision]:
+        """As the limiter does."""
+        return self._limiter.decide(self.key, cost)
+
+    def peek(self) -> Answer[Decision]:
+        """As the limiter does."""
+        return self._limiter.peek(self.key)
+
+    async def refund(self, cost: int = 1) -> None:
+        """As the limiter does."""
+        await self._limiter.refund(self.key, cost)
+
+    def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> AsyncReservation:
+        """As the limiter does."""
+        return self._limiter.reserve(self.key, cost, timeout=timeout, on_error=on_error)

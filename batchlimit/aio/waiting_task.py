@@ -1,0 +1,79 @@
+"""A task that wants tokens, and what wakes it."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+from batchlimit.redaction import shown
+from batchlimit.reservoir.waiter import Admit, Fail, Refuse, Retired, Waiter
+
+
+class Steps(Protocol):
+    """The slot that a caller is at."""
+
+    key: str
+
+    def step(self, caller: "WaitingTask") -> None:
+        """Do what the caller is to do next, in its place."""
+        ...
+
+
+class WaitingTask:
+    """A task in line, or about to be. What can be decided for it is decided without it: it wakes for its verdict."""
+
+    __slots__ = ("_error", "_slot", "_woken", "claim", "due", "has_left", "waited")
+
+    def __init__(self, slot: Steps, cost: int, deadline: float, *, prompt: bool = False) -> None:
+        """See Waiter for `prompt`."""
+        self.claim = Waiter(cost, deadline, self, tentative=True, prompt=prompt)  # it may be cancelled before it wakes
+        self.waited = self.has_left = False
+        self.due = math.inf  # when its slot looks after it, if nothing happens before
+        self._slot = slot
+        self._woken: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+
+    def __repr__(self) -> str:
+        return f"<Caller at {shown(self._slot.key)}: {self.claim}>"
+
+    def set(self) -> None:
+        """Hear that there is something to learn."""
+        if self.claim.verdict is not None:
+            self.wake()
+        elif not self.has_left:
+            self._slot.step(self)
+
+    def ring(self) -> None:
+        """Hear that the time has come."""
+        self.set()
+
+    def fail(self, error: Exception) -> None:
+        """Have the task raise this, and leave."""
+        self.has_left = True
+        self._error = error
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the task look for itself."""
+        self.due = math.inf
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    async def verdict(self, clock: Callable[[], float]) -> Admit | Refuse | Retired:
+        """Wait until there is one; raises what went wrong. The only place where a caller can be cancelled."""
+        while True:
+            if self._error is not None:
+                raise self._error
+            match self.claim.verdict:
+                case Admit(before) as verdict if clock() < before:
+                    return verdict
+                case Admit():
+                    self._slot.step(self)  # too late: back to its place in line
+                case Refuse() | Retired() as verdict:
+                    return verdict
+                case Fail() as verdict:
+                    raise verdict.to_raise(self._slot.key)
+                case None:
+                    self.waited = True
+                    self._woken = asyncio.get_running_loop().create_future()
+                    await self._woken

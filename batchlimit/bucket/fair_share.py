@@ -1,0 +1,96 @@
+"""How a bucket divides itself: the bandwidths of a quota in microseconds, and one host's fair share of each."""
+
+from typing import NamedTuple
+
+from batchlimit.quota.quota import Quota
+
+# What the scripts call by the same names; tests/lua holds them equal. Microseconds.
+ALPHA = 0.5
+"""The share of a bucket that all hosts together may hold in reserve; the rest stays for whoever comes."""
+LEASE = 1_000_000
+"""The longest lease while the bucket is poor, but for a host whose answers take long."""
+RICH = 1_500_000
+"""The longest lease while it is rich: while more than ALPHA of it is left."""
+SHORTEST = 20_000
+"""The shortest lease."""
+WAITING = 250_000
+"""The longest lease of tokens for who waits: a busy machine has woken them by then."""
+UNKNOWN = 100_000
+"""The shortest lease of a host that does not know yet how long an answer takes."""
+SLOWEST = 2_000_000
+"""The longest round trip that a lease makes up for."""
+ACTIVE = 1_000_000
+"""A host that asked within this time has a share."""
+PACE = 50_000
+"""The shortest spacing of one host's asks at a dry bucket, if that is no more than a fifth of what it fills in,"""
+LONG_PACE = 200_000
+"""and the longest: where many hosts share it, or little flows in."""
+SWEEP = 500
+"""The spacing of two looks at all hosts, for each of them."""
+BATCH = 25
+"""How many tokens a host accrues between two asks at a dry bucket, if that is not too long."""
+MARGIN = 5_000_000
+"""How much longer than needed an untouched bucket is kept: longer than any lease."""
+LONGEST = 315_360_000_000_000
+"""Ten years: what is longer might overflow a clock or an integer."""
+
+REMEMBERED = 30_000_000
+"""How long a refund is known, should a client send it again after a lost answer."""
+LARGEST_WEIGHT = 100
+"""So that sums of weighted instants stay exact for years, or nearly so: what hosts accrue depends on them."""
+
+
+class Band(NamedTuple):
+    """One bandwidth: tokens per us, and the burst in tokens."""
+
+    rate: float
+    burst: int
+
+
+def bands_of(quota: Quota) -> list[Band]:
+    """Return the quota's bandwidths in the unit in which the scripts count."""
+    return [Band(bandwidth.rate / 1_000_000, bandwidth.burst) for bandwidth in quota.bandwidths]
+
+
+def lease_of(bands: list[Band]) -> int:
+    """Return how long a lease lasts (us) while the bucket is poor: a small part of the refill time."""
+    return max(SHORTEST, int(min(min(LEASE, 0.4 * band.burst / band.rate) for band in bands)))
+
+
+def rich_lease_of(bands: list[Band]) -> int:
+    """Return how long a lease lasts (us) while the bucket is rich: most of the refill time."""
+    return max(lease_of(bands), int(min(min(RICH, 0.75 * band.burst / band.rate) for band in bands)))
+
+
+def lease_for_trip(lease: int, trip: int) -> int:
+    """Return `lease` (us), or more for a host whose round `trip` (us; 0: unknown) would leave it none of that."""
+    return max(lease, UNKNOWN if trip == 0 else max(2 * trip, min(4 * trip, UNKNOWN)))
+
+
+def pace_of(bands: list[Band], active: int) -> float:
+    """Return how far apart one host's asks are at a dry bucket (us): the more hosts, the rarer each of them asks."""
+    return min(min(max(PACE, BATCH * active / band.rate), LONG_PACE, 0.2 * band.burst / band.rate) for band in bands)
+
+
+class Claims(NamedTuple):
+    """The hosts' weights and their sum, and the instants (us) of their last service: one host's, and all weighted."""
+
+    weight: int
+    weights: int
+    last: int
+    lasts: int
+
+
+def division(band: Band, level: float, claims: Claims, now: int, need: int) -> tuple[float, float, float]:
+    """Return (part, mine, fair): the host's part of the rate, what it accrued, and what it may take without harm.
+
+    Each active host accrues its part, by its weight, from when it was last served. A host may take what it accrued, or
+    what is left in the bucket when all that the others accrued is set aside, whichever is more; but of what is there
+    half is for whoever asks. `lasts` is a sum over all hosts, so that the others' accrual costs no loop.
+    """
+    weight, weights, last, lasts = claims
+    part = weight / weights
+    mine = min(band.rate * part * (now - last), max(band.burst * part, need))
+    waited = (weights - weight) * now - (lasts - weight * last)
+    others = min(band.rate / weights * waited, ALPHA * level)
+    return part, mine, max(mine, level - max(0, others))

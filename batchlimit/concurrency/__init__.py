@@ -1,0 +1,1 @@
+"""The adaptive concurrency limiter: how many calls may be under way at once."""

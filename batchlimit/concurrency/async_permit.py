@@ -1,0 +1,181 @@
+"""AsyncPermit: leave for one call to be under way in a task."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Any, Self, cast
+
+from batchlimit.concurrency.gate import Reason
+from batchlimit.concurrency.permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
+from batchlimit.concurrency.queue import Waiter
+from batchlimit.concurrency.waits import Waits, waits_of
+
+
+class Turn:
+    """What a task waits for, of the loop that runs when it is made."""
+
+    __slots__ = ("_future", "_loop", "_waits")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] = self._loop.create_future()
+        self._waits: Waits = waits_of(self._loop)
+
+    def wake(self) -> None:
+        """End the wait, from any thread; RuntimeError if the loop is closed."""
+        if asyncio._get_running_loop() is self._loop:
+            self._waits.end(self)
+        else:
+            self._loop.call_soon_threadsafe(self._waits.end, self)
+
+    async def wait(self, seconds: float, pause: Callable[[], float], look: Callable[[], object]) -> None:
+        """Return when woken, or after so many seconds and up to a 64th of that; meanwhile `look` after each pause."""
+        waits = self._waits
+        slot = waits.until(seconds)
+        slot[self] = None
+        waits.watch(look, pause)
+        try:
+            await self._future
+        finally:
+            slot.pop(self, None)
+            waits.unwatch(look)
+
+    def settle(self) -> None:
+        """End the wait, in its loop; a second time it changes nothing."""
+        if not self._future.done():
+            self._future.set_result(None)
+
+
+class _NoLoop:
+    """The loop of a future that is done: nobody ever waits for it."""
+
+    def get_debug(self) -> bool:
+        return False
+
+
+_LEFT: asyncio.Future[None] = asyncio.Future(loop=cast(asyncio.AbstractEventLoop, _NoLoop()))
+"""What leaving a block awaits: one future for all, which is done. A coroutine for each takes 60 ns more."""
+_LEFT.set_result(None)
+
+
+class AsyncPermit(BasePermit):
+    """A permit as the context of an `async with` block, or to be awaited; the task enters there, and no sooner.
+
+    Where it was awaited, `with` and `async with` complete it alike.
+    """
+
+    __slots__ = ("_cancelled", "_cancels", "_loop", "_task", "partition", "timeout")
+
+    # How it is to be entered with: set by `acquire`, for an __init__ of our own around the other takes 100 ns.
+    partition: str
+    timeout: float
+    # Of who is exposed to shedding alone: its task, the loop of that, how often others wanted the task cancelled, and
+    # whether we did.
+    _task: asyncio.Task[Any] | None
+    _loop: asyncio.AbstractEventLoop
+    _cancels: int
+    _cancelled: bool
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._enter().__await__()
+
+    async def _enter(self) -> Self:
+        if self.state is not ASKED:
+            raise RuntimeError(f"{self!r} was awaited before")
+        if reason := self.door.enter(self, self.partition):
+            await self._wait(reason)
+        return self
+
+    async def __aenter__(self) -> Self:
+        if self.state is ASKED:
+            if reason := self.door.enter(self, self.partition):
+                await self._wait(reason)
+        else:
+            self._check()
+        if self.sheddable:
+            self._expose()
+        return self
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Awaitable[None]:
+        # As _exit, which takes 60 ns to call.
+        if self.sheddable and self._cancelled:
+            self._end_shed(error)
+        if error is None:
+            self.door.leave(self, SUCCESS)
+        else:
+            self.door.leave_by(self, error)
+        return _LEFT
+
+    def __enter__(self) -> Self:
+        if self.state is ASKED:
+            raise RuntimeError(f"{self!r} was not awaited: write `async with`")
+        self._check()
+        if self.sheddable:
+            self._expose()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exit(error)
+
+    def _exit(self, error: BaseException | None) -> None:
+        if self.sheddable and self._cancelled:
+            self._end_shed(error)
+        self.door.leave_by(self, error)
+
+    def _check(self) -> None:
+        if self.state is OVER:
+            raise RuntimeError(f"{self!r} was completed before")
+        if self.state is WAITING:
+            raise RuntimeError(f"{self!r} is waited for by another task")
+
+    async def _wait(self, reason: Reason) -> None:
+        """Line up, having been refused for this reason, and come back with the permit held."""
+        door = self.door
+        seconds = door.queue.patience(self.timeout)
+        self.state = OVER
+        if seconds <= 0:
+            raise door.refusal(reason)
+        turn = Turn()
+        waiter = Waiter(turn.wake)
+        self.state = WAITING
+        try:
+            door.line_up(waiter, self.partition)
+            await turn.wait(seconds, door.patience, door.look)
+            held = door.end_wait(self, waiter)
+        except BaseException:
+            if door.end_wait(self, waiter):
+                self.ignore()
+            self.state = OVER
+            raise
+        if not held:
+            self.state = OVER
+            raise door.refusal("queue_timeout")
+
+    # To be shed
+
+    def _expose(self) -> None:
+        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
+        self._cancels, self._cancelled = self._task.cancelling() if self._task else 0, False
+        self.door.expose(self)
+
+    def give_up(self) -> None:
+        """Cancel the task that is in the block of this permit; RuntimeError if its loop is closed. From any thread."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        # In the loop: the task stands at an await within the block, if the permit is held.
+        if self.state is HELD and self._task is not None:
+            self._cancelled = self._task.cancel(f"{self!r} was shed")
+
+    def _end_shed(self, error: BaseException | None) -> None:
+        """Turn the cancellation that was ours into a refusal, unless somebody else wants the task cancelled too."""
+        if self._task is None or self._task is not asyncio.current_task():
+            return  # the block was handed on, by an exit stack or a generator, and what was cancelled is another's
+        others = self._task.uncancel() > self._cancels
+        if isinstance(error, asyncio.CancelledError) and not others:
+            self.ignore()
+            raise self.door.refusal("shed") from error

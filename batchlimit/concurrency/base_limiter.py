@@ -1,0 +1,107 @@
+"""What both concurrency limiters have alike: what they are told, and what they tell."""
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+
+from batchlimit.concurrency.classify import Classify, classify
+from batchlimit.concurrency.law import Law
+from batchlimit.concurrency.laws.knee import Knee
+from batchlimit.concurrency.locked_gate import Bypass, LockedGate
+from batchlimit.concurrency.partition import Partitions
+from batchlimit.concurrency.queue import NO_QUEUE, Queue
+from batchlimit.concurrency.shedding import Shedder, Shedding
+from batchlimit.concurrency.statistics import ConcurrencyStatistics
+from batchlimit.concurrency.watchers.base import Watcher
+from batchlimit.concurrency.watchers.rounds import Rounds
+from batchlimit.unique import Unique
+
+
+class Calibration:
+    """Watchers that are polled once in `every` seconds, from when it is made until it is stopped."""
+
+    def __init__(self, door: LockedGate, watchers: Sequence[Watcher], every: float, shedding: Shedding | None) -> None:
+        if shedding is not None and not watchers:
+            raise ValueError("shedding needs watchers, whose reasons to back off persist")
+        self._door = door
+        self._shedder = None if shedding is None else Shedder(shedding)
+        self._rounds = Rounds(watchers, self._tell, every=every)
+        self._rounds.start()
+
+    def __repr__(self) -> str:
+        return f"<Calibration by {self._rounds!r}>"
+
+    def stop(self, seconds: float = 1.0) -> None:
+        """Watch no more; wait for the round that is under way, so long at most."""
+        self._rounds.stop(seconds)
+
+    def retire(self) -> None:
+        """Watch no more, soon: for a limiter that was dropped unclosed. Takes no lock."""
+        self._rounds.retire()
+
+    def statistics(self) -> ConcurrencyStatistics:
+        """Return what the door counted, and the watchers."""
+        return self._door.statistics(self._rounds.statistics())
+
+    def _tell(self, events: tuple[str, ...]) -> None:
+        try:
+            self._door.calibrate(events)
+        finally:  # a law that fails is no reason to keep what the memory is full of
+            if self._shedder is not None:
+                self._shedder.note(events)
+                self._door.shed(self._shedder.choose)
+
+
+class BaseLimiter(Unique):
+    """A door and those who watch the machine for it. How to wait at the door is each front's own."""
+
+    _instead = "make one in each process: each limits itself"
+
+    def __init__(
+        self,
+        law: Law | None = None,
+        *,
+        partitions: Partitions | None = None,
+        queue: Queue = NO_QUEUE,
+        classify: Classify = classify,
+        bypass: Bypass | None = None,
+        watchers: Sequence[Watcher] = (),
+        every: float = 30.0,
+        shedding: Shedding | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        law = Knee() if law is None else law
+        if isinstance(law, type) or not isinstance(law, Law):
+            raise TypeError(f"law must be a law, like Fixed(20), not {law!r}")
+        if not isinstance(partitions, Partitions | None):
+            raise TypeError(f'partitions must be like Partitions({{"live": 0.5}}), not {partitions!r}')
+        if not isinstance(queue, Queue):
+            raise TypeError(f"queue must be like Queue(100), not {queue!r}")
+        for name, function in (("classify", classify), ("bypass", bypass), ("clock", clock)):
+            if not callable(function) and (name, function) != ("bypass", None):
+                raise TypeError(f"{name} must be a function, not {function!r}")
+        watchers = tuple(watchers)
+        self._door = LockedGate(
+            law,
+            partitions=partitions,
+            queue=queue,
+            classify=classify,
+            bypass=bypass,
+            watchers=watchers,
+            clock=clock,
+        )
+        self._calibration = Calibration(self._door, watchers, every, shedding)
+        # One that was dropped unclosed leaves no thread behind.
+        weakref.finalize(self, self._calibration.retire)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {self._door!r}>"
+
+    @property
+    def limit(self) -> int:
+        """How many calls may be under way now."""
+        return self._door.limit
+
+    def statistics(self) -> ConcurrencyStatistics:
+        """Return what is under way and waits now, and what was counted so far."""
+        return self._calibration.statistics()

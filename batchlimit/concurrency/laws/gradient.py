@@ -1,0 +1,138 @@
+"""Gradient: the limit follows how the latest rtt compares with the least."""
+
+import math
+from collections.abc import Callable
+
+from batchlimit.concurrency.law import Sample
+from batchlimit.concurrency.laws import setting
+from batchlimit.concurrency.laws.setting import square_root
+
+
+def _middle() -> float:
+    return 0.5
+
+
+class Gradient:
+    """Shrinks while calls are slower than the fastest, else grows by a queue: GradientLimit of Netflix, the older one.
+
+    With L the estimate, the limit before rounding down, q = queue_size(L) and noload the least rtt since the last
+    probe: gradient = tolerance x noload / rtt, held between 0.5 and 1. A drop wants L x backoff_ratio; any other
+    sample wants L x gradient + q, if at least half of L was in use. Only what is below L is blended,
+    L x (1 - smoothing) + new x smoothing, and held to `minimum`; growth goes at once. Then q <= L <= maximum.
+
+    After every probe_interval x (1 + jitter) samples, the next one is a probe: it forgets the noload and sets L to q,
+    or `minimum` if that is more, so that the next noload is not one of a loaded server. None: no probes.
+
+    Quirks of the original that stay: after a step the floor is q, even where `minimum` or `maximum` are below it; an
+    `initial` out of bounds stands until the first step.
+
+    Bounds, `initial` and `queue_size` are in calls; the latter may be a function of the whole limit, and is its square
+    root, at least 4, unless told. `jitter` is asked at first and at each probe for a number in [0, 1): a random one
+    keeps hosts from probing in step; unless told it is 0.5 always, since a law draws no random numbers.
+    A sample without a duration (0 or less, or over 104 days) has no gradient: it is ignored.
+    """
+
+    __slots__ = (
+        "_backoff_ratio",
+        "_countdown",
+        "_estimate",
+        "_jitter",
+        "_keep",
+        "_maximum",
+        "_minimum",
+        "_noload_ns",
+        "_probe_interval",
+        "_queue_size",
+        "_smoothing",
+        "_tolerance",
+    )
+
+    def __init__(
+        self,
+        *,
+        initial: int = 50,
+        minimum: int = 1,
+        maximum: int = 1000,
+        smoothing: float = 0.2,
+        queue_size: int | Callable[[int], float] = square_root,
+        tolerance: float = 2.0,
+        backoff_ratio: float = 0.9,
+        probe_interval: int | None = 1000,
+        jitter: Callable[[], float] = _middle,
+    ) -> None:
+        self._estimate = float(setting.whole("initial", initial))
+        low, high = setting.bounds(minimum, maximum)
+        self._minimum, self._maximum = float(low), float(high)
+        self._smoothing = setting.between("smoothing", smoothing, 0.0, 1.0, "(]")
+        self._keep = 1 - self._smoothing
+        self._queue_size = setting.by_limit("queue_size", queue_size)
+        self._tolerance = setting.between("tolerance", tolerance, 1.0, math.inf, "[)")
+        self._backoff_ratio = setting.between("backoff_ratio", backoff_ratio, 0.5, 1.0, "[]")
+        self._probe_interval = None if probe_interval is None else setting.whole("probe_interval", probe_interval)
+        self._jitter = setting.function("jitter", jitter)
+        self._countdown = self._next_countdown()
+        self._noload_ns = 0
+
+    def __repr__(self) -> str:
+        return f"<Gradient {self._estimate:.2f}: {self._noload_ns} ns at no load, {self._countdown} until the probe>"
+
+    @property
+    def limit(self) -> int:
+        return int(self._estimate)
+
+    @property
+    def estimated_limit(self) -> float:
+        """The limit before it is rounded down."""
+        return self._estimate
+
+    @property
+    def rtt_noload_ns(self) -> int:
+        """The least rtt since the last probe; 0: none yet."""
+        return self._noload_ns
+
+    @property
+    def probe_countdown(self) -> int | None:
+        """How many samples there will be until the next probe; None: it never probes."""
+        return self._countdown
+
+    def update(self, sample: Sample) -> int:
+        """Take one step, or probe instead."""
+        if 0 < sample.rtt_ns <= setting.LONGEST_NS:
+            queue = float(self._queue_size(int(self._estimate)))
+            if self._is_due():
+                self._probe(queue)
+            else:
+                self._step(sample, queue)
+        return int(self._estimate)
+
+    def _is_due(self) -> bool:
+        if self._countdown is None:
+            return False
+        self._countdown -= 1
+        return self._countdown < 0
+
+    def _probe(self, queue: float) -> None:
+        self._countdown = self._next_countdown()
+        self._estimate = max(self._minimum, queue)
+        self._noload_ns = 0
+
+    def _next_countdown(self) -> int | None:
+        interval = self._probe_interval
+        return None if interval is None else interval + int(self._jitter() * interval)
+
+    def _step(self, sample: Sample, queue: float) -> None:
+        self._noload_ns = min(self._noload_ns or sample.rtt_ns, sample.rtt_ns)
+        estimate, wanted = self._estimate, self._wanted(sample, queue)
+        if wanted is None:
+            return
+        if wanted < estimate:
+            wanted = max(self._minimum, estimate * self._keep + self._smoothing * wanted)
+        self._estimate = max(queue, min(self._maximum, wanted))
+
+    def _wanted(self, sample: Sample, queue: float) -> float | None:
+        if sample.dropped:
+            return self._estimate * self._backoff_ratio
+        if sample.in_flight < self._estimate / 2:
+            return None
+        gradient = max(0.5, min(1.0, self._tolerance * self._noload_ns / sample.rtt_ns))
+        return self._estimate * gradient + queue

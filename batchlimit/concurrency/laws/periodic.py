@@ -1,0 +1,82 @@
+"""One step of a law a period: what a loop that looks at its observations every few seconds decides."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from batchlimit.concurrency.law import Law, Sample
+from batchlimit.concurrency.laws import setting
+from batchlimit.concurrency.laws.window import percentile
+
+
+def p95(rtts_ns: Sequence[int]) -> int:
+    """Return the duration that 95 % of the calls did not exceed, in ns."""
+    return percentile(rtts_ns, 0.95)
+
+
+class Periodic:
+    """Keeps the last observations and takes one decision a period, as Klaviyo's query service does around its AIMD.
+
+    A period begins where the first call of it ends and lasts `every` seconds. The first call that ends after it brings
+    the decision and opens the next period; so nothing is decided while nothing happens, and no timer is needed. The
+    law hears of one sample: `statistic` of the last `last` rtts, the most calls in flight in the period, and a drop if
+    any call of the period was dropped. One timeout in a hundred calls would not show in a p95; as a drop it does.
+
+    The statistic is over the last `last` calls (1000 unless told) though they be of several periods: at a low rate, a
+    slow spell is felt for long. It is a function of those rtts in ns, such as `p95`, `statistics.median` or `max`.
+    Around AIMD the limit thus falls once a period, for a drop or for a p95 above its timeout, and rises by one only
+    where half of it was in use: Periodic(AIMD(timeout=0.5)).
+
+    A call of negative duration, or one over 104 days, is left out.
+    """
+
+    __slots__ = ("_dropped", "_ends_ns", "_every_ns", "_in_flight", "_law", "_rtts_ns", "_start_ns", "_statistic")
+
+    def __init__(
+        self,
+        law: Law,
+        *,
+        every: float = 3.0,
+        statistic: Callable[[Sequence[int]], float] = p95,
+        last: int = 1000,
+    ) -> None:
+        self._law = law
+        self._every_ns = setting.nanoseconds("every", every, 1e-9)
+        self._statistic = setting.function("statistic", statistic)
+        self._rtts_ns: deque[int] = deque(maxlen=setting.whole("last", last))
+        self._ends_ns: int | None = None
+        self._start_ns = self._in_flight = 0
+        self._dropped = False
+
+    def __repr__(self) -> str:
+        return f"<Periodic {self._law!r}: {len(self._rtts_ns)} observations>"
+
+    @property
+    def limit(self) -> int:
+        return self._law.limit
+
+    @property
+    def law(self) -> Law:
+        """The law that decides once a period."""
+        return self._law
+
+    def update(self, sample: Sample) -> int:
+        """Decide, if a period is over; then count the call in."""
+        if 0 <= sample.rtt_ns <= setting.LONGEST_NS:
+            end = sample.start_ns + sample.rtt_ns
+            if self._ends_ns is None or end >= self._ends_ns:
+                self._decide()
+                self._ends_ns = end + self._every_ns
+            self._observe(sample)
+        return self._law.limit
+
+    def _observe(self, sample: Sample) -> None:
+        self._rtts_ns.append(sample.rtt_ns)
+        self._start_ns = sample.start_ns
+        self._in_flight = max(self._in_flight, sample.in_flight)
+        self._dropped = self._dropped or sample.dropped
+
+    def _decide(self) -> None:
+        if self._rtts_ns:
+            rtt = int(self._statistic(tuple(self._rtts_ns)))
+            self._law.update(Sample(self._start_ns, rtt, self._in_flight, self._dropped))
+            self._in_flight, self._dropped = 0, False

@@ -1,0 +1,84 @@
+"""What may be set of a law: each check returns the value as the law keeps it, or says what is wrong with it."""
+
+import math
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+
+def log10(limit: int) -> int:
+    """Return the decimal logarithm of `limit`, rounded down, at least 1. Counted in digits, it is exact."""
+    return 1 if limit < 100 else len(str(limit)) - 1
+
+
+def square_root(limit: int) -> int:
+    """Return the square root of `limit`, rounded down, at least 4: what Gradient lets queue unless told otherwise."""
+    return max(4, math.isqrt(limit))
+
+
+Called = TypeVar("Called", bound=Callable[..., object])
+
+MOST = 2**31 - 1
+"""Calls, or samples in a row: the originals count in 32 bits, and doubles hold every such number exactly."""
+
+LONGEST_NS = 2**53
+"""104 days: the longest duration of which doubles hold every nanosecond. Laws that reckon in doubles learn from none
+that is longer, nor from one of 0 or less: a clock too coarse to tell how long a call took says nothing of the load."""
+
+
+def whole(name: str, value: object, least: int = 1) -> int:
+    """Return a whole number from `least` to MOST."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if not least <= value <= MOST:
+        raise ValueError(f"{name} must be from {least} to {MOST}, not {value!r}")
+    return value
+
+
+def bounds(minimum: object, maximum: object) -> tuple[int, int]:
+    """Return the least and the largest limit, in calls."""
+    low, high = whole("minimum", minimum), whole("maximum", maximum)
+    if low > high:
+        raise ValueError(f"minimum must not be above maximum, but {low} > {high}")
+    return low, high
+
+
+def between(name: str, value: object, low: float, high: float, ends: str) -> float:
+    """Return a number from `low` to `high`; a round bracket in `ends`, such as "[)", leaves out the end at its side."""
+    number = _number(name, value)
+    left_out = (ends[0] == "(" and number == low) or (ends[1] == ")" and number == high)
+    if left_out or not low <= number <= high:
+        raise ValueError(f"{name} must be in {ends[0]}{low:g}, {high:g}{ends[1]}, not {value!r}")
+    return float(number)
+
+
+def nanoseconds(name: str, seconds: object, least: float) -> int:
+    """Return a duration of `least` seconds or more, and of 104 days at most, in whole nanoseconds."""
+    number = _number(name, seconds)
+    if not least <= number <= LONGEST_NS / 1e9:
+        raise ValueError(f"{name} must be from {least:g} to {LONGEST_NS / 1e9:.0f} seconds, not {seconds!r}")
+    return round(number * 1e9)
+
+
+def by_limit(name: str, value: int | Callable[[int], float]) -> Callable[[int], float]:
+    """Return a function of the limit in whole calls; a number of calls is the same for every limit."""
+    if callable(value):
+        return value
+    same = whole(name, value, least=0)
+    return lambda limit: same
+
+
+def function(name: str, value: Called) -> Called:
+    """Return a function."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, not {value!r}")
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    # Compared, not converted: an int may be larger than any double.
+    if not abs(value) <= sys.float_info.max:
+        raise ValueError(f"{name} must be a finite number, not {value!r}")
+    return value

@@ -1,0 +1,157 @@
+"""Vegas: how many calls wait in a queue, told from how much slower calls are than the fastest."""
+
+import math
+from collections.abc import Callable
+
+from batchlimit.concurrency.law import Sample
+from batchlimit.concurrency.laws import setting
+from batchlimit.concurrency.laws.setting import log10
+
+
+def _middle() -> float:
+    return 0.75
+
+
+def _alpha(limit: int) -> int:
+    return 3 * log10(limit)
+
+
+def _beta(limit: int) -> int:
+    return 6 * log10(limit)
+
+
+def _increase(limit: float) -> float:
+    return limit + log10(int(limit))
+
+
+def _decrease(limit: float) -> float:
+    return limit - log10(int(limit))
+
+
+class Vegas:
+    """Holds the queue between alpha and beta calls: VegasLimit of Netflix's concurrency-limits, after TCP Vegas.
+
+    With L the estimate, the limit before rounding down, and noload the least rtt since the last probe:
+    queue = ceil(L x (1 - noload / rtt)). A drop decreases L. So does queue > beta. Otherwise, if at least half of L
+    was in use, queue <= threshold adds beta and queue < alpha increases it. The result is held between 1 and `maximum`
+    and blended: L x (1 - smoothing) + new x smoothing.
+
+    Every jitter x probe_multiplier x L samples, a sample's rtt becomes the noload, whatever the load was. Neither such
+    a probe nor a sample faster than the noload moves the limit, not even when it was dropped. So one lucky call holds
+    the limit down until the next probe: for samples of single calls prefer Windowed(Vegas()).
+
+    `alpha`, `beta` and `threshold` are calls, or functions of the whole limit; unless told 3, 6 and 1 x log10(limit).
+    `increase` and `decrease` make a new limit of L; unless told they add and take log10(limit). These functions must
+    return finite numbers. `jitter` is asked at first and after each probe for a number in [0.5, 1): a random one keeps
+    hosts from probing in step; unless told it is 0.75 always, since a law draws no random numbers.
+
+    A sample without a duration (0 or less, or over 104 days) is ignored. The original raises there; but a law is told
+    when a permit is given back, a clock may be coarse, and no caller could make use of that error.
+    An `initial` above `maximum` stands until the first step, as in the original.
+    """
+
+    __slots__ = (
+        "_alpha",
+        "_beta",
+        "_decrease",
+        "_estimate",
+        "_increase",
+        "_jitter",
+        "_keep",
+        "_maximum",
+        "_noload_ns",
+        "_pace",
+        "_probe_count",
+        "_probe_multiplier",
+        "_smoothing",
+        "_threshold",
+    )
+
+    def __init__(
+        self,
+        *,
+        initial: int = 20,
+        maximum: int = 1000,
+        smoothing: float = 1.0,
+        alpha: int | Callable[[int], float] = _alpha,
+        beta: int | Callable[[int], float] = _beta,
+        threshold: int | Callable[[int], float] = log10,
+        increase: Callable[[float], float] = _increase,
+        decrease: Callable[[float], float] = _decrease,
+        probe_multiplier: int = 30,
+        jitter: Callable[[], float] = _middle,
+    ) -> None:
+        self._estimate = float(setting.whole("initial", initial))
+        self._maximum = float(setting.whole("maximum", maximum))
+        self._smoothing = setting.between("smoothing", smoothing, 0.0, 1.0, "(]")
+        self._keep = 1 - self._smoothing
+        self._alpha = setting.by_limit("alpha", alpha)
+        self._beta = setting.by_limit("beta", beta)
+        self._threshold = setting.by_limit("threshold", threshold)
+        self._increase = setting.function("increase", increase)
+        self._decrease = setting.function("decrease", decrease)
+        self._probe_multiplier = setting.whole("probe_multiplier", probe_multiplier)
+        self._jitter = setting.function("jitter", jitter)
+        self._pace = self._jitter() * self._probe_multiplier
+        self._noload_ns = self._probe_count = 0
+
+    def __repr__(self) -> str:
+        return f"<Vegas {self._estimate:.2f}: {self._noload_ns} ns at no load, {self._probe_count} since the probe>"
+
+    @property
+    def limit(self) -> int:
+        return int(self._estimate)
+
+    @property
+    def estimated_limit(self) -> float:
+        """The limit before it is rounded down."""
+        return self._estimate
+
+    @property
+    def rtt_noload_ns(self) -> int:
+        """What a call is taken to last where none waits; 0: not known yet."""
+        return self._noload_ns
+
+    @property
+    def probe_count(self) -> int:
+        """How many samples there were since the last probe."""
+        return self._probe_count
+
+    def update(self, sample: Sample) -> int:
+        """Take one step, or learn a noload rtt instead."""
+        rtt = sample.rtt_ns
+        if 0 < rtt <= setting.LONGEST_NS:
+            self._probe_count += 1
+            if self._pace * self._estimate <= self._probe_count:
+                self._probe(rtt)
+            elif rtt < self._noload_ns or self._noload_ns == 0:
+                self._noload_ns = rtt
+            else:
+                self._step(sample)
+        return int(self._estimate)
+
+    def _probe(self, rtt: int) -> None:
+        self._pace = self._jitter() * self._probe_multiplier
+        self._probe_count = 0
+        self._noload_ns = rtt
+
+    def _step(self, sample: Sample) -> None:
+        wanted = self._wanted(sample)
+        # Told apart from the estimate itself: blending that with itself would move it by the rounding.
+        if wanted is not None:
+            held = max(1.0, min(self._maximum, wanted))
+            self._estimate = self._keep * self._estimate + self._smoothing * held
+
+    def _wanted(self, sample: Sample) -> float | None:
+        estimate = self._estimate
+        if sample.dropped:
+            return self._decrease(estimate)
+        if 2 * sample.in_flight < estimate:
+            return None
+        whole = int(estimate)
+        queue = math.ceil(estimate * (1 - self._noload_ns / sample.rtt_ns))
+        if queue <= self._threshold(whole):
+            return estimate + self._beta(whole)
+        if queue < self._alpha(whole):
+            return self._increase(estimate)
+        return self._decrease(estimate) if queue > self._beta(whole) else None

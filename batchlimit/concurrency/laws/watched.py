@@ -1,0 +1,43 @@
+"""Any law, told also what the watchers of the machine see."""
+
+from collections.abc import Sequence
+
+from batchlimit.concurrency.law import Law, Sample
+
+
+class Watched:
+    """Turns a period in which watchers saw a reason to back off into one dropped call for `law`.
+
+    The law hears of the last call once more, as a dropped one; at most once a period, and not before there was a call.
+    A period without a reason is none of its business. What a drop does is the law's to say: AIMD falls by its ratio,
+    Windowed and Periodic count it in the window or period under way, Gradient2 pays no heed.
+    """
+
+    __slots__ = ("_last", "_law")
+
+    def __init__(self, law: Law) -> None:
+        self._law = law
+        self._last: Sample | None = None
+
+    def __repr__(self) -> str:
+        return f"<Watched {self._law!r}>"
+
+    @property
+    def limit(self) -> int:
+        return self._law.limit
+
+    @property
+    def law(self) -> Law:
+        """The law that is told."""
+        return self._law
+
+    def update(self, sample: Sample) -> int:
+        """Tell the law, and remember the call."""
+        self._last = sample
+        return self._law.update(sample)
+
+    def calibrate(self, events: Sequence[str], now_ns: int) -> int:
+        """Tell the law of one drop, if there was any reason."""
+        if events and self._last is not None:
+            return self._law.update(self._last._replace(dropped=True))
+        return self._law.limit

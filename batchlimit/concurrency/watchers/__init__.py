@@ -1,0 +1,40 @@
+"""What looks at the machine, and says when to back off."""
+
+from typing import TYPE_CHECKING
+
+from batchlimit.lazy import names
+
+if TYPE_CHECKING:
+    from batchlimit.concurrency.watchers.base import Watcher
+    from batchlimit.concurrency.watchers.cpu import ThrottlingWatcher
+    from batchlimit.concurrency.watchers.latency import LatencyWatcher
+    from batchlimit.concurrency.watchers.loop import LoopLagWatcher
+    from batchlimit.concurrency.watchers.memory import MemoryWatcher
+    from batchlimit.concurrency.watchers.pressure import PressureWatcher
+    from batchlimit.concurrency.watchers.rounds import Rounds
+    from batchlimit.concurrency.watchers.threshold import Threshold
+else:  # where __getattr__ would hide a name that there is not
+    __getattr__, __dir__ = names(
+        __name__,
+        {
+            "batchlimit.concurrency.watchers.base": "Watcher",
+            "batchlimit.concurrency.watchers.cpu": "ThrottlingWatcher",
+            "batchlimit.concurrency.watchers.latency": "LatencyWatcher",
+            "batchlimit.concurrency.watchers.loop": "LoopLagWatcher",
+            "batchlimit.concurrency.watchers.memory": "MemoryWatcher",
+            "batchlimit.concurrency.watchers.pressure": "PressureWatcher",
+            "batchlimit.concurrency.watchers.rounds": "Rounds",
+            "batchlimit.concurrency.watchers.threshold": "Threshold",
+        },
+    )
+
+__all__ = [
+    "LatencyWatcher",
+    "LoopLagWatcher",
+    "MemoryWatcher",
+    "PressureWatcher",
+    "Rounds",
+    "Threshold",
+    "ThrottlingWatcher",
+    "Watcher",
+]

@@ -1,0 +1,87 @@
+"""Whether this process is held back for having used its share of the processors."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, Membership
+from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
+from batchlimit.errors import WatcherUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """What a group's `cpu.stat` counts."""
+
+    periods: int
+    """In how many periods of its quota it wanted to run."""
+    throttled: int
+    """In how many of them it used the quota up, and was held back."""
+    seconds: float
+    """How long it was held back, summed over processors."""
+
+    @property
+    def share(self) -> float:
+        """In which share of the periods it was held back; from 0 to 1, however many processors there are."""
+        return self.throttled / self.periods
+
+    def since(self, before: "Throttling") -> "Throttling | None":
+        """Return what came since then; None where nothing did, or where the counts began anew."""
+        periods, throttled = self.periods - before.periods, self.throttled - before.throttled
+        if periods <= 0 or throttled < 0:
+            return None
+        return Throttling(periods, throttled, self.seconds - before.seconds)
+
+
+def throttling_of(group: Group) -> Throttling | None:
+    """Return what a group counts; None where it counts nothing, because processors are not controlled there."""
+    told = group.table("cpu.stat") if group.has("cpu.stat") else {}
+    if "nr_periods" not in told:
+        return None
+    # Version 1 counts nanoseconds, version 2 microseconds.
+    seconds = told["throttled_time"] / 1e9 if group.version == 1 else told["throttled_usec"] / 1e6
+    return Throttling(told["nr_periods"], told["nr_throttled"], seconds)
+
+
+class ThrottlingWatcher:
+    """Sees that the kernel held a group of this process back, in a share of the periods since the last poll.
+
+    Periods, not time: time is summed over processors, and passes 1 with many of them. Any group on the way to the root
+    may be the one with the quota; the one that is worst off counts. It is an event from `threshold` on, until the share
+    falls below `low` (the threshold, unless told). Without a quota nothing is ever held back, and it never is one.
+
+    Raises WatcherUnavailable where no control group counts periods: on macOS, or without the cpu controller.
+    """
+
+    __slots__ = ("_before", "_groups", "_threshold")
+
+    name = "cpu"
+
+    def __init__(
+        self, threshold: float = 0.5, *, low: float | None = None, root: Path = ROOT, proc: Path = PROC
+    ) -> None:
+        high = checked_share("threshold", threshold)
+        self._threshold = Threshold(high, None if low is None else checked_share("low", low))
+        self._groups = tuple(each for each in Membership(root, proc).of("cpu") if throttling_of(each) is not None)
+        self._before: dict[Group, Throttling] = {}
+        if not self._groups:
+            raise WatcherUnavailable(f"no control group of this process under {root} counts periods in its cpu.stat")
+
+    def __repr__(self) -> str:
+        return f"<ThrottlingWatcher of {self._groups[0].path}: {self._threshold!r}>"
+
+    def poll(self) -> str | None:
+        news = [each for each in map(self._news, self._groups) if each is not None]
+        if not news:
+            self._threshold.forget()
+            return None
+        worst = max(news, key=lambda throttling: throttling.share)
+        if not self._threshold.update(worst.share):
+            return None
+        return f"cpu throttled in {worst.share:.2f} of {worst.periods} periods, for {worst.seconds:.1f} s"
+
+    def _news(self, group: Group) -> Throttling | None:
+        now = throttling_of(group)
+        if now is None:
+            return None
+        before, self._before[group] = self._before.get(group, now), now
+        return now.since(before)

@@ -1,0 +1,105 @@
+"""Whether an event loop falls behind."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from batchlimit.concurrency.watchers.threshold import Threshold, checked_seconds
+
+
+class _Probe:
+    """A call that a loop is asked to make: when it was asked, and when it made it."""
+
+    __slots__ = ("_clock", "asked", "came", "made")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.asked = clock()
+        self.came: float | None = None
+        self.made = threading.Event()
+
+    def __call__(self) -> None:
+        self.came = self._clock()
+        self.made.set()
+
+    @property
+    def lag(self) -> float:
+        """How long the loop took, or takes so far; in seconds."""
+        return (self._clock() if self.came is None else self.came) - self.asked
+
+
+class LoopLagWatcher:
+    """Sees that an event loop takes long to come to a call that is due now: its tasks wait as long, each time.
+
+    A poll has the loop make one call, and waits for it up to `patience` seconds; it must come from another thread than
+    the loop's. A loop that has not made the call by then lags, for as long as the call is due, and is not given a
+    second one. One poll in a period sees a loop that is behind most of the time, and by chance one that stalls now and
+    then. A loop that does not run, or was closed, does not lag. It is an event from `threshold` seconds on.
+
+    Without a loop it watches the one that runs here; RuntimeError where none does.
+    """
+
+    __slots__ = ("_clock", "_loop", "_patience", "_pid", "_probe", "_threshold", "_wait")
+
+    name = "loop"
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop | None = None,
+        threshold: float = 0.1,
+        *,
+        patience: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> None:
+        if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
+            raise TypeError(f"loop must be an event loop, not {loop!r}")
+        self._threshold = Threshold(checked_seconds("threshold", threshold))
+        self._patience = min(checked_seconds("patience", patience), threading.TIMEOUT_MAX)
+        self._loop = asyncio.get_running_loop() if loop is None else loop
+        self._pid = os.getpid()
+        self._probe: _Probe | None = None
+        self._clock = clock
+        self._wait = wait
+
+    def __repr__(self) -> str:
+        return f"<LoopLagWatcher of {self._loop!r}: {self._threshold!r}>"
+
+    def poll(self) -> str | None:
+        if _running() is self._loop:
+            raise RuntimeError("a loop cannot watch its own lag: poll from another thread")
+        if not self._runs():
+            self._probe = None
+            return None
+        probe = self._ask()
+        if probe is None:
+            return None
+        if not self._wait(probe.made, self._patience) and not self._runs():  # it ended, and owes nothing any more
+            self._probe = None
+            return None
+        if not self._threshold.update(probe.lag):
+            return None
+        return f"loop lagged for {probe.lag:.3f} s" + ("" if probe.made.is_set() else " so far")
+
+    def _ask(self) -> _Probe | None:
+        """Return the call that the loop still owes, or a new one; None where it was closed just now."""
+        if self._probe is None or self._probe.made.is_set():
+            self._probe = _Probe(self._clock)
+            try:
+                self._loop.call_soon_threadsafe(self._probe)
+            except RuntimeError:
+                self._probe = None
+        return self._probe
+
+    def _runs(self) -> bool:
+        """Whether somebody turns the loop; a forked child has a loop that says so, but its parent does."""
+        return self._pid == os.getpid() and self._loop.is_running()
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,114 @@
+"""Whether memory runs out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, Membership
+from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
+from batchlimit.errors import WatcherUnavailable
+
+USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
+"""The file that a group has if memory is controlled there, by version."""
+_LIMITS = {1: ("memory.limit_in_bytes",), 2: ("memory.max", "memory.high")}
+_IDLE = {1: "total_inactive_file", 2: "inactive_file"}  # version 2 counts the groups in a group in any case
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Memory that is not free, and could not be in a moment; both in bytes."""
+
+    used: int
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.share:.2f} of {self.limit / 2**20:.0f} MiB"
+
+    @property
+    def share(self) -> float:
+        """How much of the limit is used; 1: there is no more."""
+        return self.used / self.limit if self.limit > 0 else 1.0
+
+
+def of_group(group: Group) -> Usage | None:
+    """Return the use of a group, with all groups in it; None where it has no limit.
+
+    Files that nobody has read for a while are counted by the kernel, but it drops them before it lets anyone starve.
+    `memory.high` is a limit as well: beyond it the kernel slows allocations down until the group shrinks.
+    """
+    limits = [each for each in map(group.number, _LIMITS[group.version]) if each is not None]
+    used = group.number(USED[group.version])
+    if not limits or used is None:
+        return None
+    return Usage(max(0, used - group.table("memory.stat")[_IDLE[group.version]]), min(limits))
+
+
+def of_machine(proc: Path) -> Usage | None:
+    """Return the use of the whole machine; None where it does not tell."""
+    try:
+        lines = (proc / "meminfo").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    return Usage(1024 * (kib["MemTotal"] - kib["MemAvailable"]), 1024 * kib["MemTotal"])
+
+
+_RELIEF = 0.95
+"""How far below the threshold memory must fall before all is well, unless told: use trembles with each collection of
+garbage, by more than the kernel's own counts do (it batches them: 64 pages for each processor)."""
+
+
+class MemoryWatcher:
+    """Sees that memory is used up to a share of its limit, or that it ran out since the last poll.
+
+    The limit is the tightest on the way from this process's control group to the root, `memory.high` included. Where
+    none has a limit below what the machine has, the machine's own memory counts. It is an event from `threshold` on,
+    until use falls below `low` (a twentieth less, unless told). So is a lack of memory: one that lasts (version 1 tells
+    so), or one that was met by killing. Reaching the limit alone is none: a group that reads many files does so all the
+    time.
+
+    Raises WatcherUnavailable where neither control groups nor the machine tell their use: on macOS, for one.
+    """
+
+    __slots__ = ("_groups", "_proc", "_shortages", "_threshold")
+
+    name = "memory"
+
+    def __init__(
+        self, threshold: float = 0.9, *, low: float | None = None, root: Path = ROOT, proc: Path = PROC
+    ) -> None:
+        high = checked_share("threshold", threshold)
+        self._threshold = Threshold(high, _RELIEF * high if low is None else checked_share("low", low))
+        self._groups = tuple(each for each in Membership(root, proc).of("memory") if each.has(USED[each.version]))
+        self._proc = proc
+        self._shortages: int | None = None
+        if not self._groups and of_machine(proc) is None:
+            raise WatcherUnavailable(f"no control group under {root} and no {proc}/meminfo tell the use of memory")
+
+    def __repr__(self) -> str:
+        where = self._groups[0].path if self._groups else self._proc / "meminfo"
+        return f"<MemoryWatcher of {where}: {self._threshold!r}>"
+
+    def poll(self) -> str | None:
+        # Both are asked each time: each remembers what it saw.
+        ran_out = self._ran_out()
+        usage = self._tightest()
+        full = usage is not None and self._threshold.update(usage.share)
+        if ran_out:
+            return f"memory ran out, now {usage}" if usage is not None else "memory ran out"
+        return f"memory {usage}" if full else None
+
+    def _tightest(self) -> Usage | None:
+        machine = of_machine(self._proc)
+        usages = [each for each in map(of_group, self._groups) if each is not None]
+        if machine is not None:
+            usages = [each for each in usages if each.limit < machine.limit] or [machine]
+        return max(usages, key=lambda usage: usage.share, default=None)
+
+    def _ran_out(self) -> bool:
+        """Whether there is a lack, or was one since the last poll; the first knows of no earlier one."""
+        if not self._groups:
+            return False
+        own = self._groups[0]  # the others count what befell groups beside ours, too
+        told = own.table("memory.oom_control" if own.version == 1 else "memory.events")
+        before, self._shortages = self._shortages, told.get("oom", 0) + told.get("oom_kill", 0)
+        return told.get("under_oom", 0) > 0 or (before is not None and self._shortages > before)

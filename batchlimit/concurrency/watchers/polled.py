@@ -1,0 +1,116 @@
+"""A watcher in its rounds."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from batchlimit.concurrency.statistics import WatcherStatistics
+from batchlimit.concurrency.watchers.base import Watcher
+
+
+class Poll:
+    """Asks a watcher in a thread of its own: if it hangs, nobody hangs with it. `ring` is called when it ended."""
+
+    __slots__ = ("_ring", "_watcher", "ended", "error", "event")
+
+    def __init__(self, watcher: Watcher, ring: Callable[[], None]) -> None:
+        self._watcher = watcher
+        self._ring = ring
+        self.event: str | None = None
+        self.error: BaseException | None = None
+        self.ended = False  # the last to be set: whoever sees it sees the others, too
+
+    def __repr__(self) -> str:
+        return f"<Poll of {self._watcher!r}: {'ended' if self.ended else 'under way'}>"
+
+    def start(self) -> None:
+        """Ask; that there is no thread to ask in is what came of it."""
+        thread = threading.Thread(target=self._run, name="batchlimit-watcher", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self.error, self.ended = error, True
+
+    def _run(self) -> None:
+        try:
+            self.event = _checked(self._watcher.poll())
+        except BaseException as error:  # noqa: BLE001 - there is nobody to raise it to; the round counts it
+            self.error = error
+        finally:
+            self.ended = True
+            self._ring()
+
+
+def _checked(event: object) -> str | None:
+    if event is not None and not isinstance(event, str):
+        raise TypeError(f"poll() must return a text or None, not {event!r}")
+    return event
+
+
+_logger = logging.getLogger("batchlimit")
+_TIMEOUTS = 5
+"""After so many timeouts in a row, a watcher that does not answer is itself a reason to back off, as in Gitaly's
+adaptive limits: a machine that hangs cannot say so."""
+
+
+class Polled:
+    """What a round does with one watcher: `ask` when it begins, `answer` when it ends. For one thread at a time."""
+
+    __slots__ = ("_asked", "_errors", "_events", "_in_a_row", "_poll", "_polls", "_timeouts", "_watcher")
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._polls = self._events = self._errors = self._timeouts = self._in_a_row = 0
+        self._poll: Poll | None = None
+        self._asked = False  # whether the poll is this round's, and not one that hangs since an earlier one
+
+    def __repr__(self) -> str:
+        return f"<Polled: {self.statistics()}>"
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the round waits for it; for one that hangs since an earlier round nobody waits again."""
+        return self._asked and self._poll is not None and not self._poll.ended
+
+    def ask(self, ring: Callable[[], None]) -> None:
+        """Poll the watcher, unless a poll of it still hangs. An answer that came after its round is thrown away."""
+        self._asked = self._poll is None or self._poll.ended
+        if self._asked:
+            self._polls += 1
+            self._poll = Poll(self._watcher, ring)
+            self._poll.start()
+
+    def answer(self) -> str | None:
+        """Return what the watcher makes of this round: a reason to back off, or None."""
+        poll = self._poll
+        if poll is None or not self._asked or not poll.ended:
+            event = self._time_out()
+        else:
+            self._in_a_row = 0
+            event = poll.event
+            if poll.error is not None:
+                self._fail(poll.error)
+        self._events += event is not None
+        return event
+
+    def forget(self) -> None:
+        """In a forked child: the poll under way was another process's."""
+        self._poll = None
+        self._asked = False
+
+    def statistics(self) -> WatcherStatistics:
+        """Return the counts up to now; in any thread."""
+        return WatcherStatistics(self._watcher.name, self._polls, self._events, self._errors, self._timeouts)
+
+    def _time_out(self) -> str | None:
+        self._timeouts += 1
+        self._in_a_row += 1
+        if self._in_a_row < _TIMEOUTS:
+            return None
+        self._in_a_row = 0
+        return f"{self._watcher.name} has not answered for {_TIMEOUTS} periods"
+
+    def _fail(self, error: BaseException) -> None:
+        self._errors += 1
+        level = logging.WARNING if self._errors == 1 else logging.DEBUG
+        _logger.log(level, "watcher %s failed, which counts as nothing seen: %r", self._watcher.name, error)

@@ -1,0 +1,86 @@
+"""Whether tasks stand still for want of a resource: pressure stall information (PSI), since Linux 4.20.
+
+From the kernel's accounting/psi: a file has a line for `some` (at least one task stood still) and one for `full` (all
+of them did), each with averages and a `total`, the microseconds that passed so.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, get_args
+
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Membership
+from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
+from batchlimit.errors import WatcherUnavailable
+
+Resource = Literal["cpu", "memory", "io"]
+Kind = Literal["some", "full"]
+
+
+class PressureWatcher:
+    """Sees that tasks stood still, for a share of the time since the last poll: of our group, else of the machine.
+
+    It takes the difference of `total` over its own window: the kernel's averages reach back over other windows than the
+    period between two polls. It is an event from `threshold` on, until the share falls below `low` (the threshold,
+    unless told).
+
+    Raises WatcherUnavailable where no such file can be read: on macOS, or with PSI off.
+    """
+
+    __slots__ = ("_before", "_clock", "_file", "_kind", "_threshold", "name")
+
+    def __init__(
+        self,
+        resource: Resource,
+        kind: Kind = "some",
+        threshold: float = 0.5,
+        *,
+        low: float | None = None,
+        root: Path = ROOT,
+        proc: Path = PROC,
+        clock: Callable[[], float] = time.monotonic,  # like the totals, it stands still while the machine sleeps
+    ) -> None:
+        if resource not in get_args(Resource):
+            raise ValueError(f"a resource must be 'cpu', 'memory' or 'io', not {resource!r}")
+        if kind not in get_args(Kind):
+            raise ValueError(f"a kind of pressure must be 'some' or 'full', not {kind!r}")
+        high = checked_share("threshold", threshold)
+        self.name = f"pressure {resource} {kind}"
+        self._threshold = Threshold(high, None if low is None else checked_share("low", low))
+        self._clock = clock
+        self._kind = kind
+        self._before: tuple[float, float] | None = None
+        self._file = _readable(resource, kind, root, proc)
+
+    def __repr__(self) -> str:
+        return f"<PressureWatcher of {self._kind!r} in {self._file}: {self._threshold!r}>"
+
+    def poll(self) -> str | None:
+        now = self._clock(), _stalled(self._file, self._kind)
+        before, self._before = self._before, now
+        if before is None or now[0] <= before[0]:
+            return None
+        seconds = now[0] - before[0]
+        share = (now[1] - before[1]) / seconds  # less than 0, so no event, where the totals began anew
+        return f"{self.name} for {share:.2f} of {seconds:.1f} s" if self._threshold.update(share) else None
+
+
+def _readable(resource: Resource, kind: Kind, root: Path, proc: Path) -> Path:
+    """Return the file nearest to this process that tells."""
+    ours = (group.path / f"{resource}.pressure" for group in Membership(root, proc).unified()[:1])
+    for file in (*ours, proc / "pressure" / resource):
+        try:
+            _stalled(file, kind)
+        except (OSError, KeyError):  # PSI may be off for a group alone, and old kernels know no `full` for cpu
+            continue
+        return file
+    raise WatcherUnavailable(f"neither the control group nor {proc}/pressure/{resource} tells {kind!r} pressure")
+
+
+def _stalled(file: Path, kind: Kind) -> float:
+    """Return for how many seconds tasks have stood still so far; the files count microseconds."""
+    totals: dict[str, float] = {}
+    for line in file.read_text().splitlines():
+        each, *pairs = line.split()
+        totals[each] = int(dict(pair.split("=") for pair in pairs)["total"]) / 1e6
+    return totals[kind]

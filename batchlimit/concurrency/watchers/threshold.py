@@ -1,0 +1,53 @@
+"""When a value is too high."""
+
+import sys
+
+
+def checked_seconds(name: str, seconds: object) -> float:
+    """Return a time that can pass: finite, and more than 0."""
+    if not 0 < _number(name, seconds) <= sys.float_info.max:
+        raise ValueError(f"{name} must be a finite number of more than 0 seconds, not {seconds!r}")
+    return float(_number(name, seconds))
+
+
+def checked_share(name: str, share: object) -> float:
+    """Return a share of a whole: more than 0, at most 1."""
+    if not 0 < _number(name, share) <= 1:
+        raise ValueError(f"{name} must be a share of more than 0 and at most 1, not {share!r}")
+    return float(_number(name, share))
+
+
+def _number(name: str, number: object) -> int | float:
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError(f"{name} must be a number, not {number!r}")
+    return number
+
+
+class Threshold:
+    """Is exceeded from `high` on, and then until the value falls below `low`; without `low`, until below `high`.
+
+    Between the two it stays what it was, so that a value that trembles does not. Pure: values go in, in any unit.
+    """
+
+    __slots__ = ("exceeded", "high", "low")
+
+    def __init__(self, high: float, low: float | None = None) -> None:
+        self.high = high
+        self.low = high if low is None else low
+        self.exceeded = False
+        if not 0 < self.high <= sys.float_info.max:
+            raise ValueError(f"a threshold must be a finite number of more than 0, not {high!r}")
+        if not 0 < self.low <= self.high:
+            raise ValueError(f"low must be more than 0 and at most the threshold of {high!r}, not {low!r}")
+
+    def __repr__(self) -> str:
+        return f"<Threshold: {self.low:g} to {self.high:g}, {'exceeded' if self.exceeded else 'kept'}>"
+
+    def update(self, value: float) -> bool:
+        """Hear what the value is now; return whether it is too high."""
+        self.exceeded = value >= (self.low if self.exceeded else self.high)
+        return self.exceeded
+
+    def forget(self) -> None:
+        """Take the value for low until it is known again."""
+        self.exceeded = False

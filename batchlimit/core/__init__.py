@@ -1,1 +1,0 @@
-"""The rules of batchlimit, pure: `now` comes in, a value goes out; no clock, thread, socket, random or store."""

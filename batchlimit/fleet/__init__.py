@@ -1,0 +1,1 @@
+"""A fleet of processes that carry out a plan together on this machine: run, watched and audited."""

@@ -1,0 +1,109 @@
+"""`batchlimit demo`: a fleet of processes spends one quota, and an audit shows whether they kept it."""
+
+import json
+import secrets
+import sys
+from enum import StrEnum
+from typing import Annotated, Never
+
+import redis
+import typer
+from rich.console import Console
+
+from batchlimit import Quota, StoreUnavailable
+from batchlimit.fleet.fleet import FleetError, unwatched
+from batchlimit.fleet.plan import Front, Plan, burst, steady
+from batchlimit.fleet.report import Report
+from batchlimit.fleet.screen import heading, verdict, watching
+from batchlimit.fleet.trial import trial
+
+BROKEN, MISUSED, UNAVAILABLE, INTERRUPTED = 1, 2, 3, 130
+"""Exit statuses: the promise was broken, bad options, no store or a lost host, Ctrl-C."""
+
+
+class Pattern(StrEnum):
+    """How demand comes."""
+
+    STEADY = "steady"
+    BURST = "burst"
+
+
+def demo(
+    hosts: Annotated[int, typer.Option(min=1, max=256, help="Processes, each a host with a limiter of its own.")] = 4,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads, or tasks, that call in each host.")] = 8,
+    seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="How long they call.")] = 10.0,
+    url: Annotated[
+        str, typer.Option(help="The store, e.g. redis://localhost; embedded:// starts one.")
+    ] = "embedded://",
+    quota: Annotated[str, typer.Option(help="What all hosts together may spend.")] = "5000/s burst 1000",
+    demand: Annotated[float, typer.Option(min=0.001, max=1e6, help="What they want, in multiples of its rate.")] = 2.0,
+    cost: Annotated[int, typer.Option(min=1, help="Tokens a call.")] = 1,
+    pattern: Annotated[
+        Pattern, typer.Option(help="Even demand, or a quiet half at 0.1 of the rate and then a half at DEMAND.")
+    ] = Pattern.STEADY,
+    front: Annotated[Front, typer.Option(help="Call from threads, or from tasks of an event loop.")] = Front.THREADS,
+    key: Annotated[str, typer.Option(help="The key that they all spend; a new one each time by default.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+) -> None:
+    """Run a fleet of processes on one quota and audit every admission.
+
+    Exit status: 0 the promise was kept, 1 it was broken, 2 bad options, 3 the store or a host failed, 130 interrupted.
+    """
+    try:
+        limit = _checked(quota, cost)
+    except ValueError as error:
+        _fail(error, MISUSED)
+    if url.startswith("memory://") and hosts > 1:
+        _say(f"warning: memory:// is one bucket per process, so {hosts} hosts have {hosts} buckets")
+    phases = {Pattern.STEADY: steady, Pattern.BURST: burst}[pattern](limit, demand, seconds, cost)
+    plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", hosts, threads, phases, (cost,), front=front)
+    try:
+        report = _run_quietly(plan) if as_json else _run(plan)
+    except (ValueError, ImportError) as error:
+        _fail(f"{_address(url)}: {error}", MISUSED)
+    except (redis.RedisError, StoreUnavailable, FleetError) as error:
+        _fail(f"{_address(url)}: {error}", UNAVAILABLE)
+    except KeyboardInterrupt:
+        _fail("interrupted", INTERRUPTED)
+    raise typer.Exit(0 if report.promise_kept else BROKEN)
+
+
+def _checked(text: str, cost: int) -> Quota:
+    quota = Quota.parse(text)
+    if quota.denies_all:
+        raise ValueError(f"quota {text!r} admits nothing, so there is nothing to see")
+    if cost > quota.largest_cost:
+        raise ValueError(f"a cost of {cost} never fits a burst of {quota.largest_cost}")
+    return quota
+
+
+def _run(plan: Plan) -> Report:
+    console = Console(highlight=False)
+    console.print(heading(plan, _address(plan.url)), soft_wrap=True, markup=False)
+    with watching(console, plan) as watch:
+        report = trial(plan, watch)
+    for finding in verdict(report):
+        console.print(finding, soft_wrap=True)
+    return report
+
+
+def _run_quietly(plan: Plan) -> Report:
+    report = trial(plan, unwatched)
+    ran = plan.as_json() | {"url": _address(plan.url)}
+    print(json.dumps({"plan": ran, "report": report.as_json()}, indent=2))
+    return report
+
+
+def _address(url: str) -> str:
+    """The URL without what may be a password: the part before an @, and the query."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+
+
+def _say(message: object) -> None:
+    print(f"batchlimit demo: {message}", file=sys.stderr)
+
+
+def _fail(message: object, status: int) -> Never:
+    _say(message)
+    raise typer.Exit(status)

@@ -1,0 +1,71 @@
+"""What a host of a fleet is, whether its callers are threads or tasks: a process with a limiter of its own."""
+
+import os
+from array import array
+from ctypes import Array, c_double
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from batchlimit.fleet.caller import Caller, CallLog
+from batchlimit.fleet.plan import Plan
+
+PUBLISHING = 0.15
+"""How often a host tells its counters to whoever watches, in seconds."""
+COUNTERS = 3
+"""The numbers that a host publishes: decisions admitted, decisions refused, store calls."""
+
+
+@dataclass(slots=True)
+class InstanceLog:
+    """What a host saw. Instants are seconds on the monotonic clock, which all processes of a machine share."""
+
+    admitted: CallLog
+    refused: CallLog
+    offered: "array[int]"
+    """How many tokens were asked for in each SPELL since the start."""
+    ended: float
+    """After the last call."""
+    calls: int
+    """Store calls by the limiter's own count, before it was closed."""
+
+
+class Instance:
+    """One host's part of a plan, and its link to the process that started it. Nothing here waits for anything."""
+
+    __slots__ = ("_board", "_link", "_number", "_start", "plan")
+
+    def __init__(self, link: Connection, board: Array[c_double], number: int, plan: Plan, start: float) -> None:
+        self.plan = plan
+        self._link, self._board, self._number, self._start = link, board, number, start
+
+    def callers(self) -> list[Caller]:
+        """Make its callers, each with a schedule of its own."""
+        return [Caller(self.plan, self._number, number, self._start) for number in range(self.plan.threads)]
+
+    def is_told_to_stop(self) -> bool:
+        """Whether anything has come through the link, its end too."""
+        return self._link.poll()
+
+    def publish(self, callers: list[Caller], calls: int) -> None:
+        """Show whoever watches what the callers did so far, and how many store calls that took."""
+        admitted = sum(len(caller.admitted) for caller in callers)
+        refused = sum(len(caller.refused) for caller in callers)
+        self._board[self._number * COUNTERS : (self._number + 1) * COUNTERS] = [admitted, refused, calls]
+
+    def ended(self, callers: list[Caller], calls: int) -> InstanceLog:
+        """Return what all callers saw; a host that vanishes sends that and is no more."""
+        self.publish(callers, calls)
+        log = _merged(callers, calls)
+        if self.plan.vanishes(self._number):
+            self._link.send(log)
+            os._exit(0)  # as if killed: what it has leased goes with it
+        return log
+
+
+def _merged(callers: list[Caller], calls: int) -> InstanceLog:
+    log = InstanceLog(CallLog(), CallLog(), array("q"), max(caller.ended for caller in callers), calls)
+    for caller in callers:
+        log.admitted.extend(caller.admitted)
+        log.refused.extend(caller.refused)
+    log.offered.extend(sum(spell) for spell in zip(*(caller.offered for caller in callers), strict=True))
+    return log

@@ -1,0 +1,111 @@
+"""What the hosts of a fleet call: ours, or anything that can be called in the same way."""
+
+import threading
+from collections.abc import Awaitable
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from batchlimit import AsyncRateLimiter, AsyncStore, MemoryStore, RateLimiter, Store
+from batchlimit.quota.lookup import QuotaSource
+from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.sync.key_entry import KeyEntry
+
+
+class Tally(threading.local):
+    """What one thread's calls met; each thread reads and writes a count of its own."""
+
+    waited: int = 0
+    """Calls that waited for the store: they asked it, or stood in line behind one that did."""
+
+
+class TaskTally:
+    """The same for tasks: each reads and writes a count of its own."""
+
+    def __init__(self) -> None:
+        self._waited: ContextVar[int] = ContextVar("waited", default=0)
+
+    @property
+    def waited(self) -> int:
+        """Calls that waited for the store, of the current task."""
+        return self._waited.get()
+
+    @waited.setter
+    def waited(self, waited: int) -> None:
+        self._waited.set(waited)
+
+
+class Counts(Protocol):
+    """What a limiter has done so far."""
+
+    @property
+    def calls(self) -> int:
+        """Requests to the store."""
+        ...
+
+
+class Limiter(Protocol):
+    """A limiter that a fleet can drive; safe in threads."""
+
+    tally: Tally
+
+    def try_acquire(self, key: str, cost: int = 1, /) -> bool:
+        """Admit the call or not, now; StoreUnavailable without an answer."""
+        ...
+
+    def statistics(self) -> Counts:
+        """Return what it has done so far."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class AsyncLimiter(Protocol):
+    """A limiter that a fleet can drive with the tasks of one event loop."""
+
+    tally: TaskTally
+
+    def try_acquire(self, key: str, cost: int = 1, /) -> Awaitable[bool]:
+        """See Limiter.try_acquire."""
+        ...
+
+    def statistics(self) -> Counts:
+        """See Limiter.statistics."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class WatchedLimiter(RateLimiter):
+    """Ours, with a tally. A hit never comes here: it costs what it costs without one."""
+
+    def __init__(self, store: Store, quota: QuotaSource, **options: Any) -> None:
+        super().__init__(store, quota, **options)
+        self.tally = Tally()
+
+    def _settle(self, key: str, cost: int, until: float) -> AdmissionResult:
+        settled = super()._settle(key, cost, until)
+        self.tally.waited += settled.waited
+        return settled
+
+    def _miss(self, slot: KeyEntry, cost: int) -> AdmissionResult | None:
+        settled = super()._miss(slot, cost)
+        if settled is not None:
+            self.tally.waited += settled.waited
+        return settled
+
+
+class AsyncWatchedLimiter(AsyncRateLimiter):
+    """The same for tasks; here too a hit never comes by."""
+
+    def __init__(self, store: AsyncStore | MemoryStore, quota: QuotaSource, **options: Any) -> None:
+        super().__init__(store, quota, **options)
+        self.tally = TaskTally()
+
+    async def _settle(self, key: str, cost: int, until: float) -> AdmissionResult:
+        settled = await super()._settle(key, cost, until)
+        self.tally.waited += settled.waited
+        return settled

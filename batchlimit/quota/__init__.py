@@ -1,0 +1,1 @@
+"""What a key may spend: quotas, their grammar, which key has which, and the names of keys."""

@@ -1,0 +1,117 @@
+"""Which quota a key has: one for all, one by name or pattern, or whatever a function says."""
+
+import re
+from collections.abc import Callable, Mapping
+from fnmatch import translate
+from typing import TypeVar
+
+from batchlimit.quota.quota import Quota
+from batchlimit.redaction import shown
+
+T = TypeVar("T")
+QuotaSource = Quota | str | Mapping[str, Quota | str] | Callable[[str], Quota | str]
+
+
+FEWEST = 10_000
+"""Of how many keys it is remembered at the least what a function said: 1 MB."""
+
+
+def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota]:
+    """Which quota a key has: one for all, a mapping by name or glob pattern, or a function of the key.
+
+    For a mapping see `by_name`. It is copied and its texts are read here, so that a typo fails at start. A function is
+    asked once for each key: the first answer stays, for the last `most` keys that it was asked for. The rule
+    raises ValueError for a key without a quota, and TypeError where a function returns anything else.
+    """
+    if isinstance(source, Quota | str):
+        quota = Quota.parse(source) if isinstance(source, str) else source
+        return lambda _key: quota
+    if isinstance(source, Mapping):
+        return _of_mapping(source)
+    if callable(source):
+        return Constant(lambda key: _as_quota(source(key), f"key {shown(key)}"), most)
+    wanted = "quotas come from a Quota, its text, a mapping or a function of the key"
+    raise TypeError(f"{wanted}, not from {shown(source)}{_joined(source)}")
+
+
+class Constant:
+    """A function of the key whose first answer for a key stays.
+
+    An answer that changed would reach some of the processes, some of the keys, and whoever happened to ask anew.
+    """
+
+    __slots__ = ("_find", "_most", "_new", "_old")
+
+    def __init__(self, find: Callable[[str], Quota], most: int) -> None:
+        self._find, self._most = find, max(most, FEWEST)
+        # By the key's hash: 64 bits, of which nobody outside knows the seed. A key may be longer than all the rest.
+        self._new: dict[int, Quota] = {}
+        self._old: dict[int, Quota] = {}
+
+    def __repr__(self) -> str:
+        return f"<Constant {self._find!r}: {len(self._new) + len(self._old)} keys>"
+
+    def __call__(self, key: str) -> Quota:
+        """Return what the function said at first; raises what it raises, and then it is asked again."""
+        name = hash(key)
+        if (known := self._new.get(name)) is not None:
+            return known
+        known = self._old.get(name) or self._find(key)
+        if len(self._new) >= self._most:
+            self._old, self._new = self._new, {}
+        return self._new.setdefault(name, known)  # of threads that ask at once, all get the same
+
+
+def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
+    """Return what a key is given by a mapping, or None.
+
+    The key itself comes first, then the names with `*`, `?` or `[` as case-sensitive patterns in their order, and "*"
+    last, wherever it stands.
+    """
+    exact = {_checked_name(name): value for name, value in names.items()}
+    # sorted() is stable: the patterns keep their order and only "*", which would hide those after it, goes last.
+    globs = sorted((name for name in exact if set(name) & set("*?[")), key=lambda name: name == "*")
+    patterns = [(re.compile(translate(name)).match, exact.pop(name)) for name in globs]
+
+    def find(key: str) -> T | None:
+        if key in exact:
+            return exact[key]
+        return next((value for matches, value in patterns if matches(key)), None)
+
+    return find
+
+
+def _of_mapping(names: Mapping[str, Quota | str]) -> Callable[[str], Quota]:
+    if not names:
+        raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
+    find = by_name({name: _as_quota(value, shown(name)) for name, value in names.items()})
+
+    def rule(key: str) -> Quota:
+        if (quota := find(key)) is None:
+            raise ValueError(f'no quota for key {shown(key)}; add a "*" entry for the keys that no other entry names')
+        return quota
+
+    return rule
+
+
+def _as_quota(value: object, whose: str) -> Quota:
+    if isinstance(value, Quota):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"the quota of {whose} must be a Quota or its text, not {shown(value)}{_joined(value)}")
+    try:
+        return Quota.parse(value)
+    except ValueError as error:
+        raise ValueError(f"{error} (the quota of {whose})") from None
+
+
+def _joined(value: object) -> str:
+    """Say what to do with several quotas, if it is several."""
+    several = isinstance(value, list | tuple | set | frozenset)
+    return ": join several by ';' in one text, as '100/s; 1000/h', or by '&'" if several else ""
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a mapping by key has names of type str, not {shown(name)}")
+    return name

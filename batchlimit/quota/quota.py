@@ -1,0 +1,187 @@
+"""How much a key may spend: rates that are sustained and bursts that may go at once."""
+
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from batchlimit.quota.grammar import LARGEST_BURST, SECONDS, read, respelled, spell
+from batchlimit.redaction import shown
+
+SLOWEST_RATE = 1e-9
+"""Tokens per second; one in thirty years. What is slower counts in times that no clock of the store can hold."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Quota:
+    """`rate` tokens per second sustained, at most `burst` at once; `also`: further bandwidths that must all have room.
+
+    The rate is a finite number; 0 refuses everything, and then the burst is 0. Any other burst is a whole number from
+    1 to LARGEST_BURST; None means one second of rate, at least 1. Parts of `also` that have parts are flattened.
+    A value of the wrong type raises TypeError, one out of range ValueError.
+    """
+
+    rate: float
+    burst: int
+    also: tuple["Quota", ...]
+
+    # Written by hand, so that the burst may be None coming in and is an int for everyone who reads it.
+    def __init__(self, rate: float, burst: int | None = None, also: Iterable["Quota"] = ()) -> None:
+        checked = _checked_rate(rate)
+        object.__setattr__(self, "rate", checked)
+        object.__setattr__(self, "burst", _checked_burst(checked, _one_period(checked) if burst is None else burst))
+        object.__setattr__(self, "also", tuple(_flattened(also)))
+
+    @classmethod
+    def per_second(cls, n: float, *, burst: int | None = None) -> Self:
+        """`n` tokens a second; this and its siblings let one period's amount (at least 1) go at once, unless told."""
+        return cls._per(n, SECONDS["s"], burst)
+
+    @classmethod
+    def per_minute(cls, n: float, *, burst: int | None = None) -> Self:
+        """`n` tokens in 60 seconds."""
+        return cls._per(n, SECONDS["m"], burst)
+
+    @classmethod
+    def per_hour(cls, n: float, *, burst: int | None = None) -> Self:
+        """`n` tokens in 3600 seconds."""
+        return cls._per(n, SECONDS["h"], burst)
+
+    @classmethod
+    def per_day(cls, n: float, *, burst: int | None = None) -> Self:
+        """`n` tokens in 86400 seconds."""
+        return cls._per(n, SECONDS["d"], burst)
+
+    @classmethod
+    def _per(cls, n: float, seconds: float, burst: int | None) -> Self:
+        amount = _checked_rate(n)
+        return cls(amount / seconds, _one_period(amount) if burst is None else burst)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `100/s`, `100 per 2 minutes`, `5/30s`, `1_000/s burst 2000`, or several joined: `5/minute; 100/day`.
+
+        The grammar stands in quota/grammar.py. Without "burst" one period's amount, at least 1,
+        may go at once. A typo raises ValueError, which says where; anything but a str raises TypeError.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"a quota is read from a str like '100/s', not from {shown(text)}")
+        try:
+            return cls._read(text)
+        except ValueError as error:
+            if (meant := respelled(text)) is None or not _is_quota(meant):
+                raise
+            raise ValueError(f"{error}; write {meant}") from None
+
+    @classmethod
+    def _read(cls, text: str) -> Self:
+        first, *also = read(text, cls._per)
+        return cls(first.rate, first.burst, also)
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """The quota that `encode` wrote, exactly; ValueError for a text that is no quota in that form."""
+        try:
+            pairs = [pair.split(":") for pair in text.split(" ")]
+            first, *also = [Quota(_read_rate(rate), int(burst)) for rate, burst in pairs]
+        except (ValueError, ZeroDivisionError) as error:
+            raise ValueError(f"not an encoded quota: {shown(text)}") from error
+        return cls(first.rate, first.burst, also)
+
+    def encode(self) -> str:
+        """The form for the store, "amount/seconds:burst amount/seconds:burst": by it hosts see whether they agree.
+
+        Equal texts mean equal quotas, and the other way round: amount / seconds is the rate exactly.
+        """
+        return " ".join(f"{_per_period(part.rate)}:{part.burst}" for part in self.bandwidths)
+
+    @property
+    def bandwidths(self) -> tuple["Quota", ...]:
+        """Every bandwidth as a quota of its own: this one first, then `also`."""
+        return (Quota(self.rate, self.burst), *self.also) if self.also else (self,)
+
+    @property
+    def largest_cost(self) -> int:
+        """The largest cost, in tokens, that can ever fit."""
+        return min(part.burst for part in self.bandwidths)
+
+    @property
+    def denies_all(self) -> bool:
+        """Whether no token will ever come: some rate is 0."""
+        return any(part.rate == 0 for part in self.bandwidths)
+
+    def __and__(self, other: "Quota") -> "Quota":
+        """Both at once: a call needs room in every bandwidth of either."""
+        if not isinstance(other, Quota):
+            return NotImplemented
+        return Quota(self.rate, self.burst, self.also + other.bandwidths)
+
+    def __str__(self) -> str:
+        """The shortest usual way to write it; `parse` reads an equal quota back."""
+        return "; ".join(_spelled(part) for part in self.bandwidths)
+
+
+def _per_period(rate: float) -> str:
+    """Return `amount/seconds` whose quotient is the rate exactly: a whole amount where there is one, as 1000/86400."""
+    for seconds in (1, 60, 3600, 86_400):
+        amount = rate * seconds
+        if amount < 2**53 and round(amount) / seconds == rate:
+            return f"{round(amount)}/{seconds}"
+    return f"{rate:.17g}/1"
+
+
+def _read_rate(text: str) -> float:
+    amount, seconds = text.split("/")
+    return float(amount) / int(seconds)
+
+
+def _checked_rate(rate: object) -> float:
+    if isinstance(rate, bool) or not isinstance(rate, int | float):
+        raise TypeError(f"a rate must be a number, not {shown(rate)}")
+    # Compared, not converted: an int may be larger than any double, and nan is within no bounds.
+    if not 0 <= rate <= sys.float_info.max:
+        raise ValueError(f"a rate must be a finite number of at least 0, not {shown(rate)}")
+    if 0 < rate < SLOWEST_RATE:
+        raise ValueError(f"a rate must be 0 or at least {SLOWEST_RATE} tokens per second, not {shown(rate)}")
+    return float(rate) or 0.0  # -0.0 is 0.0 here: they are equal, so they must encode alike
+
+
+def _checked_burst(rate: float, burst: object) -> int:
+    if isinstance(burst, bool) or not isinstance(burst, int):
+        raise TypeError(f"a burst must be a whole number of tokens, not {shown(burst)}")
+    if rate == 0 and burst != 0:
+        raise ValueError(f"a rate of 0 refuses everything, so its burst must be 0, not {shown(burst)}")
+    if rate > 0 and not 1 <= burst <= LARGEST_BURST:
+        raise ValueError(f"a burst must be from 1 to {LARGEST_BURST} tokens, not {shown(burst)}")
+    return burst
+
+
+def _one_period(amount: float) -> int:
+    return max(1, math.floor(amount)) if amount else 0
+
+
+def _flattened(also: Iterable[object]) -> Iterator[Quota]:
+    for part in also:
+        if not isinstance(part, Quota):
+            raise TypeError(f"`also` must hold quotas, not {shown(part)}")
+        yield from part.bandwidths
+
+
+def _spelled(quota: Quota) -> str:
+    return spell(quota.rate, quota.burst, lambda text: _reads_as(text, quota))
+
+
+def _is_quota(text: str) -> bool:
+    try:
+        Quota._read(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _reads_as(text: str, quota: Quota) -> bool:
+    try:
+        return Quota._read(text) == quota
+    except ValueError:  # a rate near the largest double overflows when it is told per week
+        return False

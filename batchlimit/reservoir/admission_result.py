@@ -1,0 +1,44 @@
+"""How one call was settled: the verdict, how it came about, and what its caller is told of it."""
+
+from typing import NamedTuple
+
+from batchlimit.errors import RateLimited
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.statistics import Decision, Source, decision
+from batchlimit.reservoir.waiter import Admit, Refuse
+
+
+class AdmissionResult(NamedTuple):
+    """The verdict on one call, and the reservoir that it was settled at."""
+
+    verdict: Admit | Refuse
+    waited: bool
+    """Whether its caller asked the store, or stood in line behind somebody: it was not served from memory."""
+    asked: bool
+    """Whether an ask of the store spoke for it."""
+    reservoir: Reservoir
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the call may go ahead."""
+        return isinstance(self.verdict, Admit)
+
+    def decision(self, now: float) -> Decision:
+        """Say all that a caller wants to be told."""
+        retry_after = self.verdict.retry_after if isinstance(self.verdict, Refuse) else 0.0
+        remaining = self.reservoir.remaining(now)
+        return decision(self.reservoir.quota, remaining, retry_after, self.source)
+
+    def refusal(self, key: str, now: float) -> RateLimited:
+        """Return what to raise where the call was refused."""
+        told = self.decision(now)
+        return RateLimited(key, told.retry_after, told)
+
+    @property
+    def source(self) -> Source:
+        """Who decided."""
+        if self.reservoir.falls_back:
+            return "fallback"
+        if self.asked:
+            return "store"
+        return "local" if self.admitted else "denied"

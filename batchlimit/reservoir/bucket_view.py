@@ -1,0 +1,135 @@
+"""What the bucket last told this host: on which terms the next ask goes out."""
+
+import math
+from typing import Literal, get_args
+
+from batchlimit.bucket.fair_share import ALPHA, MARGIN
+from batchlimit.bucket.messages import Grant
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.waiter import Fetch
+
+_WINDOW = 60.0
+"""Seconds: a key that few hosts asked for lately must not hide how many there are; hosts that left are to go."""
+
+
+class InstanceCount:
+    """The most hosts that were active at any key within the last minute or two in which the store told.
+
+    One key knows only who asked for it within a second. To divide by that when the store is gone would give each of
+    four hosts that ask rarely the whole limit.
+    """
+
+    __slots__ = ("_before", "_now", "_since")
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._before = self._now = 0
+
+    def __repr__(self) -> str:
+        return f"<InstanceCount of {self.hosts}>"
+
+    @property
+    def hosts(self) -> int:
+        """The number; 0: none was ever told."""
+        return max(self._before, self._now)
+
+    def learn(self, hosts: int, now: float) -> None:
+        """Take in what one key's bucket tells. Racing threads may lose a word of it, never the order of magnitude."""
+        if now - self._since >= _WINDOW:
+            self._before = self._now if now - self._since < 2 * _WINDOW else 0
+            self._since, self._now = now, 0
+        self._now = max(self._now, hosts)
+
+
+Fill = Literal["full", "share", "empty"]
+"""How full a bucket begins anew whose state was lost: the whole burst, one host's share of it, or nothing."""
+FILLS = get_args(Fill)
+_KEPT = MARGIN / 1e6
+"""How long (s) a bucket is kept at least."""
+
+
+class BucketView:
+    """The bucket's epoch and level, how many hosts share it, and how long an answer takes (s)."""
+
+    __slots__ = ("_census", "_epoch", "_fill", "_heard", "active_hosts", "level", "losses", "round_trip")
+
+    def __init__(self, fill: Fill, census: InstanceCount) -> None:
+        self.level = self._epoch = 0
+        self.losses = 0  # how often the bucket's state was lost
+        self._census = census
+        self._heard = -math.inf
+        self.active_hosts = 1
+        self.round_trip = 0.0
+        self._fill = fill
+
+    def __repr__(self) -> str:
+        return f"<Terms: epoch {self._epoch}, level {self.level}, hosts {self.active_hosts}>"
+
+    def known(self) -> tuple[float, float, float, float, float]:
+        """Return what a Memo wants to know of this, in its order."""
+        return self._epoch, self.level, self.active_hosts, self.round_trip, self._heard
+
+    def recall(self, memo: KeySnapshot) -> None:
+        """Know it again."""
+        self._epoch, self.level, self.active_hosts = int(memo.epoch), int(memo.level), int(memo.active_hosts)
+        self.round_trip, self._heard = memo.round_trip, memo.heard
+
+    @property
+    def fill(self) -> float:
+        """The share of the burst at which a bucket begins anew."""
+        match self._fill:
+            case "full":
+                return 1.0
+            case "share":
+                return 1.0 / self.active_hosts
+            case "empty":
+                return 0.0
+
+    def is_rich(self, quota: Quota) -> bool:
+        """Whether half of the bucket was left, or more, as far as its level tells: the lowest of all bandwidths'."""
+        return self.level >= ALPHA * quota.largest_cost
+
+    def epoch(self, quota: Quota, now: float) -> int:
+        """Return the epoch of the bucket that must be there still; 0 when it may have filled up and been forgotten.
+
+        By that the bucket tells its loss from its end. It is kept until it would be full, and a while longer.
+        """
+        if quota.also:
+            to_full = min((each.burst - self.level) / each.rate for each in quota.bandwidths)
+        else:  # the usual quota, at every miss: an iterator takes 0.3 us
+            to_full = (quota.burst - self.level) / quota.rate
+        return self._epoch if now - self._heard < to_full + _KEPT else 0
+
+    def to_flow_in(self, tokens: int, quota: Quota, now: float) -> float:
+        """Return how many seconds it takes at the least until the bucket had so many, by what it was when last seen."""
+        fastest = _fastest(quota)
+        return max(0.0, self.flows_since(0, quota) + tokens / fastest - now) if fastest else 0.0
+
+    def flows_since(self, held: int, quota: Quota) -> float:
+        """Return the instant from which on tokens flow in at the most, if those are counted as well that are there."""
+        there = held + self.level + 1  # the level is of whole tokens: most of another one may have been there
+        return self._heard - there / fastest if (fastest := _fastest(quota)) else -math.inf
+
+    def last_seen(self, quota: Quota, now: float) -> tuple[int, float]:
+        """Return how many hosts share the quota (0: never told), and how much must be in the bucket by now.
+
+        A bucket that was never seen is full, as far as anyone knows.
+        """
+        rate = min(each.rate for each in quota.bandwidths)
+        flowed = rate * (now - self._heard) if self._heard > -math.inf else math.inf
+        return self._census.hosts, min(quota.largest_cost, self.level + flowed)
+
+    def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
+        """Take in an answer that arrived at `now`; round trips are smoothed over about five."""
+        self.losses += 0 < fetch.ask.epoch != grant.epoch
+        self._census.learn(grant.active_hosts, now)
+        self._epoch, self.level, self._heard = grant.epoch, grant.level, now
+        self.active_hosts = max(1, grant.active_hosts)
+        sample = now - fetch.sent
+        self.round_trip += (sample - self.round_trip) * (0.2 if self.round_trip else 1.0)
+
+
+def _fastest(quota: Quota) -> float:
+    """The rate of all bandwidths: the level does not say which of them it is of."""
+    return max(each.rate for each in quota.bandwidths)

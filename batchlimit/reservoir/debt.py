@@ -1,0 +1,53 @@
+"""What was used and never admitted: it is charged as tokens come."""
+
+import math
+
+from batchlimit.reservoir.wait_queue import WaitQueue
+from batchlimit.reservoir.waiter import NOBODY, Waiter
+
+
+class Overdraft:
+    """Tokens that are owed. A claim stands in line for them, always in the same place, and nobody waits with it.
+
+    It stands there for a burst at the most, for that is what a bucket ever has, and the rest comes beyond that. It
+    needs no whole: what is there is paid, when its turn has come.
+    """
+
+    __slots__ = ("claim", "paid")
+
+    def __init__(self) -> None:
+        self.claim = Waiter(0, math.inf, NOBODY)
+        self.paid = 0
+
+    def __repr__(self) -> str:
+        return f"<Debt of {self.total}, {self.paid} paid>"
+
+    @property
+    def total(self) -> int:
+        """What is owed, in tokens."""
+        return self.claim.cost + self.claim.beyond
+
+    def line_up(self, line: WaitQueue, largest: int) -> None:
+        """Stand in line for what is owed: last, if it was not there, and for `largest` tokens at the most."""
+        total = self.total
+        if total and self.claim not in line:
+            self.claim.cost = self.claim.number = self.claim.beyond = 0
+            line.join(self.claim)
+        cost = min(total, largest)
+        line.resize(self.claim, cost, total - cost)
+        if not total:
+            line.withdraw(self.claim)
+
+    def pay(self, tokens: int, line: WaitQueue, largest: int) -> None:
+        """Pay so many of those that it stands in line for."""
+        self.paid += tokens
+        line.resize(self.claim, self.claim.cost - tokens, self.claim.beyond)
+        self.line_up(line, largest)
+
+    def forget(self) -> None:
+        """Owe nothing any more: the reservoir is closed."""
+        self.claim.cost = self.claim.beyond = 0
+
+
+NO_OVERDRAFT = Overdraft()
+"""What a key owes of which nobody ever used too much: one for all of them, since nothing can change in it."""

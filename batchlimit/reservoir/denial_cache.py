@@ -1,0 +1,104 @@
+"""When not to ask the bucket: what this host remembers of a bucket that was short."""
+
+import math
+
+from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.waiter import Fetch
+
+_FIFTH = 0.2
+"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""
+_LONGEST = 0.5 * ACTIVE / 1e6
+"""Seconds after which a waiting host asks again in any case: in time for the bucket not to take it for gone, for it
+would lose its turn; and soon enough to hear of a raised limit."""
+
+_SMALL = 4
+"""Where this many times as much fits the burst nothing is lost while a host is late: more flows in meanwhile."""
+_PACES = 2.0
+"""Elsewhere who waits asks so many paces before its cost fits: for a grant that begins right then, and a grant begins
+after one pace at the soonest. Four hosts that asked when it fits used 95 % of 100/s burst 1, instead of 97: each was
+late by a round trip and by its timer (simulated, 0.3 ms away)."""
+
+
+class DenialCache:
+    """Refuses from memory, until `dry_until`, whatever costs `dry_cost` or more. An instant is one of the host's clock.
+
+    Only a bucket that was itself short makes a host pause. A grant cut down to the host's share does not: pausing for
+    that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for half a second:
+    a limit may be raised, or tokens refunded, by another host.
+
+    The alternative, grants that begin later, serves callers who wait. For callers who do not it changed nothing: after
+    a pause there is nearly always something for the first of them, so there is nothing to put off. Simulated, 20 hosts
+    at 10,000/s: 1.93 % calls per decision at twice the rate, 0.68 % at six times, 99.9 % used, with either.
+    """
+
+    __slots__ = ("_asks_at", "_fits_at", "dry_cost", "dry_until")
+
+    def __init__(self) -> None:
+        self.dry_until = self._fits_at = self._asks_at = -math.inf
+        self.dry_cost = 0
+
+    def __repr__(self) -> str:
+        return f"<Pace: {self.dry_cost} or more refused until {self.dry_until:.3f}>"
+
+    def pause(self, cost: int, now: float) -> float:
+        """Return for how many seconds yet there is no use in asking for `cost`; 0 when one may ask."""
+        return max(0.0, self.until(cost) - now)
+
+    def pause_of_waiter(self, cost: int, now: float) -> float:
+        """As `pause`, for one who waits: it asks a moment before `cost` fits, for a grant that begins right then."""
+        return max(0.0, min(self.until(cost), self._asks_at) - now)
+
+    def until(self, cost: int) -> float:
+        """Return the instant from which there is use in asking for `cost`; -inf: always."""
+        return self.dry_until if cost >= self.dry_cost else -math.inf
+
+    def wait(self, cost: int, now: float) -> float:
+        """Return after how many seconds `cost` is expected to fit, as far as is known; never less than the pause."""
+        return max(0.0, self._fits_at - now) if cost >= self.dry_cost else 0.0
+
+    def forget(self) -> None:
+        """Ask again at once: tokens came back."""
+        self.dry_until = self._fits_at = self._asks_at = -math.inf
+
+    def never(self) -> None:
+        """Refuse for ever: the rate is 0."""
+        self.dry_until = self._fits_at = self._asks_at = math.inf
+
+    def pause_for(self, wait: float, cost: int, now: float) -> None:
+        """Refuse what costs as much for `wait` seconds, at the end of which it fits; 0: ask at once."""
+        self.dry_cost = cost
+        self._fits_at = self._asks_at = now + wait
+        self.dry_until = min(self._fits_at, now + _LONGEST)
+
+    def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
+        """Decide from an answer when to ask next; `jitter` (about 1) keeps hosts from asking in step."""
+        if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and _is_plenty(grant.level, quota, jitter):
+            self.dry_cost, self._fits_at, self._asks_at, self.dry_until = 1, now, now, now
+            return
+        bands = bands_of(quota)
+        pace = jitter * pace_of(bands, grant.active_hosts) / 1e6
+        flow = pace * min(each.rate for each in quota.bandwidths)  # what flows in meanwhile
+        wait, early, self.dry_cost = 0.0, 0.0, 1
+        if grant.starts_in > 0.0:
+            wait = grant.starts_in
+        elif grant.granted < fetch.ask.need:
+            # A repeated ask got the answer to an older question: it says nothing about this one.
+            shortest = jitter * pace_of(bands, 0) / 1e6
+            wait, self.dry_cost = 0.0 if fetch.repeated else max(shortest, grant.retry_after), fetch.cost
+            early = min(_head_start(fetch.ask, quota, pace), wait - shortest)
+        elif grant.level < flow >= 1.0 and grant.granted < demand * pace:
+            wait = pace  # where less than a token flows in meanwhile, only a refusal tells when there is one
+        self.pause_for(wait, self.dry_cost, now)
+        self._asks_at -= max(0.0, early)
+
+
+def _head_start(ask: Ask, quota: Quota, pace: float) -> float:
+    """Return how long (s) before what is needed fits one who waits asks for it: for a grant that begins right then."""
+    return min(_PACES * pace, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
+
+
+def _is_plenty(level: int, quota: Quota, jitter: float) -> bool:
+    """Whether a bucket is not scarce at any pace: the longest is a fifth of the time in which it fills."""
+    return level >= max(1.0, jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst))

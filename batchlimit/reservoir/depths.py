@@ -1,0 +1,148 @@
+"""How many tokens those in a line ask for who stand ahead of a claim, and who of them cannot be served in time."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from batchlimit.reservoir.waiter import Waiter
+
+
+class Horizon(NamedTuple):
+    """Who in a line is late: whose deadline is before `until`, or before what those up to there ask for flowed in."""
+
+    until: float
+    """The instant before which nobody is served."""
+    since: float
+    """The instant from which on all of that flows in: earlier than now, where something is there already."""
+
+
+NEAR = Horizon(-math.inf, -math.inf)
+"""Nobody is late."""
+NEVER = Horizon(math.inf, math.inf)
+"""All are late, also who would wait for ever."""
+
+
+class _Node(NamedTuple):
+    """What there is to know of some claims whose numbers follow each other."""
+
+    tokens: int
+    """What they ask for."""
+    latest: float
+    """By how much the seconds from the first of them up to one exceed that one's deadline, at the most."""
+    soonest: float
+    """The earliest of their deadlines."""
+
+
+_Level = dict[int, _Node]
+
+
+class Depths:
+    """A tree over the numbers of a line: each node is the sum of two of the level below.
+
+    A question takes as many steps as the number of claims has binary digits. Who joins or leaves is only noted, and
+    `update` takes in all of them before the next question: neighbours that change together share most of the work.
+    """
+
+    __slots__ = ("_changed", "_levels", "_seconds")
+
+    def __init__(self, numbers: Iterable[int], seconds: float) -> None:
+        """`numbers` are those of all in line; `seconds` is the time in which a token flows in, at the least."""
+        self._levels: list[_Level] = [{}]
+        self._changed = set(numbers)
+        self._seconds = seconds
+
+    def __repr__(self) -> str:
+        return f"<Depths of {len(self._levels[0])}, {len(self._changed)} of them changed>"
+
+    def changed(self, number: int) -> None:
+        """Note that a claim joined, or asks for another number of tokens."""
+        self._changed.add(number)
+
+    def left(self, number: int) -> None:
+        """Note that a claim left."""
+        if number in self._levels[0]:
+            self._changed.add(number)
+        else:
+            self._changed.discard(number)
+
+    def update(self, claims: Mapping[int, Waiter]) -> None:
+        """Take in what was noted."""
+        for number in self._changed:
+            self._set_leaf(number, claims.get(number))
+        changed: Iterable[int] = self._changed
+        height = 0
+        while len(self._levels[height]) > 1:
+            changed = self._update_above(height, changed)
+            height += 1
+        del self._levels[height + 1 :]
+        self._changed.clear()  # last: what is interrupted before is done again
+
+    def ahead_of(self, number: int) -> int:
+        """Return what all before this number ask for, in tokens."""
+        tokens = 0
+        for level in self._levels[:-1]:
+            if number & 1 and (left := level.get(number - 1)) is not None:
+                tokens += left.tokens
+            number >>= 1
+        return tokens
+
+    def first_late(self, horizon: Horizon) -> int | None:
+        """Return the first number whose claim is late; None: all are in time."""
+        for number, top in self._levels[-1].items():
+            if _is_late(top, 0.0, horizon):
+                return self._find(number, horizon)
+        return None
+
+    def _find(self, number: int, horizon: Horizon) -> int:
+        """Go down from the top: to the left, where somebody is late there."""
+        ahead = 0.0
+        for level in reversed(self._levels[:-1]):
+            number *= 2
+            left, right = level.get(number), level.get(number + 1)
+            if left is None:
+                number += 1
+            elif right is not None and not _is_late(left, ahead, horizon):
+                number += 1
+                ahead += left.tokens * self._seconds
+        return number
+
+    def _set_leaf(self, number: int, claim: Waiter | None) -> None:
+        if claim is None:
+            self._levels[0].pop(number, None)
+        else:
+            latest = claim.cost * self._seconds - claim.deadline
+            self._levels[0][number] = _Node(claim.cost + claim.beyond, latest, claim.deadline)
+
+    def _update_above(self, height: int, changed: Iterable[int]) -> set[int]:
+        """Sum up the changed nodes of a level, and return the numbers of the sums; of all, if nobody did before."""
+        level, is_new = self._levels[height], height + 1 == len(self._levels)
+        above = {} if is_new else self._levels[height + 1]
+        numbers = {number >> 1 for number in (level if is_new else changed)}
+        for number in numbers:
+            left, right = level.get(2 * number), level.get(2 * number + 1)
+            if left is None or right is None:
+                _set(above, number, left or right)
+            else:
+                above[number] = self._sum(left, right)
+        if is_new:
+            self._levels.append(above)  # when it is whole: see `update`
+        return numbers
+
+    def _sum(self, left: _Node, right: _Node) -> _Node:
+        latest, second = left.latest, left.tokens * self._seconds + right.latest
+        return _Node(
+            left.tokens + right.tokens,
+            second if second > latest else latest,
+            right.soonest if right.soonest < left.soonest else left.soonest,
+        )
+
+
+def _is_late(node: _Node, ahead: float, horizon: Horizon) -> bool:
+    return node.soonest < horizon.until or horizon.since + ahead + node.latest > 0.0
+
+
+def _set(level: _Level, number: int, node: _Node | None) -> None:
+    if node is None:
+        level.pop(number, None)
+    else:
+        level[number] = node

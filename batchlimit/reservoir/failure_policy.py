@@ -1,0 +1,102 @@
+"""What callers of a key get while the store is away."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Self, get_args
+
+from batchlimit.caution import caution
+from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.lookup import by_name
+from batchlimit.redaction import shown
+
+Kind = Literal["closed", "open", "local"]
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """`closed` refuses, `open` admits, `local` admits one host's fair share of the quota.
+
+    The share is rate / hosts and burst / hosts, by how many hosts there were when the store last told, or by `hosts`
+    where that is more: the store tells of those only that asked at nearly the same time. Where it never told, and
+    `hosts` is None, nothing is admitted: the whole limit on each host is no limit. A limiter warns of that when it is
+    made, and the StoreUnavailable says so.
+    """
+
+    kind: Kind = "closed"
+    hosts: int | None = None
+
+    def __post_init__(self) -> None:
+        """Say what is wrong, with its value."""
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"a failure policy is 'closed', 'open' or 'local', not {shown(self.kind)}")
+        if self.hosts is None:
+            return
+        if self.kind != "local":
+            raise ValueError(f"only a 'local' policy divides by hosts, not {shown(self.kind)}")
+        if isinstance(self.hosts, bool) or not isinstance(self.hosts, int):
+            raise TypeError(f"hosts must be a whole number, not {shown(self.hosts)}")
+        if self.hosts < 1:
+            raise ValueError(f"hosts must be at least 1, not {shown(self.hosts)}")
+
+    @classmethod
+    def closed(cls) -> Self:
+        """Refuse: `try_acquire` says False, all others raise StoreUnavailable."""
+        return cls("closed")
+
+    @classmethod
+    def open(cls) -> Self:
+        """Admit everything."""
+        return cls("open")
+
+    @classmethod
+    def local(cls, hosts: int | None = None) -> Self:
+        """Admit a fair share, of `hosts` hosts at the least."""
+        return cls("local", hosts)
+
+
+class CircuitOpen(StoreUnavailable):
+    """The store failed too often lately: it is given up for a while, and nothing was sent. Callers need not care."""
+
+
+CLOSED = FailurePolicy()
+UNCOUNTED = (
+    "on_failure='local' admits nothing in a process that has not learnt how many limiter instances share the limit: "
+    "say how many there are, as in FailurePolicy.local(hosts=4)"
+)
+"""What is said of a local policy without a number of hosts: when it is given, and when it refuses."""
+FailureSource = FailurePolicy | Kind | Mapping[str, FailurePolicy | Kind]
+
+
+def failure_rule(source: FailureSource) -> Callable[[str], FailurePolicy]:
+    """Which policy a key has: one for all, or by name or pattern, as quotas.
+
+    A mapping must say what holds for "*", that is for each key that no other entry names: else a pattern with a typo
+    would silently leave the keys that it is meant for closed.
+    """
+    if isinstance(source, Mapping):
+        find = by_name({name: _as_policy(value) for name, value in source.items()})
+        if "*" not in source:
+            raise ValueError(
+                f"on_failure must say what holds for the keys that {list(source)} does not name: add '*': 'closed'"
+            )
+        return lambda key: find(key) or CLOSED
+    policy = _as_policy(source)
+    return lambda _key: policy
+
+
+def check_failure(source: FailureSource) -> None:
+    """Say what is wrong with a source of policies, and warn of what is most likely not meant."""
+    failure_rule(source)
+    policies = source.values() if isinstance(source, Mapping) else (source,)
+    if FailurePolicy.local() in map(_as_policy, policies):
+        caution(UNCOUNTED)
+
+
+def _as_policy(value: object) -> FailurePolicy:
+    if isinstance(value, FailurePolicy):
+        return value
+    if isinstance(value, str):
+        return FailurePolicy(value)  # type: ignore[arg-type]  # checked there
+    raise TypeError(
+        f"on_failure is 'closed', 'open', 'local', a FailurePolicy or a mapping to those, not {shown(value)}"
+    )

@@ -1,0 +1,80 @@
+"""What stands in for one key's bucket while the store is away, and what becomes of the tokens that it admitted."""
+
+import math
+
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import BucketView
+from batchlimit.reservoir.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
+from batchlimit.reservoir.local_bucket import FallbackBucket, fallback
+from batchlimit.reservoir.tokens import LeasedTokens
+
+_ABSOLVED = 60.0
+"""For so long (s) after the return of the store a refund may be of what was admitted without it."""
+
+
+class Fallback:
+    """The Fallback that a FailurePolicy asks for, from the first failure on, and what is owed to it."""
+
+    __slots__ = ("_absolved_at", "_policy", "_unrefunded", "admitted", "fallback")
+
+    def __init__(self, policy: FailurePolicy) -> None:
+        self.fallback: FallbackBucket | None = None
+        self.admitted = 0  # tokens, without the store
+        self._policy = policy
+        self._unrefunded = 0  # those of them that may be refunded still
+        self._absolved_at = math.inf
+
+    def __repr__(self) -> str:
+        return f"<Fallback {self._policy}: {self.fallback}, {self.admitted} admitted>"
+
+    @property
+    def fails_closed(self) -> bool:
+        """Whether callers are to hear of it when the store is away."""
+        return self._policy == CLOSED
+
+    @property
+    def hint(self) -> str:
+        """What to tell those who hear that the store is away, beside that."""
+        return UNCOUNTED if self._policy.kind == "local" else ""
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether a refund may be of what was admitted without the store."""
+        return self._unrefunded > 0
+
+    def stand_in(self, quota: Quota, terms: BucketView, now: float) -> FallbackBucket | None:
+        """Return what answers instead of the bucket, by what it was when last seen; None: nothing does."""
+        if self.fallback is None:
+            self.fallback = fallback(self._policy, quota, *terms.last_seen(quota, now), now)
+        return self.fallback
+
+    def count(self, spent: int) -> None:
+        """Take note of tokens that were spent without the store."""
+        self.admitted += spent
+        self._unrefunded += spent
+
+    def pay_back(self, stock: LeasedTokens, now: float) -> None:
+        """Nobody used what is left of what was borrowed: it is for who needs it later."""
+        if self.fallback is not None:
+            self.fallback.put_back(stock.pay_back(), now)
+
+    def stand_down(self, stock: LeasedTokens, now: float) -> None:
+        """The store is back."""
+        if self.fallback is not None and self.fallback.full_at() <= now:
+            self.fallback = None  # else it goes on where it was: a store that comes and goes mints nothing
+        if stock.borrowed:
+            self.pay_back(stock, now)
+            self._absolved_at = now + _ABSOLVED
+
+    def absorb(self, tokens: int, stock: LeasedTokens, now: float) -> int:
+        """Return how many of these refunded tokens were never the bucket's, as far as is known: it must not get them.
+
+        Those that were admitted without the store come first, for a minute after its return.
+        """
+        if now >= self._absolved_at:
+            self._unrefunded, self._absolved_at = 0, math.inf
+        absorbed = min(tokens, self._unrefunded)
+        self._unrefunded -= absorbed
+        if stock.borrowed and self.fallback is not None:
+            self.fallback.put_back(absorbed, now)
+        return absorbed

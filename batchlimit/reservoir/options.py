@@ -1,0 +1,56 @@
+"""How a limiter leases, as its user told it: checked once, the same for all of its keys."""
+
+import math
+from dataclasses import dataclass
+
+from batchlimit.bucket.fair_share import LARGEST_WEIGHT
+from batchlimit.redaction import shown
+from batchlimit.reservoir.bucket_view import FILLS, Fill
+from batchlimit.reservoir.failure_policy import FailureSource, check_failure
+from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Say what is wrong with a time that something may take: it is more than 0 seconds, and finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {shown(value)}")
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"{name} must be more than 0 seconds, and finite, not {shown(value)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the keyword arguments of a limiter mean is said there; a wrong one raises TypeError or ValueError."""
+
+    sizer: BatchSizer = DEFAULT_SIZER
+    idle_after: float = 10.0
+    """Seconds."""
+    fill: Fill = "share"
+    weight: int = 1
+    max_keys: int = 100_000
+    deadline: float = 0.05
+    """Seconds."""
+    on_failure: FailureSource = "closed"
+
+    def __post_init__(self) -> None:
+        """Say which one is wrong, with its value."""
+        check_failure(self.on_failure)
+        check_seconds("deadline", self.deadline)
+        if isinstance(self.sizer, type):
+            raise TypeError(f"sizer must be made, like FixedBatch(100): {self.sizer.__name__} is the class")
+        if not isinstance(self.sizer, BatchSizer):
+            raise TypeError(f"sizer must say how much to want, like TimeBatch(), not {shown(self.sizer)}")
+        if isinstance(self.idle_after, bool) or not isinstance(self.idle_after, int | float):
+            raise TypeError(f"idle_after must be a number of seconds, not {shown(self.idle_after)}")
+        if not self.idle_after >= 0.0:
+            raise ValueError(f"idle_after must be at least 0 seconds, not {shown(self.idle_after)}")
+        if self.fill not in FILLS:
+            raise ValueError(f"fill must be 'full', 'share' or 'empty', not {shown(self.fill)}")
+        if isinstance(self.weight, bool) or not isinstance(self.weight, int):
+            raise TypeError(f"weight must be a whole number, not {shown(self.weight)}")
+        if not 1 <= self.weight <= LARGEST_WEIGHT:
+            raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {shown(self.weight)}")
+        if isinstance(self.max_keys, bool) or not isinstance(self.max_keys, int):
+            raise TypeError(f"max_keys must be a whole number, not {shown(self.max_keys)}")
+        if self.max_keys < 1:
+            raise ValueError(f"max_keys must be at least 1, not {shown(self.max_keys)}")

@@ -1,0 +1,435 @@
+"""What this process has leased of one bucket, and what to ask for when it runs dry."""
+
+import math
+from collections.abc import Iterator
+
+from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.quota.grammar import LARGEST_BURST
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import Fill, InstanceCount
+from batchlimit.reservoir.debt import NO_OVERDRAFT, Overdraft
+from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.failure_policy import CLOSED, CircuitOpen, FailurePolicy
+from batchlimit.reservoir.local_bucket import LEASE, Wish
+from batchlimit.reservoir.prefetch import first_look, low_mark, next_look
+from batchlimit.reservoir.requests import Requests
+from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer, Demand
+from batchlimit.reservoir.statistics import KeyStatistics
+from batchlimit.reservoir.waiter import NO_WAIT, RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter
+
+_REST = 0.1
+"""After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
+_LONG_REST = 1.0
+"""The same while the store is given up: a thousand keys that owe something must not keep a host busy for nothing."""
+_SHUT = 0.05
+"""For so long (s) refuses from memory, without a lock, what could be asked for only at a store that is given up."""
+_AWAKE = 1.0
+"""For so long (s) after its last use a key stays awake: a busy one is not to rest and to wake at its every ask."""
+
+
+class Reservoir(Requests):
+    """One key's leased tokens, and the rules by which more are asked for: when, how many, and what becomes of them.
+
+    No method blocks, reads a clock or talks to a store, and all but `denies` want the front's lock held. A front
+    spends with `stock.take`; when that fails it puts a Waiter in line and calls `step` until it has a verdict, doing
+    what it is told: Wait, or Fetch and report. After every call it wakes whom `to_wake` names.
+    """
+
+    __slots__ = "_ended", "_idle_after", "_is_told", "_rest_until", "memo"
+
+    def __init__(
+        self,
+        quota: Quota,
+        host: str,
+        seqs: Iterator[int],
+        now: float,
+        *,
+        sizer: BatchSizer = DEFAULT_SIZER,
+        fill: Fill = "share",
+        idle_after: float = 10.0,
+        born: float | None = None,
+        weight: int = 1,
+        policy: FailurePolicy = CLOSED,
+        census: InstanceCount | None = None,
+        memo: KeySnapshot | None = None,
+    ) -> None:
+        """`born` is when the quota was set, by the host's clock: now, unless told. `census` is of all its keys.
+
+        `memo` is what the key's last reservoir left.
+        """
+        super().__init__(
+            quota,
+            host,
+            seqs,
+            now,
+            sizer=sizer,
+            fill=fill,
+            born=now if born is None else born,
+            weight=weight,
+            policy=policy,
+            census=census or InstanceCount(),
+        )
+        self._idle_after = idle_after
+        self._rest_until = -math.inf
+        self._ended: Exception | None = None
+        self._is_told = False  # the bucket told of a quota that is not the one of our own
+        self.memo: KeySnapshot | None = (
+            None  # for the key's next reservoir, when this one has retired to let the key rest
+        )
+        if memo is not None:
+            self._recall(memo)
+
+    def take_low(self, cost: int) -> float:
+        """Spend some of the last tokens, and have more fetched in the background: as `Stock.take`, after it had none.
+
+        The one of each lease who comes upon the low mark is to notice nothing: by way of the line this took 200 us,
+        every rule being cold after a thousand hits.
+        """
+        if not self.stock.low or cost > self.stock.tokens or self._line or self._busy is not None:
+            return NO_WAIT
+        self.stock.low, self.hungry = 0, True
+        return self.stock.take(cost)
+
+    def step(self, claim: Waiter, now: float) -> Verdict | Wait | Fetch:
+        """Say what the caller with this claim does next."""
+        self._advance(now)
+        if isinstance(claim.verdict, Admit) and now >= claim.verdict.before:
+            self._come_late(claim)
+        if self._ended is not None and claim.verdict is None:
+            self._line.dismiss(claim, Fail(self._ended))
+        if claim.verdict is not None:
+            self._line.withdraw(claim)
+            return claim.verdict
+        if NO_WAIT < claim.deadline <= now:
+            return self._turn_away(claim, now)
+        if self._busy is not None or self.is_held_up:
+            return Wait(_within(math.inf, claim.deadline, now))
+        if (pause := self._pause(claim, now)) == 0.0:
+            return self._ask(now, claim)
+        if self._is_hopeless(claim, now):
+            return self._turn_away(claim, now)
+        if claim is not self._line.leader:
+            return Wait(_within(math.inf, claim.deadline, now))
+        self._dismiss_hopeless(now)  # who came while something was under way, and hears of nothing else till then
+        return Wait(_within(pause, claim.deadline, now))
+
+    def leave(self, claim: Waiter, now: float) -> None:
+        """Take a caller out of line whatever its verdict, and wherever it was interrupted.
+
+        Tokens that it was given stay here for others, unless they have expired, or the bucket was told meanwhile that
+        they are spent: then it no longer counts them ours, and to send them back would be to mint what flowed in for
+        them. It is not told so of a tentative claim's. An errand that the caller has not reported on has failed.
+        """
+        if self._busy is not None and claim.errand is self._busy:
+            self._give_up(claim.errand, now)
+        self._line.withdraw(claim)
+        is_ours = claim.tentative or claim.told == self.stock.told
+        self.confirm(claim)
+        if isinstance(claim.verdict, Admit) and claim.cost:
+            is_leased = is_ours and now < claim.verdict.before and claim.verdict.term == self.stock.term
+            back = self.stock.unspend(claim.cost, now) if is_leased else 0
+            self.stock.took_late(claim.cost - back)
+        claim.verdict = None  # what it was given is returned once
+        self._serve()
+
+    # Talking to the store
+
+    def granted(self, fetch: Fetch, grant: Grant, now: float, jitter: float) -> None:
+        """Take in the answer to `fetch`; `jitter` is a random factor of about 1."""
+        if self._busy is not fetch:
+            return  # its caller was interrupted: the next ask repeats the number, and gets the same tokens
+        self._count(now)
+        self._busy = self._lost_seq = None
+        self._terms.learn(fetch, grant, now)
+        self._standby.stand_down(self.stock, now)
+        if grant.quota is not None:
+            self._obey(grant.quota)
+            self._is_told = True
+        self._pace.learn(fetch, grant, self.quota, self._demand.rate, now, jitter)
+        self.stock.credit(fetch, grant, now)
+        self._untouched = True
+        self._advance(now)
+        for claim in self._line.hasty:  # each refusal may let others be served
+            if claim.verdict is None and self._is_answered(claim, fetch, grant):
+                self._refuse(claim, now)
+        self._dismiss_hopeless(now)
+        self._count(now)  # who was served just now used the key now, and not when somebody looks at it next
+        self._aim(now)
+        self._wake_next()
+
+    def failed(self, fetch: Fetch, error: Exception | None, now: float) -> None:
+        """Take note that `fetch` had no answer; None: its thread was interrupted, and another is to ask again.
+
+        The ask may have been carried out all the same, so the next one repeats its number and gets the same tokens.
+        """
+        if self._busy is not fetch:
+            return  # it was reported before
+        self._busy = None
+        self._rest_until = now + _REST
+        if isinstance(error, CircuitOpen):
+            self._unsent(now)
+        else:
+            self._lost_seq = fetch.ask.seq
+        for claim in self._line.hasty:
+            claim.asked = 0
+        if error is not None and not self._fall_back(now):
+            self._fail(error, now)
+        self._serve()
+        self._wake_next()
+
+    def _give_up(self, errand: Fetch | GiveBack, now: float) -> None:
+        if isinstance(errand, Fetch):
+            self.failed(errand, None, now)
+        else:
+            self.gave_back(now)
+
+    def gave_back(self, now: float, unsent: GiveBack | None = None) -> None:
+        """Take note that a give-back is over, whether it arrived or not; it is never repeated, unless it was not sent.
+
+        Then what it had of refunds is for the next one; leased tokens expire.
+        """
+        self._busy = None
+        if unsent is not None:
+            self._unsent(now)
+            self._owed += unsent.refund
+        self._advance(now)
+        self._wake_next()
+
+    def due(self) -> float:
+        """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
+        if self.retired or self._busy is not None:
+            return math.inf
+        if self._owed:
+            return self._rest_until
+        if self._line:
+            return self._collects_at()
+        if self.hungry:
+            return self._rest_until
+        if self.stock.held == 0:
+            return self._leaves_at()
+        if self.stock.borrowed:
+            return self.stock.expires
+        margin = max(2 * self._terms.round_trip, 0.1 * self.stock.lease)
+        return max(min(self.stock.expires - margin, self._looks_at), self._rest_until)
+
+    def tend(self, now: float) -> Fetch | GiveBack | None:
+        """Say what there is to do when no caller is here, if anything.
+
+        Tokens in use are renewed before they expire; tokens nobody used go back; a reservoir that was empty and
+        unused for a while retires, and a front must not use it any more. If it leaves a memo the key is at rest.
+        """
+        self._advance(now)
+        self._count(now)  # whom the advance has served
+        self._look(now)
+        if self.stock.is_pledged:
+            self._used = now  # by somebody who was served, and has not looked yet
+        if self.due() > now:
+            return None
+        if self._owed:
+            return self._repay()
+        if self._line.first is not None:
+            return self._ask(now, self._line.first)
+        if self.hungry:
+            return self._ask(now)
+        if self.stock.held == 0:
+            self.retired, self.memo = True, self._note(now)
+            return None
+        return self.drain() if self._untouched else self._renew(now)
+
+    @property
+    def under_way(self) -> Fetch | GiveBack | None:
+        """What was sent to the store, or is to be, and was not reported on."""
+        return self._busy
+
+    # What ends, and what comes back
+
+    def evict(self) -> bool:
+        """Retire to make room; False where somebody is in line or being served, something under way, or owed.
+
+        What is held here expires at the store, or is taken for spent when this host asks for the key again. To give it
+        back would be a call of the store for each key that leaves: whoever invents keys would cost two instead of one.
+        """
+        if self._line or self._busy is not None or self._owed or self.stock.is_pledged:
+            return False
+        self.stock.forfeit()
+        self.retired = True
+        return True
+
+    def close(self, error: Exception, closer: Waiter) -> bool:
+        """Fail whoever is in line, and retire; to be followed by `drain`.
+
+        True: something is under way, and the closer is woken when that has ended, so that it can drain the rest too.
+        """
+        self.retired, self._ended = True, error
+        for claim in self._line:
+            if claim is not self._debt.claim:
+                self._line.dismiss(claim, Fail(error))
+        self._closer = closer
+        return self._busy is not None
+
+    def last_ask(self, now: float) -> Fetch | None:
+        """Ask once more before all ends: for what is owed, and after an answer that was lost, and its tokens with it.
+
+        What is owed and not in the bucket now is forgiven by `drain`. No sizer is asked: nobody comes any more.
+        """
+        self._advance(now)
+        if self._busy is not None or (self._debt.total == 0 and self._lost_seq is None):
+            return None
+        return self._ask_for(now, 0, ahead=0.0)
+
+    def drain(self) -> GiveBack | None:
+        """Let go of all free tokens; None when there are none, or while something else is under way."""
+        if self._busy is not None:
+            return None
+        if self._ended is not None:
+            self._line.withdraw(self._debt.claim)
+            self._debt.forget()
+        tokens = self.stock.empty()
+        return self._return(tokens) if tokens or self._owed else None
+
+    def refund(self, claim: Waiter, now: float) -> GiveBack | None:
+        """Take back the spent tokens of a claim that was admitted.
+
+        What exceeds the lease they came from goes to the store, now or when it can.
+
+        The store still counts all of this lease as ours until we report it spent, so within it a refund is free.
+        """
+        self._advance(now)
+        if self.quota.denies_all:
+            return None  # nothing was ever admitted
+        cost = claim.cost - self._standby.absorb(claim.cost, self.stock, now)
+        self._owed += cost - self.stock.refund(cost, now)
+        self._pace.forget()
+        self._serve()
+        self._line.wake_leader()
+        return self._repay(claim)
+
+    def debit(self, tokens: int, now: float) -> None:
+        """Charge tokens that were used and not admitted.
+
+        What is here pays for them, in their turn, or what comes next: nobody waits for that but who comes behind.
+        """
+        self._advance(now)
+        if self.quota.denies_all or self._ended is not None:
+            return
+        if self._debt is NO_OVERDRAFT:
+            self._debt = Overdraft()
+        self._debt.claim.beyond += tokens
+        self._debt.line_up(self._line, self.largest)
+        self._serve()
+
+    def figures(self) -> KeyStatistics:
+        """Return what happened up to this moment."""
+        waiting = len(self._line) - (self._debt.claim in self._line)
+        spent, held = self.stock.spent, self.stock.held
+        unbacked = self._standby.admitted + (spent - self.stock.admitted if self.stock.borrowed else 0)
+        done = (spent, self.refused, self.calls, unbacked, self._terms.losses)
+        return KeyStatistics(*done, held=held, waiting=waiting, owed=self._debt.total)
+
+    # The rules within
+
+    def _come_late(self, claim: Waiter) -> None:
+        """Put a caller back in its place whose tokens expired before it woke, if this is where its key is served still.
+
+        An ask from here too would be the same host's to the bucket as one from the next reservoir, and mint tokens.
+        """
+        if self.retired and self._ended is None:
+            claim.verdict = RETIRED
+        else:
+            self._rejoin(claim)
+
+    def _fall_back(self, now: float) -> bool:
+        """Answer those in line without the store, as the policy says; False where it has no answer."""
+        if self._line.leader is None:
+            return True
+        self._advance(now)
+        fallback = self._standby.stand_in(self.quota, self._terms, now)
+        if fallback is None or self._line.leader is None:
+            return fallback is not None
+        self._standby.pay_back(self.stock, now)
+        first, queued = self._first_cost() - self.stock.held, self._line.cost - self.stock.held
+        more = max(0, self._last_want - queued)
+        tokens, wait = fallback.grant(Wish(max(1, first), max(1, queued), more), now)
+        self.stock.borrow(tokens, LEASE, now)
+        self._pace.pause_for(wait, self._first_cost(), now)
+        self._advance(now)
+        for claim in self._line.hasty:  # each refusal may let others be served
+            if claim.verdict is None:
+                self._refuse(claim, now)
+        self._dismiss_hopeless(now)
+        return True
+
+    def _fail(self, error: Exception, now: float) -> None:
+        """Tell all in line, those too whom no ask spoke for yet: the next one would take as long to fail."""
+        if isinstance(error, CircuitOpen):
+            self._shut_until = now + _SHUT
+        for claim in self._line:
+            if claim is not self._debt.claim:
+                self.refused += claim.cost
+                self._line.dismiss(claim, self.failure(error))
+
+    def _unsent(self, now: float) -> None:
+        """Nothing went to the store, and nothing does in the background for a while: it is given up."""
+        self.calls -= 1
+        self._rest_until = now + _LONG_REST
+
+    def _is_answered(self, claim: Waiter, fetch: Fetch, grant: Grant) -> bool:
+        """Whether an answer is all that this caller waits for: the bucket was short.
+
+        The answer to a repeated ask is about an older question; and a grant that came too late to be spent says
+        nothing about the bucket, so the caller may ask once more.
+        """
+        short = grant.granted < fetch.ask.queued
+        return not fetch.repeated and claim.asked >= (1 if short else 2)
+
+    def _leaves_at(self) -> float:
+        """Return when an empty reservoir retires: soon, if a memo is all that there is to keep, or when it is idle."""
+        if self.stock.is_pledged:
+            return self._used + _AWAKE  # whom it was given comes back here, should it come too late
+        idle = self._used + self._idle_after
+        if self._standby.fallback is not None:
+            return max(idle, self._standby.fallback.full_at())
+        if self._standby.is_owed or self._lost_seq is not None or self._is_told:
+            return idle
+        return min(idle, max(self._used + _AWAKE, self.stock.expires, self._pace.dry_until))
+
+    def _collects_at(self) -> float:
+        """Return when to ask for what is owed; inf where a caller is in line: its leader looks after that too."""
+        if self._line.leader is not None:
+            return math.inf
+        return max(self._rest_until, self._pace.until(1), self._comes_at())
+
+    def _note(self, now: float) -> KeySnapshot | None:
+        """Return what is to be known when the key is asked for again; None where that is nothing any more."""
+        if now >= self._used + self._idle_after:
+            return None
+        last_want = min(self._last_want, LARGEST_BURST)
+        return KeySnapshot(self._used, self._demand.rate, self._demand.at, last_want, *self._terms.known())
+
+    def _recall(self, memo: KeySnapshot) -> None:
+        self._demand = Demand(memo.counted_at, memo.demand)
+        self._last_want = int(memo.last_want)
+        self._terms.recall(memo)
+
+    def _aim(self, now: float) -> None:
+        """Set with how few tokens more are fetched in the background, and when to look how many are left."""
+        demand, tokens = self._demand.rate, self.stock.tokens
+        low = 0 if self._pace.pause(1, now) else low_mark(tokens, demand, self._terms.round_trip)
+        self.stock.keep(low)
+        self._looks_at = now + first_look(tokens, low, demand) if low else math.inf
+
+    def _look(self, now: float) -> None:
+        """Be hungry just before a caller would come upon the low mark, or look again later."""
+        if not self.stock.low:
+            self._looks_at = math.inf  # what was looked after has gone: expired, given back, or somebody came upon it
+        elif now >= self._looks_at:
+            seconds = next_look(self.stock.tokens - self.stock.low, self._demand.rate)
+            self._looks_at = now + seconds
+            self.hungry = self.hungry or seconds == 0.0
+
+
+def _within(seconds: float, deadline: float, now: float) -> float | None:
+    """Return `seconds`, but no longer than a waiting caller's deadline; None for as long as it takes."""
+    if deadline != NO_WAIT:
+        seconds = min(seconds, deadline - now)
+    return None if seconds == math.inf else seconds

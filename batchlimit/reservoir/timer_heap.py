@@ -1,0 +1,84 @@
+"""What is to be looked at, and when: the soonest first, and of what is not to be any more nothing is kept for long."""
+
+import heapq
+import itertools
+import math
+from typing import Generic, Protocol, TypeVar
+
+_FEWEST = 64
+"""Plans are not tidied up below this number."""
+_MOVES = 8
+"""How many plans are tidied up whenever one is added: the fewer, the more are added until all are tidied up."""
+
+
+class Due(Protocol):
+    """Something to look at at the instant `due` (host clock); inf: not at all."""
+
+    due: float
+
+
+D = TypeVar("D", bound=Due)
+Heap = list[tuple[float, int, D]]
+
+
+class TimerHeap(Generic[D]):
+    """Things by their `due`. A plan whose thing has meanwhile another one is stale: it is skipped, or tidied away.
+
+    A thousand callers who are served, or keys that are dropped, leave a thousand stale plans behind. So whenever there
+    are twice as many as there were live ones, all are moved to a new heap, but for the stale, and a few at a time:
+    to do it at once would take 100 ms of a million. The last of a heap can be taken off, and the rest is a heap still.
+    """
+
+    __slots__ = ("_heap", "_most", "_old", "_order")
+
+    def __init__(self) -> None:
+        self._heap: Heap[D] = []
+        self._old: Heap[D] = []  # what is still to be moved
+        self._order = itertools.count()  # breaks ties: things have no order
+        self._most = _FEWEST
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} plans, the first at {self.first_at}>"
+
+    def __len__(self) -> int:
+        return len(self._heap) + len(self._old)
+
+    @property
+    def first_at(self) -> float:
+        """The instant of the first plan, which may be stale; inf if there is none."""
+        return min(heap[0][0] if heap else math.inf for heap in (self._heap, self._old))
+
+    def add(self, thing: D) -> None:
+        """Plan to look at this thing when it is due."""
+        heapq.heappush(self._heap, (thing.due, next(self._order), thing))
+        if self._old:
+            self._tidy()
+        elif len(self._heap) >= self._most:
+            self._heap, self._old = self._old, self._heap
+
+    def take(self, now: float) -> D | None:
+        """Return the first thing that is due, and forget the plan; None: none is yet."""
+        while self and self.first_at <= now:
+            at, _, thing = heapq.heappop(self._first_heap)
+            if at == thing.due:
+                return thing
+        return None
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._heap.clear()
+        self._old.clear()
+
+    @property
+    def _first_heap(self) -> Heap[D]:
+        if not self._old or (self._heap and self._heap[0] < self._old[0]):
+            return self._heap
+        return self._old
+
+    def _tidy(self) -> None:
+        for _ in range(min(_MOVES, len(self._old))):
+            plan = self._old.pop()
+            if plan[0] == plan[2].due < math.inf:
+                heapq.heappush(self._heap, plan)
+        if not self._old:
+            self._most = max(_FEWEST, 2 * len(self._heap))

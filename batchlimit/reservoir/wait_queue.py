@@ -1,0 +1,188 @@
+"""Who waits for tokens, in order of arrival, and whom to wake."""
+
+import math
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from batchlimit.reservoir.depths import NEAR, NEVER, Depths, Horizon
+from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, Verdict, Waiter
+
+_NOBODY: dict[int, Waiter] = {}
+"""Where there is nobody: one for all lines, for most are empty, and two lists of their own took 112 bytes a key."""
+_NO_NUMBERS: list[int] = []
+_NO_SET: set[int] = set()
+_NONE: list[Waiter] = []
+_STALE = 64
+"""So many numbers of claims that have left are kept in any case."""
+
+
+class WaitQueue:
+    """A queue of claims. Its leader watches the clock, and fetches, for all: so there is always one who is awake.
+
+    No question looks at every claim, however many there are: see Depths.
+    """
+
+    __slots__ = ("_awake", "_claims", "_debtor", "_depths", "_hasty", "_last", "_numbers", "_seconds", "cost")
+
+    def __init__(self) -> None:
+        self._awake = _NONE
+        self._last = 0
+        self._seconds = 0.0
+        self._debtor: Waiter | None = None  # with whom nobody waits: one at the most
+        self._clear()
+
+    def _clear(self) -> None:
+        self._claims = _NOBODY  # by number
+        self._numbers = _NO_NUMBERS  # a heap of all but the debtor's, and of some that have left
+        self._hasty = _NO_SET  # the numbers of those who take the first answer
+        self._depths: Depths | None = None  # from the first question on that takes it
+        self.cost = 0  # what all of them ask for, in tokens
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __iter__(self) -> Iterator[Waiter]:
+        """Go through a copy: a claim may be dismissed on the way."""
+        return iter([self._claims[number] for number in sorted(self._claims)])
+
+    def __contains__(self, claim: Waiter) -> bool:
+        return self._claims.get(claim.number) is claim
+
+    @property
+    def first(self) -> Waiter | None:
+        """Who came before all others."""
+        leader, debtor = self.leader, self._debtor
+        if debtor is None or (leader is not None and leader.number < debtor.number):
+            return leader
+        return debtor
+
+    @property
+    def leader(self) -> Waiter | None:
+        """The first with whom somebody waits: with a debt nobody does."""
+        while self._numbers:
+            if (leader := self._claims.get(self._numbers[0])) is not None:
+                return leader
+            heappop(self._numbers)
+        return None
+
+    @property
+    def first_cost(self) -> int:
+        """What must fit before anyone can be served: the first one's cost. 0 for an empty line."""
+        return first.cost if (first := self.first) is not None else 0
+
+    @property
+    def hasty(self) -> list[Waiter]:
+        """Return all who take the first answer, in their order."""
+        return [claim for number in sorted(self._hasty) if (claim := self._claims.get(number)) is not None]
+
+    def join(self, claim: Waiter) -> None:
+        """Stand last; or where one stood before, ahead of all who came later, with the number that one had there."""
+        if claim in self:
+            return
+        number = claim.number = claim.number or self._last + 1
+        self._last = max(self._last, number)
+        if not self._claims:
+            self._clear()  # whoever left last may have been interrupted
+            self._claims, self._numbers = {}, []
+        if claim.deadline == NO_WAIT:
+            self._hasty = self._hasty or set()
+            self._hasty.add(number)
+        if claim.waker is NOBODY:
+            self._debtor = claim
+        else:
+            heappush(self._numbers, number)
+        if self._depths is not None:
+            self._depths.changed(number)
+        self._claims[number] = claim
+        self.cost += claim.cost
+
+    def ahead_of(self, claim: Waiter) -> int:
+        """Return what is asked for by those who stand before a claim in line, in tokens."""
+        if claim.number == self._last:
+            beyond = self._debtor.beyond if self._debtor is not None and self._debtor is not claim else 0
+            return self.cost - claim.cost + beyond
+        return self._measured().ahead_of(claim.number)
+
+    def is_late(self, claim: Waiter, horizon: Horizon) -> bool:
+        """Whether a claim in line cannot be served in time."""
+        if claim.deadline < horizon.until or horizon is NEVER:
+            return True
+        if horizon is NEAR or claim.deadline == math.inf:
+            return False
+        return horizon.since + (self.ahead_of(claim) + claim.cost) * self._seconds > claim.deadline
+
+    def first_late(self, horizon: Horizon) -> Waiter | None:
+        """Return the first in line who cannot be served in time."""
+        if not self._claims or horizon is NEAR:
+            return None
+        if horizon is NEVER or len(self._claims) == 1:
+            return leader if (leader := self.leader) is not None and self.is_late(leader, horizon) else None
+        number = self._measured().first_late(horizon)
+        return None if number is None else self._claims[number]
+
+    def flow(self, seconds: float) -> None:
+        """Know in how many seconds a token flows in, at the least."""
+        self._seconds = seconds
+        self._depths = None
+
+    def resize(self, claim: Waiter, cost: int, beyond: int) -> None:
+        """Have a claim ask for more or less, in its place, and for some more when it has got that."""
+        if claim in self:
+            self.cost += cost - claim.cost
+            if self._depths is not None:
+                self._depths.changed(claim.number)
+        claim.cost, claim.beyond = cost, beyond
+
+    def dismiss(self, claim: Waiter, verdict: Verdict) -> None:
+        """Tell a claim its verdict, and let it go: in this order, so that no claim is ever lost without one."""
+        claim.verdict = verdict
+        self.wake(claim)
+        if claim in self:
+            self._remove(claim)
+
+    def dissolve(self) -> None:
+        """Let all go, who know why."""
+        self._debtor = None
+        self._clear()
+
+    def withdraw(self, claim: Waiter) -> None:
+        """Let a claim go that knows why, if it ever joined; if it was the leader, another is now."""
+        if claim in self:
+            self._remove(claim)
+            self.wake_leader()
+
+    def wake_leader(self) -> None:
+        """Have the leader look at the clock again."""
+        if (leader := self.leader) is not None:
+            self.wake(leader)
+
+    def wake(self, claim: Waiter) -> None:
+        """Have somebody look again, who need not be in line."""
+        self._awake = self._awake or []
+        self._awake.append(claim)
+
+    def to_wake(self) -> list[Waiter]:
+        """Return whom to wake since the last call."""
+        awake, self._awake = self._awake, _NONE
+        return awake
+
+    def _remove(self, claim: Waiter) -> None:
+        if self._debtor is claim:
+            self._debtor = None
+        if len(self._claims) == 1:
+            self._clear()
+            return
+        if self._depths is not None:
+            self._depths.left(claim.number)
+        if claim.deadline == NO_WAIT:
+            self._hasty.discard(claim.number)
+        del self._claims[claim.number]
+        self.cost -= claim.cost
+        if len(self._numbers) > 2 * len(self._claims) + _STALE:
+            self._numbers = sorted(number for number, each in self._claims.items() if each is not self._debtor)
+
+    def _measured(self) -> Depths:
+        if self._depths is None:
+            self._depths = Depths(self._claims, self._seconds)
+        self._depths.update(self._claims)
+        return self._depths

@@ -1,0 +1,170 @@
+"""One caller in line for tokens, and what it may be told: Admit, Refuse, Fail, Retired, Wait or Fetch."""
+
+import copy
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.quota import Quota
+from batchlimit.redaction import shown
+from batchlimit.reservoir.failure_policy import CircuitOpen
+
+NO_WAIT = -math.inf
+"""The deadline of a caller that takes the first answer: it waits for one round trip, never for a refill."""
+
+
+def deadline(timeout: object, now: float) -> float:
+    """Return the instant until which a caller waits: NOW for a timeout of 0 seconds, never (inf) for None."""
+    seconds = patience(timeout)
+    return now + seconds if seconds > 0.0 else NO_WAIT
+
+
+def patience(timeout: object) -> float:
+    """Return for how many seconds a caller waits: for ever (inf) for None; TypeError or ValueError."""
+    if timeout is None:
+        return math.inf
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be None or a number of seconds, not {shown(timeout)}")
+    if not timeout >= 0.0:
+        raise ValueError(f"timeout must be None or at least 0 seconds, not {shown(timeout)}")
+    return timeout
+
+
+class Wakeable(Protocol):
+    """What a caller waits on, by whatever it waits: a thread's event, a task's future."""
+
+    def set(self) -> None:
+        """Wake whoever waits."""
+        ...
+
+
+class _Nobody:
+    def set(self) -> None:
+        pass
+
+
+NOBODY: Wakeable = _Nobody()
+"""The waker of a claim that nobody waits with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Go ahead, if the clock reads less than `before`: the tokens are good until then."""
+
+    before: float
+    term: int = field(default=0, compare=False)
+    """In which of the stock's terms they were taken: to another one they do not return."""
+
+
+def half_of(admit: Admit, until: float, now: float) -> float:
+    """Return the deadline of who holds tokens and wants others too: before half of their time is over, or `until`."""
+    return min(until, now + (admit.before - now) / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """No token for this caller; the same cost is expected to fit after `retry_after` seconds."""
+
+    retry_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The store did not answer the ask that spoke for this caller; `hint` says what the caller's limiter lacks."""
+
+    error: Exception
+    hint: str = field(default="", compare=False)
+
+    def to_raise(self, key: str) -> Exception:
+        """Return an error for this caller alone, of a class that callers know.
+
+        One that many raise would mix up their tracebacks. Its cause is what went wrong, not the same error once more.
+        """
+        mine = _copy(self.error)
+        if isinstance(mine, StoreUnavailable):
+            mine.key = key
+        if self.hint:
+            mine.args = (f"{mine}; {self.hint}",)
+        mine.__cause__ = self.error.__cause__ or self.error
+        if isinstance(self.error, CircuitOpen):
+            mine.__cause__ = None  # nothing went wrong just now
+        return mine
+
+
+def _copy(error: Exception) -> Exception:
+    try:
+        if not isinstance(error, CircuitOpen):
+            return copy.copy(error)
+    except Exception:  # noqa: BLE001  a store's own error, whose constructor wants something else
+        pass
+    mine = StoreUnavailable(str(error))
+    vars(mine).update(vars(error))
+    return mine
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """The reservoir has retired, and another one stands for the key: the caller is to begin anew there."""
+
+
+RETIRED = Retired()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Sleep until woken, at most `seconds` (None: until woken), then step again."""
+
+    seconds: float | None
+
+
+class Fetch(NamedTuple):
+    """Send `ask` to the store, then report `granted` or `failed`, whatever happens: nobody else fetches meanwhile."""
+
+    ask: Ask
+    quota: Quota
+    sent: float
+    """The instant (host clock) from which a lease counts: just before the ask leaves."""
+    cost: int
+    """What the first in line asks for; 0 for a prefetch."""
+    repeated: bool
+    """Whether this ask repeats one whose answer was lost."""
+
+
+Verdict = Admit | Refuse | Fail | Retired
+
+
+class Waiter:
+    """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed.
+
+    What a `tentative` claim is given counts as this host's, and not as spent, until it is confirmed: its caller may
+    still have to leave it here. One that is `prompt` as well is confirmed, or leaves, in the next turn of its event
+    loop: until then nothing is asked for.
+    """
+
+    __slots__ = (
+        "asked", "beyond", "cost", "deadline", "errand", "number", "prompt", "tentative", "told", "verdict", "waker",
+    )  # fmt: skip
+
+    def __init__(
+        self, cost: int, deadline: float, waker: Wakeable, *, tentative: bool = False, prompt: bool = False
+    ) -> None:
+        self.cost = cost
+        self.deadline = deadline
+        self.waker = waker
+        self.tentative = tentative
+        self.prompt = prompt
+        self.number = 0  # its place in the order of arrival
+        self.beyond = 0  # tokens that it will ask for when it has got its cost; only a debt does
+        self.told = 0  # how often the bucket had been told what is held here, when it was given its tokens
+        self.asked = 0  # how many asks have spoken for it, where it takes the first answer
+        self.errand: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
+        self.verdict: Verdict | None = None
+
+    def is_good(self, now: float) -> bool:
+        """Whether it was admitted, by tokens that may be spent still."""
+        return isinstance(self.verdict, Admit) and now < self.verdict.before
+
+    def __repr__(self) -> str:
+        return f"<Waiter of {self.cost} until {self.deadline}: {self.verdict}>"

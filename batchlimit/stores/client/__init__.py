@@ -1,0 +1,1 @@
+"""Connections to Redis and Valkey, and what travels over them."""

@@ -1,0 +1,118 @@
+"""What a failed call of a server means, for the whole store or for one key alone, and what to do about it."""
+
+import re
+from dataclasses import dataclass
+
+from redis import exceptions
+from redis.sentinel import MasterNotFoundError
+
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.stores.client.traces import silenced
+
+FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
+"""All that redis-py raises when a call goes wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What an error code of a server asks for, and whether it concerns one key alone."""
+
+    hint: str
+    of_key: bool = False
+
+
+_ELSEWHERE = Symptom(
+    "the server is a node of a cluster, and not the one of this key: use redis+cluster://", of_key=True
+)
+
+SYMPTOMS = {
+    "ASK": _ELSEWHERE,
+    "BUSY": Symptom("a script does not end: SCRIPT KILL ends it, unless it has written"),
+    "CLUSTERDOWN": Symptom("the cluster lacks nodes, or the key's slot has none: see CLUSTER INFO"),
+    "CROSSSLOT": _ELSEWHERE,
+    "DENIED": Symptom("the server's protected mode: give it a password, or bind it to the right address"),
+    "LOADING": Symptom("the server has just started and reads its data: it will be back by itself"),
+    "MASTERDOWN": Symptom("the server is a replica without its primary: connect to the primary"),
+    "MISCONF": Symptom("the server cannot save to its disk: mend that, or set stop-writes-on-bgsave-error no"),
+    "MOVED": _ELSEWHERE,
+    "NOAUTH": Symptom("the server wants a password: redis://:password@host"),
+    "NOPERM": Symptom("the user's ACL lacks a command or the keys: docs/redis.md has the rule"),
+    "NOREPLICAS": Symptom("too few replicas are connected for the server's min-replicas-to-write"),
+    "OOM": Symptom("the server's memory is full: raise its maxmemory, or remove what else is there"),
+    "READONLY": Symptom("the server is a replica: connect to the primary, or by redis+sentinel://, redis+cluster://"),
+    "TRYAGAIN": Symptom("the key's slot is on the move: it will be over by itself"),
+    "WRONGPASS": Symptom("the name or the password in the URL is wrong, or the user is off"),
+    "WRONGTYPE": Symptom("something else lies at the bucket's name: delete it, or use another prefix", of_key=True),
+}
+"""Error codes of Redis and Valkey by name."""
+
+ELSEWHERE = frozenset(code for code, symptom in SYMPTOMS.items() if symptom is _ELSEWHERE)
+"""What a node of a cluster says of keys that are not its own."""
+
+PASSING = frozenset({"MASTERDOWN", "NOAUTH", "READONLY"})
+"""What may be over with another connection: to a new primary at the same address, or one that logs in again."""
+
+_SCRIPT = Symptom("a bucket's script failed: what lies at the bucket's name may not be a bucket", of_key=True)
+_TLS = Symptom("TLS failed: does the server speak it, and is its certificate known and for this name?")
+_CUT = Symptom("the server ended the connection: has it restarted, or does it expect TLS (rediss://)?")
+_NOTHING = Symptom("")
+
+# redis-py takes the code off the text where it has a class for it; the first that fits counts.
+_KINDS: tuple[tuple[type[Exception], str], ...] = (
+    (exceptions.MovedError, "MOVED"),
+    (exceptions.AskError, "ASK"),
+    (exceptions.MasterDownError, "MASTERDOWN"),
+    (exceptions.ClusterDownError, "CLUSTERDOWN"),
+    (exceptions.ClusterCrossSlotError, "CROSSSLOT"),
+    (exceptions.BusyLoadingError, "LOADING"),
+    (exceptions.NoPermissionError, "NOPERM"),
+    (exceptions.OutOfMemoryError, "OOM"),
+    (exceptions.ReadOnlyError, "READONLY"),
+    (exceptions.TryAgainError, "TRYAGAIN"),
+)
+# Without a class the code is what the text begins with. Redis before 7 wraps what a command in a script said:
+# "Error running script (call to f_...): @user_script:240: -OOM command not allowed when ...".
+_CODE = re.compile(r"(?:^|: -?|@user_script: )([A-Z]{2,})\b")
+
+
+def failure(error: Exception, address: str) -> StoreUnavailable:
+    """Return what to raise, from `error`, for a call of the server at `address` that ended with it."""
+    silenced(error)
+    if isinstance(error, MasterNotFoundError):
+        # What each sentinel said, each with the repr of its client; in some versions with the password.
+        error.args = (str(error).partition(" : ")[0],)
+    code = code_of(error)
+    symptom = _symptom(code, error)
+    said = str(error) or "no word of why"
+    told = f"{address} failed: {said if said.startswith(code or ' ') else f'{code or type(error).__name__}: {said}'}"
+    # An ASK that redis-py's client for tasks did not follow to its end concerns the slot that is on the move alone.
+    kind = BucketUnavailable if symptom.of_key or "TTL exhausted" in said else StoreUnavailable
+    message = f"{told} ({symptom.hint})" if symptom.hint else told
+    return kind(message, address=address or None, code=code or None)
+
+
+def code_of(error: Exception) -> str:
+    """Return the server's error code, one of SYMPTOMS, whoever wrapped it; "" if there is none, or another one."""
+    for kind, code in _KINDS:
+        if isinstance(error, kind):
+            return code
+    if isinstance(error, exceptions.AuthenticationError):
+        return "NOAUTH" if "required" in str(error) or "HELLO must" in str(error) else "WRONGPASS"
+    known = [code for code in _CODE.findall(str(error)) if code in SYMPTOMS]
+    return known[-1] if known else _unnamed(str(error))
+
+
+def _unnamed(said: str) -> str:
+    """What the ACL forbids a script has a code in Redis 7 only: neither before, nor in Valkey."""
+    return "NOPERM" if "ACL failure in script" in said or "executing the script can't" in said else ""
+
+
+def _symptom(code: str, error: Exception) -> Symptom:
+    said = str(error)
+    if code:
+        return SYMPTOMS[code]
+    if isinstance(error, exceptions.ResponseError) and "user_script" in said and "command called from" not in said:
+        return _SCRIPT
+    if "SSL" in said:
+        return _TLS
+    return _CUT if "closed by server" in said or "reset by peer" in said else _NOTHING

@@ -1,0 +1,33 @@
+"""Which store an address names."""
+
+from batchlimit.stores.async_redis import AsyncRedisStore
+from batchlimit.stores.client.address import Address
+from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
+from batchlimit.stores.protocols import AsyncStore, Store
+from batchlimit.stores.redis import RedisStore
+
+
+def open_store(address: Address, *, prefix: str, connect_timeout: float, deadline: float = 0.05) -> Store:
+    """Return the store at this address. Nothing is connected to yet."""
+    match address.scheme:
+        case "memory":
+            return MemoryStore()
+        case "embedded":
+            from batchlimit.stores.embedded import EmbeddedStore  # the extra may be missing
+
+            return EmbeddedStore(prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+        case _:
+            return RedisStore.at(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+
+
+def open_async_store(address: Address, *, prefix: str, connect_timeout: float, deadline: float = 0.05) -> AsyncStore:
+    """Return the store at this address for tasks, as `open_store` does for threads."""
+    match address.scheme:
+        case "memory":
+            return AsyncMemoryStore(MemoryStore())
+        case "embedded":
+            from batchlimit.stores.embedded import AsyncEmbeddedStore  # the extra may be missing
+
+            return AsyncEmbeddedStore(prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+        case _:
+            return AsyncRedisStore.at(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)

@@ -1,0 +1,72 @@
+"""A limit around a block, or around every call of a function."""
+
+import functools
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import ParamSpec, Protocol, TypeVar, cast
+
+from batchlimit.quota.template import Template, is_coroutine_function
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Acquires(Protocol):
+    """What a limit needs of its limiter."""
+
+    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
+        """Wait until the call is admitted, or raise."""
+        ...
+
+    async def _acquire_awaited(self, key: str, cost: int, timeout: float | None) -> None:
+        """Do the same in a task."""
+        ...
+
+
+class Limit:
+    """What `RateLimiter.limit` returns: a decorator and a context manager, to be used as often as one likes."""
+
+    __slots__ = ("_limiter", "_template", "_timeout")
+
+    def __init__(self, limiter: Acquires, template: Template, timeout: float | None) -> None:
+        self._limiter, self._template, self._timeout = limiter, template, timeout
+
+    def __repr__(self) -> str:
+        return f"<Limit by {self._template!r}>"
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Return the function, whose calls wait until they are admitted; those of a coroutine function are awaited.
+
+        TypeError for an asynchronous generator.
+        """
+        charged = self._template.of(function)
+        if is_coroutine_function(function):
+            return cast(Callable[P, R], self._awaiting(cast(Callable[P, Awaitable[object]], function), charged))
+
+        @functools.wraps(function)
+        def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+            key, cost = charged(*args, **kwargs)
+            self._limiter.acquire(key, cost, timeout=self._timeout)
+            return function(*args, **kwargs)
+
+        return limited
+
+    def __enter__(self) -> None:
+        key, cost = self._template.alone()
+        self._limiter.acquire(key, cost, timeout=self._timeout)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What was admitted has happened, however it ended."""
+
+    def _awaiting(
+        self, function: Callable[P, Awaitable[R]], charged: Callable[..., tuple[str, int]]
+    ) -> Callable[P, Awaitable[R]]:
+        @functools.wraps(function)
+        async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+            key, cost = charged(*args, **kwargs)
+            await self._limiter._acquire_awaited(key, cost, self._timeout)
+            return await function(*args, **kwargs)
+
+        return limited

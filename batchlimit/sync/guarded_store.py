@@ -1,0 +1,225 @@
+"""What stands between a limiter and its store: a time budget for each call, and a breaker for when it is away."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar, TypeVarTuple
+
+from tenacity import Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
+
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.quota.quota import Quota
+from batchlimit.reentry import free, own_lock
+from batchlimit.reservoir.statistics import Health
+from batchlimit.stores.breaker import Breaker, Breakers
+from batchlimit.stores.client.deadline import NotPrompt, hurry
+from batchlimit.stores.outage import (
+    ANY,
+    BACKOFF,
+    addressed,
+    circuit_open,
+    first_wait,
+    is_away,
+    say_away,
+    say_back,
+    unavailable,
+)
+from batchlimit.stores.protocols import Pipelined, Remote, Store
+from batchlimit.stores.timeouts import Timeouts
+from batchlimit.sync.daemon_pool import DaemonPool
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class GuardedStore(Timeouts):
+    """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
+
+    It is made in the caller's thread where the store can promise that, and else in one of a DaemonPool. A part of the
+    store that failed three times in a row is not asked any more, until one of the probes that a thread of their own
+    sends has come through: after about 0.1 s, and then after 0.1 to 1.1 s each.
+    """
+
+    def __init__(self, store: Store, deadline: float) -> None:
+        super().__init__(store, deadline)
+        self._store = store
+        self._remote = store if isinstance(store, Remote) else _Whole(store)
+        self.is_pipelined = isinstance(store, Pipelined) and self._remote.is_prompt
+        self._begin()
+
+    def _begin(self) -> None:
+        self._has_answered = False
+        self._courier, self._scouts = DaemonPool(), DaemonPool()
+        self._probers: dict[str, tuple[float | None, threading.Thread]] = {}
+        self._breakers = Breakers()
+        self._lock = own_lock()  # held to touch the breakers
+        self._stopped = threading.Event()
+
+    def __repr__(self) -> str:
+        return f"<Guard of {self._store!r}: {self._breakers}>"
+
+    @property
+    def health(self) -> Health:
+        """How the store has been."""
+        with free(self._lock):
+            return self._breakers.health
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        return self._call(key, self._store.take, key, quota, ask)
+
+    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
+        """See Pipelined, for one that is; nothing is raised. What concerns all of them is one failure."""
+        store = self._store
+        assert isinstance(store, Pipelined)
+        try:
+            outcomes = self._call(asks[0][0], store.take_many, asks)
+        except StoreUnavailable as error:
+            return [error] * len(asks)
+        return [addressed(each, self.address) if isinstance(each, StoreUnavailable) else each for each in outcomes]
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        return self._call(key, self._store.give_back, key, quota, back)
+
+    def peek(self, key: str, quota: Quota) -> Level:
+        """See Store.peek."""
+        return self._call(key, self._store.peek, key, quota)
+
+    def after_fork(self) -> None:
+        """In a child: there are no threads yet, and nothing is known of the store."""
+        self._begin()
+        self._store.after_fork()
+
+    def stop(self) -> None:
+        """Let all threads end."""
+        self._stopped.set()
+        self._courier.stop()
+        self._scouts.stop()
+
+    def _call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        part = self._remote.part(key)
+        breaker = self._breakers.of(part)
+        if breaker.since is not None:
+            self._look_for_prober(part, key)
+            raise circuit_open(self.address, part, breaker, time.monotonic())
+        try:
+            result = self._bounded(breaker, work, *args)
+        except BucketUnavailable as error:
+            addressed(error, self.address)
+            self._answered(part, breaker)
+            raise
+        except StoreUnavailable as error:
+            self._failed(part, key, addressed(error, self.address))
+            raise
+        self._answered(part, breaker)
+        return result
+
+    def _bounded(self, breaker: Breaker, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        if self._remote.is_prompt:
+            try:
+                with hurry(time.monotonic() + self._deadline):
+                    return work(*args)
+            except NotPrompt:  # it has to connect first
+                pass
+        seconds = self._deadline + self._to_connect()
+        try:
+            return self._courier.run(partial(_told, work, *args), self._deadline, seconds, lambda: breaker.is_failing)
+        except TimeoutError as error:
+            raise StoreUnavailable(f"{self.address} did not answer in time ({self._deadline:g} s)") from error
+
+    def _answered(self, part: str, breaker: Breaker) -> None:
+        self._has_answered = True
+        if breaker.in_a_row == 0:
+            return
+        with free(self._lock):
+            seconds = self._breakers.answered(part, time.monotonic())
+        if seconds is not None:
+            say_back(self.address, part, seconds)
+
+    def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
+        with free(self._lock):
+            opened = self._breakers.failed(part, error, time.monotonic())
+        if opened:
+            self._look_for_prober(part, key)
+            say_away(self.address, part, error)
+
+    def _look_for_prober(self, part: str, key: str) -> None:
+        """Have somebody who asks whether the part is back. Whoever should have seen to it may have been interrupted."""
+        if not self._has_prober(part):
+            with free(self._lock):
+                if not self._has_prober(part):
+                    self._send_prober(part, key)
+
+    def _has_prober(self, part: str) -> bool:
+        """Whether there is one for this outage; one of an outage before ends as soon as it looks."""
+        since, prober = self._probers.get(part, (None, None))
+        return prober is not None and prober.is_alive() and since == self._breakers.of(part).since
+
+    def _send_prober(self, part: str, key: str) -> None:
+        """Requires the lock."""
+        breaker = self._breakers.of(part)
+        pause = breaker.plan_probe(first_wait(breaker.relapses), time.monotonic())
+        args = (part, key, breaker, breaker.since, pause)
+        prober = threading.Thread(target=self._probe, args=args, name="batchlimit-prober", daemon=True)
+        try:
+            prober.start()
+        except RuntimeError:  # no thread can be had: callers find out for themselves
+            self._breakers.answered(part, time.monotonic())
+        else:
+            self._probers[part] = (breaker.since, prober)
+
+    def _probe(self, part: str, key: str, breaker: Breaker, since: float | None, pause: float) -> None:
+        """Ask whether the part is back, by the key that failed, until it is; the first time after a pause (s)."""
+
+        def look() -> None:
+            if breaker.since == since:  # else somebody's ask came through; and what began since has its own prober
+                self._scouts.run(lambda: self._remote.probe(key), self._connecting + self._deadline)
+
+        retrying = Retrying(
+            retry=retry_if_exception(is_away),
+            wait=lambda state: breaker.plan_probe(BACKOFF(state), time.monotonic()),
+            stop=stop_when_event_set(self._stopped),
+            sleep=sleep_using_event(self._stopped),
+            reraise=True,
+        )
+        if self._stopped.wait(pause):
+            return
+        with contextlib.suppress(Exception):  # it was stopped; or this key alone is not to be served
+            retrying(look)
+        if breaker.since == since and not self._stopped.is_set():
+            self._renew_courier()
+            self._answered(part, breaker)
+
+    def _renew_courier(self) -> None:
+        """Leave alone those who still wait for answers of before: a store without any timeout may keep all of them."""
+        before, self._courier = self._courier, DaemonPool()
+        before.stop()
+
+
+def _told(work: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Do it, and tell of any error as callers know it. Not in their own thread: there a signal handler may raise."""
+    try:
+        return work(*args)
+    except StoreUnavailable:
+        raise
+    except Exception as error:
+        raise unavailable(error) from error
+
+
+class _Whole:
+    """What is assumed of a store that says nothing of itself."""
+
+    is_prompt = False
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def part(self, key: str) -> str:
+        return ""
+
+    def probe(self, key: str) -> None:
+        self._store.peek(key, ANY)

@@ -1,0 +1,331 @@
+"""RateLimiter: the threaded front of the rate limiter."""
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+import redis
+
+from batchlimit.blocking import warn_in_loop
+from batchlimit.clock import steady
+from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.key import check_cost, check_costs, check_key
+from batchlimit.quota.lookup import QuotaSource, quota_rule
+from batchlimit.quota.template import Cost, Key, Template
+from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.bucket_view import Fill
+from batchlimit.reservoir.estimate import OnError
+from batchlimit.reservoir.failure_policy import FailureSource
+from batchlimit.reservoir.options import Options, check_seconds
+from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
+from batchlimit.reservoir.statistics import Decision, Statistics, outlook
+from batchlimit.reservoir.tokens import ONE
+from batchlimit.reservoir.waiter import NO_WAIT, deadline
+from batchlimit.stores.client.syntax import look, sure
+from batchlimit.stores.open import open_store
+from batchlimit.stores.protocols import Store, no_store
+from batchlimit.stores.redis import RedisStore
+from batchlimit.sync import from_coroutine
+from batchlimit.sync.acquire_all import AcquireAll
+from batchlimit.sync.decorator import Limit
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.key_handle import KeyHandle
+from batchlimit.sync.registry import Registry
+from batchlimit.sync.reservation import Reservation
+from batchlimit.unique import Unique
+
+
+class RateLimiter(Unique):
+    """Admits calls by key under one exact limit for all processes that share the store; safe in threads and over fork.
+
+    `store`: a redis-py client or a Store that you made: it is used, never closed. `quota`: a Quota, a string such as
+    "100/s burst 200", a dict from keys and glob patterns to those, or a function of the key, whose first answer for a
+    key stays as long as the limiter lives (for the last `max_keys` keys, and at least 10,000). `sizer` says how many
+    tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory, and sooner where more than
+    `max_keys` would be there: about the least recently used one, and none with callers in line, an ask under way or
+    tokens owed; so there may be more by those. `fill` is how full a bucket begins anew after the store lost it. Where
+    tokens are short a host of `weight` 2 gets twice as many as one of weight 1. `clock` must never run backwards.
+
+    A call of the store has `deadline` seconds, and the time that connecting takes on top where it never answered yet.
+    What callers get that need the store while it is away says `on_failure`: "closed" refuses, "open" admits, "local"
+    or FailurePolicy.local(hosts=n) admits this host's share; or a dict from keys and patterns to those, and "*".
+
+    A cost is a whole number of tokens; 0 is always admitted, more than the burst raises ValueError, another type
+    TypeError. Methods raise LimiterClosed after close(), and those that need the store StoreUnavailable where
+    `on_failure` is "closed"; but `try_acquire` says False.
+    """
+
+    def __init__(
+        self,
+        store: "redis.Redis | redis.RedisCluster | Store",
+        quota: QuotaSource,
+        *,
+        prefix: str = "batchlimit",
+        sizer: BatchSizer = DEFAULT_SIZER,
+        idle_after: float = 10.0,
+        fill: Fill = "share",
+        weight: int = 1,
+        max_keys: int = 100_000,
+        deadline: float = 0.05,
+        on_failure: FailureSource = "closed",
+        clock: Callable[[], float] = steady,
+    ) -> None:
+        rule = quota_rule(quota, max_keys)
+        clients = (redis.Redis, redis.RedisCluster)
+        opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
+        if not isinstance(opened, Store):
+            raise no_store(store, for_tasks=False)
+        self._supply = Registry(
+            opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
+        )
+        self._slots = self._supply.slots
+        self._clock = clock
+        weakref.finalize(self, self._supply.abandon).atexit = False  # at exit the supplies close by themselves
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        quota: QuotaSource,
+        *,
+        prefix: str = "batchlimit",
+        connect_timeout: float = 1.0,
+        sizer: BatchSizer = DEFAULT_SIZER,
+        idle_after: float = 10.0,
+        fill: Fill = "share",
+        weight: int = 1,
+        max_keys: int = 100_000,
+        deadline: float = 0.05,
+        on_failure: FailureSource = "closed",
+        clock: Callable[[], float] = steady,
+    ) -> Self:
+        """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
+
+        Known are redis://, rediss://, unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://, memory://
+        (this process only) and embedded:// (a real Valkey, started here). Nothing is connected to before the first
+        call.
+        """
+        found = look(url)
+        del url  # what a traceback goes through shows no password
+        address = sure(found)
+        quota_rule(quota)  # a typo must not cost a server started in vain
+        check_seconds("connect_timeout", connect_timeout)
+        store = open_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+        limiter = cls(
+            store,
+            quota,
+            sizer=sizer,
+            idle_after=idle_after,
+            fill=fill,
+            weight=weight,
+            max_keys=max_keys,
+            deadline=deadline,
+            on_failure=on_failure,
+            clock=clock,
+        )
+        limiter._supply.own_store(connect_timeout)
+        return limiter
+
+    def __repr__(self) -> str:
+        return f"<RateLimiter on {self._supply.store.address}: {self._supply.keys} keys>"
+
+    def try_acquire(self, key: str, cost: int = 1) -> bool:
+        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""
+        # `Stock.take` and `Reservoir.denies` flattened: a method call would cost as much as all the rest of a hit.
+        # tests/sync/test_shortcut.py holds the two against each other. A loop, for of all ways to step an iterator once
+        # it is the cheapest: next() with a default took 20 ns more.
+        try:
+            slot = self._slots[key]
+        except (KeyError, TypeError):
+            return self._admits(key, cost)
+        stock = slot.stock
+        if cost is ONE:
+            for before in stock.ready:
+                if self._clock() < before:
+                    return True
+                slot.took_late(cost)
+                break
+            else:
+                if self._clock() < stock.shut:
+                    slot.reservoir.refused += 1
+                    return False
+        elif cost.__class__ is int and 0 < cost <= stock.loose and not slot.lock._is_owned():
+            with slot.lock:  # no call within: all threads would wait for one that lost the GIL there
+                left = stock.loose - cost
+                if left >= stock.low:
+                    stock.loose = left
+                    before = stock.expires
+                else:
+                    before = NO_WAIT
+            if self._clock() < before:
+                return True
+            if before != NO_WAIT:
+                slot.took_late(cost)
+        return self._tries(slot, key, cost)
+
+    def bucket(self, key: str) -> KeyHandle:
+        """Return the limiter of this one key, for loops in which even to look the key up takes too long."""
+        check_key(key)
+        return KeyHandle(self, key)
+
+    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
+        """Wait until the call is admitted, at most `timeout` seconds; None: as long as it takes.
+
+        Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
+        Callers are served in order of arrival.
+        """
+        settled = self._settle(key, cost, deadline(timeout, self._clock()))
+        if not settled.admitted:
+            raise settled.refusal(key, self._clock())
+
+    def decide(self, key: str, cost: int = 1) -> Decision:
+        """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
+        return self._settle(key, cost, NO_WAIT).decision(self._clock())
+
+    def peek(self, key: str) -> Decision:
+        """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
+        slot = self._slot(key)
+        reservoir = slot.reservoir
+        if reservoir.quota.denies_all:
+            return outlook(reservoir.quota, 0, 0)
+        warn_in_loop()
+        try:
+            level = self._supply.store.peek(key, reservoir.quota).level
+        except StoreUnavailable as error:
+            failed = reservoir.failure(error)
+        else:
+            return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
+        if (told := slot.outlook()) is None:
+            raise failed.to_raise(key)
+        return told
+
+    def refund(self, key: str, cost: int = 1) -> None:
+        """Take back a call that was admitted and did not happen; refund what was admitted, once, and no more.
+
+        Tokens find room up to the burst; asks again at once where the store had just refused.
+        """
+        slot = self._slot(key)
+        check_cost(cost, slot.reservoir.largest, key)
+        warn_in_loop()
+        self._adjust(key, -cost)
+
+    def reserve(self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
+        """Charge an estimate now, as `acquire` does; what it really was is settled by the Reservation, once.
+
+        Use it in a `with` block, or keep it. `on_error="refund"` takes the estimate back where the block raises.
+        """
+        reservation = Reservation(key, cost, on_error, self._adjust)
+        self.acquire(key, cost, timeout=timeout)
+        return reservation
+
+    def acquire_all(
+        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None
+    ) -> None:
+        """Wait until all of several keys are charged; none of them is until all can be.
+
+        Raises RateLimited by the key that is short as soon as it is known that the deadline cannot be met. A caller
+        waits in line at one key at a time, holding nothing of the others.
+        """
+        wanted, until = check_costs(costs), deadline(timeout, self._clock())
+        self._supply.check_open()
+        for key, cost in wanted.items():
+            check_cost(cost, self._slot(key).reservoir.largest, key)
+        AcquireAll(wanted, self._live_slot, self._supply.store, self._clock).acquire(until)
+
+    def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
+        """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
+
+        `key` may have fields that name the function's parameters, as in "search:{user}"; key and cost may be functions
+        of the call's arguments instead. Functions and coroutine functions alike.
+        """
+        deadline(timeout, 0.0)  # what is wrong is said here, and not at each call
+        return Limit(self, Template(key, cost), timeout)
+
+    def statistics(self) -> Statistics:
+        """Return what this limiter has done so far; adds up all keys, so not for every call."""
+        return self._supply.statistics()
+
+    def close(self) -> None:
+        """Give all tokens back, wake whoever waits with LimiterClosed, and close the store if the limiter opened it."""
+        self._supply.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _tries(self, slot: KeyEntry, key: str, cost: int) -> bool:
+        """Admit by tokens that are not laid out yet, or refuse from memory; else by all the rules."""
+        if cost.__class__ is int and 0 < cost <= slot.reservoir.largest:
+            if self._clock() < slot.stock.shut:
+                slot.reservoir.refused += cost
+                return False
+            if slot.reservoir.denies(cost, self._clock()) and slot.denies(cost):
+                return False
+            if slot.stock.tokens and slot.take(cost) != NO_WAIT:  # those on their way look like none: a miss finds them
+                return True
+            if (turnstile := slot.enter_turnstile()) is None:
+                return self._misses(slot, key, cost)
+            try:
+                return slot.take(cost) != NO_WAIT or self._misses(slot, key, cost)
+            finally:
+                turnstile.release()
+        return self._admits(key, cost)
+
+    def _misses(self, slot: KeyEntry, key: str, cost: int) -> bool:
+        """Admit by what the store grants."""
+        try:
+            settled = self._miss(slot, cost)
+        except StoreUnavailable:
+            return False
+        return self._admits(key, cost) if settled is None else settled.admitted
+
+    def _miss(self, slot: KeyEntry, cost: int) -> AdmissionResult | None:
+        """Settle one call that found nothing in memory; None: the slot had just retired."""
+        return slot.miss(cost, NO_WAIT)
+
+    def _admits(self, key: str, cost: int) -> bool:
+        try:
+            return self._settle(key, cost, NO_WAIT).admitted
+        except StoreUnavailable:
+            return False
+
+    def _slot(self, key: str) -> KeyEntry:
+        try:
+            return self._slots[key]
+        except (KeyError, TypeError):
+            return self._supply.slot(key)
+
+    async def _acquire_awaited(self, key: str, cost: int, timeout: float | None) -> None:
+        """Acquire in a task, for a coroutine function that is limited."""
+        until, settled = deadline(timeout, self._clock()), None
+        while settled is None:
+            slot = self._live_slot(key)
+            check_cost(cost, slot.reservoir.largest, key)
+            settled = await from_coroutine.settle(slot, cost, until, self._clock)
+        if not settled.admitted:
+            raise settled.refusal(key, self._clock())
+
+    def _live_slot(self, key: str) -> KeyEntry:
+        slot = self._slot(key)
+        return self._supply.slot(key) if slot.reservoir.retired else slot
+
+    def _adjust(self, key: str, tokens: int) -> None:
+        """Charge tokens that were used already, or refund them where they are less than 0."""
+        while tokens < 0 and not self._live_slot(key).refund(-tokens):
+            pass  # it had just retired
+        while tokens > 0 and not self._live_slot(key).debit(tokens):
+            pass  # it had just retired
+
+    def _settle(self, key: str, cost: int, until: float) -> AdmissionResult:
+        """Admit or refuse one call by all the rules; raises what went wrong."""
+        while True:
+            slot = self._slot(key)
+            check_cost(cost, slot.reservoir.largest, key)
+            if (settled := slot.settle(cost, until)) is not None:
+                return settled
+            self._supply.slot(key)  # it had just retired: this makes a new one

@@ -1,0 +1,164 @@
+"""The background thread of a limiter: it renews, prefetches and gives back tokens, and lets idle keys go."""
+
+import contextlib
+import logging
+import math
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from batchlimit.bucket.messages import GiveBack
+from batchlimit.errors import StoreUnavailable
+from batchlimit.redaction import shown
+from batchlimit.reentry import own_lock
+from batchlimit.reservoir.timer_heap import TimerHeap
+from batchlimit.reservoir.waiter import Fetch
+from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.sync.key_entry import TOGETHER, KeyEntry, ask_together
+
+_logger = logging.getLogger("batchlimit")
+_PATIENCE = 1.0
+"""How long (s) a slot is left alone whose looking after failed, and the thread that could not be started."""
+_CROWD = 1024
+"""Whenever so many slots have come in they are looked through, however early it is: some may have left by now."""
+
+Asks = list[tuple[KeyEntry, Fetch, None]]
+
+
+class Refresher:
+    """Looks after each slot at its `due`; the thread starts with the first slot and ends with `stop`.
+
+    Slots come in by a dict, each once, and a bell rings only if the thread would sleep past what is due: a million new
+    keys are no reason to wake it a million times. Both may be touched anywhere, even in a destructor: neither takes a
+    lock of ours. The plans are the thread's own. Where no thread can be had, all slots that live stay in the dict.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        store: GuardedStore,
+        retire: Callable[[KeyEntry], None],
+        tidy: Callable[[], float],
+        ended: Callable[[], None],
+    ) -> None:
+        """`tidy` is called between two sleeps, and returns when it wants to be called again, at the latest."""
+        self._clock = clock
+        self._store = store
+        self._retire = retire
+        self._tidy = tidy
+        self._ended = ended
+        self._inbox: dict[KeyEntry, None] = {}
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._sleeps_until = -math.inf
+        self._stopping = False
+        self._plans: TimerHeap[KeyEntry] = TimerHeap()
+        self._thread: threading.Thread | None = None
+        self._tries_at = -math.inf  # when to try anew to start one
+        self._starting = own_lock()  # held to start the thread once
+
+    def watch(self, slot: KeyEntry) -> None:
+        """Come to this slot at its `due`."""
+        self._inbox[slot] = None
+        if slot.due == math.inf:  # it was let go of meanwhile, or is just being looked after
+            self.forget(slot)
+        if self._thread is None and self._clock() >= self._tries_at:
+            self._start()
+        if (slot.due < self._sleeps_until or len(self._inbox) % _CROWD == 0) and self._bell.empty():
+            self._bell.put(None)
+
+    def forget(self, slot: KeyEntry) -> None:
+        """Come to a slot no more that is not due any more; it may be planned still, for a while."""
+        self._inbox.pop(slot, None)
+
+    def stop(self) -> bool:
+        """Tell the thread to end after what it is doing, and then to call `ended`; False if none ever started."""
+        self._stopping = True
+        self._bell.put(None)
+        return self._thread is not None
+
+    def join(self, seconds: float) -> None:
+        """Wait for the thread to end, unless this is it."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(seconds)
+
+    def _start(self) -> None:
+        if self._starting._is_owned():  # whoever we interrupted is just about to
+            return
+        with self._starting:
+            if self._thread is None:
+                try:
+                    thread = threading.Thread(target=self._run, name="batchlimit-keeper", daemon=True)
+                    thread.start()
+                except RuntimeError as error:  # another try follows; until then callers fetch for themselves
+                    if self._tries_at == -math.inf:
+                        _logger.warning("tokens are not renewed or given back in time: %s", error)
+                    self._tries_at = self._clock() + _PATIENCE
+                    return
+                self._thread = thread
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._tend_due()
+            self._sleep(self._tidy())
+        self._ended()
+
+    def _tend_due(self) -> None:
+        self._plan_inbox()
+        now = self._clock()
+        asks: Asks = []
+        while not self._stopping and (slot := self._plans.take(now)) is not None:
+            self._tend(slot, asks)
+            if len(asks) == TOGETHER:
+                self._ask(asks)
+                asks = []
+        self._ask(asks)
+
+    def _sleep(self, until: float) -> None:
+        """Sleep until something is due, or the bell rings. What came in before the bell could ring is seen here."""
+        self._plan_inbox()
+        self._sleeps_until = min(until, self._plans.first_at)
+        seconds = self._sleeps_until - self._clock()
+        if not self._inbox and seconds > 0.0:
+            try:
+                self._bell.get(timeout=min(seconds, threading.TIMEOUT_MAX))
+            except Empty:
+                pass
+        self._sleeps_until = -math.inf
+
+    def _plan_inbox(self) -> None:
+        while self._inbox:
+            with contextlib.suppress(KeyError):  # the last one was just forgotten
+                if (slot := self._inbox.popitem()[0]).due < math.inf:
+                    self._plans.add(slot)
+
+    def _tend(self, slot: KeyEntry, asks: Asks) -> None:
+        """Do what there is to do, but what can be asked together; a store that is away is no reason to stop."""
+        try:
+            match slot.tend():
+                case Fetch() as fetch if self._store.is_pipelined:
+                    asks.append((slot, fetch, None))
+                case Fetch() as fetch:
+                    slot.fetch(fetch)
+                case GiveBack() as back:
+                    self._ask(asks)  # first: callers of those keys wait for it
+                    asks.clear()
+                    slot.give_back(back)
+                case None:
+                    pass
+        except StoreUnavailable as error:
+            _logger.debug("tokens of %s were not given back: %s", shown(slot.key), error)
+        except Exception:  # a sizer of the user's own
+            _logger.exception("looking after %s failed; the other keys are looked after", shown(slot.key))
+            slot.due = self._clock() + _PATIENCE
+            self.watch(slot)
+        if slot.reservoir.retired:
+            self._retire(slot)
+
+    def _ask(self, asks: Asks) -> None:
+        """Ask for all of them in one round trip, and report each, whatever happens."""
+        if not asks:
+            return
+        try:
+            ask_together(self._store, asks)
+        except Exception:
+            _logger.exception("looking after %d keys failed", len(asks))

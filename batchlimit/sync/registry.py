@@ -1,0 +1,214 @@
+"""What all slots of one limiter share: its name to the store, its slots, its keeper, and its end."""
+
+import atexit
+import logging
+import os
+import secrets
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from batchlimit.clock import steady
+from batchlimit.errors import LimiterClosed
+from batchlimit.quota.key import check_key, place_of, stored
+from batchlimit.quota.quota import Quota
+from batchlimit.redaction import shown
+from batchlimit.reentry import free, own_lock
+from batchlimit.reservoir.dormant import DormantKeys
+from batchlimit.reservoir.eviction import ClockCache
+from batchlimit.reservoir.keyspace import Keyspace
+from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.statistics import Statistics
+from batchlimit.stores.protocols import Store
+from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.refresher import Refresher
+
+T = TypeVar("T")
+_logger = logging.getLogger("batchlimit")
+_CLOSED = "this limiter was closed"
+_PATIENCE = 2.0
+"""How long (s) a closing limiter waits for its keeper, and for the answers that are under way."""
+
+
+class Registry:
+    """Makes slots, and lets them go when idle, at close, at exit, and in a forked child."""
+
+    def __init__(
+        self, store: Store, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
+    ) -> None:
+        self.store = GuardedStore(store, options.deadline)
+        self._opened = store
+        self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
+        self.clock = clock
+        self.slots: dict[str, KeyEntry] = {}
+        self._rule, self._options = rule, options
+        self._born = clock()  # a fork changes the host, but not when its quotas were set
+        self._begin()
+        _supplies.add(self)
+
+    def own_store(self, connect_timeout: float) -> None:
+        """Close the store with the limiter, for nobody else has it; to connect to it may take so many seconds."""
+        self.owns_store = True
+        self.store.allow(connect_timeout)
+
+    def _begin(self) -> None:
+        """Become a host: one that the store has never heard of, with nothing leased and nobody waiting."""
+        self.closed = False
+        self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
+        self._host = Keyspace(secrets.token_hex(8), self._born, self._options)
+        self._lock = own_lock()  # held to change which slots there are
+        self._ring: ClockCache[KeyEntry] = ClockCache(self._options.max_keys)
+        self._rest = DormantKeys(self._options.idle_after, self._options.max_keys)
+        self._keeper = Refresher(self.clock, self.store, self._drop, self._forget_idle, self._drain)
+
+    def slot(self, key: str) -> KeyEntry:
+        """Return the key's live slot, making it if need be; LimiterClosed after close()."""
+        quota = self._rule(check_key(key))
+        place = place_of(stored(key))
+        with free(self._lock):
+            self.check_open()
+            slot = self.slots.get(place)
+            if slot is not None and slot.reservoir.retired:
+                self._let_go(slot)
+                slot = None
+            if slot is None:
+                slot = self._make(key, quota)
+                self._rest.make_room(self.keys + 1 - self._options.max_keys)
+                self._ring.enter(slot, self._evict)
+                self.slots[place] = slot
+        slot.plan()
+        return slot
+
+    def check_open(self) -> None:
+        """Raise LimiterClosed after close()."""
+        if self.closed:
+            raise LimiterClosed(_CLOSED)
+
+    @property
+    def keys(self) -> int:
+        """How many keys are in memory, those at rest among them."""
+        return len(self.slots) + len(self._rest)
+
+    def _make(self, key: str, quota: Quota) -> KeyEntry:
+        name = stored(key)
+        reservoir = self._host.reservoir(key, quota, self.clock(), self._rest.take(place_of(name)))
+        return KeyEntry(name, reservoir, self.store, self.clock, self._keeper.watch)
+
+    def _drop(self, slot: KeyEntry) -> None:
+        with free(self._lock):
+            self._let_go(slot)
+
+    def _evict(self, slot: KeyEntry) -> bool:
+        if not slot.evict():
+            return False
+        self._let_go(slot)
+        return True
+
+    def _let_go(self, slot: KeyEntry) -> None:
+        """Requires the lock. Forget a slot that has retired, but for what it did; once, whoever else comes to do it."""
+        place = place_of(slot.key)
+        if self.slots.get(place) is slot:
+            del self.slots[place]
+            self._keeper.forget(slot)
+            self._ring.leave(slot)
+            self._host.remember(slot.figures())
+            if (memo := slot.reservoir.memo) is not None:
+                self._rest.put(place, memo, self.clock())
+
+    def _forget_idle(self) -> float:
+        """Let go of keys at rest that are idle by now; return when to come again."""
+        with free(self._lock):
+            return self._rest.forget_idle(self.clock())
+
+    def statistics(self) -> Statistics:
+        """Return what all slots did, those that were dropped among them."""
+        with free(self._lock):
+            for slot in [each for each in self.slots.values() if each.reservoir.retired]:
+                self._let_go(slot)  # the keeper is about to: until then it would be counted nowhere
+            live = [slot.figures() for slot in self.slots.values()]
+            return self._host.statistics(live, len(self._rest), self.store.health)
+
+    def close(self) -> None:
+        """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do.
+
+        Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
+        """
+        with free(self._lock):
+            self.closed = True
+        self._keeper.stop()
+        self._keeper.join(_PATIENCE)
+        self._drain()
+        with free(self._lock):
+            wrong, self._wrong = self._wrong, None
+        if wrong is not None:
+            raise wrong
+
+    def abandon(self) -> None:
+        """Close without blocking, from wherever the last reference was dropped, even inside one of our locks."""
+        self.closed = True
+        if not self._keeper.stop():
+            self._close_store()
+
+    def after_fork(self) -> None:
+        """In the child: what the parent leased is the parent's; spending it twice would break the promise."""
+        for slot in self.slots.values():
+            slot.stock.disown()
+        self.slots.clear()
+        closed = self.closed
+        self._begin()
+        self.closed = closed
+        self.store.after_fork()
+
+    def _drain(self) -> None:
+        """Return all tokens; runs where the keeper ends, and again, with nothing to do, in close()."""
+        with free(self._lock):
+            slots = list(self.slots.values())
+            self.slots.clear()
+            self._ring.clear()
+            self._rest.clear()
+        deadline = time.monotonic() + _PATIENCE
+        ends = [self._try(slot, partial(slot.close, LimiterClosed(_CLOSED))) for slot in slots]
+        for slot, ended in zip(slots, ends, strict=True):
+            self._try(slot, partial(slot.empty, ended, deadline))  # each: a part of the store may be away, or one key
+        for slot in slots:
+            self._try(slot, lambda slot=slot: self._host.remember(slot.figures()))  # type: ignore[misc]
+            self._keeper.forget(slot)
+        self._close_store()
+
+    def _try(self, slot: KeyEntry, act: Callable[[], T]) -> T | None:
+        """Do this, and keep what goes wrong for the end: it is no reason not to do it for the other keys."""
+        try:
+            return act()
+        except Exception as error:
+            _logger.exception("tokens of %s were not given back; the others are", shown(slot.key))
+            self._wrong = self._wrong or error
+            return None
+
+    def _close_store(self) -> None:
+        self.store.stop()
+        if self.owns_store:
+            self._opened.close()
+
+
+_supplies: weakref.WeakSet[Registry] = weakref.WeakSet()
+"""Every supply that lives: a fork and the end of the interpreter concern them all, and tell nobody else."""
+
+
+def _after_fork() -> None:
+    for supply in list(_supplies):
+        supply.after_fork()
+
+
+def _at_exit() -> None:
+    for supply in list(_supplies):
+        try:
+            supply.close()
+        except Exception:
+            _logger.exception("a limiter was not closed as it should; the others are")
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

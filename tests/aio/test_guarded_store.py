@@ -1,0 +1,190 @@
+"""A store that is slow, for tasks: nobody waits longer than the budget, and nothing is spent twice."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from batchlimit import StoreUnavailable
+from batchlimit.aio.guarded_store import GuardedStore
+from batchlimit.stores.client.deadline import Unhurried
+from tests.aio.loop import virtual_loop
+from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on, nothing
+
+
+async def away() -> None:
+    raise StoreUnavailable("away")
+
+
+async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
+    stage = Stage()
+    limiter = limiter_on(stage, deadline=0.05)
+    await limiter.acquire("another")
+    stage.before = Gate()
+    begun = virtual_loop().time()
+    with pytest.raises(StoreUnavailable, match=r"stage:// did not answer in time \(0.05 s\)"):
+        await limiter.decide(KEY)
+    assert virtual_loop().time() - begun == pytest.approx(0.05)
+    await limiter.close()
+
+
+async def test_the_first_answer_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has to connect first. So may later ones, a little, of a store that does not tell when it does."""
+    stage = Stage()
+    monkeypatch.setattr(Stage, "is_prompt", False)
+    limiter = limiter_on(stage, deadline=0.05)
+    for seconds in (1.05, 0.3, 0.3, 0.05):
+        stage.before = Gate()
+        begun = virtual_loop().time()
+        assert not await limiter.try_acquire(KEY)
+        assert virtual_loop().time() - begun == pytest.approx(seconds)
+        stage.before = nothing
+        if seconds == 1.05:
+            assert await limiter.try_acquire("another")
+    await limiter.close()
+
+
+async def test_waiting_for_a_connection_is_not_the_servers_time() -> None:
+    """Until it fails, or that has taken five deadlines."""
+    stage = Stage()
+    limiter = limiter_on(stage, deadline=0.05)
+    await limiter.acquire("another")
+
+    async def connect(seconds: float) -> None:
+        with Unhurried():
+            await asyncio.sleep(seconds)
+        await asyncio.sleep(0.04)
+
+    for seconds, taken, admitted in ((0.2, 0.24, True), (9.0, 0.25, False), (9.0, 0.25, False), (9.0, 0.05, False)):
+        stage.before = partial(connect, seconds)
+        begun = virtual_loop().time()
+        assert await limiter.try_acquire(KEY) is admitted
+        assert virtual_loop().time() - begun == pytest.approx(taken)
+    await limiter.close()
+
+
+async def test_all_in_line_leave_with_the_one_that_asked() -> None:
+    stage = Stage()
+    limiter = limiter_on(stage, deadline=0.05)
+    await limiter.acquire("another")
+    stage.before = Gate()
+    begun = virtual_loop().time()
+    line = [asyncio.create_task(limiter.acquire(KEY)) for _ in range(50)]
+    await asyncio.sleep(0.03)
+    line += [asyncio.create_task(limiter.acquire(KEY)) for _ in range(50)]
+    errors = await asyncio.gather(*line, return_exceptions=True)
+    assert all(isinstance(error, StoreUnavailable) for error in errors)
+    assert virtual_loop().time() - begun == pytest.approx(0.05)
+    assert limiter.statistics().failures == 1
+    await limiter.close()
+
+
+@pytest.mark.parametrize("way", ["before", "after"])
+async def test_an_answer_that_comes_too_late_is_charged_once(way: str) -> None:
+    stage = Stage()
+    limiter = limiter_on(stage, deadline=0.05)
+    await limiter.acquire("another")
+    setattr(stage, way, Gate())
+    assert not await limiter.try_acquire(KEY, 4)
+    setattr(stage, way, nothing)
+    assert await limiter.try_acquire(KEY, 4)
+    assert stage.asks[-1].seq == stage.asks[-2].seq
+    assert (await stage.peek(KEY, TEN)).level == 6
+    await limiter.close()
+
+
+async def test_probes_go_one_at_a_time_and_ever_rarer() -> None:
+    stage = Stage()
+    at: list[float] = []
+
+    async def probe() -> None:
+        at.append(virtual_loop().time())
+        if len(at) < 12:
+            raise StoreUnavailable("still away")
+
+    stage.before_probe = probe
+    limiter = limiter_on(stage)
+    stage.before = away
+    for _ in range(20):
+        assert not await limiter.try_acquire(KEY)
+    assert len(stage.asks) == 3
+    begun = virtual_loop().time()
+    await asyncio.sleep(30.0)
+    assert limiter.statistics().available
+    waits = [after - before for before, after in zip([begun, *at], at, strict=False)]
+    assert len(waits) == 12
+    assert 0.05 <= waits[0] <= 0.15
+    for least, wait in zip([0.1, 0.2, 0.4, 0.8, *[1.0] * 7], waits[1:], strict=True):
+        assert least - 1e-6 <= wait <= least + 0.1 + 1e-6
+    await limiter.close()
+
+
+async def test_what_one_cause_failed_is_one_failure() -> None:
+    """Many calls may be on one connection; that one ended is no reason to give the store up."""
+    stage = Stage()
+    limiter = limiter_on(stage)
+    cause = ConnectionResetError()
+
+    async def cut() -> None:
+        raise StoreUnavailable("cut") from cause
+
+    stage.before = cut
+    for failures in (1, 2):
+        assert not any(await asyncio.gather(*(limiter.try_acquire(f"{KEY}-{i}") for i in range(8))))
+        assert limiter.statistics().failures == failures
+        assert limiter.statistics().available
+        cause = ConnectionResetError()
+    stage.before = away
+    assert not any(await asyncio.gather(*(limiter.try_acquire(f"{KEY}-{i}") for i in range(8))))
+    assert not limiter.statistics().available
+    await limiter.close()
+
+
+async def test_a_probe_that_hangs_is_given_up_and_sent_again() -> None:
+    stage = Stage()
+    limiter = limiter_on(stage, deadline=0.05)
+    await limiter.acquire("another")
+    stage.before = away
+    stage.before_probe = Gate()
+    for _ in range(3):
+        assert not await limiter.try_acquire(KEY)
+    await asyncio.sleep(10.0)
+    assert stage.probes > 3
+    stage.before_probe = stage.before = nothing
+    await asyncio.sleep(3.0)
+    assert await limiter.try_acquire(KEY)
+    await limiter.close()
+
+
+async def test_who_closes_ends_the_prober() -> None:
+    stage = Stage()
+    stage.before = stage.before_probe = away
+    limiter = limiter_on(stage)
+    for _ in range(3):
+        assert not await limiter.try_acquire(KEY)
+    assert len(asyncio.all_tasks()) == 2
+    await limiter.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_breaker_that_an_ask_closed_needs_its_prober_no_more() -> None:
+    """And the next outage has one of its own."""
+    stage = Stage()
+    guard = GuardedStore(stage, 1.0)
+    gate = stage.before_probe = Gate()
+    for _ in range(3):
+        guard._failed("", KEY, StoreUnavailable("away"))
+    await gate.await_someone()
+    guard._answered("", guard._breakers.of(""))
+    assert guard.health.available
+    second = stage.before_probe = Gate()
+    for _ in range(3):
+        guard._failed("", KEY, StoreUnavailable("away again"))
+    await second.await_someone()
+    gate.open()
+    await asyncio.sleep(0.1)
+    assert not guard.health.available
+    second.open()
+    await asyncio.sleep(0.1)
+    assert guard.health.available
+    await guard.stop()

@@ -1,0 +1,466 @@
+"""The public face of the asyncio front: what each method says and does, one caller at a time."""
+
+import asyncio
+import math
+
+import pytest
+import redis.asyncio
+
+from batchlimit import (
+    AsyncRateLimiter,
+    AsyncRedisStore,
+    FixedBatch,
+    LimiterClosed,
+    MemoryStore,
+    Quota,
+    RateLimited,
+    RateLimiter,
+    RedisStore,
+    StoreUnavailable,
+)
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.reservoir.reservoir import Reservoir
+from tests.aio.loop import virtual_loop
+from tests.aio.stage import KEY, SLOW, Gate, Stage, in_line, limiter_on, nothing
+from tests.reservoir.world import Moody
+from tests.servers import Server
+
+HUNDRED = Quota(SLOW, 100)
+
+
+def hundred(stage: Stage) -> AsyncRateLimiter:
+    """A hundred tokens, in batches of ten, and no refill worth speaking of."""
+    return limiter_on(stage, HUNDRED, sizer=FixedBatch(10))
+
+
+# Admitting
+
+
+async def test_a_burst_is_admitted_and_not_one_token_more() -> None:
+    limiter = hundred(Stage())
+    assert [await limiter.try_acquire(KEY) for _ in range(101)] == [True] * 100 + [False]
+
+
+async def test_a_cost_is_spent_whole_or_not_at_all() -> None:
+    limiter = hundred(Stage())
+    assert await limiter.try_acquire(KEY, 70)
+    assert not await limiter.try_acquire(KEY, cost=31)
+    assert await limiter.try_acquire(KEY, 30)
+    assert not await limiter.try_acquire(KEY)
+
+
+async def test_time_brings_tokens_and_a_refusal_says_when(without_keeper: None) -> None:
+    """The same timeline as the threaded front's: the rules are the same."""
+    loop = virtual_loop()
+    limiter = AsyncRateLimiter(MemoryStore(loop.time), "10/s", clock=loop.time)
+    timeline = [  # at, cost, allowed, retry after
+        (0.00, 10, True, 0.0),
+        (0.00, 1, False, 0.1),
+        (0.05, 1, False, 0.05),
+        (0.09, 1, False, 0.01),
+        (0.20, 2, True, 0.0),
+        (0.20, 3, False, 0.2),
+        (0.25, 1, False, 0.15),
+        (0.41, 3, False, 0.09),
+        (0.41, 1, True, 0.0),
+        (9.00, 10, True, 0.0),
+        (9.00, 1, False, 0.1),
+    ]
+    for at, cost, allowed, retry_after in timeline:
+        loop.now = 1000.0 + at + 0.0001
+        decision = await limiter.decide(KEY, cost)
+        assert (at, decision.allowed) == (at, allowed)
+        assert decision.retry_after == pytest.approx(retry_after, abs=0.001)
+
+
+async def test_acquire_returns_none_or_raises(without_keeper: None) -> None:
+    limiter = hundred(Stage())
+    await limiter.acquire(KEY)
+    await limiter.acquire(KEY, 99, timeout=0)
+    with pytest.raises(RateLimited) as caught:
+        await limiter.acquire(KEY, 5, timeout=0)
+    assert caught.value.key == KEY
+    assert caught.value.retry_after == pytest.approx(5 / SLOW)
+
+
+async def test_the_usual_call_asks_nobody() -> None:
+    stage = Stage()
+    limiter = hundred(stage)
+    for _ in range(5):
+        assert await limiter.try_acquire(KEY)
+        await limiter.acquire(KEY)
+    assert len(stage.asks) == 1
+
+
+async def test_a_refused_call_asks_nobody_either() -> None:
+    stage = Stage()
+    limiter = hundred(stage)
+    await limiter.acquire(KEY, 100)
+    assert not await limiter.try_acquire(KEY)
+    before = len(stage.asks)
+    for _ in range(10):
+        assert not await limiter.try_acquire(KEY)
+        assert not await limiter.decide(KEY, 7)
+    assert len(stage.asks) == before
+
+
+async def test_a_rate_of_zero_refuses_for_ever() -> None:
+    limiter = limiter_on(Stage(), "0/s")
+    assert not await limiter.try_acquire(KEY)
+    assert (await limiter.decide(KEY)).retry_after == math.inf
+    assert (await limiter.peek(KEY)).retry_after == math.inf
+    with pytest.raises(RateLimited):
+        await limiter.acquire(KEY)
+
+
+async def test_a_refund_is_there_at_once() -> None:
+    limiter = hundred(Stage())
+    await limiter.acquire(KEY, 100)
+    assert not await limiter.try_acquire(KEY)
+    await limiter.refund(KEY, 3)
+    assert [await limiter.try_acquire(KEY) for _ in range(4)] == [True] * 3 + [False]
+
+
+async def test_a_refund_after_the_lease_goes_to_the_bucket() -> None:
+    stage = Stage()
+    limiter = hundred(stage)
+    await limiter.acquire(KEY, 100)
+    await asyncio.sleep(5.0)
+    await limiter.refund(KEY, 3)
+    assert [back.refund for back in stage.backs] == [3]
+    assert (await limiter.peek(KEY)).remaining == 3
+
+
+async def test_a_refund_that_does_not_arrive_says_so() -> None:
+    async def fail() -> None:
+        raise StoreUnavailable("away")
+
+    stage = Stage()
+    limiter = hundred(stage)
+    await limiter.acquire(KEY, 100)
+    await asyncio.sleep(5.0)
+    stage.before_back = fail
+    with pytest.raises(StoreUnavailable, match="away"):
+        await limiter.refund(KEY, 3)
+    stage.before_back = nothing
+    assert not await limiter.try_acquire(KEY)
+
+
+async def test_peek_admits_nothing() -> None:
+    limiter = hundred(Stage())
+    assert [(await limiter.peek(KEY)).remaining for _ in range(3)] == [100] * 3
+    assert await limiter.try_acquire(KEY, 40)
+    assert (await limiter.peek(KEY)).remaining == 60
+
+
+async def test_statistics_count() -> None:
+    limiter = hundred(Stage())
+    await limiter.acquire(KEY, 98)
+    assert not await limiter.try_acquire(KEY, 3)
+    found = limiter.statistics()
+    assert (found.keys, found.admitted, found.refused, found.waiting) == (1, 98, 3, 0)
+
+
+# In the background
+
+
+async def test_tokens_in_use_are_renewed_and_tokens_unused_go_back() -> None:
+    stage = Stage()
+    limiter = limiter_on(stage, "100/s burst 100", sizer=FixedBatch(20))
+    for _ in range(30):
+        assert await limiter.try_acquire(KEY)
+        await asyncio.sleep(0.1)
+    assert stage.busiest == 1
+    await asyncio.sleep(3.0)
+    assert limiter.statistics().held == 0
+    assert (await stage.inner.peek(KEY, Quota(100.0, 100))).outstanding == 0
+
+
+async def test_a_prefetch_comes_before_anybody_has_to_wait() -> None:
+    """With the store 10 ms away, at 1000 calls a second."""
+
+    async def travel() -> None:
+        await asyncio.sleep(0.005)
+
+    stage = Stage()
+    stage.before = stage.after = travel
+    limiter = AsyncRateLimiter(stage, "5000/s burst 5000", clock=virtual_loop().time)
+    late = []
+    for i in range(2000):
+        begun = virtual_loop().now
+        assert await limiter.try_acquire(KEY)
+        if virtual_loop().now > begun:
+            late.append(i)
+        await asyncio.sleep(0.001)
+    assert all(i < 500 for i in late), "after the half second in which the demand becomes known nobody waits"
+
+
+async def test_in_steady_demand_no_caller_begins_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 1000 calls a second: the timer looks before anybody comes upon the low mark."""
+    surprised, take_low = [], Reservoir.take_low
+
+    def noting(self: Reservoir, cost: int) -> float:
+        surprised.append(virtual_loop().now)
+        return take_low(self, cost)
+
+    monkeypatch.setattr(Reservoir, "take_low", noting)
+    stage = Stage()
+    stage.before = lambda: asyncio.sleep(0.001)
+    limiter = AsyncRateLimiter(stage, "5000/s burst 5000", sizer=FixedBatch(500), clock=virtual_loop().time)
+    begun = virtual_loop().now
+    for _ in range(5000):
+        assert await limiter.try_acquire(KEY)
+        await asyncio.sleep(0.001)
+    assert all(at < begun + 1.0 for at in surprised), "but of the first batch, when nothing is known"
+    assert len(stage.asks) <= 12
+
+
+async def test_an_idle_key_leaves_the_memory() -> None:
+    limiter = limiter_on(Stage(), idle_after=5.0)
+    assert await limiter.try_acquire(KEY)
+    await asyncio.sleep(30.0)
+    found = limiter.statistics()
+    assert (found.keys, found.admitted) == (0, 1)
+    assert await limiter.try_acquire(KEY)
+
+
+async def test_a_sizer_that_fails_fails_its_caller_and_nobody_else() -> None:
+    class Broken:
+        def want(self, usage: object) -> int:
+            raise ZeroDivisionError
+
+    limiter = limiter_on(Stage(), sizer=Broken())
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            await limiter.try_acquire(KEY)
+    assert limiter.statistics().waiting == 0
+
+
+# What it is made of
+
+
+@pytest.mark.real_time
+async def test_it_works_on_a_client_that_the_caller_made_and_keeps(valkey: Server, prefix: str) -> None:
+    client = redis.asyncio.Redis.from_url(valkey.url)
+    async with AsyncRateLimiter(client, HUNDRED, prefix=prefix) as limiter:
+        assert await limiter.try_acquire(KEY)
+    assert await client.ping()
+    await client.aclose()
+
+
+@pytest.mark.real_time
+@pytest.mark.usefixtures("far_away")
+async def test_on_a_real_server(valkey: Server, prefix: str) -> None:
+    async with AsyncRateLimiter.from_url(
+        valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0, deadline=30.0
+    ) as limiter:
+        assert [await limiter.try_acquire(KEY) for _ in range(101)] == [True] * 100 + [False]
+        assert (await limiter.peek(KEY)).remaining == 0
+        assert (await limiter.decide(KEY)).source == "denied"
+
+
+@pytest.mark.usefixtures("far_away")
+def test_it_shares_buckets_with_the_threaded_front(valkey: Server, prefix: str) -> None:
+    async def spend() -> int:
+        async with AsyncRateLimiter.from_url(
+            valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0, deadline=30.0
+        ) as limiter:
+            return sum([await limiter.try_acquire(KEY) for _ in range(60)])
+
+    assert asyncio.run(spend()) == 60
+    with RateLimiter.from_url(valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0) as limiter:
+        assert sum(limiter.try_acquire(KEY) for _ in range(60)) == 40
+
+
+@pytest.mark.usefixtures("far_away")
+def test_both_fronts_share_a_memory_store() -> None:
+    store = MemoryStore()
+
+    async def spend() -> int:
+        async with AsyncRateLimiter(store, HUNDRED) as limiter:
+            return sum([await limiter.try_acquire(KEY) for _ in range(60)])
+
+    assert asyncio.run(spend()) == 60
+    with RateLimiter(store, HUNDRED) as limiter:
+        assert sum(limiter.try_acquire(KEY) for _ in range(60)) == 40
+
+
+@pytest.mark.parametrize("store", ["redis", None, 42], ids=str)
+def test_what_is_no_store_is_named(store: object) -> None:
+    with pytest.raises(TypeError, match=r"an AsyncRateLimiter needs a redis.asyncio.Redis client or an AsyncStore"):
+        AsyncRateLimiter(store, "1/s")  # type: ignore[arg-type]
+
+
+def test_a_store_of_the_other_front_is_named(valkey: Server) -> None:
+    with valkey.client() as client:
+        for store in (client, RedisStore(client)):
+            with pytest.raises(TypeError, match=r"an AsyncRateLimiter needs a redis.asyncio.Redis"):
+                AsyncRateLimiter(store, "1/s")  # type: ignore[arg-type]
+    for other in (redis.asyncio.Redis(), AsyncRedisStore(redis.asyncio.Redis())):
+        with pytest.raises(TypeError, match=r"a RateLimiter needs a redis.Redis client or a Store"):
+            RateLimiter(other, "1/s")  # type: ignore[arg-type]
+
+
+@pytest.mark.real_time
+async def test_a_server_that_is_away_is_an_error_of_ours() -> None:
+    limiter = AsyncRateLimiter.from_url("unix:///nowhere/at/all?password=secret", "1/s")
+    for call in (limiter.acquire(KEY), limiter.decide(KEY), limiter.peek(KEY)):
+        with pytest.raises(StoreUnavailable, match="unix:///nowhere/at/all") as caught:
+            await call
+        assert "secret" not in str(caught.value)
+    assert "secret" not in repr(limiter)
+    await limiter.close()
+
+
+async def test_a_store_of_ones_own_may_raise_anything() -> None:
+    async def fail() -> None:
+        raise LookupError("no such thing")
+
+    stage = Stage()
+    stage.before = fail
+    limiter = limiter_on(stage)
+    with pytest.raises(StoreUnavailable, match="the store failed: LookupError: no such thing"):
+        await limiter.decide(KEY)
+    stage.before = nothing
+    assert await limiter.try_acquire(KEY)
+
+
+async def test_a_store_of_ones_own_may_fail_in_every_call() -> None:
+    async def fail() -> None:
+        raise LookupError("no such thing")
+
+    stage = Stage()
+    limiter = limiter_on(stage)
+    await limiter.acquire(KEY)
+    await asyncio.sleep(5.0)
+    stage.before_back = fail
+    with pytest.raises(StoreUnavailable, match="the store failed: LookupError"):
+        await limiter.refund(KEY)
+    stage.peek = None  # type: ignore[assignment,method-assign]
+    with pytest.raises(StoreUnavailable, match="the store failed: TypeError"):
+        await limiter.peek(KEY)
+
+
+@pytest.mark.parametrize("answer", [None, 5, asyncio.CancelledError()], ids=repr)
+async def test_a_store_that_does_not_answer_properly_is_unavailable(answer: object) -> None:
+    asked = 0
+
+    class Odd(Stage):
+        async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+            nonlocal asked
+            asked += 1
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer  # type: ignore[return-value]
+
+    limiter = limiter_on(Odd())
+    with pytest.raises(StoreUnavailable):
+        await limiter.acquire(KEY)
+    assert asked <= 2
+
+
+async def test_an_error_of_the_users_task_factory_reaches_the_caller() -> None:
+    def broken(_loop: object, _work: object, **_options: object) -> asyncio.Task[None]:
+        raise LookupError("no tasks today")
+
+    limiter = limiter_on(Stage())
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(broken)  # type: ignore[arg-type]
+    try:
+        with pytest.raises(StoreUnavailable, match="no tasks today"):
+            await limiter.acquire(KEY)
+    finally:
+        loop.set_task_factory(None)
+    await limiter.acquire(KEY)
+
+
+async def test_a_sizer_that_fails_in_the_background_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    sizer = Moody()
+    limiter = limiter_on(Stage(), "10/s burst 10", sizer=sizer)
+    async with limiter.reserve(KEY, 10) as reservation:
+        await reservation.settle(15)
+    sizer.broken = True
+    await asyncio.sleep(3.0)
+    assert limiter.statistics().owed == 5
+    assert 1 <= caplog.text.count("looking after") <= 5
+    sizer.broken = False
+    await asyncio.sleep(3.0)
+    assert limiter.statistics().owed == 0
+
+
+# Closing
+
+
+async def test_nobody_is_admitted_while_it_closes() -> None:
+    stage = Stage()
+    limiter = hundred(stage)
+    await limiter.acquire(KEY)
+    gate = stage.before = Gate()
+    asking = asyncio.create_task(limiter.acquire("another"))
+    await gate.await_someone()
+    closing = asyncio.create_task(limiter.close())
+    await asyncio.sleep(0)
+    for call in (limiter.try_acquire(KEY), limiter.acquire(KEY), limiter.acquire_all({})):
+        with pytest.raises(LimiterClosed):
+            await call
+    gate.open()
+    await closing
+    with pytest.raises(LimiterClosed):
+        await asking
+
+
+async def test_close_gives_all_tokens_back() -> None:
+    stage = Stage()
+    async with hundred(stage) as limiter:
+        assert await limiter.try_acquire(KEY)
+    assert stage.closed == 0, "the user made it"
+    assert (await stage.inner.peek(KEY, HUNDRED)).level == 99
+
+
+async def test_a_store_of_its_own_is_closed_with_the_limiter(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    monkeypatch.setattr("batchlimit.aio.limiter.open_async_store", lambda _url, **_options: stage)
+    async with AsyncRateLimiter.from_url("stage://", HUNDRED) as limiter:
+        assert await limiter.try_acquire(KEY)
+    assert stage.closed == 1
+
+
+async def test_a_closed_limiter_says_so() -> None:
+    limiter = hundred(Stage())
+    assert await limiter.try_acquire(KEY)
+    await limiter.close()
+    await limiter.close()
+    for key in (KEY, "another"):
+        for call in (limiter.try_acquire(key), limiter.acquire(key), limiter.decide(key), limiter.peek(key)):
+            with pytest.raises(LimiterClosed):
+                await call
+        with pytest.raises(LimiterClosed):
+            await limiter.refund(key)
+    assert limiter.statistics().admitted == 1
+
+
+async def test_a_second_close_waits_for_the_first() -> None:
+    stage = Stage()
+    gate = stage.before_back = Gate()
+    limiter = hundred(stage)
+    assert await limiter.try_acquire(KEY)
+    first = asyncio.create_task(limiter.close())
+    await gate.await_someone()
+    first.cancel()
+    second = asyncio.create_task(limiter.close())
+    await asyncio.sleep(0)
+    assert not second.done()
+    gate.open()
+    await second
+    assert len(stage.backs) == 1
+
+
+async def test_close_does_not_wait_for_ever() -> None:
+    stage = Stage()
+    stage.before = Gate()
+    limiter = hundred(stage)
+    waiter = asyncio.create_task(limiter.acquire(KEY))
+    await in_line(limiter, 1)
+    await limiter.close()
+    with pytest.raises(LimiterClosed):
+        await waiter

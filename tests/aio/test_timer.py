@@ -1,0 +1,99 @@
+"""One timer for all that is due: it rings for each thing at its time, and keeps no more than it has to."""
+
+import asyncio
+import logging
+import math
+
+import pytest
+
+from batchlimit.aio.timer import Timer
+from tests.aio.loop import virtual_loop
+
+
+class Thing:
+    def __init__(self, due: float, rung: list[float]) -> None:
+        self.due = due
+        self.rung = rung
+
+    def ring(self) -> None:
+        self.rung.append(virtual_loop().now)
+
+
+def keeper() -> Timer:
+    return Timer(asyncio.get_running_loop(), virtual_loop().time)
+
+
+def planned() -> int:
+    return sum(not timer.cancelled() for timer in virtual_loop()._scheduled)  # type: ignore[attr-defined]
+
+
+async def test_each_is_rung_for_at_its_time_in_whatever_order_it_came() -> None:
+    found, rung = keeper(), []  # type: ignore[var-annotated]
+    for seconds in (3.0, 1.0, 2.0, 1.0, 0.0):
+        found.watch(Thing(1000.0 + seconds, rung))
+        assert planned() == 1
+    await asyncio.sleep(5.0)
+    assert rung == pytest.approx([1000.0, 1001.0, 1001.0, 1002.0, 1003.0])
+    assert planned() == 0
+
+
+async def test_what_has_another_time_by_now_is_not_rung_for_at_the_old_one() -> None:
+    found, rung = keeper(), []  # type: ignore[var-annotated]
+    sooner, never = Thing(1003.0, rung), Thing(1002.0, rung)
+    found.watch(sooner)
+    found.watch(never)
+    sooner.due, never.due = 1001.0, math.inf
+    found.watch(sooner)
+    await asyncio.sleep(5.0)
+    assert rung == pytest.approx([1001.0])
+
+
+async def test_what_is_rung_for_may_be_watched_again() -> None:
+    found, rung = keeper(), []  # type: ignore[var-annotated]
+
+    class Again(Thing):
+        def ring(self) -> None:
+            super().ring()
+            if len(self.rung) < 4:
+                self.due = virtual_loop().now + 1.0
+                found.watch(self)
+
+    found.watch(Again(1001.0, rung))
+    await asyncio.sleep(10.0)
+    assert rung == pytest.approx([1001.0, 1002.0, 1003.0, 1004.0])
+
+
+async def test_one_that_fails_is_logged_and_the_others_are_rung_for(caplog: pytest.LogCaptureFixture) -> None:
+    found, rung = keeper(), []  # type: ignore[var-annotated]
+
+    class Broken(Thing):
+        def ring(self) -> None:
+            raise ZeroDivisionError
+
+    found.watch(Broken(1001.0, rung))
+    found.watch(Thing(1001.0, rung))
+    with caplog.at_level(logging.ERROR, "batchlimit"):
+        await asyncio.sleep(2.0)
+    assert len(rung) == 1
+    assert "looking after" in caplog.text
+
+
+async def test_stale_plans_do_not_pile_up() -> None:
+    """A hundred thousand callers with a timeout of a minute, all served at once: their plans are thrown out."""
+    found, rung = keeper(), []  # type: ignore[var-annotated]
+    for _ in range(100_000):
+        served = Thing(1060.0, rung)
+        found.watch(served)
+        served.due = math.inf
+    assert len(found._plans) <= 128
+    found.watch(Thing(1001.0, rung))
+    await asyncio.sleep(100.0)
+    assert len(rung) == 1
+
+
+async def test_a_stopped_keeper_rings_no_more() -> None:
+    found, rung = keeper(), []  # type: ignore[var-annotated]
+    found.watch(Thing(1001.0, rung))
+    found.stop()
+    await asyncio.sleep(5.0)
+    assert (rung, planned()) == ([], 0)

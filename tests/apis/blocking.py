@@ -1,0 +1,138 @@
+"""The asyncio front behind the face of the threaded one, so that one test can be held against both."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from batchlimit import AsyncRateLimiter, AsyncReservation, Decision, RateLimiter, RedisStore, Statistics
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.quota.quota import Quota
+from tests.awaiting import awaited
+from tests.sync.stage import Stage
+
+
+class _Awaited:
+    """A store of the threaded tests for tasks. What blocks in it stops the loop: gates are not for this."""
+
+    is_prompt = True
+
+    def __init__(self, stage: Stage | RedisStore) -> None:
+        self._stage = stage
+        self.address = stage.address
+
+    async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        return self._stage.take(key, quota, ask)
+
+    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        return self._stage.give_back(key, quota, back)
+
+    async def peek(self, key: str, quota: Quota) -> Level:
+        return self._stage.peek(key, quota)
+
+    def part(self, key: str) -> str:
+        return self._stage.part(key)
+
+    async def probe(self, key: str) -> None:
+        self._stage.probe(key)
+
+    def after_fork(self) -> None:
+        self._stage.after_fork()
+
+    def renew(self) -> None:
+        pass
+
+    async def disconnect(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        self._stage.close()
+
+
+class BlockingReservation:
+    """An AsyncReservation for a thread."""
+
+    def __init__(self, inner: AsyncReservation) -> None:
+        self._inner = inner
+
+    @property
+    def cost(self) -> int:
+        return self._inner.cost
+
+    @property
+    def settled(self) -> bool:
+        return self._inner.settled
+
+    def settle(self, actual: int) -> None:
+        awaited(self._inner.settle, actual)
+
+    def __enter__(self) -> Self:
+        awaited(self._inner.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        awaited(self._inner.__aexit__, kind, error, trace)
+
+
+class Blocking:
+    """An AsyncRateLimiter for threads."""
+
+    def __init__(self, store: Any, quota: Any, **options: Any) -> None:
+        self._use(
+            AsyncRateLimiter(_Awaited(store) if isinstance(store, Stage | RedisStore) else store, quota, **options)
+        )
+
+    def _use(self, inner: AsyncRateLimiter) -> None:
+        self._inner = inner
+
+    @classmethod
+    def from_url(cls, url: str, quota: Any, **options: Any) -> Self:
+        found = cls.__new__(cls)
+        found._use(AsyncRateLimiter.from_url(url, quota, **options))
+        return found
+
+    def try_acquire(self, key: Any, cost: Any = 1) -> bool:
+        return bool(awaited(self._inner.try_acquire, key, cost))
+
+    def acquire(self, key: Any, cost: Any = 1, *, timeout: Any = None) -> None:
+        awaited(self._inner.acquire, key, cost, timeout=timeout)
+
+    def decide(self, key: Any, cost: Any = 1) -> Decision:
+        found: Decision = awaited(self._inner.decide, key, cost)
+        return found
+
+    def peek(self, key: Any) -> Decision:
+        found: Decision = awaited(self._inner.peek, key)
+        return found
+
+    def refund(self, key: Any, cost: Any = 1) -> None:
+        awaited(self._inner.refund, key, cost)
+
+    def reserve(self, key: Any, cost: Any, *, timeout: Any = None, on_error: Any = "keep") -> BlockingReservation:
+        return BlockingReservation(awaited(self._inner.reserve, key, cost, timeout=timeout, on_error=on_error))
+
+    def acquire_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: Any = None) -> None:
+        awaited(self._inner.acquire_all, costs, timeout=timeout)
+
+    def statistics(self) -> Statistics:
+        return self._inner.statistics()
+
+    def close(self) -> None:
+        awaited(self._inner.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Front(Protocol):
+    """Makes limiters of one front, with the face of the threaded one."""
+
+    def __call__(self, store: Any, quota: Any, **options: Any) -> "RateLimiter | Blocking": ...
+
+    def from_url(self, url: Any, quota: Any, **options: Any) -> "RateLimiter | Blocking": ...

@@ -1,0 +1,21 @@
+"""Both fronts, each in turn, and a clock that stands still."""
+
+from typing import cast
+
+import pytest
+
+from batchlimit import RateLimiter
+from tests.apis.blocking import Blocking, Front
+from tests.sync.stage import Clock
+
+
+@pytest.fixture(params=[RateLimiter, Blocking], ids=["threads", "asyncio"])
+def front(request: pytest.FixtureRequest) -> Front:
+    """What makes limiters."""
+    return cast(Front, request.param)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Time stands still."""
+    return Clock()

@@ -1,0 +1,69 @@
+"""The end of a limiter: whatever goes wrong at one key, all that can be done for the others is done."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from batchlimit.errors import LimiterClosed
+from batchlimit.reservoir.reservoir import Reservoir
+from tests.apis.blocking import Front
+from tests.reservoir.world import Moody
+from tests.sync.stage import Clock, Stage
+
+KEYS = [f"key-{n}" for n in range(200)]
+
+
+class Greedy(Moody):
+    """One that leases more than callers wait for."""
+
+    def want(self, usage: object) -> int:
+        return super().want(usage) + 5
+
+
+def holding(front: Front, stage: Stage, sizer: Moody, clock: Clock) -> Any:
+    """A limiter with tokens of many keys."""
+    limiter = front(stage, "0.001/s burst 100", sizer=sizer, clock=clock)
+    for key in KEYS:
+        limiter.acquire(key)
+    return limiter
+
+
+def test_a_sizer_is_not_asked_by_a_limiter_that_closes(front: Front, clock: Clock, without_keeper: None) -> None:
+    """It once was, for a key that owed something; and where it raised, no tokens of other keys went back."""
+    stage, sizer = Stage(), Greedy()
+    limiter = holding(front, stage, sizer, clock)
+    with limiter.reserve(KEYS[3], 1) as reservation:
+        reservation.settle(20)
+    assert limiter.statistics().owed > 0
+    sizer.broken = True
+    limiter.close()
+    found = limiter.statistics()
+    assert (found.held, found.owed, found.waiting) == (0, 0, 0)
+    assert sum(back.tokens for back in stage.backs) == 4 * (len(KEYS) - 1)
+
+
+def test_what_fails_at_one_key_is_raised_when_all_is_done_for_the_others(
+    front: Front, clock: Clock, without_keeper: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage()
+    limiter = holding(front, stage, Greedy(), clock)
+    here = getattr(limiter, "_inner", limiter)
+    here._supply.own_store(1.0)
+    unlucky, drain = here._slots[KEYS[70]].reservoir, Reservoir.drain
+
+    def fail_once(reservoir: Reservoir) -> Any:
+        if reservoir is unlucky:
+            raise ZeroDivisionError("no tokens of this one")
+        return drain(reservoir)
+
+    monkeypatch.setattr(Reservoir, "drain", fail_once)
+    with caplog.at_level(logging.ERROR), pytest.raises(ZeroDivisionError, match="no tokens of this one"):
+        limiter.close()
+    assert sum(back.tokens for back in stage.backs) == 4 * (len(KEYS) - 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"tokens of {KEYS[70]!r} were not given back; the others are"
+    ]
+    assert stage.closed == 1
+    with pytest.raises(LimiterClosed):
+        limiter.acquire(KEYS[0])

@@ -1,0 +1,808 @@
+"""What both concurrency limiters do alike: outcomes, refusals, bypass, shares under a flood, bad arguments."""
+
+import asyncio
+import gc
+import logging
+import os
+import pickle
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from batchlimit import (
+    AsyncConcurrencyLimiter,
+    ConcurrencyLimited,
+    ConcurrencyLimiter,
+    LimiterClosed,
+    Outcome,
+    Partitions,
+    Permit,
+    Queue,
+    RateLimited,
+    Sample,
+    Shedding,
+)
+from batchlimit.concurrency.laws import AIMD, Fixed, Gitaly, Settable
+from batchlimit.concurrency.watchers import LatencyWatcher
+from tests.awaiting import awaited
+from tests.sync.stage import DEADLINE, start, until
+
+SECOND = 1_000_000_000
+
+
+class Recorder(Settable):
+    """A law that remembers what it was told."""
+
+    def __init__(self, limit: int = 10) -> None:
+        super().__init__(limit)
+        self.samples: list[Sample] = []
+
+    def update(self, sample: Sample) -> int:
+        self.samples.append(sample)
+        return self.limit
+
+
+class Clock:
+    """ns that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += round(seconds * SECOND)
+
+
+class Blocking:
+    """An AsyncConcurrencyLimiter for threads."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._inner = AsyncConcurrencyLimiter(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def close(self) -> None:
+        awaited(self._inner.close)
+
+    def acquire(self, *args: Any, **options: Any) -> Any:
+        async def enter() -> Any:
+            return await self._inner.acquire(*args, **options)
+
+        return awaited(enter)
+
+
+Limiter = type[ConcurrencyLimiter] | type[Blocking]
+
+
+@pytest.fixture(params=[ConcurrencyLimiter, Blocking], ids=["threads", "asyncio"])
+def limiter(request: pytest.FixtureRequest) -> Any:
+    """What makes limiters."""
+    return request.param
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+# What a law is told
+
+
+def test_a_call_is_a_sample(limiter: Any, clock: Clock) -> None:
+    law = Recorder()
+    here = limiter(law, clock=clock)
+    with here.acquire(operation="read"), here.acquire():
+        clock.pass_by(0.25)
+    start, rtt = 1000 * SECOND, SECOND // 4
+    assert law.samples == [Sample(start, rtt, 2, False, ""), Sample(start, rtt, 1, False, "read")]
+
+
+class OwnError(Exception):
+    """An error of a user."""
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (TimeoutError(), Outcome.DROPPED),
+        (ConnectionResetError(), Outcome.DROPPED),
+        (ConcurrencyLimited("limit", None, limit=1, in_flight=1), Outcome.DROPPED),
+        (asyncio.CancelledError(), Outcome.IGNORED),
+        (KeyboardInterrupt(), Outcome.IGNORED),
+        (GeneratorExit(), Outcome.IGNORED),
+        (ValueError(), Outcome.IGNORED),
+        (RateLimited("k", 1.0), Outcome.IGNORED),
+        (OwnError(), Outcome.IGNORED),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else value.value,
+)
+def test_what_an_error_tells(limiter: Any, error: BaseException, outcome: Outcome) -> None:
+    law = Recorder()
+    here = limiter(law)
+    with pytest.raises(type(error)), here.acquire():
+        raise error
+    assert [sample.dropped for sample in law.samples] == ([True] if outcome is Outcome.DROPPED else [])
+    seen = here.statistics()
+    assert (seen.succeeded, seen.dropped, seen.ignored) == (
+        0,
+        outcome is Outcome.DROPPED,
+        outcome is Outcome.IGNORED,
+    )
+
+
+def test_a_classifier_of_ones_own(limiter: Any) -> None:
+    here = limiter(
+        Recorder(), classify=lambda error: Outcome.SUCCESS if isinstance(error, OwnError) else Outcome.DROPPED
+    )
+    with pytest.raises(OwnError), here.acquire():
+        raise OwnError
+    with pytest.raises(ValueError, match="x"), here.acquire():
+        raise ValueError("x")
+    assert (here.statistics().succeeded, here.statistics().dropped) == (1, 1)
+
+
+@pytest.mark.parametrize("first", ["success", "drop", "ignore"])
+def test_the_first_completion_counts(limiter: Any, first: str) -> None:
+    here = limiter(Recorder(2))
+    other = here.acquire()
+    with here.acquire() as permit:
+        getattr(permit, first)()
+        for again in ("success", "drop", "ignore"):
+            getattr(permit, again)()
+        assert here.statistics().in_flight == 1
+    seen = here.statistics()
+    assert (seen.succeeded, seen.dropped, seen.ignored, seen.in_flight) == (
+        first == "success",
+        first == "drop",
+        first == "ignore",
+        1,
+    )
+    other.success()
+
+
+def test_a_permit_is_used_once(limiter: Any) -> None:
+    permit = limiter(Fixed(1)).acquire()
+    with permit:
+        pass
+    with pytest.raises(RuntimeError, match="was completed before"), permit:
+        pass
+
+
+def test_a_law_that_fails_costs_no_permit(limiter: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Never raise out of a release: the call has done its work, and its caller can do nothing about the law."""
+
+    class Broken(Fixed):
+        def update(self, sample: Sample) -> int:
+            raise ZeroDivisionError
+
+    here = limiter(Broken(1))
+    for _ in range(3):
+        with here.acquire(timeout=0):
+            pass
+    assert here.statistics().succeeded == 3
+    assert "the limit stays" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", [0, -5])
+def test_a_limit_is_at_least_one(limiter: Any, wrong: int) -> None:
+    class Mean(Fixed):
+        def update(self, sample: Sample) -> int:
+            return wrong
+
+    here = limiter(Mean(3))
+    here.acquire().success()
+    assert here.limit == 1
+
+
+def test_a_permit_left_to_the_collector_is_released(limiter: Any) -> None:
+    """Also where warnings are errors."""
+    law = Recorder(1)
+    here = limiter(law)
+    for how in ("always", "error"):
+        with warnings.catch_warnings():
+            warnings.simplefilter(how)
+            with _unraisable(how) as caught:
+                here.acquire(operation="read")
+                until(caught)  # the loop's thread may let go of it later than this one
+    with here.acquire(timeout=0):
+        pass
+    seen = here.statistics()
+    assert (seen.abandoned, seen.ignored, seen.succeeded, len(law.samples)) == (2, 2, 1, 1)
+
+
+@contextmanager
+def _unraisable(how: str) -> Iterator[Callable[[], bool]]:
+    errors: list[Any] = []
+    hook, sys.unraisablehook = sys.unraisablehook, errors.append
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(how)  # type: ignore[arg-type]
+            yield lambda: len(errors if how == "error" else caught) == 1
+    finally:
+        sys.unraisablehook = hook
+
+
+def test_a_permit_that_was_collected_is_over(limiter: Any) -> None:
+    """Whoever finds it, in the warning or in a finalizer of the same cycle, completes nothing a second time."""
+    here = limiter(Fixed(5))
+    other = here.acquire()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        here.acquire()
+        until(lambda: len(caught) > 0)
+    caught[0].source.success()  # type: ignore[union-attr]
+    assert here.statistics().in_flight == 1
+    other.success()
+
+
+def test_a_block_that_the_collector_ends_amid_the_law_is_left_later(limiter: Any) -> None:
+    """A generator in a cycle is closed wherever the collector runs: here in the thread that holds the lock."""
+    held: list[Any] = []
+
+    def block() -> Iterator[None]:
+        with here.acquire():
+            yield
+
+    class Untidy(Fixed):
+        def update(self, sample: Sample) -> int:
+            while held:
+                held.pop().close()
+            return self.limit
+
+    here = limiter(Untidy(5))
+    for _ in range(3):
+        held.append(block())
+        next(held[-1])
+    here.acquire().success()
+    seen = here.statistics()
+    assert (seen.in_flight, seen.ignored, seen.succeeded) == (0, 3, 1)
+
+
+def test_a_law_is_never_told_of_two_calls_at_once(limiter: Any) -> None:
+    """A finalizer completes a permit amid the law: that is told of it afterwards."""
+    held: list[Any] = []
+    told: list[str] = []
+
+    class Untidy(Fixed):
+        def update(self, sample: Sample) -> int:
+            told.append("begin")
+            while held:
+                held.pop().success()
+            told.append("end")
+            return self.limit
+
+    here = limiter(Untidy(5))
+    held.extend(here.acquire() for _ in range(2))
+    here.acquire().success()
+    assert told == ["begin", "end"] * 3
+    assert here.statistics().in_flight == 0
+
+
+def test_a_signal_handler_may_use_the_limiter(limiter: Any) -> None:
+    """It runs in the main thread, amid whatever that does: here amid the law."""
+    seen: list[int] = []
+
+    def handle(_number: int, _frame: object) -> None:
+        seen.append(here.statistics().in_flight)
+        inner = getattr(here, "_inner", here)
+        inner._door.close()
+
+    class Rung(Fixed):
+        def update(self, sample: Sample) -> int:
+            handle(0, None)
+            return self.limit
+
+    here = limiter(Rung(5))
+    permits = [here.acquire(), here.acquire()]
+    permits[0].success()
+    with pytest.raises(LimiterClosed):
+        here.acquire()
+    permits[1].success()
+    assert seen == [1, 0]
+
+
+def test_a_handler_that_raises_wherever_the_clock_is_read_costs_no_place(limiter: Any, clock: Clock) -> None:
+    """Signal handlers raise where something is called. A permit is over and its place is free, or neither."""
+    armed = False
+
+    def now() -> int:
+        if armed:
+            raise KeyboardInterrupt
+        return clock()
+
+    here = limiter(Fixed(1), clock=now)
+    permit = here.acquire()
+    armed = True
+    with pytest.raises(KeyboardInterrupt):
+        permit.success()
+    armed = False
+    assert here.statistics().in_flight == 1
+    permit.success()
+    assert here.statistics().in_flight == 0
+
+
+@pytest.mark.parametrize("wrong", [None, 2.5, "many", True])
+def test_a_law_that_gives_no_number_is_as_one_that_fails(
+    limiter: Any, wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong(Fixed):
+        def update(self, sample: Sample) -> int:
+            return wrong  # type: ignore[no-any-return]
+
+    here = limiter(Wrong(3))
+    for _ in range(5):
+        here.acquire().success()
+    assert here.limit == 3
+    assert caplog.text.count("the limit stays") == 1  # not once for each call
+
+
+@pytest.mark.parametrize("wrong", [None, 2.5, float("inf"), "many", True])
+def test_a_law_that_begins_with_no_number_is_refused_at_once(limiter: Any, wrong: Any) -> None:
+    class Wrong(Fixed):
+        @property
+        def limit(self) -> int:
+            return wrong  # type: ignore[no-any-return]
+
+    with pytest.raises(TypeError, match=f"a law must give a whole number of calls, not {wrong!r}"):
+        limiter(Wrong(3))
+
+
+def test_a_log_handler_may_use_the_limiter(limiter: Any) -> None:
+    class Broken(Fixed):
+        def update(self, sample: Sample) -> int:
+            raise ZeroDivisionError
+
+    class Curious(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(in_thread(lambda: here.statistics().succeeded))
+
+    seen: list[int] = []
+    here = limiter(Broken(1))
+    handler = Curious()
+    logging.getLogger("batchlimit").addHandler(handler)
+    try:
+        here.acquire().success()
+    finally:
+        logging.getLogger("batchlimit").removeHandler(handler)
+    assert seen == [1]
+
+
+def in_thread(job: Callable[[], int]) -> int:
+    return start(job).result(DEADLINE)
+
+
+@pytest.mark.parametrize("wrong", [None, "success", True])
+def test_a_classifier_that_fails_ignores(limiter: Any, wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def lenient(error: BaseException) -> Outcome:
+        if wrong is None:
+            raise ZeroDivisionError
+        return wrong  # type: ignore[no-any-return]
+
+    here = limiter(Recorder(1), classify=lenient)
+    with pytest.raises(OwnError), here.acquire():
+        raise OwnError
+    seen = here.statistics()
+    assert (seen.in_flight, seen.ignored) == (0, 1)
+    assert "the call is ignored" in caplog.text
+
+
+def test_a_group_with_a_timeout_in_it_is_a_drop(limiter: Any) -> None:
+    here = limiter(Recorder(1))
+    for error in (
+        ExceptionGroup("", [ValueError(), ExceptionGroup("", [TimeoutError()])]),
+        ExceptionGroup("", [OwnError()]),
+    ):
+        with pytest.raises(ExceptionGroup), here.acquire():
+            raise error
+    assert (here.statistics().dropped, here.statistics().ignored) == (1, 1)
+
+
+def test_the_sample_of_a_call_that_waited_begins_when_it_was_served(limiter: Any, clock: Clock) -> None:
+    law = Recorder(1)
+    here = limiter(law, queue=Queue(5, max_wait=None), clock=clock)
+    first = here.acquire()
+    second = start(here.acquire)
+    until(lambda: here.statistics().waiting == 1)
+    clock.pass_by(3)
+    law.set_limit(2)
+    permit = second.result(DEADLINE)
+    clock.pass_by(1)
+    permit.success()
+    first.success()
+    assert law.samples == [Sample(1003 * SECOND, SECOND, 2), Sample(1000 * SECOND, 4 * SECOND, 1)]
+
+
+def test_a_law_that_raises_the_limit_serves_who_waits(limiter: Any) -> None:
+    class Generous(Recorder):
+        def update(self, sample: Sample) -> int:
+            return 4
+
+    here = limiter(Generous(1), queue=Queue(5, max_wait=None))
+    holder = here.acquire()
+    waiting = [start(here.acquire) for _ in range(3)]
+    until(lambda: here.statistics().waiting == 3)
+    holder.success()
+    permits = [each.result(DEADLINE) for each in waiting]
+    assert here.statistics().in_flight == 3
+    for permit in permits:
+        permit.success()
+
+
+def test_who_waits_is_served_when_a_strict_share_is_lent(limiter: Any) -> None:
+    """Nobody comes or goes: those who wait look themselves."""
+    here = limiter(Fixed(1), partitions=Partitions({"live": 1.0}, strict=True), queue=Queue(5, max_wait=None))
+    here.acquire("live").success()
+    here.acquire("batch").success()
+
+
+# Who is refused, and what that says
+
+
+def refused(limiter: Any, *args: Any, **options: Any) -> ConcurrencyLimited:
+    with pytest.raises(ConcurrencyLimited) as caught:
+        limiter.acquire(*args, **options)
+    return caught.value
+
+
+def test_a_refusal_says_why(limiter: Any) -> None:
+    here = limiter(Fixed(2), partitions=Partitions({"live": 0.5}, strict=True))
+    with here.acquire("live"):
+        pass
+    with here.acquire("batch"):
+        assert refused(here, "batch").reason == "partition"
+        with here.acquire("live"):
+            error = refused(here, "live")
+    assert (error.reason, error.limit, error.in_flight) == ("limit", 2, 2)
+    assert here.statistics().refused == {"partition": 1, "limit": 1}
+
+
+def test_a_name_without_a_share_is_counted_and_has_what_is_spare(limiter: Any) -> None:
+    here = limiter(Fixed(2), partitions=Partitions({"live": 0.5}))
+    for name in ("lvie", "", "live", "LIVE"):
+        here.acquire(name).success()
+    found = here.statistics()
+    assert (found.unknown, found.succeeded, found.refused) == (2, 4, {})
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("queue", [Queue(5, max_wait=None), Queue(0)])
+def test_a_name_without_a_share_is_refused_at_once_if_that_is_wanted(limiter: Any, queue: Queue, strict: bool) -> None:
+    partitions = Partitions({"live": 0.5}, strict=strict, unknown="refuse")
+    here = limiter(Fixed(2), partitions=partitions, queue=queue)
+    error = refused(here, "lvie")
+    here.acquire("live").success()
+    here.acquire().success()
+    assert (error.reason, error.retry_after) == ("unknown_partition", None)
+    assert "no partition is named 'lvie'" in str(error)
+    found = here.statistics()
+    assert (found.unknown, found.succeeded, found.in_flight, found.refused) == (1, 2, 0, {"unknown_partition": 1})
+
+
+def test_without_partitions_no_name_is_unknown(limiter: Any) -> None:
+    here = limiter(Fixed(1))
+    here.acquire("live").success()
+    assert here.statistics().unknown == 0
+
+
+def test_a_closed_limiter_is_closed_for_unknown_names_too(limiter: Any) -> None:
+    here = limiter(Fixed(1), partitions=Partitions({"live": 0.5}, unknown="refuse"))
+    here.close()
+    with pytest.raises(LimiterClosed):
+        here.acquire("lvie")
+
+
+def test_a_queue_of_patience_says_why(limiter: Any) -> None:
+    here = limiter(Fixed(1), queue=Queue(1, max_wait=0.001))
+    with here.acquire():
+        assert refused(here).reason == "queue_timeout"
+        assert refused(here, timeout=0).reason == "limit"
+    assert here.statistics().refused == {"queue_timeout": 1, "limit": 1}
+
+
+def test_a_refusal_says_when(limiter: Any, clock: Clock) -> None:
+    """A place is free every 0.5 s / 2; nothing is known before a call has ended."""
+    here = limiter(Fixed(2), clock=clock)
+    with here.acquire(), here.acquire():
+        assert refused(here).retry_after is None
+        clock.pass_by(0.5)
+    with here.acquire(), here.acquire():
+        error = refused(here)
+    assert error.retry_after == pytest.approx(0.25)
+    assert str(error) == "refused (limit): 2 calls are under way, the limit is 2; retry after 0.250 s"
+
+
+def test_a_refusal_counts_who_is_above_a_lower_limit(limiter: Any, clock: Clock) -> None:
+    law = Settable(4)
+    here = limiter(law, clock=clock)
+    permits = [here.acquire() for _ in range(5 - 1)]
+    clock.pass_by(1)
+    permits.pop().success()
+    law.set_limit(1)
+    assert refused(here).retry_after == pytest.approx(3.0)
+    for permit in permits:
+        permit.success()
+
+
+def test_a_refusal_says_when_a_share_will_be_lent(limiter: Any, clock: Clock) -> None:
+    here = limiter(Fixed(1), partitions=Partitions({"live": 1.0}, strict=True), clock=clock)
+    here.acquire("live").success()
+    clock.pass_by(0.25)
+    assert refused(here, "batch").retry_after == pytest.approx(0.75)
+    clock.pass_by(0.75)
+    here.acquire("batch").success()
+
+
+def test_a_refusal_travels_between_processes() -> None:
+    error = ConcurrencyLimited("limit", 0.5, limit=3, in_flight=4)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+def test_a_bypass_never_counts(limiter: Any) -> None:
+    law = Recorder(1)
+    here = limiter(law, bypass=lambda operation, partition: operation == "health" or partition == "admin")
+    with here.acquire(), here.acquire(operation="health"), here.acquire("admin"):
+        assert (here.statistics().in_flight, here.statistics().bypassed) == (1, 2)
+        assert refused(here, operation="other").reason == "limit"
+    assert len(law.samples) == 1
+
+
+def test_nobody_enters_a_closed_limiter(limiter: Any) -> None:
+    here = limiter(Fixed(2))
+    inside = here.acquire()
+    here.close()
+    with pytest.raises(LimiterClosed):
+        here.acquire()
+    inside.success()
+    assert here.statistics().succeeded == 1
+
+
+# Shares
+
+
+def test_a_guaranteed_share_is_delivered_while_another_partition_floods(limiter: Any) -> None:
+    """Of ten places seven are live's. Batch always wants ten; live, wanting seven, gets them every time."""
+    here = limiter(Fixed(10), partitions=Partitions({"live": 0.7, "batch": 0.3}))
+    delivered = wanted = 0
+    flood: list[Any] = []
+    for _ in range(100):
+        for _ in range(20):
+            _try(here, "batch", flood)
+        live: list[Any] = []
+        for _ in range(7):
+            wanted += 1
+            _try(here, "live", live)
+        delivered += len(live)
+        for permit in live + flood[:3]:
+            permit.success()
+        del flood[:3]
+    for permit in flood:
+        permit.success()
+    assert delivered == wanted
+
+
+def _try(limiter: Any, partition: str, into: list[Any]) -> None:
+    try:
+        into.append(limiter.acquire(partition, timeout=0))
+    except ConcurrencyLimited:
+        pass
+
+
+# A limit that is set
+
+
+def test_a_limit_that_is_set_counts_at_once(limiter: Any) -> None:
+    law = Settable(1)
+    here = limiter(law)
+    with here.acquire():
+        refused(here)
+        law.set_limit(2)
+        here.acquire().success()
+        law.set_limit(1)
+        refused(here)
+
+
+# What is wrong at once
+
+
+@pytest.mark.parametrize(
+    ("law", "options", "message"),
+    [
+        (10, {}, r"law must be a law, like Fixed\(20\), not 10"),
+        (AIMD, {}, "law must be a law"),
+        (Fixed(1), {"partitions": {"live": 0.5}}, r"partitions must be like Partitions\(.*, not {'live': 0.5}"),
+        (Fixed(1), {"classify": 3}, "classify must be a function, not 3"),
+        (Fixed(1), {"bypass": 3}, "bypass must be a function, not 3"),
+        (Fixed(1), {"clock": 3}, "clock must be a function, not 3"),
+        (Fixed(1), {"queue": 5}, r"queue must be like Queue\(100\), not 5"),
+    ],
+)
+def test_wrong_parts(limiter: Any, law: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        limiter(law, **options)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"), [(-1, ValueError), (float("nan"), ValueError), ("1", TypeError), (True, TypeError)]
+)
+def test_a_wrong_timeout(limiter: Any, timeout: Any, error: type[Exception]) -> None:
+    here = limiter(Fixed(1))
+    with pytest.raises(error, match="timeout must be None or"):
+        here.acquire(timeout=timeout)
+    assert here.statistics().in_flight == 0
+
+
+def test_a_child_of_a_fork_begins_empty(limiter: Any) -> None:
+    """What the parent's calls hold is released there; completing it in the child changes nothing."""
+    here = limiter(Fixed(2))
+    permit = here.acquire()
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads that other tests left behind
+        if (child := os.fork()) == 0:
+            _in_child(here, permit, writer)
+    os.close(writer)
+    with os.fdopen(reader) as answers:
+        assert answers.read() == "0 0 2"
+    os.waitpid(child, 0)
+    assert here.statistics().in_flight == 1
+    permit.success()
+
+
+def _in_child(limiter: Any, permit: Any, writer: int) -> None:
+    try:
+        first = limiter.statistics().in_flight
+        permit.success()
+        second = limiter.statistics().in_flight
+        door = getattr(limiter, "_inner", limiter)._door
+        entering = [Permit(door, "", 0, False) for _ in range(3)]
+        entered = sum(door.enter(each, "") is None for each in entering)
+        os.write(writer, f"{first} {second} {entered}".encode())
+    finally:
+        os._exit(0)
+
+
+# What watches the machine
+
+
+class Told:
+    """A watcher that says what it is told to, and a law's way to wait for the round."""
+
+    name = "told"
+
+    def __init__(self) -> None:
+        self.event: str | None = None
+
+    def poll(self) -> str | None:
+        return self.event
+
+
+def test_a_law_hears_of_the_watchers_each_period(limiter: Any) -> None:
+    law, watcher = Gitaly(initial=10, minimum=1, maximum=20), Told()
+    with closing(limiter(law, watchers=[watcher], every=0.001)) as here:
+        until(lambda: here.limit == 20)
+        watcher.event = "memory 0.95 of 1 GiB"
+        until(lambda: here.limit == 1)
+        watcher.event = None
+        until(lambda: here.limit == 20)
+
+
+def test_a_law_that_hears_of_no_watchers_hears_of_a_drop(limiter: Any) -> None:
+    watcher = Told()
+    law = AIMD(initial=10, minimum=1, maximum=20)
+    with closing(limiter(law, watchers=[watcher], every=0.001)) as here:
+        here.acquire().success()
+        watcher.event = "memory"
+        until(lambda: here.limit == 1)
+
+
+def test_a_higher_limit_after_a_calm_period_serves_who_waits(limiter: Any) -> None:
+    law = Gitaly(initial=1, minimum=1, maximum=2)
+    with closing(limiter(law, watchers=[Told()], every=0.001, queue=Queue(9, max_wait=None))) as here:
+        first = here.acquire()
+        second = here.acquire()  # waits for a round, and for nobody to leave
+        assert here.statistics().in_flight == 2
+        first.success()
+        second.success()
+
+
+def test_what_persists_is_shed(limiter: Any) -> None:
+    watcher = Told()
+    law = Gitaly(initial=10, minimum=1, maximum=20)
+    with closing(limiter(law, watchers=[watcher], every=0.001, shedding=Shedding(after=3))) as here:
+        doomed = exposed(here)
+        watcher.event = "memory"
+        until(lambda: here.statistics().shed == 1)
+        doomed.ignore()
+
+
+def exposed(limiter: Any) -> Any:
+    permit = limiter.acquire(sheddable=True)
+    return awaited(permit.__aenter__) if isinstance(limiter, Blocking) else permit
+
+
+def test_who_passes_by_is_not_shed(limiter: Any) -> None:
+    here = limiter(Fixed(9), bypass=lambda operation, _partition: operation == "health")
+    healthy, doomed = here.acquire(operation="health", sheddable=True), exposed(here)
+    asked: list[Sequence[Any]] = []
+
+    def choose(calls: Sequence[Any]) -> Sequence[Any]:
+        asked.append(calls)
+        return calls
+
+    getattr(here, "_inner", here)._door.shed(choose)
+    assert asked == [[doomed]]
+    assert here.statistics().shed == 1
+    healthy.success()
+    doomed.ignore()
+
+
+def test_a_law_that_fails_keeps_nothing_from_being_shed(limiter: Any) -> None:
+    class Broken(Gitaly):
+        def calibrate(self, events: Sequence[str], now_ns: int) -> int:
+            raise ZeroDivisionError
+
+    watcher = Told()
+    watcher.event = "memory"
+    with closing(limiter(Broken(initial=9), watchers=[watcher], every=0.001, shedding=Shedding(after=1))) as here:
+        doomed = exposed(here)
+        until(lambda: here.statistics().shed == 1)
+        doomed.ignore()
+
+
+def test_a_key_of_shedding_may_use_the_limiter(limiter: Any) -> None:
+    watcher = Told()
+    watcher.event = "memory"
+
+    def key(call: Any) -> int:
+        return in_thread(lambda: here.statistics().in_flight)
+
+    with closing(limiter(Fixed(9), watchers=[watcher], every=0.001, shedding=Shedding(after=1, key=key))) as here:
+        doomed = exposed(here)
+        until(lambda: here.statistics().shed == 1)
+        doomed.ignore()
+
+
+def test_a_latency_watcher_hears_of_each_call(limiter: Any, clock: Clock) -> None:
+    watcher = LatencyWatcher(target=0.1)
+    with closing(limiter(Fixed(2), watchers=[watcher], clock=clock)) as here:
+        until(lambda: here.statistics().watchers[0].polls == 1)
+        with here.acquire():
+            clock.pass_by(0.2)
+        assert watcher.poll() is not None
+
+
+def test_a_limiter_that_nobody_has_watches_nothing(limiter: Any) -> None:
+    """Its thread ends with it."""
+
+    watcher: Any = Told()
+    gone = weakref.ref(watcher)
+    here = limiter(Fixed(1), watchers=[watcher], every=0.001)
+    del watcher
+    assert gone() is not None
+    del here
+    until(lambda: gc.collect() >= 0 and gone() is None)
+
+
+def test_shedding_needs_watchers(limiter: Any) -> None:
+    with pytest.raises(ValueError, match="shedding needs watchers"):
+        limiter(Fixed(1), shedding=Shedding())
+
+
+def test_priorities_of_what_may_be_shed_can_be_compared(limiter: Any) -> None:
+    with pytest.raises(TypeError, match="must be a whole number, not 'low'"):
+        limiter(Fixed(1)).acquire(priority="low", sheddable=True)
+
+
+@pytest.mark.parametrize(("every", "error"), [(0, ValueError), (-1, ValueError), ("1", TypeError)])
+def test_a_wrong_period(limiter: Any, every: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="every"):
+        limiter(Fixed(1), watchers=[Told()], every=every)

@@ -1,0 +1,242 @@
+"""Several keys at once: all of them are charged, or none, and nobody waits for ever."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimited, StoreUnavailable
+from tests.apis.blocking import Front
+from tests.servers import Server
+from tests.sync.stage import DEADLINE, Clock, Stage, quiet, start, together, until
+
+SLOW = 0.001
+QUOTAS = {"user": Quota(SLOW, 5), "tenant": Quota(SLOW, 20), "global": Quota(SLOW, 100)}
+
+
+@pytest.fixture
+def stage(clock: Clock) -> Stage:
+    """Buckets in memory; time stands still."""
+    return Stage(MemoryStore(clock))
+
+
+@pytest.fixture
+def limiter(front: Front, stage: Stage, clock: Clock, without_keeper: None) -> Any:
+    """Three keys, and no more leased than callers ask for."""
+    return front(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
+
+
+def is_short(limiter: Any, key: str) -> bool:
+    """Whether somebody waits at this key, having asked in vain."""
+    slot = getattr(limiter, "_inner", limiter)._slots.get(key)
+    return slot is not None and slot.reservoir.figures().waiting == 1 and quiet(limiter, key)
+
+
+def levels(limiter: Any) -> list[int]:
+    """What is left of each key, in the bucket and here."""
+    return [limiter.peek(key).remaining for key in QUOTAS]
+
+
+def test_all_are_charged(limiter: Any) -> None:
+    limiter.acquire_all({"user": 1, "tenant": 2, "global": 3})
+    assert levels(limiter) == [4, 18, 97]
+    assert limiter.statistics().admitted == 6
+
+
+def test_pairs_are_as_good_as_a_mapping(limiter: Any) -> None:
+    limiter.acquire_all([("user", 1), ("global", 3)])
+    limiter.acquire_all(iter([("user", 1)]))
+    assert levels(limiter) == [3, 20, 97]
+
+
+@pytest.mark.parametrize("order", [("user", "tenant", "global"), ("global", "tenant", "user")])
+@pytest.mark.parametrize("warm", [True, False])
+def test_if_one_is_short_none_is_charged(limiter: Any, order: tuple[str, ...], warm: bool) -> None:
+    limiter.acquire("user", 5)
+    if warm:  # then the refusal is known by memory
+        assert not limiter.try_acquire("user")
+    with pytest.raises(RateLimited) as caught:
+        limiter.acquire_all(dict.fromkeys(order, 1), timeout=0)
+    assert caught.value.key == "user"
+    assert caught.value.retry_after == pytest.approx(1 / SLOW)
+    assert levels(limiter) == [0, 20, 100]
+    assert limiter.statistics().admitted == 5
+    limiter.acquire("tenant", 20, timeout=0)
+    limiter.acquire("global", 100, timeout=0)
+
+
+def test_what_is_refused_by_memory_asks_nobody(limiter: Any, stage: Stage) -> None:
+    limiter.acquire("user", 5)
+    assert not limiter.try_acquire("user")
+    before = len(stage.asks)
+    for _ in range(5):
+        with pytest.raises(RateLimited):
+            limiter.acquire_all({"global": 1, "tenant": 1, "user": 1}, timeout=0)
+    assert len(stage.asks) == before
+
+
+def test_who_is_short_waits_holding_nothing(limiter: Any) -> None:
+    limiter.acquire("user", 5)
+    waiter = start(lambda: limiter.acquire_all({"global": 60, "tenant": 10, "user": 1}))
+    until(lambda: is_short(limiter, "user"))
+    limiter.acquire_all({"global": 60, "tenant": 15}, timeout=0)
+    limiter.refund("user")
+    until(lambda: is_short(limiter, "global"))
+    limiter.refund("tenant", 10)
+    limiter.refund("global", 60)
+    waiter.result(DEADLINE)
+    assert levels(limiter) == [0, 5, 40]
+
+
+def test_a_deadline_that_cannot_be_met_is_refused_at_once(limiter: Any) -> None:
+    limiter.acquire("user", 5)
+    with pytest.raises(RateLimited):
+        limiter.acquire_all({"user": 1, "global": 1}, timeout=999.0)
+
+
+def test_a_failing_store_charges_nothing(limiter: Any, stage: Stage) -> None:
+    def fail() -> None:
+        if stage.asks[-1].need == 7:
+            raise StoreUnavailable("away")
+
+    stage.before = fail
+    with pytest.raises(StoreUnavailable):
+        limiter.acquire_all({"user": 1, "global": 7, "tenant": 2})
+    assert levels(limiter) == [5, 20, 100]
+    assert limiter.statistics().admitted == 0
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_lease_that_is_over_before_all_are_there_is_taken_anew(
+    limiter: Any, stage: Stage, clock: Clock, warm: bool
+) -> None:
+    """The store takes so long over the second key that the tokens of the first have expired."""
+
+    def dawdle() -> None:
+        if stage.asks[-1].need == 2:
+            clock.now += 5.0
+            stage.before = lambda: None
+
+    stage.before = dawdle
+    if warm:
+        limiter.acquire("global")
+        limiter.refund("global")
+    limiter.acquire_all({"user": 2, "global": 1})
+    assert limiter.statistics().admitted == 3 + warm
+    assert [ask.need for ask in stage.asks].count(1) == 2
+    assert levels(limiter) == [1, 20, 98]  # what expired is lost, and nobody spent it
+
+
+def test_nothing_is_charged_where_nothing_is_asked_for(limiter: Any) -> None:
+    limiter.acquire_all({})
+    limiter.acquire_all({"user": 0})
+    assert levels(limiter) == [5, 20, 100]
+
+
+def test_close_wakes_who_waits(limiter: Any) -> None:
+    limiter.acquire("user", 5)
+    waiter = start(lambda: limiter.acquire_all({"global": 1, "user": 1}))
+    until(lambda: limiter.statistics().waiting == 1)
+    limiter.close()
+    with pytest.raises(LimiterClosed):
+        waiter.result(DEADLINE)
+    with pytest.raises(LimiterClosed):
+        limiter.acquire_all({"global": 1})
+
+
+@pytest.mark.parametrize(
+    ("costs", "error", "message"),
+    [
+        ([("user", 1), ("user", 2)], ValueError, "key 'user' is named twice: add up its costs"),
+        ([("user", 1), "global"], TypeError, "or as such pairs, not with 'global'"),
+        ("user", TypeError, "several keys come as a mapping from key to cost, not as 'user'"),
+        (None, TypeError, "several keys come as a mapping from key to cost, not as None"),
+        ({"user"}, TypeError, "or as such pairs, not with 'user'"),
+        ({"user": 1, "": 1}, ValueError, "a key must not be empty"),
+        ({"user": 1, b"a": 1}, TypeError, "a key must be a str, not b'a'; decode it first"),
+        ({"global": 1, "user": 6}, ValueError, "6 tokens never fit a burst of 5: key 'user'"),
+        ({"global": 1, "user": -1}, ValueError, "cost must be at least 0 tokens, not -1"),
+        ({"global": 1, "user": 1.5}, TypeError, r"cost must be a whole number of tokens, not 1\.5"),
+        ({"global": 1, "user": True}, TypeError, "not True"),
+        ({"global": 1, "nobody": 1}, ValueError, "no quota for key 'nobody'"),
+    ],
+)
+def test_what_makes_no_sense_is_named_at_once_and_charges_nothing(
+    limiter: Any, costs: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        limiter.acquire_all(costs)
+    assert levels(limiter) == [5, 20, 100]
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_wrong_timeout_is_an_error_at_once(limiter: Any, timeout: float) -> None:
+    with pytest.raises(ValueError, match="timeout must be None or at least 0 seconds, not"):
+        limiter.acquire_all({"user": 1}, timeout=timeout)
+
+
+def test_callers_who_name_the_same_keys_in_another_order_all_get_through(
+    front: Front, valkey: Server, prefix: str
+) -> None:
+    """Where each held one key and waited for the other's, none would: the bursts are of one token."""
+    quotas = {"a": "200/s burst 1", "b": "200/s burst 1"}
+    orders: list[Mapping[str, int]] = [{"a": 1, "b": 1}, {"b": 1, "a": 1}]
+    turns = iter(range(8))
+    with front.from_url(valkey.url, quotas, prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
+
+        def work() -> None:
+            mine = orders[next(turns) % 2]
+            for _ in range(10):
+                limiter.acquire_all(mine)
+
+        together(8, work)
+        assert limiter.statistics().admitted == 160
+
+
+def test_who_wants_several_busy_keys_comes_through(front: Front) -> None:
+    """Each key has callers who take every token that flows in: its turn at one was once in vain at the other."""
+    with front(MemoryStore(), "50/s burst 5") as limiter:
+        stop = threading.Event()
+
+        def take(key: str) -> None:
+            while not stop.is_set():
+                limiter.acquire(key)
+
+        busy = [start(lambda key=key: take(key)) for key in ("a", "b") for _ in range(3)]  # type: ignore[misc]
+        try:
+            for _ in range(3):
+                limiter.acquire_all({"b": 1, "a": 1}, timeout=DEADLINE)
+        finally:
+            stop.set()
+        for each in busy:
+            each.result(DEADLINE)
+
+
+def test_many_callers_admit_no_more_than_there_is(front: Front, clock: Clock) -> None:
+    """All or nothing: each key has paid as often as callers got through, and refusals lost nothing."""
+    store = MemoryStore(clock)
+    with front(store, {"a": Quota(SLOW, 300), "b": Quota(SLOW, 200)}, clock=clock) as limiter:
+        lock, through = threading.Lock(), [0]
+
+        def work() -> None:
+            for i in range(60):
+                try:
+                    limiter.acquire_all({"a": 1, "b": 1} if i % 2 else {"b": 1, "a": 1}, timeout=0)
+                except RateLimited:
+                    continue
+                with lock:
+                    through[0] += 1
+
+        together(8, work)
+        while True:
+            try:
+                limiter.acquire_all({"a": 1, "b": 1}, timeout=0)
+            except RateLimited:
+                break
+            through[0] += 1
+        assert through[0] == 200
+        spent = 0
+        while limiter.try_acquire("a"):
+            spent += 1
+        assert spent == 100

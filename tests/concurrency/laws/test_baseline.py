@@ -1,0 +1,71 @@
+"""A baseline is what calls take without a queue, as far as was seen, for each operation."""
+
+import pytest
+
+from batchlimit.concurrency.laws.baseline import Baselines
+
+_MS = 1_000_000
+
+
+def known(**times: int) -> Baselines:
+    baselines = Baselines()
+    for _ in range(2):
+        baselines.read({name: [time * _MS] * 40 for name, time in times.items()})
+    return baselines
+
+
+def test_what_was_never_seen_sets_its_own() -> None:
+    assert Baselines().read({"a": [3 * _MS, 5 * _MS, 90 * _MS]}).ratio == 1.0
+
+
+def test_nothing_timed_says_nothing() -> None:
+    assert Baselines().read({}).ratio == 1.0
+
+
+def test_the_median_counts_not_the_quickest() -> None:
+    assert known(a=20).read({"a": [1 * _MS] * 10 + [40 * _MS] * 30}).ratio == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("second", "baseline"), [(24, 24), (27, 27), (30, 20), (15, 15)])
+def test_the_second_span_corrects_the_first_but_for_a_queue(second: int, baseline: int) -> None:
+    baselines = Baselines()
+    baselines.read({"a": [20 * _MS] * 40})
+    baselines.read({"a": [second * _MS] * 40})
+    assert baselines.longest == baseline * _MS
+
+
+def test_operations_count_by_their_work() -> None:
+    """Ten quick calls that doubled weigh a tenth of ten slow ones that did not."""
+    reading = known(quick=10, slow=100).read({"quick": [20 * _MS] * 10, "slow": [100 * _MS] * 10})
+    assert reading.ratio == pytest.approx((20 + 100) / (10 + 100))
+
+
+def test_another_mixture_is_no_queue() -> None:
+    baselines = known(quick=10, slow=100)
+    assert baselines.read({"quick": [10 * _MS] * 39, "slow": [100 * _MS]}).ratio == 1.0
+
+
+def test_a_heavier_mixture_weighs_more() -> None:
+    baselines = known(quick=10, slow=100)
+    assert baselines.read({"slow": [100 * _MS] * 40}).weight > 1.5
+    assert known(a=10).read({"a": [10 * _MS] * 40}).weight == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown", "rise", "fall", "after"),
+    [
+        (40, 40, 0.5, 0.0, 30.0),
+        (40, 40, 0.0, 1.0, 20.0),
+        (40, 10, 1.0, 0.5, 15.0),
+        (10, 40, 0.5, 0.0, 25.0),
+        (400, 40, 0.5, 0.0, 30.0),
+        # Three times what was just shown is too much, whatever the law says.
+        (40, 2, 0.0, 0.0, 6.0),
+    ],
+)
+def test_it_moves_as_far_as_it_is_told_and_certain(
+    count: int, shown: int, rise: float, fall: float, after: float
+) -> None:
+    baselines = known(a=20)
+    baselines.move(baselines.read({"a": [shown * _MS] * count}), rise, fall)
+    assert baselines.longest == pytest.approx(after * _MS)

@@ -1,0 +1,249 @@
+"""Where the knee is, the limit goes; and whatever it is told, it stays a whole number within its bounds."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit.concurrency.law import Calibrated, Law, Sample
+from batchlimit.concurrency.laws.knee import Knee
+from tests.depth import DEEP
+
+_MS = 1_000_000
+_SECOND = 1000 * _MS
+
+
+class Backend:
+    """So many workers, each call so long, and callers that fill the limit: rtt and throughput as they must be."""
+
+    def __init__(self, law: Knee, workers: float, service_ms: float = 20.0) -> None:
+        self.law, self.workers, self.service_ms = law, workers, service_ms
+        self.now = 0.0
+        self.dropped_every = 0
+        self.limits: list[int] = []
+
+    def serve(self, seconds: float, callers: float = 10**9) -> int:
+        """Let so many callers at most be under way for so long; return the limit."""
+        end, calls = self.now + seconds * _SECOND, 0
+        while self.now < end:
+            crowd = int(min(callers, self.law.limit))
+            self.now += self.service_ms * _MS / min(crowd, self.workers)
+            rtt = int(self.service_ms * _MS * max(1.0, crowd / self.workers))
+            calls += 1
+            dropped = self.dropped_every > 0 and calls % self.dropped_every == 0
+            self.limits.append(self.law.update(Sample(int(self.now) - rtt, rtt, crowd, dropped)))
+        return self.law.limit
+
+
+odd_ints = st.integers(-10, 10) | st.integers(0, 10**11) | st.integers(-(10**40), 10**40)
+names = st.sampled_from(["", "a", "b"]) | st.text(max_size=2)
+samples = st.builds(Sample, odd_ints, odd_ints, odd_ints, st.booleans(), names)
+events = st.lists(st.just("memory"), max_size=2)
+
+
+def test_it_is_a_law_that_hears_of_the_machine() -> None:
+    law: Law = Knee()
+    assert isinstance(law, Calibrated)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"minimum": 0}, ValueError),
+        ({"minimum": 5, "maximum": 4}, ValueError),
+        ({"tolerance": 1.0}, ValueError),
+        ({"initial": 2.5}, TypeError),
+        ({"jitter": 1.0}, TypeError),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: dict[str, object], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Knee(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("initial", "first"), [(1, 5), (7, 7), (99, 10)])
+def test_an_initial_limit_out_of_bounds_is_taken_to_the_nearer_one(initial: int, first: int) -> None:
+    assert Knee(initial=initial, minimum=5, maximum=10).limit == first
+
+
+@pytest.mark.parametrize(
+    ("workers", "least", "most"),
+    [(1, 1, 4), (2, 2, 6), (5, 5, 10), (20, 20, 30), (100, 100, 135), *([(500, 500, 680)] if DEEP else [])],
+)
+@pytest.mark.parametrize("initial", [1, 20, 200])
+def test_the_limit_settles_at_the_knee(workers: int, least: int, most: int, initial: int) -> None:
+    backend = Backend(Knee(initial=initial), workers)
+    backend.serve(60)
+    backend.limits.clear()
+    backend.serve(60)
+    settled = sorted(backend.limits)
+    # But for probes: two spans of some hundred.
+    assert least <= settled[len(settled) // 10] <= settled[-1] <= most
+
+
+def test_slower_calls_without_a_queue_are_let_in() -> None:
+    """The time of a call says nothing of why: throughput does, when the limit moves."""
+    backend = Backend(Knee(), workers=1000)
+    backend.serve(10, callers=30)
+    backend.service_ms = 60
+    assert backend.serve(10, callers=90) >= 90
+
+
+def test_a_backend_that_loses_workers_is_not_taken_for_a_slower_one() -> None:
+    backend = Backend(Knee(), workers=40)
+    backend.serve(20)
+    before, backend.workers = backend.law.limit, 10
+    backend.limits.clear()
+    assert 10 <= backend.serve(2) <= 17
+    assert all(later <= earlier for earlier, later in pairwise([before, *backend.limits]))
+
+
+def test_a_step_of_service_time_moves_no_knee() -> None:
+    backend = Backend(Knee(), workers=20)
+    before = backend.serve(30)
+    backend.service_ms = 60
+    backend.serve(30)
+    assert backend.limits[-1] == pytest.approx(before, abs=6)
+
+
+def test_it_grows_only_while_it_is_in_use() -> None:
+    backend = Backend(Knee(initial=20), workers=1000)
+    assert backend.serve(30, callers=15) == 20
+    assert backend.serve(1, callers=20) > 20
+
+
+def test_a_limit_that_nobody_needs_any_more_comes_down() -> None:
+    """Otherwise the next flood would be let in: twice the largest crowd of late is enough, or what it began with."""
+    backend = Backend(Knee(initial=20), workers=1000)
+    assert backend.serve(5, callers=200) > 200
+    assert backend.serve(60, callers=30) in range(60, 64)
+    assert backend.serve(60, callers=3) in range(20, 24)
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [(0.5, 60), (2, 16), (9, 4)])
+def test_few_calls_move_it_as_well(rate: float, seconds: float) -> None:
+    """Fewer than ten a second, all of them dropped: a law that waits for ten in a second would stand still."""
+    law, now = Knee(), 0.0
+    for _ in range(int(rate * seconds)):
+        now += _SECOND / rate
+        law.update(Sample(int(now) - 20 * _MS, 20 * _MS, 1, dropped=True))
+    assert law.limit < 20
+
+
+def test_many_drops_of_one_span_are_one_cut() -> None:
+    backend = Backend(Knee(initial=100), workers=1000)
+    backend.serve(0.5, callers=50)
+    backend.dropped_every = 2
+    backend.limits.clear()
+    backend.serve(0.25, callers=50)
+    assert set(backend.limits) == {100, 85}
+
+
+def test_a_drop_now_and_then_is_an_accident() -> None:
+    backend = Backend(Knee(initial=100), workers=1000)
+    backend.dropped_every = 60
+    assert backend.serve(10, callers=50) == 100
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(1.0, ["memory"], 85), (1.0, ["memory", "cpu"], 85), (1.1, ["cpu"], 85), (1.3, ["cpu"], 72), (9, [], 72)],
+        [(0.0, [], 100), (5.0, ["memory"], 85), (0.0, ["memory"], 72)],
+    ],
+)
+def test_a_round_of_watchers_cuts_once_a_span(steps: list[tuple[float, list[str], int]]) -> None:
+    law = Knee(initial=100)
+    for at, events, limit in steps:
+        assert law.calibrate(events, int(at * _SECOND)) == limit
+
+
+def test_drops_and_watchers_share_one_cut() -> None:
+    backend = Backend(Knee(initial=100), workers=1000)
+    backend.serve(1, callers=50)
+    backend.dropped_every = 2
+    assert backend.law.calibrate(["memory"], int(backend.now)) == 85
+    assert backend.serve(0.15, callers=50) == 85
+
+
+def test_a_cut_during_a_probe_outlasts_it() -> None:
+    backend = Backend(Knee(), workers=20)
+    before = backend.serve(1)
+    while backend.law.limit > 0.7 * before:
+        before = max(backend.law.limit, backend.serve(0.05))
+    backend.law.calibrate(["memory"], int(backend.now))
+    assert backend.serve(1) <= round(0.85 * before)
+
+
+def test_a_strained_machine_gets_no_more_calls_until_it_is_well() -> None:
+    backend = Backend(Knee(initial=20), workers=1000)
+    backend.law.calibrate(["memory"], 0)
+    assert backend.serve(10) == 17
+    backend.law.calibrate([], int(backend.now))
+    assert backend.serve(1) > 17
+
+
+def test_watchers_that_ended_do_not_hold_it_for_ever() -> None:
+    backend = Backend(Knee(initial=20), workers=1000)
+    backend.law.calibrate(["memory"], 0)
+    assert backend.serve(61) > 17
+
+
+def test_a_baseline_from_a_crowded_start_is_put_right() -> None:
+    """The first thing it sees is a queue of ten times the workers: only another limit can tell."""
+    law = Knee(initial=100)
+    backend = Backend(law, workers=10)
+    assert 10 <= backend.serve(30) <= 17
+
+
+@given(
+    told=st.lists(samples | st.tuples(events, odd_ints), max_size=200),
+    minimum=st.integers(1, 5),
+    spread=st.integers(0, 50),
+)
+def test_whatever_it_is_told_the_limit_is_a_whole_number_within_bounds(
+    told: list[Sample | tuple[list[str], int]], minimum: int, spread: int
+) -> None:
+    law = Knee(minimum=minimum, maximum=minimum + spread)
+    for each in told:
+        limit = law.update(each) if isinstance(each, Sample) else law.calibrate(*each)
+        assert type(limit) is int
+        assert minimum <= limit <= minimum + spread
+        assert limit == law.limit
+
+
+@given(
+    odd=st.lists(samples, max_size=50),
+    probing=st.booleans(),
+    rtts=st.lists(st.integers(0, 10**10), min_size=10, max_size=10),
+)
+def test_after_odd_samples_it_still_moves(odd: list[Sample], probing: bool, rtts: list[int]) -> None:
+    """None of them may begin a span that never ends, or be a cut that forbids all others."""
+    law = Knee()
+    if probing:
+        Backend(law, 10).serve(1.5)
+    for each in odd:
+        law.update(each)
+    now, before = 0, law.limit
+    # Long enough for ten spans of the longest baseline: what it is told may come in the middle of a probe.
+    for k in range(3000):
+        now += 200 * _MS
+        law.update(Sample(now - rtts[k % 10], rtts[k % 10], 5, dropped=True))
+    assert law.limit < before or law.limit == 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 500)), min_size=1, max_size=300))
+def test_a_limit_that_is_not_in_use_never_grows(calls: list[tuple[int, int]]) -> None:
+    """Neither quick nor slow calls are a reason, as long as fewer than 80 % of the limit are under way."""
+    law, now = Knee(initial=100), 0
+    for gap_ms, rtt_ms in calls:
+        now += gap_ms * _MS
+        before = law.limit
+        assert law.update(Sample(now - rtt_ms * _MS, rtt_ms * _MS, max(1, int(0.79 * before)))) <= before
+
+
+def test_it_shows_what_it_holds_to_be_true() -> None:
+    backend = Backend(Knee(), workers=20)
+    backend.serve(1)
+    assert "20.000 ms" in repr(backend.law)

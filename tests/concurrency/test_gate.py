@@ -1,0 +1,527 @@
+"""Who may enter, who waits, and who is next: as tables of what happens and who is under way then."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit import Partitions, Queue
+from batchlimit.concurrency.gate import Gate
+from batchlimit.concurrency.queue import Order, Waiter
+
+SECOND = 1_000_000_000
+
+
+def waits() -> Waiter:
+    return Waiter(lambda: None)
+
+
+class Scene:
+    """A gate and the calls at it, by one letter each: upper case under way, lower case waiting."""
+
+    def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue | None = None) -> None:
+        self.gate = Gate(limit, partitions, queue or Queue(length=0))
+        self.now = 1000 * SECOND
+        self._under_way: dict[str, str] = {}
+        self._waiters: dict[str, Waiter] = {}
+
+    def come(self, call: str, partition: str = "") -> str:
+        """Enter, or line up; return where everybody is then, or why that is refused."""
+        place = self.gate.partition(partition)
+        if self.gate.enter(place, self.now):
+            self._under_way[call] = partition
+        elif reason := self.gate.line_up(place, waiter := waits()):
+            return reason
+        else:
+            self._waiters[call] = waiter
+        return self.seen
+
+    def go(self, call: str) -> str:
+        self._take_in(self.gate.leave(self.gate.partition(self._under_way.pop(call)), self.now))
+        return self.seen
+
+    def resize(self, limit: int) -> str:
+        self._take_in(self.gate.resize(limit, self.now))
+        return self.seen
+
+    def give_up(self, call: str) -> str:
+        assert self.gate.give_up(self._waiters.pop(call))
+        return self.seen
+
+    def pass_by(self, seconds: float) -> str:
+        self.now += round(seconds * SECOND)
+        self._take_in(self.gate.serve(self.now))
+        return self.seen
+
+    def _take_in(self, served: Sequence[Waiter]) -> None:
+        for waiter in served:
+            call = next(name for name, each in self._waiters.items() if each is waiter)
+            del self._waiters[call]
+            self._under_way[call] = waiter.partition.name
+
+    @property
+    def seen(self) -> str:
+        assert self.gate.in_flight == len(self._under_way)
+        assert self.gate.waiting.count == len(self._waiters)
+        return "".join(call.upper() for call in self._under_way) + "".join(self._waiters)
+
+
+def play(scene: Scene, story: list[tuple[str, tuple[object, ...], str]]) -> None:
+    for number, (verb, args, expected) in enumerate(story):
+        assert getattr(scene, verb)(*args) == expected, f"step {number}: {verb}{args}"
+
+
+# Without partitions
+
+
+def test_as_many_enter_as_the_limit_says() -> None:
+    play(
+        Scene(2),
+        [
+            ("come", ("a",), "A"),
+            ("come", ("b",), "AB"),
+            ("come", ("c",), "limit"),
+            ("go", ("a",), "B"),
+            ("come", ("c",), "BC"),
+        ],
+    )
+
+
+def test_a_lower_limit_lets_who_is_inside_finish() -> None:
+    play(
+        Scene(3),
+        [
+            *[("come", (call,), "ABC"[: i + 1]) for i, call in enumerate("abc")],
+            ("resize", (1,), "ABC"),
+            ("go", ("a",), "BC"),
+            ("come", ("d",), "limit"),
+            ("go", ("b",), "C"),
+            ("come", ("d",), "limit"),
+            ("go", ("c",), ""),
+            ("come", ("d",), "D"),
+        ],
+    )
+
+
+@pytest.mark.parametrize(("order", "served"), [("fifo", ["Abc", "Bc", "C"]), ("lifo", ["Abc", "Cb", "B"])])
+def test_who_is_next(order: Order, served: list[str]) -> None:
+    scene = Scene(1, queue=Queue(5, order=order))
+    scene.come("a")
+    scene.come("b")
+    assert scene.come("c") == served[0]
+    assert scene.go("a") == served[1]
+    assert scene.go(served[1][0].lower()) == served[2]
+
+
+def test_a_full_queue_refuses() -> None:
+    play(
+        Scene(1, queue=Queue(1)),
+        [
+            ("come", ("a",), "A"),
+            ("come", ("b",), "Ab"),
+            ("come", ("c",), "queue_full"),
+            ("give_up", ("b",), "A"),
+            ("come", ("c",), "Ac"),
+        ],
+    )
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_who_gave_up_is_skipped(order: Order) -> None:
+    scene = Scene(1, queue=Queue(9, order=order))
+    for call in "abcde":
+        scene.come(call)
+    for call in "bce":
+        scene.give_up(call)
+    assert scene.go("a") == "D"
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_whoever_gave_up_leaves_nothing_behind(order: Order) -> None:
+    """A queue whose every waiter timed out, for hours, does not grow."""
+    scene = Scene(1, queue=Queue(9, order=order))
+    scene.come("a")
+    for _ in range(1000):
+        for call in "bcd":
+            scene.come(call)
+        for call in "cbd":
+            scene.give_up(call)
+    assert not scene.gate.waiting._lines
+
+
+def test_whoever_gave_up_behind_one_who_waits_leaves_nothing_behind() -> None:
+    """The head of the line waits for ever; a line that is tidied at its ends alone kept all who came after."""
+    scene = Scene(1, queue=Queue(9))
+    scene.come("a")
+    scene.come("b")
+    for _ in range(1000):
+        scene.come("c")
+        scene.come("d")
+        scene.give_up("c")
+        scene.come("c")
+        scene.give_up("d")
+        scene.give_up("c")
+    scene.come("e")
+    kept = sum(len(line) for line in scene.gate.waiting._lines.values())
+    assert kept == 2
+    assert scene.go("a") == "Be"
+
+
+def test_a_higher_limit_serves_who_waits() -> None:
+    play(
+        Scene(1, queue=Queue(9)),
+        [
+            ("come", ("a",), "A"),
+            ("come", ("b",), "Ab"),
+            ("come", ("c",), "Abc"),
+            ("come", ("d",), "Abcd"),
+            ("resize", (3,), "ABCd"),
+        ],
+    )
+
+
+def test_the_served_know_how_many_are_under_way() -> None:
+    """A law is told the number at admission, the own call included; for who waited, at the end of the wait."""
+    gate = Gate(1, queue=Queue(9))
+    assert gate.enter(gate.rest, 0)
+    waiters = [waits() for _ in range(3)]
+    for waiter in waiters:
+        assert gate.line_up(gate.rest, waiter) is None
+    served = gate.resize(4, now_ns=7)
+    assert served == waiters
+    assert [(each.in_flight, each.start_ns, each.served) for each in served] == [
+        (2, 7, True),
+        (3, 7, True),
+        (4, 7, True),
+    ]
+
+
+def test_to_give_up_is_too_late_for_who_was_served() -> None:
+    gate = Gate(1, queue=Queue(9))
+    assert gate.enter(gate.rest, 0)
+    waiter = waits()
+    assert gate.line_up(gate.rest, waiter) is None
+    gate.leave(gate.rest, 0)
+    assert not gate.give_up(waiter)
+    assert gate.in_flight == 1
+
+
+# Partitions
+
+LIVE = {"live": 0.7, "batch": 0.3}
+
+
+def test_a_soft_share_is_had_above_the_limit() -> None:
+    """Batch takes all ten places; live gets its seven nevertheless, and no more."""
+    scene = Scene(10, Partitions(LIVE))
+    for i in range(10):
+        scene.come(str(i), "batch")
+    assert scene.come("x", "batch") == "limit"
+    for call in "abcdefg":
+        assert scene.come(call, "live").endswith(call.upper())
+    assert scene.come("h", "live") == "limit"
+    assert scene.gate.in_flight == 17
+
+
+def test_a_strict_share_is_had_below_the_limit() -> None:
+    """Batch has the place to itself until live comes; from then on what gets free is kept for live, up to its share."""
+    play(
+        Scene(4, Partitions({"live": 0.5}, strict=True)),
+        [
+            *[("come", (call, "batch"), "ABCD"[: i + 1]) for i, call in enumerate("abcd")],
+            ("come", ("e", "live"), "limit"),
+            ("go", ("a",), "BCD"),
+            ("come", ("e", "batch"), "partition"),
+            ("come", ("e", "live"), "BCDE"),
+            ("go", ("b",), "CDE"),
+            ("come", ("f", "batch"), "partition"),
+            ("come", ("f", "live"), "CDEF"),
+            ("go", ("c",), "DEF"),
+            ("come", ("g", "batch"), "DEFG"),
+        ],
+    )
+
+
+def test_a_strict_share_that_nobody_claims_is_lent_after_a_second() -> None:
+    play(
+        Scene(2, Partitions({"live": 0.5}, strict=True)),
+        [
+            ("come", ("a", "live"), "A"),
+            ("go", ("a",), ""),
+            ("come", ("b", "batch"), "B"),
+            ("come", ("c", "batch"), "partition"),
+            ("pass_by", (0.999,), "B"),
+            ("come", ("c", "batch"), "partition"),
+            ("pass_by", (0.001,), "B"),
+            ("come", ("c", "batch"), "BC"),
+        ],
+    )
+
+
+def test_who_waits_is_served_when_a_share_is_lent() -> None:
+    play(
+        Scene(1, Partitions({"live": 1.0}, strict=True), Queue(9)),
+        [
+            ("come", ("a", "live"), "A"),
+            ("go", ("a",), ""),
+            ("come", ("b", "batch"), "b"),
+            ("pass_by", (0.5,), "b"),
+            ("pass_by", (0.5,), "B"),
+        ],
+    )
+
+
+def test_who_waits_claims_its_share() -> None:
+    """Live has waited for longer than a second, in which nobody came for it: its place is not lent to batch."""
+    play(
+        Scene(1, Partitions({"live": 1.0}, strict=True), Queue(9)),
+        [
+            ("come", ("a", "batch"), "A"),
+            ("come", ("b", "batch"), "Ab"),
+            ("come", ("c", "live"), "Abc"),
+            ("pass_by", (5,), "Abc"),
+            ("go", ("a",), "Cb"),
+        ],
+    )
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_who_is_under_its_share_is_first(strict: bool) -> None:
+    scene = Scene(2, Partitions({"live": 0.5}, strict=strict), Queue(9))
+    scene.come("a")
+    scene.come("b")
+    scene.come("c")
+    scene.gate.resize(1, scene.now)
+    scene.come("d", "live")
+    assert scene.seen == ("ABDc" if not strict else "ABcd")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_no_share_is_what_is_spare(strict: bool) -> None:
+    """Neither 0 % nor a name that nobody gave a share have a guarantee; the reference gives them one place."""
+    for name in ("none", "unknown", ""):
+        scene = Scene(2, Partitions({"all": 1.0, "none": 0.0}, strict=strict))
+        assert scene.come("a", name) == "A"
+        assert scene.come("b", name) == "AB"
+        assert scene.come("c", name) == "limit"
+
+
+@pytest.mark.parametrize("limit", range(1, 201))
+def test_a_share_is_what_it_says_at_every_limit(limit: int) -> None:
+    """Soft ones are rounded up, strict ones down: of all whole percents none is off by float arithmetic."""
+    percents = range(101)
+    for percent in percents:
+        for strict, expected in ((False, -(-limit * percent // 100)), (True, limit * percent // 100)):
+            gate = Gate(limit, Partitions({"it": percent / 100}, strict=strict))
+            assert gate.partition("it").guaranteed == expected
+
+
+def test_shares_follow_the_limit() -> None:
+    gate = Gate(10, Partitions(LIVE))
+    gate.resize(20, 0)
+    assert [(each.name, each.guaranteed) for each in gate.partitions] == [("live", 14), ("batch", 6), ("", 0)]
+
+
+# Many who wait
+
+
+class Seen(Waiter):
+    """Counts how often anybody looks at any of them."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> object:
+        Seen.looks += 1
+        return super().__getattribute__(name)
+
+
+def crowd(gate: Gate, many: int) -> list[Seen]:
+    assert gate.enter(gate.rest, 0)
+    waiters = [Seen(lambda: None) for _ in range(many)]
+    for waiter in waiters:
+        assert gate.line_up(gate.rest, waiter) is None
+        assert gate.serve(0) == []  # as a front does, once somebody stands in line
+    return waiters
+
+
+def served_in_turn(gate: Gate, first: Sequence[Waiter]) -> list[Waiter]:
+    served = list(first)
+    while gate.behind:
+        served += (some := gate.serve(0))
+        assert some
+    return served
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_of_many_who_may_enter_few_are_served_at_once(order: Order) -> None:
+    gate = Gate(1, queue=Queue(1000, order=order))
+    waiters = crowd(gate, 1000)
+    first = gate.resize(1001, 0)
+    assert 0 < len(first) <= 16
+    assert (gate.behind, gate.open_to) == (True, 0)
+    assert served_in_turn(gate, first) == waiters[:: 1 if order == "fifo" else -1]
+    assert (gate.behind, gate.open_to, gate.in_flight, gate.waiting.count) == (False, 1001, 1001, 0)
+
+
+def test_of_many_few_are_sent_away_at_once() -> None:
+    gate = Gate(1, queue=Queue(1000))
+    waiters = crowd(gate, 1000)
+    first = gate.close()
+    assert 0 < len(first) <= 16
+    assert served_in_turn(gate, first) == waiters
+    assert not any(each.served or each.waiting for each in waiters)
+    assert (gate.in_flight, gate.waiting.count, gate.open_to) == (1, 0, 0)
+
+
+def test_a_gate_whose_waiters_all_left_is_behind_no_more() -> None:
+    gate = Gate(1, queue=Queue(100))
+    waiters = crowd(gate, 100)
+    served = gate.resize(200, 0)
+    for waiter in waiters[len(served) :]:
+        assert gate.give_up(waiter)
+    assert (gate.behind, gate.open_to, gate.in_flight) == (False, 200, 1 + len(served))
+
+
+def test_nobody_comes_before_those_whom_a_gate_has_not_served_yet() -> None:
+    """Sixteen of a hundred have one of twenty places each, and three are free: for those who wait."""
+    gate = Gate(1, queue=Queue(100))
+    crowd(gate, 100)
+    gate.resize(20, 0)
+    assert (gate.behind, gate.in_flight) == (True, 17)
+    assert not gate.enter(gate.rest, 0)
+    assert gate.reason == "limit"
+    served_in_turn(gate, [])
+    assert (gate.in_flight, gate.waiting.count) == (20, 81)
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+@pytest.mark.parametrize("how", ["served together", "served one by one", "first goes", "last goes", "sent away"])
+def test_a_waiter_is_looked_at_as_often_however_many_wait(order: Order, how: str) -> None:
+    def looks(many: int) -> float:
+        Seen.looks = 0
+        gate = Gate(1, queue=Queue(many, order=order))
+        waiters = crowd(gate, many)
+        match how:
+            case "served together":
+                served_in_turn(gate, gate.resize(many + 1, 0))
+            case "served one by one":
+                for _ in waiters:
+                    gate.leave(gate.rest, 0)
+            case "sent away":
+                served_in_turn(gate, gate.close())
+            case _:
+                for waiter in waiters[:: 1 if how == "first goes" else -1]:
+                    gate.give_up(waiter)
+        assert gate.waiting.count == 0
+        return Seen.looks / many
+
+    assert looks(2000) <= looks(100) + 1
+
+
+SHARE = st.sampled_from([0.0, 0.1, 1 / 3, 0.5])
+NAME = st.sampled_from(["a", "b", "c"])
+
+
+@given(
+    shares=st.tuples(SHARE, SHARE).map(lambda both: {"a": both[0], "b": both[1]}),
+    under_way=st.lists(NAME, max_size=20),
+    waiting=st.lists(NAME, min_size=20, max_size=60),
+    limits=st.tuples(st.integers(1, 20), st.integers(1, 90)),
+    newcomer=NAME,
+    strict=st.booleans(),
+)
+def test_who_comes_while_a_gate_is_behind_finds_what_there_will_be(
+    shares: dict[str, float],
+    under_way: list[str],
+    waiting: list[str],
+    limits: tuple[int, int],
+    newcomer: str,
+    strict: bool,
+) -> None:
+    """As if all who may enter had entered at once. Strict shares may be kept from a newcomer, and never mislaid."""
+
+    def behind() -> Gate:
+        gate = Gate(limits[0], Partitions(shares, strict=strict), Queue(100))
+        for name in under_way:
+            gate.enter(gate.partition(name), 0)
+        for name in waiting:
+            place = gate.partition(name)
+            gate.enter(place, 0) or gate.line_up(place, waits())
+        gate.resize(limits[1], 0)
+        return gate
+
+    now, later = behind(), behind()
+    served_in_turn(later, [])
+    enters, would = (gate.enter(gate.partition(newcomer), 0) for gate in (now, later))
+    if strict:
+        assert now.in_flight <= max(limits)
+        assert would or not enters or now.partition(newcomer).busy <= now.partition(newcomer).guaranteed
+    else:
+        assert enters == would
+
+
+# What is wrong at once
+
+
+def test_six_sixths_are_one() -> None:
+    for many in range(1, 200):
+        shares = {str(i): 1 / many for i in range(many)}
+        for strict in (False, True):
+            gate = Gate(7 * many, Partitions(shares, strict=strict))
+            assert [each.guaranteed for each in gate.partitions] == [7] * many + [0]
+
+
+def test_shares_may_add_up_to_one_in_floats() -> None:
+    """0.05 + 0.55 + 0.3 + 0.1 is above 1 in floats, and the reference refuses it."""
+    Partitions({"a": 0.05, "b": 0.55, "c": 0.3, "d": 0.1})
+    Partitions({str(i): 1 / 7 for i in range(7)})
+    Partitions(dict.fromkeys("abc", 0.3333333334))
+
+
+@pytest.mark.parametrize(
+    ("shares", "error", "message"),
+    [
+        ({"a": 0.7, "b": 0.31}, ValueError, r"at most 1 together, not 1\.01"),
+        ({"a": 1.5}, ValueError, "the share of 'a' must be from 0 to 1, not 1.5"),
+        ({"a": -0.1}, ValueError, "the share of 'a' must be from 0 to 1, not -0.1"),
+        ({"a": float("nan")}, ValueError, "must be from 0 to 1, not nan"),
+        ({"a": "70%"}, TypeError, "the share of 'a' must be a number from 0 to 1, not '70%'"),
+        ({"a": True}, TypeError, "not True"),
+        ({7: 0.5}, TypeError, "the name of a partition must be a str, not 7"),
+        ({"": 0.5}, ValueError, "the name of a partition must not be empty"),
+        (None, TypeError, "shares must be a dict of names and shares, not None"),
+    ],
+)
+def test_wrong_shares(shares: dict[str, float], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Partitions(shares)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"length": -1}, ValueError, "the length of a queue must be at least 0, not -1"),
+        ({"length": 1.5}, TypeError, "the length of a queue must be a whole number, not 1.5"),
+        ({"max_wait": "1"}, TypeError, "max_wait must be a number of seconds, or None, not '1'"),
+        ({"max_wait": True}, TypeError, "max_wait must be a number of seconds, or None, not True"),
+        ({"max_wait": -1}, ValueError, "max_wait must be at least 0 seconds, or None, not -1"),
+        ({"max_wait": float("nan")}, ValueError, "max_wait"),
+        ({"order": "random"}, ValueError, "must be 'fifo' or 'lifo', not 'random'"),
+    ],
+)
+def test_a_wrong_queue(options: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Queue(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"strict": 1}, TypeError, "strict must be True or False, not 1"),
+        ({"unknown": "reject"}, ValueError, "unknown must be 'spare' or 'refuse', not 'reject'"),
+    ],
+)
+def test_a_wrong_option_of_partitions(options: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Partitions({"a": 0.5}, **options)  # type: ignore[arg-type]

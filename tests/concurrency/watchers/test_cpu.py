@@ -1,0 +1,155 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit.concurrency.watchers import ThrottlingWatcher
+from batchlimit.concurrency.watchers.cgroup import Group, Membership
+from batchlimit.concurrency.watchers.cpu import Throttling, throttling_of
+from batchlimit.errors import WatcherUnavailable
+from tests.concurrency.watchers.trees import Tree, write
+
+
+def stat(group: Path, version: int, periods: int, throttled: int, seconds: float = 0.0) -> None:
+    """Version 1 counts in ns, version 2 in us; only the latter tells of use, even where nothing is controlled."""
+    if version == 1:
+        time = {"throttled_time": round(seconds * 1_000_000_000)}
+    else:
+        time = {"usage_usec": 1, "throttled_usec": round(seconds * 1_000_000)}
+    write(group, cpu_stat={"nr_periods": periods, "nr_throttled": throttled} | time)
+
+
+class Machine:
+    """Our group, of either version."""
+
+    def __init__(self, tree: Tree, version: int) -> None:
+        self.tree = tree
+        self.version = version
+        self.group = tree.group("cpu/web") if version == 1 else tree.v2("web")
+        tree.join("4:cpu:/web" if version == 1 else "0::/web")
+        self.count(0, 0)
+
+    def count(self, periods: int, throttled: int, seconds: float = 0.0) -> None:
+        stat(self.group, self.version, periods, throttled, seconds)
+
+    def watcher(self, threshold: float = 0.5, low: float | None = None) -> ThrottlingWatcher:
+        return ThrottlingWatcher(threshold, low=low, root=self.tree.root, proc=self.tree.proc)
+
+
+@pytest.fixture(params=[1, 2])
+def machine(request: pytest.FixtureRequest, tree: Tree) -> Machine:
+    return Machine(tree, request.param)
+
+
+def polls(machine: Machine, watcher: ThrottlingWatcher, counts: list[tuple[int, int]]) -> list[bool]:
+    seen = []
+    for periods, throttled in counts:
+        machine.count(periods, throttled)
+        seen.append(watcher.poll() is not None)
+    return seen
+
+
+def test_the_first_poll_only_takes_the_counts(machine: Machine) -> None:
+    machine.count(100, 100)
+    assert machine.watcher().poll() is None
+
+
+@pytest.mark.parametrize(("throttled", "is_event"), [(0, False), (49, False), (50, True), (100, True)])
+def test_the_share_of_periods_since_the_last_poll_counts(machine: Machine, throttled: int, is_event: bool) -> None:
+    machine.count(1000, 900)
+    watcher = machine.watcher()
+    watcher.poll()
+    machine.count(1100, 900 + throttled)
+    assert (watcher.poll() is not None) is is_event
+
+
+def test_the_time_is_told_in_seconds_whatever_the_version_counts(machine: Machine) -> None:
+    """It may pass the time that went by: it is summed over processors, so it decides nothing."""
+    machine.count(0, 0, 0.5)
+    watcher = machine.watcher()
+    watcher.poll()
+    machine.count(300, 186, 124.25)
+    assert watcher.poll() == "cpu throttled in 0.62 of 300 periods, for 123.8 s"
+
+
+def test_both_versions_tell_the_same(tmp_path: Path) -> None:
+    for version in (1, 2):
+        stat(tmp_path, version, 10, 5, 2.5)
+        assert throttling_of(Group(tmp_path, version)) == Throttling(10, 5, 2.5)
+
+
+def test_no_new_periods_tell_nothing(machine: Machine) -> None:
+    assert polls(machine, machine.watcher(), [(0, 0), (100, 100), (100, 100), (200, 200)]) == [False, True, False, True]
+
+
+def test_counts_that_begin_anew_tell_nothing(machine: Machine) -> None:
+    counts = [(1000, 900), (10, 10), (20, 20), (30, 0), (40, 10)]
+    assert polls(machine, machine.watcher(), counts) == [False, False, True, False, True]
+
+
+def test_a_share_that_trembles_stays_an_event(machine: Machine) -> None:
+    counts = [(0, 0), (100, 40), (200, 90), (300, 130), (400, 169), (500, 209)]
+    assert polls(machine, machine.watcher(0.5, 0.4), counts) == [False, False, True, True, False, False]
+
+
+def test_an_idle_period_ends_it(machine: Machine) -> None:
+    counts = [(0, 0), (100, 50), (100, 50), (200, 95)]
+    assert polls(machine, machine.watcher(0.5, 0.4), counts) == [False, True, False, False]
+
+
+def test_the_quota_may_be_that_of_a_group_that_holds_ours(tree: Tree) -> None:
+    pod, web = tree.v2("pod"), tree.v2("pod/web")
+    tree.join("0::/pod/web")
+    stat(pod, 2, 0, 0)
+    stat(web, 2, 0, 0)
+    watcher = ThrottlingWatcher(root=tree.root, proc=tree.proc)
+    watcher.poll()
+    stat(pod, 2, 100, 80, 1.0)
+    stat(web, 2, 100, 0)
+    assert watcher.poll() == "cpu throttled in 0.80 of 100 periods, for 1.0 s"
+
+
+def test_without_the_cpu_controller_there_is_nothing_to_watch(tree: Tree) -> None:
+    write(tree.v2("web"), cpu_stat={"usage_usec": 5})
+    tree.join("0::/web")
+    with pytest.raises(WatcherUnavailable, match=str(tree.root)):
+        ThrottlingWatcher(root=tree.root, proc=tree.proc)
+
+
+def test_without_control_groups_there_is_nothing_to_watch(tree: Tree) -> None:
+    with pytest.raises(WatcherUnavailable, match=str(tree.root)):
+        ThrottlingWatcher(root=tree.root, proc=tree.proc)
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.1, 50])
+def test_a_threshold_is_a_share(machine: Machine, share: float) -> None:
+    with pytest.raises(ValueError, match=repr(share)):
+        machine.watcher(share)
+    with pytest.raises(ValueError, match=repr(share)):
+        machine.watcher(0.5, share)
+
+
+COUNTS = st.builds(
+    lambda periods, throttled: Throttling(periods + throttled, throttled, 0.0), *[st.integers(0, 99)] * 2
+)
+
+
+@given(before=COUNTS, now=COUNTS)
+def test_what_came_since_is_a_share_or_nothing(before: Throttling, now: Throttling) -> None:
+    news = now.since(before)
+    if news is not None:
+        assert news.share >= 0
+        assert news.periods > 0
+        assert before.periods + news.periods == now.periods
+
+
+def test_it_shows_where_it_looks(machine: Machine) -> None:
+    assert str(machine.group) in repr(machine.watcher())
+
+
+def test_this_machine_counts() -> None:
+    if not any(throttling_of(group) for group in Membership().of("cpu")):
+        pytest.skip("no control group of this process counts periods")
+    watcher = ThrottlingWatcher(1.0)
+    assert watcher.poll() is None

@@ -1,0 +1,60 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit.concurrency.watchers import Threshold
+
+SHARES = st.floats(0, 2, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("low", "values"),
+    [
+        (0.8, [(0.89, False), (0.9, True), (0.85, True), (0.8, True), (0.79, False), (0.85, False), (0.95, True)]),
+        (None, [(0.89, False), (0.9, True), (0.89, False), (0.9, True)]),
+        (0.9, [(0.9, True), (0.89, False)]),
+    ],
+)
+def test_a_value_is_too_high_from_high_until_it_falls_below_low(
+    low: float | None, values: list[tuple[float, bool]]
+) -> None:
+    threshold = Threshold(0.9, low)
+    assert [(value, threshold.update(value)) for value, _ in values] == values
+
+
+@given(high=st.floats(0.01, 1), gap=st.floats(0, 1, exclude_max=True), values=st.lists(SHARES))
+def test_it_turns_up_only_at_high_and_down_only_below_low(high: float, gap: float, values: list[float]) -> None:
+    threshold = Threshold(high, high * (1 - gap))
+    for value in values:
+        before = threshold.exceeded
+        after = threshold.update(value)
+        if before != after:
+            assert value >= high if after else value < threshold.low
+
+
+def test_what_is_forgotten_must_rise_anew() -> None:
+    threshold = Threshold(0.9, 0.5)
+    threshold.update(1.0)
+    threshold.forget()
+    assert not threshold.exceeded
+    assert not threshold.update(0.7)
+
+
+@pytest.mark.parametrize("high", [0, -1.0, math.inf, math.nan])
+def test_a_threshold_is_a_finite_number_above_0(high: float) -> None:
+    with pytest.raises(ValueError, match=repr(high)):
+        Threshold(high)
+
+
+@pytest.mark.parametrize("low", [0, -0.1, 0.91, math.nan])
+def test_low_is_at_most_high_and_above_0(low: float) -> None:
+    with pytest.raises(ValueError, match=repr(low)):
+        Threshold(0.9, low)
+
+
+def test_it_shows_its_state() -> None:
+    threshold = Threshold(0.9, 0.8)
+    threshold.update(1.0)
+    assert repr(threshold) == "<Threshold: 0.8 to 0.9, exceeded>"

@@ -1,0 +1,162 @@
+"""The audit accuses exactly those who broke the promise, by as much as they surely did."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit import Quota
+from batchlimit.fleet.audit import Admission, allowance, excess
+
+
+def at(*instants: float, cost: int = 1) -> list[Admission]:
+    return [(instant, instant, cost) for instant in instants]
+
+
+@pytest.mark.parametrize(
+    ("quota", "admissions", "expected"),
+    [
+        ("1/s burst 3", [], 0),
+        ("1/s burst 3", at(0, 0, 0), 0),
+        ("1/s burst 3", at(0, 0, 0, 0), 1),
+        ("1/s burst 3", at(0, 0, 0, 0.5), 0.5),
+        ("1/s burst 3", at(0, 0, 0, 1, 2, 3), 0),
+        ("1/s burst 3", at(0, 0, 0, 1, 2, 2), 1),
+        # The burst comes back with time, but no more than the burst.
+        ("1/s burst 3", at(0, 0, 0, 9, 9, 9), 0),
+        ("1/s burst 3", at(0, 99, 99, 99, 99), 1),
+        # The debt of one window does not depend on another one's.
+        ("1/s burst 1", at(0, 0, 100, 100, 100, 200, 200), 2),
+        # A debt that was not paid off grows.
+        ("1/s burst 1", at(0, 0, 0.5, 1), 2),
+        # A batch that outlives its bucket: 100 tokens taken while it was full, and 100 more when it is full again.
+        ("100/s burst 100", at(*[10.0] * 200), 100),
+    ],
+)
+def test_exact_readings_show_the_largest_debt_of_the_bucket(
+    quota: str, admissions: list[Admission], expected: float
+) -> None:
+    assert excess(admissions, Quota.parse(quota)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("admissions", "expected"),
+    [
+        # Either may have been a second before the other.
+        ([(0, 1, 1), (0, 1, 1)], 0),
+        # Three cannot be: the best is 0, 1 and one of them again.
+        ([(0, 1, 1), (0, 1, 1), (0, 1, 1)], 1),
+        ([(0, 0.4, 1), (0, 0.4, 1)], 0.6),
+        # A wide interval gives way to a narrow one on either side of it, whichever was written down first.
+        ([(0, 9, 1), (0.5, 0.5, 1)], 0),
+        ([(0, 9, 1), (8.5, 8.5, 1)], 0),
+        ([(0, 9, 1), *at(*range(10))], 1),
+        ([(0, 10, 1), *at(*range(10))], 0),
+        # A thread that slept through the run proves nothing, and hides nothing that others prove.
+        ([(0, 99, 1), *at(50, 50)], 1),
+        ([(0, 0.5, 5), (7, 7.5, 1)], 3.5),
+    ],
+)
+def test_an_admission_may_have_been_anywhere_in_its_interval(admissions: list[Admission], expected: float) -> None:
+    assert excess(admissions, Quota(1, 1)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("admissions", "expected"),
+    [
+        (at(0, cost=10), 0),
+        (at(0, cost=11), 1),
+        (at(0, 1, cost=10), 8),
+        (at(0, 5, cost=10), 0),
+        (at(0, cost=10) + at(1, cost=3), 1),
+    ],
+)
+def test_an_admission_costs_its_tokens(admissions: list[Admission], expected: float) -> None:
+    assert excess(admissions, Quota(2, 10)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("admissions", "expected"),
+    [
+        (at(*range(6)), 0),
+        (at(0, 0, 0), 1),
+        (at(*range(10)), 3.1),
+        (at(0, 0, 0, *range(1, 10)), 5.1),
+    ],
+)
+def test_the_worst_of_several_bandwidths_counts(admissions: list[Admission], expected: float) -> None:
+    assert excess(admissions, Quota(1, 2, also=[Quota(0.1, 6)])) == pytest.approx(expected)
+
+
+def test_a_quota_of_nothing_forbids_everything() -> None:
+    assert excess(at(1, 2, cost=2), Quota(0, 0)) == 4
+
+
+quotas = st.builds(Quota, st.sampled_from([0.5, 1.0, 3.0, 1000.0]), st.integers(1, 8))
+gaps = st.one_of(st.just(0.0), st.floats(0, 0.01), st.floats(0, 5))
+widths = st.one_of(st.just(0.0), st.floats(0, 0.01), st.floats(0, 5))
+calls = st.lists(st.tuples(gaps, st.integers(1, 8), widths, widths), max_size=60)
+
+
+def honest(quota: Quota, wanted: list[tuple[float, int, float, float]]) -> list[tuple[float, int, float, float]]:
+    """What a token bucket admits of (seconds since the last call, cost, ...), with instants in place of gaps."""
+    level, now, admitted = float(quota.burst), 1e6, []
+    for gap, cost, early, late in wanted:
+        level, now = min(quota.burst, level + gap * quota.rate), now + gap
+        if cost <= level:
+            level -= cost
+            admitted.append((now, cost, early, late))
+    return admitted
+
+
+@given(quotas, calls)
+def test_a_token_bucket_is_never_accused(quota: Quota, wanted: list[tuple[float, int, float, float]]) -> None:
+    log = [(now - early, now + late, cost) for now, cost, early, late in honest(quota, wanted)]
+    assert excess(log, quota) == 0
+
+
+@given(quotas, calls, st.integers(1, 5), st.integers(0, 60))
+def test_what_a_cheat_adds_to_an_empty_bucket_is_found_to_the_token(
+    quota: Quota, wanted: list[tuple[float, int, float, float]], extra: int, place: int
+) -> None:
+    log = [(now, now, cost) for now, cost, _, _ in honest(quota, wanted)]
+    emptied = (log[place % len(log)][0] if log else 1e6) + 1e3
+    log = [(before, after, cost) for before, after, cost in log if after <= emptied]
+    log += [(emptied, emptied, quota.burst), (emptied, emptied, extra)]
+    assert excess(log, quota) == pytest.approx(extra)
+
+
+intervals = st.tuples(st.integers(0, 40), st.integers(0, 12), st.integers(1, 4)).map(
+    lambda drawn: (drawn[0] / 4, (drawn[0] + drawn[1]) / 4, drawn[2])
+)
+
+
+@given(quotas, st.lists(intervals, min_size=1, max_size=25))
+def test_it_is_the_worst_of_all_windows(quota: Quota, log: list[Admission]) -> None:
+    def debt(since: float, until: float) -> float:
+        surely = sum(cost for before, after, cost in log if since <= before and after <= until)
+        return surely - quota.burst - quota.rate * (until - since)
+
+    windows = [(before, after) for before, _, _ in log for _, after, _ in log if before <= after]
+    worst = max(debt(since, until) for since, until in windows)
+    assert excess(log, quota) == pytest.approx(max(0, worst))
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        ([], 0),
+        ([0, 0, 0], 0),
+        ([5, 0, 0], 5),
+        ([99], 12),
+        ([99, 99, 99], 16),
+        # What overflows in a quiet spell is lost: asked for late it is not there any more.
+        ([0, 0, 99], 12),
+        ([10, 0, 0, 99], 10 + 8),
+    ],
+)
+def test_the_allowance_is_what_an_unbatched_bucket_would_admit(offered: list[float], expected: float) -> None:
+    assert allowance(offered, 0.5, Quota(4, 10)) == pytest.approx(expected)
+
+
+def test_the_allowance_obeys_every_bandwidth() -> None:
+    assert allowance([99, 99], 1, Quota(4, 10, also=[Quota(1, 12)])) == 14

@@ -1,0 +1,191 @@
+"""A fleet does what its plan says, logs all of it, and leaves nothing running."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
+
+import pytest
+
+from batchlimit import Quota
+from batchlimit.fleet.fleet import Fleet, FleetError, FleetLog, Row
+from batchlimit.fleet.limiter import TaskTally
+from batchlimit.fleet.plan import Front, Phase, Plan, steady
+from batchlimit.fleet.report import Report, report
+from batchlimit.fleet.server import client_calls
+from batchlimit.fleet.trial import trial
+
+both_fronts = pytest.mark.parametrize("front", Front)
+
+
+def plan_of(url: str, *, hosts: int = 2, seconds: float = 1.0, cost: int = 1, front: Front = Front.THREADS) -> Plan:
+    quota = "500/s burst 100"
+    phases = steady(Quota.parse(quota), 2.0, seconds, cost)
+    return Plan(url, quota, "tested", hosts, 2, phases, (cost,), front=front)
+
+
+def ignore(elapsed: float, rows: list[Row]) -> None:
+    pass
+
+
+def run(plan: Plan, watch: Callable[[float, list[Row]], None] = ignore) -> FleetLog:
+    with Fleet(plan) as fleet:
+        return fleet.run(watch)
+
+
+@both_fronts
+def test_every_call_is_logged_within_its_interval(front: Front) -> None:
+    log = run(plan_of("memory://", front=front))
+    assert len(log.hosts) == 2
+    for host in log.hosts:
+        calls = [*host.admitted, *host.refused]
+        assert sum(host.offered) == len(calls) > 0
+        assert all(log.start <= call.before <= call.after <= host.ended for call in calls)
+
+
+@both_fronts
+def test_hosts_that_share_a_store_keep_the_promise_together(front: Front) -> None:
+    shown = trial(plan_of("embedded://", front=front), ignore)
+    assert shown.excess == 0
+    assert shown.promise_kept
+    assert sum(shown.host_admitted) == shown.admitted > 0
+
+
+@both_fronts
+def test_hosts_with_a_store_each_break_it(front: Front) -> None:
+    """The proof that the audit can fail: memory:// is one bucket a process."""
+    shown = trial(plan_of("memory://", front=front), ignore)
+    assert shown.excess > 0
+    assert not shown.promise_kept
+
+
+@both_fronts
+def test_a_host_that_is_stopped_past_its_lease_spends_nothing_of_it(front: Front) -> None:
+    plan = plan_of("embedded://", front=front)
+    orders = iter([signal.SIGSTOP, signal.SIGCONT])  # some 0.2 s apart; a lease of this quota lasts 0.08 s
+
+    def stop_and_go(elapsed: float, rows: list[Row]) -> None:
+        if order := next(orders, None):
+            pid = multiprocessing.active_children()[0].pid
+            assert pid is not None
+            os.kill(pid, order)
+
+    assert trial(plan, stop_and_go).excess == 0
+
+
+def test_one_host_with_a_store_of_its_own_keeps_it() -> None:
+    assert trial(plan_of("memory://", hosts=1, cost=5), ignore).promise_kept
+
+
+@both_fronts
+def test_a_host_that_cannot_go_on_ends_the_run(front: Front) -> None:
+    with pytest.raises(FleetError, match="host 0 gave up: ValueError"):
+        run(plan_of("nonsense://", hosts=1, front=front))
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_while_hosts_start_is_heard_and_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Fleet._start
+
+    def start_under_fire(fleet: Fleet, host: int) -> None:
+        # To this thread: else one that another test left behind takes it, for that does not block it.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        start(fleet, host)
+
+    monkeypatch.setattr(Fleet, "_start", start_under_fire)
+    with pytest.raises(KeyboardInterrupt):
+        run(plan_of("memory://"))
+    assert multiprocessing.active_children() == []
+
+
+@both_fronts
+def test_no_host_outlives_an_interrupted_run(front: Front) -> None:
+    def interrupt(elapsed: float, rows: list[Row]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan_of("memory://", front=front), interrupt)
+    assert not multiprocessing.active_children()
+
+
+class Generous:
+    """Admits every call and never has anyone wait, so that nothing but its callers' own pauses lets the loop go on."""
+
+    calls = 0
+
+    def __init__(self) -> None:
+        self.tally = TaskTally()
+
+    async def try_acquire(self, key: str, cost: int = 1, /) -> bool:
+        return True
+
+    def statistics(self) -> "Generous":
+        return self
+
+    async def close(self) -> None:
+        pass
+
+
+def generous(plan: Plan) -> Generous:
+    return Generous()
+
+
+OVERLOADED = replace(plan_of("memory://", hosts=1), phases=(Phase(60.0, 10e6),))
+
+
+@pytest.mark.parametrize("plan", [OVERLOADED, replace(OVERLOADED, front=Front.ASYNC, async_limiter=generous)])
+def test_a_host_that_never_catches_up_is_seen_and_hears_that_it_is_to_stop(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its schedule ends, and by itself: only who has not heard is killed."""
+    killed: list[str] = []
+    kill = BaseProcess.kill
+
+    def note_and_kill(host: BaseProcess) -> None:
+        killed.append(host.name)
+        kill(host)
+
+    monkeypatch.setattr(BaseProcess, "kill", note_and_kill)
+
+    def interrupt(elapsed: float, rows: list[Row]) -> None:
+        if rows[0].admitted:
+            raise KeyboardInterrupt
+        assert elapsed < 30, "nothing was published"
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, interrupt)
+    assert killed == []
+
+
+def test_a_killed_host_is_missed() -> None:
+    def kill(elapsed: float, rows: list[Row]) -> None:
+        multiprocessing.active_children()[0].kill()
+
+    with pytest.raises(FleetError, match="vanished"):
+        run(plan_of("memory://", seconds=60.0), kill)
+    assert not multiprocessing.active_children()
+
+
+def test_a_script_s_own_commands_are_not_calls() -> None:
+    counted = {
+        "cmdstat_evalsha": {"calls": 10, "usec": 5},
+        "cmdstat_script|load": {"calls": 2, "usec": 5},
+        "cmdstat_client|setinfo": {"calls": 4, "usec": 5},
+        "cmdstat_hmget": {"calls": 1000, "usec": 5},
+        "cmdstat_time": {"calls": 1000, "usec": 5},
+        "cmdstat_info": {"calls": 7, "usec": 5},
+    }
+    assert client_calls(counted) == 16
+
+
+def test_a_report_is_plain_values() -> None:
+    plan = plan_of("memory://", hosts=1)
+    shown: Report = report(plan, run(plan), None, "memory")
+    plain = shown.as_json()
+    assert plain["cpu_us_per_decision"] is None
+    assert plain["excess"] == 0
+    assert plain["admitted_latency"]["p99_us"] > 0

@@ -1,0 +1,155 @@
+"""When a host keeps away from the bucket: where the bucket was short, and only there."""
+
+import math
+
+import pytest
+
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.denial_cache import DenialCache
+from batchlimit.reservoir.waiter import Fetch
+from tests.reservoir.world import about, answer
+
+THOUSAND = Quota(1000.0, 1000)  # its pace is 50 ms, in which 50 tokens flow in
+SMALL = Quota(100.0, 10)  # its pace is a fifth of the time to fill: 20 ms
+
+
+def fetch(need: int, *, queued: int | None = None, cost: int | None = None, repeated: bool = False) -> Fetch:
+    queued = need if queued is None else queued
+    ask = Ask("a", 1, need, queued, queued)
+    return Fetch(ask, THOUSAND, 0.0, need if cost is None else cost, repeated)
+
+
+def learned(
+    asked: Fetch, grant: Grant, *, quota: Quota = THOUSAND, demand: float = 0.0, now: float = 0.0, jitter: float = 1.0
+) -> DenialCache:
+    pace = DenialCache()
+    pace.learn(asked, grant, quota, demand, now, jitter)
+    return pace
+
+
+@pytest.mark.parametrize(
+    ("asked", "grant", "demand", "pause"),
+    [
+        # all that was wanted, or cut down to the host's share: whatever else it wants, the bucket has more
+        (fetch(10), answer(10), 1000.0, 0.0),
+        (fetch(10, queued=90), answer(20), 1000.0, 0.0),
+        (fetch(1), answer(1), 1e6, 0.0),
+        (fetch(0), answer(0), 1e6, 0.0),
+        # refused: until it fits, but no less than a pace
+        (fetch(10), answer(0, retry_after=0.2, level=8), 0.0, 0.2),
+        (fetch(10), answer(0, retry_after=0.01, level=9), 0.0, 0.05),
+        (fetch(10), answer(0, retry_after=0.2), 0.0, 0.2),  # short of this host's share, with much in the bucket
+        # the last drops of a bucket: until more have flowed in than a few callers ask for
+        (fetch(1, queued=9), answer(3, level=0), 1000.0, 0.05),
+        (fetch(1, queued=9), answer(3, level=49), 1000.0, 0.05),
+        (fetch(1, queued=9), answer(3, level=50), 1000.0, 0.0),
+        (fetch(0), answer(0, level=0), 1000.0, 0.05),
+        # though dry, it gave as much as comes to be wanted in a pace
+        (fetch(1, queued=9), answer(3, level=0), 50.0, 0.0),
+        (fetch(1), answer(1, level=0), 0.0, 0.0),
+        # a grant that begins later: nothing to ask for before
+        (fetch(10), answer(10, starts_in=0.3, level=-10), 0.0, 0.3),
+    ],
+)
+def test_a_host_pauses_where_the_bucket_was_short(asked: Fetch, grant: Grant, demand: float, pause: float) -> None:
+    pace = learned(asked, grant, demand=demand)
+    assert pace.pause(1000, 0.0) == about(pause)
+    assert pace.wait(1000, 0.0) == about(pause)
+
+
+@pytest.mark.parametrize(
+    ("quota", "jitter", "pause"),
+    [
+        (THOUSAND, 1.0, 0.05),
+        (THOUSAND, 0.75, 0.0375),
+        (THOUSAND, 1.25, 0.0625),
+        (SMALL, 1.0, 0.02),
+        (SMALL, 1.25, 0.025),
+        (Quota(1000.0, 1000, [SMALL]), 1.0, 0.02),
+    ],
+    ids=str,
+)
+def test_a_pace_is_a_fifth_of_the_time_to_fill_or_50_ms_jittered(quota: Quota, jitter: float, pause: float) -> None:
+    pace = learned(fetch(5), answer(0, retry_after=0.001, level=0), quota=quota, jitter=jitter)
+    assert pace.pause(5, 0.0) == about(pause)
+
+
+@pytest.mark.parametrize(("hosts", "pause"), [(0, 0.05), (2, 0.05), (4, 0.1), (8, 0.2), (200, 0.2)])
+def test_the_more_hosts_the_longer_the_pace(hosts: int, pause: float) -> None:
+    """As long as a host accrues 25 tokens, but no longer than 200 ms."""
+    pace = learned(fetch(1, queued=9), answer(3, level=0, active_hosts=hosts), demand=1000.0)
+    assert pace.pause(5, 0.0) == about(pause)
+
+
+def test_a_pause_ends() -> None:
+    pace = learned(fetch(10), answer(0, retry_after=0.4, level=6), now=100.0)
+    for now, pause in [(100.0, 0.4), (100.3, 0.1), (100.4001, 0.0), (200.0, 0.0)]:
+        assert (now, pace.pause(10, now)) == (now, about(pause))
+
+
+@pytest.mark.parametrize(("cost", "pauses"), [(1, False), (9, False), (10, True), (11, True), (1000, True)])
+def test_a_refusal_holds_for_this_cost_or_more(cost: int, pauses: bool) -> None:
+    """The cost that was refused is that of the first in line, whatever of it was at hand already."""
+    pace = learned(fetch(4, cost=10), answer(0, retry_after=0.4, level=2))
+    assert (pace.pause(cost, 0.0) > 0.0) == pauses
+    assert (pace.wait(cost, 0.0) > 0.0) == pauses
+
+
+def test_when_the_bucket_is_dry_it_is_dry_for_every_cost_but_none() -> None:
+    pace = learned(fetch(0), answer(0, level=0), demand=1000.0)
+    assert [pace.pause(cost, 0.0) > 0.0 for cost in (0, 1, 50)] == [False, True, True]
+
+
+def test_a_long_wait_is_told_in_full_but_kept_for_half_a_second() -> None:
+    """A limit may be raised meanwhile, or tokens refunded, by another host."""
+    pace = learned(fetch(10), answer(0, retry_after=3600.0, level=0))
+    assert (pace.pause(10, 0.0), pace.wait(10, 0.0)) == (0.5, 3600.0)
+    assert (pace.pause(10, 1.0), pace.wait(10, 1.0)) == (0.0, 3599.0)
+
+
+def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
+    denial = answer(0, retry_after=0.4, level=0)
+    assert learned(fetch(10)._replace(repeated=True), denial).pause(10, 0.0) == 0.0
+
+
+def test_a_new_answer_replaces_the_old() -> None:
+    pace = learned(fetch(10), answer(0, retry_after=0.9, level=0))
+    pace.learn(fetch(2), answer(2), THOUSAND, 0.0, 0.1, 1.0)
+    assert pace.pause(10, 0.1) == 0.0
+
+
+def test_forgetting_is_asking_again_at_once() -> None:
+    pace = learned(fetch(10), answer(0, retry_after=0.9, level=0))
+    pace.forget()
+    assert (pace.pause(10, 0.0), pace.wait(10, 0.0)) == (0.0, 0.0)
+
+
+def test_a_new_host_does_not_pause_and_one_that_never_may_always_does() -> None:
+    pace = DenialCache()
+    assert pace.pause(1, -1e9) == 0.0
+    pace.never()
+    assert (pace.pause(1, 1e9), pace.wait(1, 1e9)) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("quota", "max_wait", "wait", "asks_after"),
+    [
+        # of a small burst two paces before its cost fits: a pace is 20 ms at 10/s burst 1, and a grant may begin later
+        (Quota(10.0, 1), 0.1, 0.4, 0.36),
+        (Quota(10.0, 3), 0.3, 0.4, 0.28),
+        # but not sooner than the shortest pace after the last ask, nor by more than half of how far ahead grants begin
+        (Quota(10.0, 1), 0.1, 0.03, 0.02),
+        (Quota(10.0, 1), 0.02, 0.4, 0.39),
+        # who does not wait, and of a burst in which more flows in meanwhile: when it fits
+        (Quota(10.0, 1), 0.0, 0.4, 0.4),
+        (Quota(10.0, 4), 0.4, 0.4, 0.4),
+    ],
+)
+def test_who_waits_at_a_small_burst_asks_before_its_cost_fits(
+    quota: Quota, max_wait: float, wait: float, asks_after: float
+) -> None:
+    asked = fetch(1)._replace(ask=Ask("a", 1, 1, 1, 1, max_wait=max_wait))
+    pace = learned(asked, answer(0, retry_after=wait, level=0), quota=quota)
+    assert pace.pause_of_waiter(1, 0.0) == about(asks_after)
+    assert pace.pause(1, 0.0) == about(wait)  # who does not wait is refused by memory until then

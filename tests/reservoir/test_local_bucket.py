@@ -1,0 +1,132 @@
+"""What a host grants itself while the store is away, as tables of (time, wish, granted)."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.failure_policy import FailurePolicy
+from batchlimit.reservoir.local_bucket import LocalBucket, OpenBucket, Wish, fallback
+from tests.reservoir.world import SECOND, about, excess
+
+HUNDRED = Quota(100.0, 100)
+
+
+@pytest.mark.parametrize(
+    ("policy", "told", "expected"),
+    [
+        (FailurePolicy.closed(), 4, None),
+        (FailurePolicy.open(), 0, OpenBucket),
+        (FailurePolicy.local(), 4, LocalBucket),
+        (FailurePolicy.local(), 0, None),  # nothing to divide by: the whole limit on each host is no limit
+        (FailurePolicy.local(hosts=4), 0, LocalBucket),
+    ],
+)
+def test_a_policy_has_its_standby(policy: FailurePolicy, told: int, expected: type | None) -> None:
+    found = fallback(policy, HUNDRED, told, 100.0, 0.0)
+    assert found is None if expected is None else isinstance(found, expected)
+
+
+@pytest.mark.parametrize(("told", "least", "share"), [(4, 10, 10), (4, None, 25), (10, 4, 10), (0, 5, 20)])
+def test_the_greater_number_of_hosts_divides(told: int, least: int | None, share: int) -> None:
+    """The store tells of those only that asked at nearly the same time."""
+    found = fallback(FailurePolicy.local(least), HUNDRED, told, 100.0, 0.0)
+    assert found is not None
+    assert found.level(0.0) == share
+
+
+@pytest.mark.parametrize(
+    ("known", "steps"),
+    [
+        # it begins with its share of what there was, and gets its share of the rate
+        (100.0, [(0.0, Wish(1, 1, 0), (1, 0.0)), (0.0, Wish(1, 90, 0), (24, 0.0)), (0.0, Wish(1, 1, 0), (0, 0.04))]),
+        (40.0, [(0.0, Wish(1, 90, 0), (10, 0.0)), (0.1, Wish(1, 9, 0), (2, 0.0)), (0.1, Wish(1, 1, 0), (0, 0.02))]),
+        (-20.0, [(0.0, Wish(1, 1, 0), (0, 0.24)), (0.25, Wish(1, 5, 0), (1, 0.0))]),
+        # who is expected is granted for, too
+        (100.0, [(0.0, Wish(1, 3, 4), (7, 0.0))]),
+        # it never holds more than its share of the burst
+        (100.0, [(1000.0, Wish(1, 90, 90), (25, 0.0))]),
+        # more than that is to be had when it is full, and repaid
+        (100.0, [(0.0, Wish(60, 60, 0), (60, 0.0)), (1.0, Wish(1, 1, 0), (0, 0.44)), (1.45, Wish(1, 1, 0), (1, 0.0))]),
+        (99.0, [(0.0, Wish(60, 60, 0), (0, 0.01)), (0.01, Wish(60, 60, 0), (60, 0.0))]),
+    ],
+)
+def test_a_share_of_four(known: float, steps: list[tuple[float, Wish, tuple[int, float]]]) -> None:
+    share = LocalBucket(HUNDRED, 4, known, 0.0)
+    for now, wish, granted in steps:
+        assert share.grant(wish, now) == about(granted)
+
+
+def test_a_share_below_one_token_still_gives_one_at_a_time() -> None:
+    share = LocalBucket(Quota(1.0, 2), 4, 2.0, 0.0)
+    assert share.grant(Wish(1, 1, 0), 0.0) == (1, 0.0)
+    tokens, wait = share.grant(Wish(1, 1, 0), 0.0)
+    assert (tokens, wait) == (0, about(4.0))
+    assert share.grant(Wish(1, 1, 0), 4.0) == (1, 0.0)
+
+
+def test_all_bandwidths_have_to_agree() -> None:
+    share = LocalBucket(Quota(10.0, 10) & Quota(1.0, 100), 2, 10.0, 0.0)
+    assert share.grant(Wish(1, 9, 0), 0.0) == (5, 0.0)
+    assert share.grant(Wish(1, 9, 0), 1.0) == (0, about(1.0))
+    assert share.grant(Wish(1, 9, 0), 2.0) == (1, 0.0)
+
+
+def test_what_comes_back_has_room_up_to_the_share() -> None:
+    share = LocalBucket(HUNDRED, 4, 100.0, 0.0)
+    share.grant(Wish(1, 10, 0), 0.0)
+    share.put_back(4, 0.0)
+    assert share.level(0.0) == 19
+    share.put_back(100, 0.0)
+    assert share.level(0.0) == 25
+
+
+@pytest.mark.parametrize("rate", [0.1, 70.0, 1e6])
+def test_what_is_waited_for_is_there_at_its_end(rate: float) -> None:
+    """A clock that has run for weeks has fewer digits left."""
+    now = 5e6 + 0.1
+    share = LocalBucket(Quota(rate, 100), 3, 0.0, now)
+    tokens, wait = share.grant(Wish(7, 7, 0), now)
+    assert tokens == 0
+    assert share.grant(Wish(7, 7, 0), now + wait) == (7, 0.0)
+
+
+def test_a_look_changes_nothing() -> None:
+    share = LocalBucket(HUNDRED, 4, 0.0, 0.0)
+    assert [share.level(0.4), share.level(0.2), share.level(-1.0)] == [10, 5, 0]
+
+
+def test_it_tells_when_forgetting_it_mints_nothing() -> None:
+    share = LocalBucket(HUNDRED, 4, 100.0, 5.0)
+    assert share.full_at() == 5.0
+    share.grant(Wish(1, 5, 0), 5.0)
+    assert share.full_at() == about(5.2)
+    assert OpenBucket(HUNDRED).full_at() == -math.inf
+
+
+@given(
+    st.integers(1, 7),
+    st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 8), st.integers(0, 50), st.integers(0, 9)), max_size=40),
+)
+def test_hosts_together_admit_no_more_than_the_quota(hosts: int, steps: list[tuple[float, int, int, int]]) -> None:
+    """With costs up to a share of the burst; each of the hosts, with the same luck."""
+    quota = Quota(70.0, 70)
+    share, now, granted = LocalBucket(quota, hosts, 70.0, 0.0), 0.0, []
+    for elapsed, first, more, back in steps:
+        now += elapsed
+        tokens, wait = share.grant(Wish(first, first, more), now)
+        assert (tokens > 0) == (wait == 0.0)
+        used = max(0, tokens - back)
+        share.put_back(tokens - used, now)
+        granted.append((round(now * SECOND), used * hosts))
+    assert excess(granted, 70.0, 70) < 0.01
+
+
+def test_open_admits_all() -> None:
+    standby = OpenBucket(HUNDRED)
+    for _ in range(1000):
+        tokens, wait = standby.grant(Wish(100, 5000, 200), 0.0)
+        assert tokens >= 5000
+        assert wait == 0.0

@@ -1,0 +1,196 @@
+"""The low mark: where it lies, and that in steady demand somebody looks before a caller comes upon it."""
+
+import math
+from random import Random
+
+import pytest
+
+from batchlimit.bucket.messages import GiveBack
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.prefetch import first_look, low_mark, next_look
+from batchlimit.reservoir.sizing import FixedBatch
+from batchlimit.reservoir.waiter import NO_WAIT, Fetch
+from tests.reservoir.front import Front
+from tests.reservoir.world import about
+
+RICH = Quota(1e6, 1_000_000)
+BATCH = 1000
+
+
+@pytest.mark.parametrize(
+    ("tokens", "demand", "round_trip", "low"),
+    [
+        (1000, 4000.0, 0.001, 7),  # 6 are asked for in a round trip and a half
+        (1000, 4000.0, 0.0002, 3),
+        (10, 4000.0, 0.001, 5),  # half of them at the most
+        (1, 100.0, 0.001, 0),
+        (1000, 0.0, 0.001, 0),
+        (1000, 4000.0, 0.0, 0),  # nobody knows how long an answer takes
+        (1000, 400_000.0, 0.0001, 61),
+        (1000, 600_000.0, 0.0001, 0),  # all gone in less than 2 ms
+    ],
+)
+def test_few_is_what_is_asked_for_until_more_are_here(tokens: int, demand: float, round_trip: float, low: int) -> None:
+    assert low_mark(tokens, demand, round_trip) == low
+
+
+@pytest.mark.parametrize(
+    ("tokens", "demand", "seconds"),
+    [
+        (1000, 4000.0, 0.75 * 0.245),
+        (256, 100.0, 0.75 * 2.36),
+        (255, 100.0, math.inf),  # too few for three looks
+        (1000, 16_000.0, 0.75 * 980 / 16_000),
+        (1000, 20_000.0, math.inf),  # gone in 49 ms
+        (1000, 0.0, math.inf),
+    ],
+)
+def test_many_that_last_long_are_looked_at(tokens: int, demand: float, seconds: float) -> None:
+    assert first_look(tokens, 20, demand) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("spare", "demand", "seconds"),
+    [
+        (100, 4000.0, 0.01875),
+        (40, 4000.0, 0.007),
+        (17, 4000.0, 0.00125),
+        (16, 4000.0, 0.0),
+        (0, 4000.0, 0.0),
+        (5, 0.0, math.inf),
+    ],
+)
+def test_the_next_look_is_nearer_until_more_are_fetched(spare: int, demand: float, seconds: float) -> None:
+    assert next_look(spare, demand) == pytest.approx(seconds)
+
+
+class Demand:
+    """Calls of cost 1 at random instants; an answer takes a millisecond, and the keeper comes 0.2 ms late."""
+
+    def __init__(self) -> None:
+        self.front = Front(RICH, sizer=FixedBatch(BATCH))
+        self.reservoir = self.front.reservoir
+        self.chance, self.now = Random(42), 0.0
+        self.under_way: Fetch | None = None
+        self.answered_at = math.inf
+        self.looks = self.fetches = self.surprised = 0
+        self._send(self.front.fetch(self.front.join(1, NO_WAIT)))
+
+    def run(self, rate: float, seconds: float) -> None:
+        """Count looks and fetches of this time alone, and the callers who came upon the mark."""
+        self.looks = self.fetches = self.surprised = 0
+        end = self.now + seconds
+        while (at := self.now + self.chance.expovariate(rate)) < end:
+            self._happen(until=at)
+            self._call()
+        self._happen(until=end)
+
+    def rest(self, seconds: float) -> None:
+        """Count the same, while nobody calls."""
+        self.looks = self.fetches = self.surprised = 0
+        self._happen(until=self.now + seconds)
+
+    def _happen(self, until: float) -> None:
+        while (at := min(self.answered_at, self.reservoir.due() + 0.0002)) <= until:
+            self.now = max(self.now, at)
+            if self.under_way is not None:
+                self._answer(self.under_way)
+            else:
+                self._tend()
+        self.now = until
+
+    def _call(self) -> None:
+        if self.reservoir.stock.take(1) == NO_WAIT:
+            self.surprised += 1
+            self.reservoir.take_low(1)
+
+    def _tend(self) -> None:
+        self.looks += 1
+        match self.reservoir.tend(self.now):
+            case Fetch() as fetch:
+                self._send(fetch)
+            case GiveBack():
+                self.reservoir.gave_back(self.now)
+            case None:
+                pass
+
+    def _send(self, fetch: Fetch) -> None:
+        self.fetches += 1
+        self.under_way, self.answered_at = fetch, self.now + 0.001
+
+    def _answer(self, fetch: Fetch) -> None:
+        self.under_way, self.answered_at = None, math.inf
+        self.front.grant(fetch, self.now, fetch.ask.want)
+
+
+@pytest.mark.parametrize(("rate", "surprised"), [(1500.0, 4), (4000.0, 1), (12_000.0, 0)])
+def test_in_steady_demand_hardly_a_caller_comes_upon_the_mark(rate: float, surprised: int) -> None:
+    demand = Demand()
+    demand.run(rate, 2.0)
+    demand.run(rate, 20.0)
+    batches = 20.0 * rate / BATCH
+    assert demand.surprised <= surprised
+    assert demand.fetches <= 1.06 * batches + 1
+    assert demand.looks <= 5 * batches
+
+
+def test_a_surge_comes_upon_the_mark() -> None:
+    demand = Demand()
+    demand.run(1500.0, 2.0)
+    demand.run(40_000.0, 0.1)
+    assert demand.surprised >= 1
+    assert demand.fetches >= 3
+
+
+def test_at_rest_nobody_looks() -> None:
+    """But a few times within the lease, ever more rarely: less is expected each time."""
+    demand = Demand()
+    demand.run(4000.0, 2.1)
+    demand.rest(0.85)
+    assert demand.looks <= 5
+    demand.rest(5.0)
+    assert demand.looks <= 3, "what is left goes back, and the key retires"
+    assert demand.reservoir.retired
+
+
+def test_while_more_is_on_its_way_nobody_looks() -> None:
+    demand = Demand()
+    demand.run(4000.0, 2.0)
+    while demand.under_way is None:
+        demand.run(4000.0, 0.0005)
+    assert demand.reservoir.due() == math.inf
+    while demand.reservoir.stock.take(1) != NO_WAIT:
+        pass
+    assert demand.reservoir.tend(demand.now) is None
+    assert not demand.reservoir.hungry
+
+
+def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
+    front = Front(RICH, sizer=FixedBatch(BATCH))
+    front.grant(front.fetch(front.join(BATCH)), 0.05, 2 * BATCH)
+    look = front.reservoir.due()
+    assert front.reservoir.stock.low > 200
+    assert look < 0.5, "long before the lease ends"
+    assert front.reservoir.take_low(700) != NO_WAIT
+    front.tend(look)
+
+
+def test_at_a_bucket_that_was_short_nobody_looks() -> None:
+    """What flows in there is asked for at its pace."""
+    front = Front(Quota(4000.0, 4000), sizer=FixedBatch(BATCH))
+    front.grant(front.fetch(front.join(1000)), 0.001, 1000)
+    front.grant(front.fetch(front.join(1), 0.001), 0.002, 300, level=0, active_hosts=1000)
+    stock = front.reservoir.stock
+    assert stock.low == 0
+    assert front.reservoir.due() == about(stock.expires - 0.1 * stock.lease)
+
+
+def test_nobody_looks_at_tokens_that_have_gone() -> None:
+    """A keeper that comes late, as after a suspended machine's sleep, once leased a batch that nobody asked for."""
+    demand = Demand()
+    demand.run(4000.0, 2.0)
+    assert demand.reservoir._looks_at < math.inf
+    late = demand.reservoir.stock.expires + 5.0
+    assert demand.reservoir.tend(late) is None
+    assert not demand.reservoir.hungry
+    assert demand.reservoir._looks_at == math.inf

@@ -1,0 +1,1072 @@
+"""The reservoir: who is served, in which order, what is asked of the bucket, and what is told when it is short."""
+
+import math
+
+import pytest
+
+from batchlimit.bucket.bucket import Bucket
+from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir import express
+from batchlimit.reservoir.bucket_view import Fill
+from batchlimit.reservoir.sizing import FixedBatch
+from batchlimit.reservoir.statistics import KeyStatistics
+from batchlimit.reservoir.tokens import LeasedTokens
+from batchlimit.reservoir.wait_queue import WaitQueue
+from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fail, Fetch, Refuse, Wait, Waiter
+from tests.reservoir.front import DEAD, HUNDRED, PATIENT, Front
+from tests.reservoir.world import SECOND, Bell, about
+
+# One fetch speaks for all
+
+
+def test_one_fetch_is_in_flight_at_a_time() -> None:
+    front = Front()
+    first = front.join(1)
+    fetch = front.fetch(first)
+    assert [front.step(front.join(1, deadline)) for deadline in (PATIENT, NO_WAIT, 2.0)] == [
+        Wait(None),
+        Wait(None),
+        Wait(2.0),
+    ]
+    assert front.step(first) == Wait(None)
+    assert front.reservoir.due() == math.inf
+    assert front.reservoir.tend(0.0) is None
+    assert front.reservoir.calls == 1
+    front.grant(fetch, 0.1, 1)
+    assert front.step(first, 0.1) == Admit(1.0)
+
+
+def test_who_comes_meanwhile_is_asked_for_by_the_next_fetch() -> None:
+    front = Front()
+    first = front.join(3)
+    fetch = front.fetch(first)
+    second, third = front.join(4), front.join(5)
+    assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want, fetch.cost) == (3, 3, 3, 3)
+    front.grant(fetch, 0.1, 3)
+    assert front.woken() == [first, second]
+    following = front.fetch(second, 0.1)
+    assert (following.ask.need, following.ask.queued, following.ask.want, following.cost) == (4, 9, 9, 4)
+    front.grant(following, 0.2, 9)
+    assert {second.verdict, third.verdict} == {Admit(1.1)}
+    assert front.reservoir.calls == 2
+
+
+def test_a_fetch_asks_for_what_the_sizer_wants_beyond_what_is_here() -> None:
+    front = Front(tokens=30, sizer=FixedBatch(70))
+    fetch = front.fetch(front.join(40))
+    assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want, fetch.ask.held) == (10, 10, 40, 30)
+
+
+def test_asks_are_numbered_in_order_and_carry_what_the_bucket_said_last() -> None:
+    front = Front()
+    first = front.fetch(front.join(1)).ask
+    assert (first.host, first.seq, first.age, first.epoch) == ("a", 1, 0.0, 0)
+    front = Front()
+    front.grant(front.fetch(front.join(1)), tokens=1, version=5, epoch=9)
+    second = front.fetch(front.join(1)).ask
+    assert (second.host, second.seq, second.epoch) == ("a", 2, 9)
+
+
+@pytest.mark.parametrize(("fill", "share"), [("full", 1.0), ("share", 0.25), ("empty", 0.0)])
+def test_an_ask_says_how_full_a_bucket_begins_that_was_lost(fill: Fill, share: float) -> None:
+    front = Front(fill=fill)
+    front.grant(front.fetch(front.join(1)), tokens=1, active_hosts=4)
+    assert front.fetch(front.join(1)).ask.fill == share
+
+
+@pytest.mark.parametrize(("deadline", "max_wait"), [(PATIENT, 1.0), (0.9, 0.4), (NO_WAIT, 0.0)])
+def test_a_grant_may_begin_as_late_as_the_first_in_line_can_wait(deadline: float, max_wait: float) -> None:
+    front = Front()
+    assert front.fetch(front.join(1, deadline), 0.5).ask.max_wait == about(max_wait)
+
+
+@pytest.mark.parametrize(
+    ("quota", "max_wait"),
+    [
+        (Quota(100.0, 1), 0.01),
+        (Quota(4.0, 2), 0.5),
+        (Quota(1.0, 1), 1.0),
+        (Quota(10.0, 100), 1.0),
+        (Quota(10.0, 100) & Quota(20.0, 2), 0.1),
+    ],
+)
+def test_a_grant_begins_no_later_than_the_bucket_takes_to_fill(quota: Quota, max_wait: float) -> None:
+    """One that begins later keeps the bucket from filling meanwhile."""
+    front = Front(quota)
+    assert front.fetch(front.join(1)).ask.max_wait == about(max_wait)
+    alone = Waiter(1, PATIENT, Bell())
+    fetch = express.ask(Front(quota).reservoir, alone, 0.0)
+    assert fetch is not None
+    assert fetch.ask.max_wait == about(max_wait)
+
+
+def test_a_stampede_is_served_by_one_fetch() -> None:
+    front = Front()
+    crowd = [front.join(1, NO_WAIT) for _ in range(16)]
+    steps = [front.step(claim) for claim in crowd]
+    assert [type(step) for step in steps] == [Fetch] + [Wait] * 15
+    assert isinstance(steps[0], Fetch)
+    assert steps[0].ask.queued == 16
+    front.grant(steps[0], 0.1, 16)
+    assert [claim.verdict for claim in crowd] == [Admit(1.0)] * 16
+    assert set(front.woken()) == set(crowd)
+
+
+# In order of arrival
+
+
+def test_a_big_one_is_not_overtaken_by_small_ones() -> None:
+    front = Front(tokens=4)
+    big, small = front.join(10), front.join(1)
+    fetch = front.fetch(big)
+    assert fetch.ask.need == 6
+    assert front.step(small) == Wait(None)
+    assert front.reservoir.stock.take(1) == -math.inf
+    for at, tokens, big_is_served, small_is_served in [
+        (0.1, 5, False, False),
+        (0.4, 1, True, False),
+        (0.7, 1, True, True),
+    ]:
+        front.grant(fetch, at, tokens, lease=5.0)
+        assert (at, big.verdict is not None, small.verdict is not None) == (at, big_is_served, small_is_served)
+        if not small_is_served:
+            fetch = front.fetch(big if not big_is_served else small, at + 0.25)
+
+
+def test_part_of_a_grant_serves_who_came_first() -> None:
+    front = Front()
+    line = [front.join(2) for _ in range(3)]
+    front.grant(front.fetch(line[0]), 0.1, 5)
+    assert [claim.verdict for claim in line] == [Admit(1.0), Admit(1.0), None]
+    following = front.fetch(line[2], 0.1)
+    assert (following.ask.need, following.ask.held) == (1, 1)
+
+
+@pytest.mark.parametrize("way", ["leaves", "is too late"])
+def test_when_the_first_goes_the_next_is_woken_and_fetches(way: str) -> None:
+    front = Front()
+    first, second = front.join(5, 1.0), front.join(5)
+    front.refuse(front.fetch(first))
+    front.woken()
+    if way == "leaves":
+        front.reservoir.leave(first, 0.9)
+    else:
+        assert isinstance(front.step(first, 1.0), Refuse)
+    assert second in front.woken()
+    assert front.fetch(second, 1.0).ask.need == 5
+
+
+def test_tokens_are_set_aside_while_someone_waits_and_free_again_when_nobody_does() -> None:
+    front = Front(tokens=4)
+    claim = front.join(10)
+    assert front.reservoir.stock.take(1) == -math.inf
+    front.reservoir.leave(claim, 0.0)
+    assert front.reservoir.stock.take(4) == 1.0
+    assert front.held == 0
+
+
+# Until when tokens are good
+
+
+def test_a_lease_counts_from_before_the_ask_was_sent() -> None:
+    front = Front()
+    claim = front.join(1)
+    front.grant(front.fetch(claim, 5.0), 5.3, 4, lease=1.0)
+    assert claim.verdict == Admit(6.0)
+    assert front.reservoir.stock.take(1) == 6.0
+    assert front.reservoir.stock.take(3) == -math.inf
+
+
+def test_expired_tokens_are_gone() -> None:
+    front = Front(tokens=5)
+    claim = front.join(3)
+    fetch = front.fetch(claim, 1.0)
+    assert (fetch.ask.held, fetch.ask.need) == (0, 3)
+
+
+def test_a_grant_that_arrives_after_its_lease_is_not_spent() -> None:
+    front = Front()
+    claim = front.join(1, NO_WAIT)
+    front.grant(front.fetch(claim), 1.0, 5, lease=1.0)
+    assert not isinstance(claim.verdict, Admit)
+    assert front.held == 0
+
+
+def test_a_caller_who_wakes_too_late_is_first_again() -> None:
+    front = Front()
+    late, other = front.join(2), front.join(9)
+    front.grant(front.fetch(late), 0.1, 2)
+    assert late.verdict == Admit(1.0)
+    fetch = front.fetch(late, 1.0)
+    assert (fetch.ask.need, fetch.ask.queued) == (2, 11)
+    assert front.counted == (0, 0)
+    front.grant(fetch, 1.1, 2)
+    assert (front.step(late, 1.1), other.verdict) == (Admit(2.0), None)
+
+
+def test_callers_who_wake_too_late_together_keep_their_order() -> None:
+    front = Front()
+    first, second = front.join(2), front.join(2)
+    front.grant(front.fetch(first), 0.1, 4)
+    fetch = front.fetch(first, 1.0)
+    assert isinstance(front.step(second, 1.0), Wait)
+    front.grant(fetch, 1.1, 2)
+    assert (first.verdict, second.verdict) == (Admit(2.0), None)
+
+
+def test_a_grant_that_begins_later_is_spent_from_then_on() -> None:
+    front = Front()
+    claim = front.join(5)
+    front.grant(front.fetch(claim), 0.1, 5, starts_in=0.5, lease=1.0, level=-5)
+    for at, step in [(0.1, Wait(about(0.5))), (0.5, Wait(about(0.1))), (0.61, Admit(1.5))]:
+        assert (at, front.step(claim, at)) == (at, step)
+
+
+def test_a_later_answer_does_not_bring_a_promise_forward() -> None:
+    front = Front()
+    gone, claim = front.join(5), front.join(6)
+    front.grant(front.fetch(gone), 0.0, 5, starts_in=0.5, lease=1.0, level=-5)
+    front.reservoir.leave(gone, 0.0)
+    front.refund(1)
+    fetch = front.fetch(claim, 0.1)
+    assert (fetch.ask.held, fetch.ask.need) == (5, 1)
+    front.grant(fetch, 0.2, 1, level=-5)
+    assert claim.verdict is None
+    assert front.step(claim, 0.4) == Wait(about(0.1))
+    assert front.step(claim, 0.51) == Admit(about(1.1))
+
+
+def test_what_is_to_come_is_waited_for_and_not_asked_for_again() -> None:
+    """However far off it is: who asked again meanwhile would sleep past its beginning, and past its short lease."""
+    front = Front()
+    claim = front.join(5)
+    front.grant(front.fetch(claim), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
+    assert front.step(claim, 0.6) == Wait(about(0.3))
+    front.refund(1)
+    assert front.step(claim, 0.7) == Wait(about(0.2))
+    assert isinstance(front.step(claim, 0.91), Admit)
+
+
+def test_who_does_not_wait_does_not_wait_for_what_is_to_come_either() -> None:
+    front = Front()
+    gone, hasty = front.join(5), front.join(5, NO_WAIT)
+    front.grant(front.fetch(gone), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
+    front.reservoir.leave(gone, 0.0)
+    front.refund(1)
+    assert isinstance(front.step(hasty, 0.1), Refuse)
+
+
+def test_what_never_fits_is_sent_away_though_it_fitted_when_it_came() -> None:
+    front = Front()
+    front.grant(front.fetch(front.join(1)), 0.1, 1, quota=Quota(100.0, 10), version=2)
+    claim = front.join(50)
+    assert isinstance(front.step(claim, 0.2), Fail)
+
+
+# Leaving
+
+
+def test_who_leaves_after_being_served_leaves_the_tokens_to_others() -> None:
+    front = Front()
+    gone, other = front.join(5), front.join(3)
+    front.grant(front.fetch(gone), 0.1, 5)
+    assert (gone.verdict, other.verdict) == (Admit(1.0), None)
+    front.reservoir.leave(gone, 0.2)
+    assert other.verdict == Admit(1.0)
+    assert front.reservoir.stock.take(2) == 1.0
+    assert front.counted == (5, 0)
+
+
+def test_who_leaves_too_late_leaves_nothing_and_was_not_admitted() -> None:
+    front = Front()
+    gone = front.join(5)
+    front.grant(front.fetch(gone), 0.1, 5)
+    front.reservoir.leave(gone, 1.0)
+    assert front.held == 0
+    assert front.counted == (0, 0)
+
+
+def test_who_leaves_after_the_bucket_was_told_that_his_tokens_were_spent_leaves_nothing() -> None:
+    """The next ask reported them as spent, and the bucket let others flow in their place."""
+    front, bucket = Front(), Bucket(HUNDRED, 0)
+    gone = front.join(100)
+    fetch = front.fetch(gone)
+    front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 0), 0.0, 1.0)
+    assert gone.verdict == Admit(0.25)
+    fetch = front.fetch(front.join(1, NO_WAIT), 0.05)
+    front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 50_000), 0.05, 1.0)
+    front.reservoir.leave(gone, 0.08)
+    assert front.held <= bucket.peek(80_000).outstanding
+
+
+def test_who_leaves_after_the_end_of_its_lease_leaves_nothing_though_a_later_lease_has_room() -> None:
+    """Its token was good until 1.0 s. The lease until 1.9 s has room for those three that others spent of it."""
+    front = Front(tokens=10, sizer=FixedBatch(10))
+    gone = front.join(1)
+    assert front.step(gone) == Admit(1.0)
+    front.grant(front.tend(0.9), 0.9, lease=1.0)
+    assert front.reservoir.stock.take(3) == about(1.9)
+    assert front.held == 6
+    front.reservoir.leave(gone, 1.0)
+    assert front.held == 6
+    assert front.counted == (4, 0), "it was not admitted"
+
+
+@pytest.mark.parametrize("tentative", [False, True])
+def test_who_leaves_returns_nothing_into_a_lease_that_its_tokens_are_not_of(tentative: bool) -> None:
+    """What others spent of the next lease is no room for them: the bucket has let others flow in long ago."""
+    front = Front(sizer=FixedBatch(10))
+    gone = Waiter(5, PATIENT, Bell(), tentative=tentative)
+    front.reservoir.join(gone)
+    front.grant(front.fetch(gone), tokens=5)
+    assert isinstance(gone.verdict, Admit)
+    front.grant(front.fetch(front.join(1), 0.1), 0.1, 10, **({"kept": 0} if tentative else {}))  # a new bucket
+    assert front.reservoir.stock.take(6) == about(1.1)
+    front.reservoir.leave(gone, 0.3)
+    assert front.held == 3
+
+
+def test_who_leaves_the_line_unserved_is_not_asked_for() -> None:
+    front = Front()
+    first, gone = front.join(1), front.join(5)
+    front.reservoir.leave(gone, 0.0)
+    assert front.fetch(first).ask.queued == 1
+
+
+# Refusals
+
+
+def test_a_deadline_that_cannot_be_met_is_refused_at_once_and_told_when() -> None:
+    front = Front()
+    claim, patient = front.join(5, 1.0), front.join(5, 9.0)
+    front.refuse(front.fetch(claim), 0.1, retry_after=2.0)
+    assert claim.verdict == Refuse(about(2.0))
+    assert patient.verdict is None
+    assert front.step(patient, 0.1) == Wait(about(0.5))  # a long wait is looked at every half second
+    hasty = front.join(5, 1.5)
+    assert front.step(hasty, 0.5) == Refuse(about(1.6))
+    assert front.reservoir.calls == 1
+
+
+def test_a_deadline_that_passes_is_a_refusal_that_says_when() -> None:
+    front = Front()
+    claim = front.join(5, 1.0)
+    front.fetch(claim)
+    assert front.step(claim, 0.9) == Wait(about(0.1))
+    refusal = front.step(claim, 1.0)
+    assert isinstance(refusal, Refuse)
+    assert refusal.retry_after > 0.0
+
+
+def test_who_does_not_wait_takes_the_first_answer() -> None:
+    front = Front()
+    claim = front.join(5, NO_WAIT)
+    fetch = front.fetch(claim)
+    front.refuse(fetch, 0.1, retry_after=0.5)
+    assert claim.verdict == Refuse(about(0.5))
+    assert front.woken() == [claim]
+
+
+def test_who_does_not_wait_is_refused_what_a_grant_leaves_out_and_told_when() -> None:
+    """Never 0: a caller that comes back at once would find nothing."""
+    front = Front()
+    served, refused = front.join(1, NO_WAIT), front.join(5, NO_WAIT)
+    front.grant(front.fetch(served), 0.1, 3, level=0)
+    assert served.verdict == Admit(1.0)
+    assert isinstance(refused.verdict, Refuse)
+    assert refused.verdict.retry_after > 0.0
+
+
+def test_who_does_not_wait_never_waits_behind_one_who_does() -> None:
+    """It came while the fetch was in flight that found the bucket dry; the first in line sleeps for half a second."""
+    front = Front()
+    patient = front.join(5)
+    fetch = front.fetch(patient)
+    hasty = front.join(5, NO_WAIT)
+    assert front.step(hasty) == Wait(None)
+    front.refuse(fetch, 0.1, retry_after=0.5)
+    assert hasty in front.woken()
+    assert isinstance(front.step(hasty, 0.1), Refuse)
+    assert front.step(patient, 0.1) == Wait(about(0.5))
+
+
+def test_who_does_not_wait_never_waits_for_a_grant_that_begins_later() -> None:
+    front = Front()
+    patient = front.join(5)
+    fetch = front.fetch(patient)
+    hasty = front.join(1, NO_WAIT)
+    front.grant(fetch, 0.1, 5, starts_in=0.5, level=-5)
+    assert hasty in front.woken()
+    assert isinstance(front.step(hasty, 0.1), Refuse)
+
+
+def test_small_ones_behind_a_big_one_that_was_refused_do_not_ask_again() -> None:
+    """They could not be served before it anyway."""
+    front = Front()
+    big = front.join(50)
+    front.refuse(front.fetch(big), retry_after=0.5)
+    assert [type(front.step(front.join(1, NO_WAIT), at)) for at in (0.1, 0.2, 0.3)] == [Refuse] * 3
+    assert front.reservoir.calls == 1
+
+
+def test_a_refusal_that_lets_a_smaller_one_be_served_serves_it() -> None:
+    """Two tokens are here: too few for who came first, enough for who came second."""
+    front = Front(tokens=2)
+    first, second = front.join(5, NO_WAIT), front.join(1, NO_WAIT)
+    front.refuse(front.fetch(first))
+    assert isinstance(first.verdict, Refuse)
+    assert second.verdict == Admit(1.0)
+    assert front.held == 1
+
+
+def test_a_refusal_is_remembered_for_this_cost_or_more() -> None:
+    front = Front()
+    front.refuse(front.fetch(front.join(10, NO_WAIT)), 0.1, retry_after=0.5)
+    timeline = [  # at, cost, refused from memory for how long
+        (0.1, 10, 0.5),
+        (0.3, 10, 0.3),
+        (0.3, 100, 0.3),
+        (0.3, 101, 0.0),  # never fits: an error, not a refusal
+        (0.3, 9, 0.0),
+        (0.3, 1, 0.0),
+        (0.61, 10, 0.0),
+    ]
+    for at, cost, retry_after in timeline:
+        assert (at, cost, front.reservoir.denies(cost, at)) == (at, cost, about(retry_after))
+
+
+def test_a_refusal_is_not_remembered_where_tokens_are() -> None:
+    front = Front(tokens=5)
+    front.refuse(front.fetch(front.join(10, NO_WAIT)))
+    assert front.reservoir.denies(5, 0.0) == 0.0
+    assert front.reservoir.denies(10, 0.0) == about(0.5)
+
+
+@pytest.mark.parametrize("comes", ["refund", "grant"])
+def test_what_comes_back_drops_the_memory_of_a_refusal(comes: str) -> None:
+    front = Front()
+    front.refuse(front.fetch(front.join(10, NO_WAIT)))
+    assert front.reservoir.denies(10, 0.1) > 0.0
+    if comes == "refund":
+        front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 0.1)
+    else:
+        front.grant(front.fetch(front.join(1, NO_WAIT), 0.1), 0.1, 1)
+    assert front.reservoir.denies(10, 0.1) == 0.0
+
+
+def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> None:
+    """Never is not later: who joined under the old limit would wait for ever, and everyone behind."""
+    front = Front()
+    claim, small = front.join(80), front.join(1)
+    front.grant(front.fetch(claim), 0.1, quota=Quota(50.0, 50), version=2, retry_after=1.0, level=0)
+    assert front.reservoir.largest == 50
+    assert claim.verdict is not None or not isinstance(front.step(claim, 0.1), Wait | Fetch)
+    assert small.verdict is None
+
+
+# Answers that never came
+
+
+def test_a_lost_answer_is_asked_for_again_by_its_number() -> None:
+    front = Front()
+    first = front.fetch(front.join(5))
+    front.reservoir.failed(first, DEAD, 0.1)
+    second = front.fetch(front.join(3), 0.1)
+    assert (second.ask.seq, second.repeated) == (first.ask.seq, True)
+    front.grant(second, 0.2, 5)
+    third = front.fetch(front.join(3), 0.2)
+    assert (third.ask.seq, third.repeated, third.ask.held) == (first.ask.seq + 1, False, 2)
+
+
+def test_a_repeated_denial_refuses_nobody() -> None:
+    """It may be the answer to an older question; the next one is new."""
+    front = Front()
+    claim = front.join(5, NO_WAIT)
+    front.reservoir.failed(front.fetch(claim), None, 0.1)
+    repeated = front.fetch(claim, 0.1)
+    assert repeated.repeated
+    front.refuse(repeated, 0.2)
+    assert claim.verdict is None
+    fresh = front.fetch(claim, 0.2)
+    assert (fresh.ask.seq, fresh.repeated) == (repeated.ask.seq + 1, False)
+    front.refuse(fresh, 0.3)
+    assert isinstance(claim.verdict, Refuse)
+
+
+def test_a_lost_ask_is_not_repeated_by_its_number_once_tokens_were_given_back_under_a_later_one() -> None:
+    """If the give-back then arrived after the repetition, it would report as spent what that has just granted."""
+    front, bucket = Front(tokens=5), Bucket(HUNDRED, 0)
+    claim = front.join(9)
+    front.reservoir.failed(front.fetch(claim), None, 0.1)
+    back = front.reservoir.drain()
+    assert back is not None
+    front.reservoir.gave_back(0.2)
+    fetch = front.fetch(claim, 0.2)
+    front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 200_000), 0.2, 1.0)
+    front.reservoir.leave(claim, 0.2)
+    bucket.give_back(back, 250_000)
+    assert front.held <= bucket.peek(250_000).outstanding
+
+
+def test_an_error_fails_all_in_line() -> None:
+    """Those too whom no ask spoke for yet: the next one would take as long to fail, and they have waited already."""
+    front = Front()
+    asked = [front.join(1), front.join(1, NO_WAIT), front.join(1, 5.0)]
+    fetch = front.fetch(asked[0])
+    others = [front.join(1), front.join(2, NO_WAIT)]
+    front.reservoir.failed(fetch, DEAD, 0.1)
+    assert [claim.verdict for claim in (*asked, *others)] == [Fail(DEAD)] * 5
+    assert set(front.woken()) >= {*asked, *others}
+    assert front.reservoir.figures() == KeyStatistics(refused=6, calls=1)
+
+
+def test_an_interrupted_fetch_fails_nobody_and_wakes_the_next() -> None:
+    front = Front()
+    fetching, other = front.join(1), front.join(2, NO_WAIT)
+    front.reservoir.failed(front.fetch(fetching), None, 0.1)
+    front.reservoir.leave(fetching, 0.1)
+    assert (fetching.verdict, other.verdict) == (None, None)
+    assert other in front.woken()
+    assert front.fetch(other, 0.1).ask.queued == 2
+
+
+def test_after_a_failure_the_background_rests_but_a_caller_asks_at_once() -> None:
+    front = Front(tokens=10, sizer=FixedBatch(10))
+    due = front.reservoir.due()
+    front.reservoir.failed(front.tend(due), DEAD, due)
+    assert front.reservoir.due() > due
+    assert front.reservoir.tend(due) is None
+    assert front.fetch(front.join(20), due).repeated
+
+
+def test_what_the_bucket_no_longer_counts_as_ours_is_dropped() -> None:
+    front = Front(tokens=5)
+    claim = front.join(8)
+    fetch = front.fetch(claim)
+    assert fetch.ask.held == 5
+    front.grant(fetch, 0.1, 10, kept=0)
+    assert claim.verdict == Admit(1.0)
+    assert front.held == 2
+
+
+def test_what_was_spent_while_the_ask_was_out_stays_spent() -> None:
+    front = Front(tokens=20, sizer=FixedBatch(20))
+    due = front.reservoir.due()
+    fetch = front.tend(due)
+    assert fetch.ask.held == 20
+    assert front.reservoir.stock.take(15) == 1.0
+    front.grant(fetch, due, 3)
+    assert front.held == 8
+
+
+# In the background
+
+
+def _in_use(level: int) -> Front:
+    """60 tokens at hand, renewed a moment ago, of which callers would use some in a round trip."""
+    front = Front(sizer=FixedBatch(100))
+    front.grant(front.fetch(front.join(1, NO_WAIT)), 0.1, 101)
+    assert front.reservoir.stock.take(20) == 1.0
+    fetch = front.tend(front.reservoir.due())
+    front.reservoir.stock.take(20)
+    front.grant(fetch, front.reservoir.stock.expires - 0.05, level=level)
+    assert front.held == 60
+    return front
+
+
+@pytest.mark.parametrize(
+    ("low", "cost", "spends"),
+    [(0, 1, False), (5, 1, True), (5, 10, True), (5, 11, False)],
+    ids=["not low", "low", "to the last one", "too much"],
+)
+def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low: int, cost: int, spends: bool) -> None:
+    front = Front(tokens=10)
+    front.reservoir.stock.keep(low)
+    assert front.reservoir.take_low(cost) == (1.0 if spends else -math.inf)
+    assert (front.reservoir.hungry, front.reservoir.stock.low) == (spends, 0 if spends else low)
+    assert (front.reservoir.due() <= 0.0) == spends
+    assert front.reservoir.stock.here == (10 - cost if spends else 10)
+
+
+def test_the_last_tokens_are_for_who_is_in_line() -> None:
+    front = Front(tokens=10)
+    front.join(20)
+    front.reservoir.stock.low = 5
+    assert front.reservoir.take_low(1) == -math.inf
+
+
+def test_while_something_is_under_way_nobody_asks_for_more() -> None:
+    front = Front(tokens=10)
+    fetch = front.tend(0.9)
+    front.reservoir.stock.keep(5)
+    assert front.reservoir.take_low(1) == -math.inf
+    front.grant(fetch, 0.9)
+
+
+def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
+    front = _in_use(level=90)
+    while front.reservoir.stock.take(1) != -math.inf:
+        assert front.reservoir.due() > front.reservoir._used
+    left, now = front.held, front.reservoir._used + 0.01
+    assert 0 < left <= 30
+    claim = front.join(1, NO_WAIT)
+    assert isinstance(front.step(claim, now), Admit)
+    assert front.reservoir.due() <= now
+    fetch = front.tend(now)
+    assert (fetch.ask.need, fetch.ask.queued, fetch.ask.held, fetch.cost) == (0, 0, left - 1, 0)
+    assert front.reservoir.stock.take(1) != -math.inf
+
+
+def test_nothing_is_fetched_ahead_from_a_bucket_that_is_dry() -> None:
+    front = _in_use(level=0)
+    assert front.reservoir.stock.take(60) != -math.inf
+    assert front.held == 0
+    assert not front.reservoir.hungry
+
+
+def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
+    front = Front(tokens=5, sizer=FixedBatch(2))
+    due = front.reservoir.due()
+    assert front.reservoir.tend(due - 0.01) is None
+    fetch = front.tend(due)
+    assert due < front.reservoir.stock.expires
+    assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want) == (0, 0, 0)
+    assert (fetch.ask.held, fetch.ask.back) == (2, 3)
+    front.grant(fetch, due)
+    assert front.reservoir.stock.take(2) == about(due + 1.0)
+    assert front.counted == (3, 0)
+
+
+def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None:
+    front = Front(tokens=5, sizer=FixedBatch(5), idle_after=10.0)
+    front.grant(front.tend(front.reservoir.due()), 0.9)
+    due = front.reservoir.due()
+    assert 0.9 < due < front.reservoir.stock.expires
+    assert front.reservoir.tend(due) == GiveBack("a", 3, tokens=5)
+    assert front.held == 0
+    assert front.reservoir.due() == math.inf
+    front.reservoir.gave_back(due)
+    assert front.reservoir.due() == front.reservoir.stock.expires
+    assert front.reservoir.tend(due) is None
+    assert not front.reservoir.retired
+    assert front.reservoir.tend(front.reservoir.due()) is None
+    assert front.reservoir.retired
+    assert front.reservoir.due() == math.inf
+    assert front.counted == (1, 0)
+
+
+def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
+    front = Front(idle_after=0.3)
+    claim = front.join(5)
+    front.grant(front.fetch(claim), 0.0, 5, starts_in=0.5, level=-5)
+    assert front.reservoir.tend(0.6) is None
+    assert claim.verdict == Admit(1.5)
+    assert not front.reservoir.retired
+
+
+def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
+    """Who holds several keys may look late: it once found a reservoir that had retired, and its caller an exception."""
+    front = Front(idle_after=0.3)
+    claim = Waiter(5, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.grant(front.fetch(claim), 0.0, 5)
+    for now in (2.0, 4.0, 40.0):
+        assert front.reservoir.tend(now) is None
+        assert not front.reservoir.retired
+        assert now < front.reservoir.due() < math.inf
+    assert isinstance(front.step(claim, 40.0), Fetch)
+    front.reservoir.leave(claim, 40.0)
+    for now in (50.0, 60.0):  # the first look sees that somebody has left
+        assert front.reservoir.tend(now) is None
+    assert front.reservoir.retired
+
+
+def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was interrupted while it confirmed does so again when it leaves; others hold what they were given."""
+    front = Front()
+    claims = [Waiter(5, PATIENT, Bell(), tentative=True) for _ in range(2)]
+    for each in claims:
+        front.reservoir.join(each)
+    front.grant(front.fetch(claims[0]), 0.0, 10)
+
+    def confirm_and_be_interrupted(self: LeasedTokens, claim: Waiter) -> None:
+        monkeypatch.undo()
+        self.confirm(claim)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LeasedTokens, "confirm", confirm_and_be_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        front.reservoir.confirm(claims[0])
+    front.reservoir.leave(claims[0], 0.0)
+    assert front.reservoir.stock._pledged == 5
+
+
+def test_while_someone_waits_nothing_goes_back() -> None:
+    front = Front(tokens=5)
+    front.join(10)
+    assert front.reservoir.due() == math.inf
+    assert front.reservoir.tend(0.9) is None
+
+
+# Edges
+
+
+def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
+    front = Front(Quota(0.0, 0))
+    for cost in (1, 100, 2**50):
+        assert front.reservoir.denies(cost, 0.0) == math.inf
+        assert [front.step(front.join(cost, deadline), 1.0) for deadline in (NO_WAIT, 5.0, PATIENT)] == [
+            Refuse(math.inf)
+        ] * 3
+    assert front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 1.0) is None
+    assert front.reservoir.denies(1, 1e9) == math.inf
+    assert front.reservoir.calls == 0
+
+
+@pytest.mark.parametrize("where", ["new", "rate 0", "expired", "dry", "behind one who waits"])
+def test_a_cost_of_zero_is_admitted_at_once(where: str) -> None:
+    """And for a moment at least, or whoever checks the clock would ask again for ever."""
+    front = Front(Quota(0.0, 0)) if where == "rate 0" else Front(tokens=5 if where == "expired" else 0)
+    if where in ("dry", "behind one who waits"):
+        waiting = front.join(5, PATIENT if where == "behind one who waits" else NO_WAIT)
+        front.refuse(front.fetch(waiting), 2.0, retry_after=0.5)
+    claim = front.join(0, NO_WAIT)
+    verdict = front.step(claim, 2.0)
+    assert isinstance(verdict, Admit)
+    assert verdict.before > 2.0
+
+
+def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
+    front = Front(tokens=5)
+    line = [front.join(10), front.join(1, NO_WAIT), front.join(1, 3.0)]
+    fetch = front.fetch(line[0])
+    closed = RuntimeError("closed")
+    front.reservoir.close(closed, Waiter(0, NO_WAIT, Bell()))
+    assert [claim.verdict for claim in line] == [Fail(closed)] * 3
+    assert set(front.woken()) == set(line)
+    assert front.reservoir.retired
+    assert front.reservoir.due() == math.inf
+    assert front.reservoir.drain() is None, "not before the answer is here"
+    front.grant(fetch, 0.1, 7)
+    assert front.reservoir.drain() == GiveBack("a", 3, tokens=12)
+    front.reservoir.gave_back(0.1)
+    assert front.reservoir.figures()[5:] == (0, 0, 0)
+    assert front.reservoir.drain() is None
+
+
+def test_a_new_quota_is_obeyed_at_once() -> None:
+    front = Front()
+    front.grant(front.fetch(front.join(1)), tokens=1, quota=Quota(5.0, 20), version=3)
+    assert (front.reservoir.quota, front.reservoir.largest) == (Quota(5.0, 20), 20)
+    fetch = front.fetch(front.join(1))
+    assert fetch.quota == Quota(5.0, 20)
+
+
+def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take() -> None:
+    front = Front(born=-5.0)
+    front.grant(front.fetch(front.join(1), 1.0), 1.25, tokens=1)
+    ask = front.fetch(front.join(1), 2.0).ask
+    assert (ask.age, ask.round_trip) == (7.0, 0.25)
+
+
+# Refunds
+
+
+def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
+    front = Front(tokens=9)
+    assert front.reservoir.stock.take(9) == 1.0
+    assert front.reservoir.refund(Waiter(4, NO_WAIT, Bell()), 0.5) is None
+    assert front.held == 4
+    assert front.reservoir.stock.take(4) == 1.0
+    assert front.reservoir.calls == 1
+
+
+def test_a_refund_wakes_who_waits() -> None:
+    front = Front(tokens=9)
+    front.reservoir.stock.take(9)
+    claim = front.join(4)
+    front.refuse(front.fetch(claim))  # which reported the nine as spent
+    assert front.refund(4, 0.1) == GiveBack("a", 3, tokens=0, refund=4)
+    assert claim in front.woken()
+    assert front.fetch(claim, 0.1).ask.need == 4
+
+
+@pytest.mark.parametrize(("at", "here"), [(0.5, 6), (1.0, 0)])
+def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: int) -> None:
+    front = Front(tokens=9)
+    front.reservoir.stock.take(5)
+    back = front.reservoir.refund(Waiter(50, NO_WAIT, Bell()), at)
+    assert back == GiveBack("a", 2, tokens=0, held=10 if here else 0, refund=50 - here)
+    assert front.held == (10 if here else 0)
+
+
+def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
+    front = Front()
+    fetch = front.fetch(front.join(1, NO_WAIT))
+    assert front.reservoir.refund(Waiter(3, NO_WAIT, Bell()), 0.0) is None
+    front.grant(fetch, 0.1, 1)
+    assert front.reservoir.due() <= 0.1
+    assert front.reservoir.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
+
+
+def test_while_tokens_are_given_back_nothing_is_asked() -> None:
+    """The numbers of the two tell their order; under way together they could arrive in another."""
+    front = Front(tokens=5)
+    assert front.reservoir.drain() is not None
+    claim = front.join(1)
+    assert front.step(claim) == Wait(None)
+    front.reservoir.gave_back(0.1)
+    assert claim in front.woken()
+    assert front.fetch(claim, 0.1).ask.seq == 3
+
+
+class Pair:
+    """A reservoir and the real bucket, at the same instants."""
+
+    def __init__(self) -> None:
+        self.front, self.bucket = Front(), Bucket(HUNDRED, 0)
+
+    def take(self, fetch: Fetch, at: float) -> Grant:
+        return self.bucket.take(HUNDRED, fetch.ask, round(at * SECOND))
+
+    def spend(self, cost: int) -> None:
+        claim = self.front.join(cost)
+        fetch = self.front.fetch(claim)
+        self.front.reservoir.granted(fetch, self.take(fetch, 0.0), 0.0, 1.0)
+        assert isinstance(claim.verdict, Admit)
+
+    def check(self, at: float) -> None:
+        """What this host can spend, the bucket counts as outstanding."""
+        assert self.front.held <= self.bucket.peek(round(at * SECOND)).outstanding
+
+
+def test_a_refund_while_an_ask_is_out_makes_no_tokens() -> None:
+    """The ask reported as spent what comes back here; the bucket let others flow in its place."""
+    pair = Pair()
+    pair.spend(60)
+    fetch = pair.front.fetch(pair.front.join(1, 9.0), 0.1)
+    grant = pair.take(fetch, 0.1)
+    pair.front.reservoir.refund(Waiter(50, NO_WAIT, Bell()), 0.1)
+    pair.front.reservoir.granted(fetch, grant, 0.1, 1.0)
+    pair.check(0.1)
+
+
+def test_a_refund_after_a_lost_answer_makes_no_tokens() -> None:
+    pair = Pair()
+    pair.spend(60)
+    fetch = pair.front.fetch(pair.front.join(1, 9.0), 0.1)
+    pair.take(fetch, 0.1)
+    pair.front.reservoir.failed(fetch, DEAD, 0.1)
+    pair.front.reservoir.refund(Waiter(50, NO_WAIT, Bell()), 0.1)
+    pair.check(0.1)
+
+
+def test_a_refund_sent_while_an_ask_is_out_does_not_report_its_grant_as_spent() -> None:
+    pair = Pair()
+    pair.spend(10)
+    claim = pair.front.join(10, 9.0)
+    fetch = pair.front.fetch(claim, 0.1)
+    grant = pair.take(fetch, 0.1)
+    back = pair.front.reservoir.refund(Waiter(60, NO_WAIT, Bell()), 0.1)
+    if back is not None:
+        pair.bucket.give_back(back, round(0.1 * SECOND))
+    pair.front.reservoir.granted(fetch, grant, 0.1, 1.0)
+    pair.check(0.1)
+
+
+def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
+    """Refused means that there is no token, never that a message came too early."""
+    pair = Pair()
+    pair.spend(10)
+    claim = pair.front.join(10, NO_WAIT)
+    fetch = pair.front.fetch(claim, 0.3)
+    back = pair.front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 0.4)
+    if back is not None:
+        pair.bucket.give_back(back, round(0.4 * SECOND))
+    pair.front.reservoir.granted(fetch, pair.take(fetch, 0.4), 0.4, 1.0)
+    assert not isinstance(claim.verdict, Refuse)
+
+
+# What is counted
+
+
+def test_the_figures_are_exact() -> None:
+    front = Front(tokens=20, sizer=FixedBatch(20))
+    reservoir = front.reservoir
+    assert reservoir.figures() == KeyStatistics(1, 0, 1, held=20, waiting=0)
+    reservoir.stock.take(5)
+    assert reservoir.figures() == KeyStatistics(6, 0, 1, held=15, waiting=0)
+    reservoir.refund(Waiter(2, NO_WAIT, Bell()), 0.1)
+    assert reservoir.figures() == KeyStatistics(6, 0, 1, held=17, waiting=0)
+    claim = front.join(30, NO_WAIT)
+    assert reservoir.figures() == KeyStatistics(6, 0, 1, held=17, waiting=1)
+    fetch = front.fetch(claim, 0.2)
+    assert reservoir.figures() == KeyStatistics(6, 0, 2, held=17, waiting=1)
+    front.refuse(fetch, 0.2)
+    assert reservoir.figures() == KeyStatistics(6, 30, 2, held=17, waiting=0)
+    reservoir.refused += 40  # from memory, by a front
+    reservoir.stock.take(17)
+    assert reservoir.figures() == KeyStatistics(23, 70, 2, held=0, waiting=0)
+    front.grant(front.fetch(front.join(1), 0.7), 0.7, 9)
+    assert reservoir.figures() == KeyStatistics(24, 70, 3, held=8, waiting=0)
+    late = front.join(8)
+    assert front.step(late, 0.8) == Admit(1.7)
+    assert reservoir.figures() == KeyStatistics(32, 70, 3, held=0, waiting=0)
+    assert isinstance(front.step(late, 1.7), Fetch)
+    assert reservoir.figures() == KeyStatistics(24, 70, 4, held=0, waiting=1)
+    reservoir.leave(late, 1.7)
+    assert reservoir.figures() == KeyStatistics(24, 70, 4, held=0, waiting=0)
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "a look", "an ask"])
+def test_tokens_taken_too_late_are_not_counted(meanwhile: str) -> None:
+    """Between the late taker and its report, whoever else came may have counted them already."""
+    front = Front(tokens=50)
+    assert front.reservoir.stock.take(50) == 1.0
+    if meanwhile == "a look":
+        front.reservoir.tend(1.0)
+    if meanwhile == "an ask":
+        front.grant(front.fetch(front.join(2, NO_WAIT), 1.0), 1.0, 2)
+    front.reservoir.stock.took_late(50)
+    assert front.counted == ((3, 0) if meanwhile == "an ask" else (1, 0))
+
+
+def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
+    """Or a reservoir would hand out, or give back, tokens that it does not have."""
+    front = Front(tokens=50)
+    front.reservoir.stock.take(50)
+    front.reservoir.tend(1.0)
+    front.reservoir.stock.took_late(50)
+    front.grant(front.fetch(front.join(1, NO_WAIT), 1.001), 1.002, 10)
+    assert front.reservoir.stock.low >= 0
+    assert front.reservoir.stock.take(10) == -math.inf
+    assert front.held == 9
+
+
+# Tentative claims
+
+
+def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
+    front = Front(tokens=10)
+    claim = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    assert isinstance(front.step(claim), Admit)
+    other = front.join(9)
+    assert front.fetch(other).ask.held == 10
+    assert front.reservoir.stock.held == 6
+
+
+def test_it_is_told_once_the_claim_is_confirmed() -> None:
+    front = Front(tokens=10)
+    claim = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.step(claim)
+    front.reservoir.confirm(claim)
+    assert front.fetch(front.join(9)).ask.held == 6
+
+
+def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanwhile() -> None:
+    front = Front(tokens=10)
+    claim = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.step(claim)
+    other = front.join(9)
+    fetch = front.fetch(other)
+    front.reservoir.leave(claim, 0.0)
+    assert isinstance(other.verdict, Admit)
+    front.grant(fetch)
+    assert front.reservoir.stock.tokens == 1
+
+
+def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -> None:
+    """The key's next reservoir would report them as spent, and the bucket let others flow in their place."""
+    front = Front(tokens=10)
+    claim = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.step(claim)
+    assert not front.reservoir.evict()
+    assert not front.reservoir.retired
+    front.reservoir.confirm(claim)
+    assert front.reservoir.evict()
+
+
+@pytest.mark.parametrize("tentative", [False, True])
+def test_a_claim_leaves_once(tentative: bool) -> None:
+    front = Front(tokens=10)
+    claim = Waiter(4, PATIENT, Bell(), tentative=tentative)
+    front.reservoir.join(claim)
+    front.step(claim)
+    spender = front.join(6)
+    assert isinstance(front.step(spender), Admit)
+    for _ in range(2):
+        front.reservoir.leave(claim, 0.0)
+        assert front.reservoir.stock.tokens == 4
+    assert front.reservoir.figures()[0] == 1 + 6
+
+
+def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
+    """It will be spent: a refund that took its room would be spent as well, and nobody had leased it."""
+    front = Front(tokens=10)
+    claim = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(claim)
+    front.step(claim)
+    front.grant(front.fetch(front.join(9)), tokens=3)
+    front.refuse(front.fetch(front.join(1)))  # by this ask the bucket knows that all but those four are spent
+    back = front.reservoir.refund(Waiter(5, NO_WAIT, Bell()), 0.0)
+    assert isinstance(back, GiveBack)
+    assert back.refund == 5
+
+
+# Who is ahead
+
+
+def test_a_deadline_that_those_ahead_take_all_tokens_of_is_refused_at_once() -> None:
+    """A hundred a second: of two hundred ahead a hundred have to flow in first, whatever the bucket says of one."""
+    front = Front()
+    first = front.join(100)
+    front.grant(front.fetch(first), tokens=0, level=0, retry_after=0.1)
+    for _ in range(2):
+        front.join(50)
+    behind = front.join(10, 1.0)
+    refusal = front.step(behind)
+    assert isinstance(refusal, Refuse)
+    assert refusal.retry_after == about((200 + 10 - 0 - 1) / 100)
+    assert isinstance(front.step(front.join(10, 5.0)), Wait)
+
+
+def test_what_the_bucket_had_long_ago_refuses_nobody() -> None:
+    """Tokens come back to it, from here too, and its quota may be raised: where nothing is known one asks."""
+    front = Front()
+    first = front.join(50)
+    front.grant(front.fetch(first), tokens=50, level=0)
+    assert isinstance(front.step(front.join(80, 10.1), at=10.0), Fetch)
+
+
+def test_a_refund_ends_what_is_known_of_a_short_bucket() -> None:
+    front = Front(tokens=10)
+    front.refuse(front.fetch(front.join(11)), retry_after=5.0)
+    assert isinstance(front.step(front.join(5, 1.0)), Refuse)
+    front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 0.0)
+    assert not isinstance(front.step(front.join(5, 1.0)), Refuse)
+
+
+def test_a_deadline_that_may_be_met_is_waited_for_though_others_are_ahead() -> None:
+    front = Front()
+    first = front.join(100)
+    front.grant(front.fetch(first), tokens=0, level=90, retry_after=0.1)
+    assert isinstance(front.step(front.join(10, 0.5)), Wait)
+
+
+def test_a_line_is_in_the_order_of_its_numbers_whoever_comes_back() -> None:
+    line = WaitQueue()
+    claims = [Waiter(1, PATIENT, Bell()) for _ in range(5)]
+    for claim in claims:
+        line.join(claim)
+    line.withdraw(claims[1])
+    assert claims[1] not in line
+    line.withdraw(claims[1])
+    line.join(claims[1])
+    line.join(claims[1])
+    assert list(line) == claims
+    assert (line.cost, line.ahead_of(claims[3]), line.ahead_of(claims[4])) == (5, 3, 4)

@@ -1,0 +1,140 @@
+"""When a reservoir retires to let its key rest, what keeps it awake, and that its next one goes on where it ended."""
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit.bucket.messages import Ask
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.failure_policy import FailurePolicy
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
+from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, Fetch, Waiter
+from tests.reservoir.front import DEAD, HUNDRED, Front
+from tests.reservoir.world import about, answer
+
+AWAKE = 1.0
+
+
+def served(**rest: Any) -> Front:
+    """It spent the one token that it was granted, and the lease was over after a second."""
+    front = Front(**rest)
+    front.grant(front.fetch(front.join(1)), 0.0, 1)
+    return front
+
+
+def rests_at(front: Front) -> float:
+    """When it retires with a memo, if nobody comes."""
+    at = due = front.reservoir.due()
+    while not front.reservoir.retired and due < math.inf:
+        front.reservoir.tend(due)
+        at, due = due, front.reservoir.due()
+    return at if front.reservoir.memo is not None else math.inf
+
+
+def test_a_key_comes_to_rest_when_it_was_quiet_for_a_while() -> None:
+    front = served()
+    assert front.reservoir.tend(AWAKE - 0.01) is None
+    assert not front.reservoir.retired
+    assert rests_at(front) == AWAKE
+
+
+def test_one_that_is_used_stays_awake() -> None:
+    front = served()
+    front.grant(front.fetch(front.join(1), 0.9), 0.9, 1)
+    front.reservoir.tend(AWAKE)
+    assert not front.reservoir.retired
+    assert rests_at(front) == about(0.9 + AWAKE)
+
+
+def test_one_whose_lease_lasts_waits_for_its_end() -> None:
+    """A refund is free till then."""
+    front = Front()
+    front.grant(front.fetch(front.join(1)), 0.0, 1, lease=5.0)
+    assert rests_at(front) == 5.0
+
+
+def test_one_that_is_dry_stays_while_it_refuses_from_memory() -> None:
+    front = Front()
+    front.refuse(front.fetch(front.join(1, NO_WAIT), 0.8), 0.8, retry_after=0.4)
+    claim = front.join(1, NO_WAIT)
+    front.step(claim, 1.1)
+    assert front.reservoir.denies(1, 1.15) > 0.0
+    assert rests_at(front) == about(1.1 + AWAKE)
+    assert rests_at(Front(Quota(0.0, 0))) == math.inf
+
+
+def test_one_that_is_idle_leaves_no_memo() -> None:
+    assert rests_at(served(idle_after=0.5)) == math.inf
+
+
+def test_one_that_waits_for_its_lost_answer_stays() -> None:
+    front = Front(idle_after=10.0)
+    claim = front.join(1, NO_WAIT)
+    front.reservoir.failed(front.fetch(claim), DEAD, 0.0)
+    assert front.reservoir.due() == 10.0
+
+
+def test_one_that_was_told_of_another_quota_stays() -> None:
+    front = Front(idle_after=10.0)
+    front.grant(front.fetch(front.join(1)), 0.0, 1, quota=replace(HUNDRED, burst=50))
+    assert front.reservoir.due() == 10.0
+
+
+def test_one_that_admitted_without_the_store_stays() -> None:
+    """It knows what of the next refunds is the bucket's, and what is not."""
+    front = Front(idle_after=10.0, policy=FailurePolicy.open())
+    front.reservoir.failed(front.fetch(front.join(1, NO_WAIT)), DEAD, 0.0)
+    front.reservoir.tend(0.6)
+    front.grant(front.fetch(front.join(1), 2.0), 2.0, 1)
+    assert not front.reservoir.stock.borrowed
+    assert front.reservoir.due() == 12.0
+
+
+SIZERS: list[BatchSizer] = [TimeBatch(), FixedBatch(3), GrowingBatch()]
+DAILY = Quota(100 / 86400, 100)
+
+
+@given(
+    st.sampled_from(SIZERS),
+    st.sampled_from([HUNDRED, DAILY, HUNDRED & DAILY]),
+    st.integers(0, 90),
+    st.integers(1, 30),
+    st.floats(0.0, 20.0),
+)
+def test_who_wakes_asks_what_it_would_have_asked(
+    sizer: BatchSizer, quota: Quota, level: int, hosts: int, seconds: float
+) -> None:
+    """As if the key had stayed awake: of demand, epoch, level and hosts nothing is forgotten."""
+    asks = []
+    for is_to_rest in (False, True):
+        here = reservoir(sizer, quota, 0.0, None)
+        ask(here, 0.25, level, hosts)
+        if is_to_rest:
+            here.tend(2.0)
+            assert here.memo is not None
+            here = reservoir(sizer, quota, 2.0 + seconds, KeySnapshot.unpack(here.memo.pack()))
+        else:
+            here._count(2.0)  # as the keeper's look does
+        asks.append(ask(here, 2.0 + seconds, level, hosts))
+    awake, woken = asks
+    assert woken._replace(seq=awake.seq, age=awake.age) == awake
+
+
+def reservoir(sizer: BatchSizer, quota: Quota, now: float, memo: KeySnapshot | None) -> Reservoir:
+    return Reservoir(quota, "a", itertools.count(1), now, sizer=sizer, idle_after=100.0, born=0.0, memo=memo)
+
+
+def ask(here: Reservoir, now: float, level: int, hosts: int) -> Ask:
+    """What it asks for its first caller; it is granted that, and all of it is spent."""
+    claim = Waiter(1, math.inf, NOBODY)
+    here.join(claim)
+    fetch = here.step(claim, now)
+    assert isinstance(fetch, Fetch)
+    here.granted(fetch, answer(1, kept=fetch.ask.held, level=level, active_hosts=hosts), now + 0.001, 1.0)
+    return fetch.ask

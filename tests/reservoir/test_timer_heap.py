@@ -1,0 +1,69 @@
+"""Plans: each thing at its time, whatever was planned before, and of stale plans no more than of live ones, about."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit.reservoir.timer_heap import TimerHeap
+
+
+class Thing:
+    def __init__(self, due: float) -> None:
+        self.due = due
+
+
+def taken(plans: TimerHeap[Thing], now: float) -> list[float]:
+    """When those were due that are due by now."""
+    found = []
+    while (thing := plans.take(now)) is not None:
+        found.append(thing.due)
+        thing.due = math.inf
+    return found
+
+
+def due_by(things: list[Thing], now: float) -> list[float]:
+    return sorted(each.due for each in things if each.due <= now)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "move", "drop", "take"]), st.integers(0, 99)), max_size=400))
+def test_they_are_a_sorted_list_of_what_is_due(steps: list[tuple[str, int]]) -> None:
+    plans: TimerHeap[Thing] = TimerHeap()
+    things: list[Thing] = []
+    for step, number in steps:
+        if step == "add" or not things:
+            things.append(Thing(float(number)))
+            plans.add(things[-1])
+        elif step == "take":
+            due = due_by(things, number)
+            assert taken(plans, number) == due
+        else:
+            things[number % len(things)].due = math.inf if step == "drop" else float(number)
+            if step == "move":
+                plans.add(things[number % len(things)])
+    due = due_by(things, 99.0)
+    assert taken(plans, 99.0) == due
+
+
+@pytest.mark.parametrize("live", [0, 10, 1000])
+def test_no_more_are_kept_than_three_times_as_many_as_are_live(live: int) -> None:
+    plans: TimerHeap[Thing] = TimerHeap()
+    kept = [Thing(1.0 * i) for i in range(live)]
+    for each in kept:
+        plans.add(each)
+    for i in range(20_000):
+        passing = Thing(1e6 - i)
+        plans.add(passing)
+        passing.due = math.inf
+        assert len(plans) <= max(128, 3 * live)
+    assert taken(plans, 1e6) == [float(i) for i in range(live)]
+
+
+def test_none_is_due_for_ever() -> None:
+    plans: TimerHeap[Thing] = TimerHeap()
+    assert plans.first_at == math.inf
+    assert plans.take(math.inf) is None
+    plans.add(Thing(5.0))
+    plans.clear()
+    assert (len(plans), plans.first_at) == (0, math.inf)

@@ -1,0 +1,201 @@
+"""A line answers by sums what a look at each of its claims would say, and the work for each does not grow with them."""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
+from batchlimit.reservoir.wait_queue import WaitQueue
+from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, Admit, Refuse, Waiter
+from tests.reservoir.front import PATIENT, Front
+from tests.reservoir.work import Work
+from tests.reservoir.world import Bell
+
+TOKEN = 0.25
+"""Seconds in which one flows in: binary fractions add up exactly."""
+DEADLINES = st.sampled_from([NO_WAIT, math.inf, *(each / 4 for each in range(40))])
+HORIZONS = st.one_of(
+    st.sampled_from([NEAR, NEVER]),
+    st.builds(lambda until, since: Horizon(until / 4, since / 4), st.integers(0, 40), st.integers(-40, 40)),
+)
+
+
+class Plain:
+    """The same line as a list: every question looks at all of them."""
+
+    def __init__(self) -> None:
+        self.claims: list[Waiter] = []
+
+    def ahead_of(self, claim: Waiter) -> int:
+        return sum(each.cost + each.beyond for each in self.claims if each.number < claim.number)
+
+    def is_late(self, claim: Waiter, horizon: Horizon) -> bool:
+        if claim.waker is NOBODY or horizon is NEAR:
+            return False
+        if horizon is NEVER or claim.deadline < horizon.until:
+            return True
+        return horizon.since + (self.ahead_of(claim) + claim.cost) * TOKEN > claim.deadline
+
+    def first_late(self, horizon: Horizon) -> Waiter | None:
+        return next((each for each in self.claims if self.is_late(each, horizon)), None)
+
+
+class Both:
+    """A line and its plain twin, to which the same happens."""
+
+    def __init__(self) -> None:
+        self.line, self.plain = WaitQueue(), Plain()
+        self.line.flow(TOKEN)
+        self.gone: list[Waiter] = []
+        self.debtor = Waiter(1, math.inf, NOBODY)
+
+    def join(self, claim: Waiter) -> None:
+        self.line.join(claim)
+        self.plain.claims = sorted([*self.plain.claims, claim], key=lambda each: each.number)
+
+    def leave(self, which: int) -> None:
+        if self.plain.claims:
+            claim = self.plain.claims.pop(which % len(self.plain.claims))
+            self.line.withdraw(claim)
+            self.gone.append(claim)
+
+    def come_back(self, which: int) -> None:
+        if self.gone:
+            self.join(self.gone.pop(which % len(self.gone)))
+
+    def owe(self, cost: int, beyond: int) -> None:
+        if self.debtor not in self.line and self.debtor not in self.gone:
+            self.join(self.debtor)
+        self.line.resize(self.debtor, cost, beyond)
+
+    def check(self, horizon: Horizon) -> None:
+        claims = self.plain.claims
+        assert list(self.line) == claims
+        assert self.line.first is (claims[0] if claims else None)
+        assert self.line.leader is next((each for each in claims if each is not self.debtor), None)
+        assert self.line.hasty == [each for each in claims if each.deadline == NO_WAIT]
+        assert self.line.cost == sum(each.cost for each in claims)
+        assert self.line.first_late(horizon) is self.plain.first_late(horizon)
+        assert [self.line.is_late(each, horizon) for each in claims if each is not self.debtor] == [
+            self.plain.is_late(each, horizon) for each in claims if each is not self.debtor
+        ]
+        assert list(map(self.line.ahead_of, claims)) == list(map(self.plain.ahead_of, claims))
+
+
+Step = Callable[[Both], object]
+PLACES = st.integers(0, 100)
+STEPS: st.SearchStrategy[Step] = st.one_of(
+    st.builds(lambda cost, until: lambda both: both.join(Waiter(cost, until, Bell())), st.integers(1, 9), DEADLINES),
+    PLACES.map(lambda which: lambda both: both.leave(which)),
+    PLACES.map(lambda which: lambda both: both.come_back(which)),
+    st.builds(lambda cost, beyond: lambda both: both.owe(cost, beyond), st.integers(1, 9), st.integers(0, 9)),
+    HORIZONS.map(lambda horizon: lambda both: both.check(horizon)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(STEPS, max_size=60), HORIZONS)
+def test_a_line_says_what_a_look_at_each_would_say(steps: list[Step], horizon: Horizon) -> None:
+    both = Both()
+    for step in steps:
+        step(both)
+    both.check(horizon)
+
+
+# The work: each story is told for so many callers, and returns what is counted
+
+Story = Callable[[int], Iterator[Callable[[], object]]]
+FEW, MANY = 64, 1024
+RATE = 8.0
+PAUSE = 0.25
+"""Seconds after which a bucket that was short is asked again, in any case."""
+
+
+def _short(front: Front, claim: Waiter, at: float, tokens: int = 0, level: int = 0) -> None:
+    front.grant(front.fetch(claim, at), at, tokens=tokens, level=level, retry_after=0.01)
+    front.woken()
+
+
+def _leave(front: Front, claim: Waiter, leader: Waiter) -> None:
+    front.reservoir.leave(claim, 0.0)
+    front.step(leader, 0.0)
+
+
+def _crowd(count: int, deadline: float) -> tuple[Front, list[Waiter]]:
+    front = Front(Quota(RATE, 10_000))
+    return front, [front.join(1, deadline) for _ in range(count)]
+
+
+def _served_a_few_at_a_time(deadline: float) -> Story:
+    def story(count: int) -> Iterator[Callable[[], object]]:
+        front, claims = _crowd(count, deadline)
+        for first in range(0, count, 4):
+            yield partial(_short, front, claims[first], first * PAUSE, tokens=4)
+        assert all(isinstance(claim.verdict, Admit) for claim in claims)
+
+    return story
+
+
+def _comes_to_a_crowd(count: int) -> Iterator[Callable[[], object]]:
+    front, claims = _crowd(count, 1000.0)
+    _short(front, claims[0], 0.0)
+    for _ in range(count):
+        yield lambda: front.step(front.join(1, 1000.0), 0.001)
+    assert front.reservoir.figures().waiting == 2 * count
+
+
+def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
+    front, claims = _crowd(count, 1000.0)
+    _short(front, claims[0], 0.0)
+    for place in range(count // 2, count):
+        yield partial(_leave, front, claims[place], claims[0])
+    assert front.reservoir.figures().waiting == count // 2
+
+
+def _is_out_of_time(count: int) -> Iterator[Callable[[], object]]:
+    front, claims = _crowd(count, 1000.0)
+    _short(front, claims[0], 999.9)
+    for claim in reversed(claims):
+        yield partial(front.step, claim, 1000.0)
+    assert all(isinstance(claim.verdict, Refuse) for claim in claims)
+
+
+def _turns_out_hopeless(count: int) -> Iterator[Callable[[], object]]:
+    """Others take what flows in: each answer leaves a few of those behind without a chance."""
+    front, claims = _crowd(count, count / RATE)
+    for late in range(count // 4):
+        yield partial(_short, front, claims[0], late * PAUSE)
+    assert sum(isinstance(claim.verdict, Refuse) for claim in claims) >= count // 3
+
+
+def _takes_the_first_answer(count: int) -> Iterator[Callable[[], object]]:
+    front, claims = _crowd(count, NO_WAIT)
+    yield lambda: _short(front, claims[0], 0.0)
+    assert all(isinstance(claim.verdict, Refuse) for claim in claims)
+
+
+STORIES: dict[str, Story] = {
+    "is served, and has time": _served_a_few_at_a_time(1000.0),
+    "is served, and waits for ever": _served_a_few_at_a_time(PATIENT),
+    "comes": _comes_to_a_crowd,
+    "leaves": _leaves_from_the_middle,
+    "is out of time": _is_out_of_time,
+    "turns out hopeless": _turns_out_hopeless,
+    "takes the first answer": _takes_the_first_answer,
+}
+
+
+def _work_of(story: Story, count: int) -> float:
+    work = Work()
+    return sum(map(work.of, story(count))) / count
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_work_for_each_caller_does_not_grow_with_the_crowd(name: str) -> None:
+    """But by what is logarithmic: there are 16 times as many here, and a look at all would be 16 times as much work."""
+    assert _work_of(STORIES[name], MANY) < 2.2 * _work_of(STORIES[name], FEW)

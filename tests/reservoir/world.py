@@ -1,0 +1,59 @@
+"""What a bucket might say, a waker that counts, and the measure of the promise."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from batchlimit.bucket.messages import Grant
+
+SECOND = 1_000_000
+"""The bucket counts in microseconds."""
+
+
+class Bell:
+    """A waker that counts."""
+
+    def __init__(self) -> None:
+        self.rung = 0
+
+    def set(self) -> None:
+        self.rung += 1
+
+
+class Moody:
+    """A sizer that wants nothing more than callers wait for, and fails while it is broken."""
+
+    broken = False
+
+    def want(self, usage: object) -> int:
+        if self.broken:
+            raise ZeroDivisionError
+        return 0
+
+
+ANSWER = Grant(
+    granted=0, kept=0, starts_in=0.0, lease=1.0, retry_after=0.0, level=90, active_hosts=1, epoch=7, version=1
+)
+"""What a rich bucket says to an ask for nothing."""
+
+
+def about(value: Any) -> Any:
+    """Equal but for the rounding of sums, and of clocks that count microseconds."""
+    return pytest.approx(value, abs=2e-6)
+
+
+def answer(granted: int = 0, **rest: Any) -> Grant:
+    return ANSWER._replace(granted=granted, **rest)
+
+
+def excess(admissions: Iterable[tuple[int, int]], rate: float, burst: int) -> float:
+    """By how many tokens the worst of all windows exceeds burst + rate * t: the largest debt of a plain bucket.
+
+    Of (instant in us, tokens), in order.
+    """
+    level, before, worst = float(burst), 0, 0.0
+    for at, tokens in admissions:
+        level = min(burst, level + (at - before) * rate / SECOND) - tokens
+        before, worst = at, max(worst, -level)
+    return worst

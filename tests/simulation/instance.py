@@ -1,0 +1,360 @@
+"""A host: a real Reservoir behind a front that has no threads; whatever a front does takes no time here."""
+
+import itertools
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
+from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
+from tests.simulation.agenda import SECOND, Agenda, Happening
+from tests.simulation.network import Post
+from tests.simulation.server import Server
+
+
+class Witness(Protocol):
+    """Who hears what a fleet does."""
+
+    def spent(self, host: "Host", cost: int) -> None:
+        """A caller was admitted."""
+        ...
+
+    def asked(self, host: "Host", ask: Ask, grant: Grant) -> None:
+        """The bucket carried out an ask; the host may never hear of it."""
+        ...
+
+    def ended(self, host: "Host", caller: "Caller") -> None:
+        """A caller that stood in line has its verdict."""
+        ...
+
+    def refunded(self, tokens: int) -> None:
+        """Spent tokens are there again, at a host or in the bucket."""
+        ...
+
+
+class Caller(Waiter):
+    """A claim that remembers when it came, and whom to tell."""
+
+    __slots__ = ("came", "then")
+
+    def __init__(self, cost: int, deadline: float, came: float, then: Callable[[bool], None]) -> None:
+        super().__init__(cost, deadline, _HOST)
+        self.came = came
+        self.then = then
+
+
+class _Host:
+    """The host walks with each claim that is to be woken: there is nothing to ring."""
+
+    def set(self) -> None:
+        pass
+
+
+_HOST = _Host()
+
+
+def forget(admitted: bool) -> None:
+    """Whoever came does not care."""
+
+
+class Host:
+    """One process: spends by the same steps as `batchlimit.sync`, keeps its own clock, may be stopped and may die."""
+
+    def __init__(
+        self,
+        name: str,
+        quota: Quota,
+        agenda: Agenda,
+        server: Server,
+        post: Post,
+        witness: Witness,
+        *,
+        idle_after: float = 10.0,
+        sizer: BatchSizer = DEFAULT_SIZER,
+        weight: int = 1,
+    ) -> None:
+        self.name, self.quota = name, quota
+        self.admitted = self.refused = self.failed = 0
+        """Tokens, as callers were told."""
+        self.refunded = 0
+        self.was_disturbed = False
+        """Whether it was stopped, or a fetch was interrupted that others waited for: then they wait once more."""
+        self._agenda, self._server, self._post, self._witness = agenda, server, post, witness
+        self._idle_after, self._sizer, self._weight = idle_after, sizer, weight
+        self._chance = Random(name)
+        self._offset = 1000.0 + 1000.0 * self._chance.random()
+        self._born = self.clock()
+        self._seqs = itertools.count(1)
+        self._callers: dict[int, Caller] = {}
+        self._frozen: list[Happening] | None = None
+        self._looks_at = math.inf
+        self._past = (0, 0, 0)
+        self._paid = 0  # of what callers owed to the present reservoir
+        self._returned: set[int] = set()
+        self.gone = False
+        self.reservoir = self._new(None)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.reservoir}>"
+
+    def clock(self) -> float:
+        """Seconds on a clock of its own."""
+        return self._offset + self._agenda.now / SECOND
+
+    @property
+    def stopped(self) -> bool:
+        return self._frozen is not None
+
+    @property
+    def calls(self) -> int:
+        """Messages to the server."""
+        return self._past[2] + self.reservoir.calls
+
+    @property
+    def held(self) -> int:
+        """Tokens for which callers of this host could be admitted, now or later."""
+        return self.reservoir.stock.held if self._lives else 0
+
+    @property
+    def spendable(self) -> int:
+        """Those that they could be admitted for now."""
+        return self.reservoir.stock.here if self._lives else 0
+
+    @property
+    def _lives(self) -> bool:
+        return not self.gone and self.clock() < self.reservoir.stock.expires
+
+    @property
+    def waiting(self) -> list[Caller]:
+        """Callers in line."""
+        return list(self._callers.values())
+
+    @property
+    def in_line(self) -> list[Waiter]:
+        """Those of them that have no verdict yet."""
+        return list(self.reservoir._line)
+
+    @property
+    def awaited(self) -> int:
+        """Tokens that somebody waits for, or that are owed."""
+        return self.reservoir._line.cost + self.reservoir._debt.claim.beyond
+
+    def call(self, cost: int, patience: float = 0.0, then: Callable[[bool], None] = forget) -> None:
+        """One caller comes: first the hot path, that of `try_acquire`, then the line."""
+        if self.gone:
+            return
+        if self._frozen is not None:
+            self._frozen.append(lambda: self.call(cost, patience, then))
+            return
+        if cost > self.reservoir.largest:
+            then(False)  # a ValueError
+            return
+        if not self._callers and self._spend_at_once(cost):
+            then(True)
+        elif not patience and self.reservoir.denies(cost, self.clock()):
+            self.reservoir.refused += cost
+            self.refused += cost
+            then(False)
+        else:
+            self._do(lambda: self._stand_in_line(cost, patience, then))
+
+    def refund(self, cost: int) -> None:
+        """A caller takes back what it was admitted for."""
+        self._do(lambda: self._refund(cost))
+
+    def debit(self, cost: int) -> None:
+        """A caller used more than it was admitted for: it is charged as tokens come."""
+        self._do(lambda: self.reservoir.debit(cost, self.clock()))
+
+    def stall(self, seconds: float, cost: int) -> None:
+        """Stop the process just after a thread took `cost` tokens; it looks at the clock when it goes on."""
+        if self._frozen is None and not self.gone:
+            before = self.reservoir.stock.take(cost)
+            self._frozen = []
+            self.was_disturbed = True
+            self._agenda.after(seconds, lambda: self._thaw(cost, before))
+
+    def leave_line(self, place: int) -> None:
+        """A caller is interrupted, or cancelled, wherever it stands."""
+        self._do(lambda: self._interrupt(place))
+
+    def crash(self) -> None:
+        """Kill the process: nothing is given back, and what is on its way finds nobody."""
+        self.gone = True
+
+    def close(self) -> None:
+        """End in good order: who waits is failed, and what is left goes back if nothing is under way."""
+        self._do(self._close)
+
+    @property
+    def figures(self) -> tuple[int, int, int]:
+        """(admitted, refused, waiting) by the reservoirs' own count: to be what callers were told, exactly."""
+        now = self.reservoir.figures()
+        return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
+
+    def _new(self, memo: KeySnapshot | None) -> Reservoir:
+        return Reservoir(
+            self.quota, self.name, self._seqs, self.clock(),
+            idle_after=self._idle_after, sizer=self._sizer, born=self._born, weight=self._weight, memo=memo,
+        )  # fmt: skip
+
+    def _do(self, happening: Happening) -> None:
+        """Whatever happens to a stopped process happens when it goes on."""
+        if self.gone:
+            return
+        if self._frozen is not None:
+            self._frozen.append(happening)
+            return
+        happening()
+        while awake := self.reservoir.to_wake():
+            for claim in awake:
+                self._walk(claim)
+        if paid := self.reservoir._debt.paid - self._paid:
+            self._paid += paid
+            self._spend(paid)
+        self._look_later()
+
+    def _spend_at_once(self, cost: int) -> bool:
+        """As the fronts do: a token that is laid out, or else under the lock."""
+        stock = self.reservoir.stock
+        before = next(stock.ready, NO_WAIT) if cost == 1 else NO_WAIT
+        before = before if before != NO_WAIT else stock.take(cost)
+        if before == NO_WAIT:
+            before = self.reservoir.take_low(cost)
+            self._look_later()
+        if self.clock() < before:
+            self._spend(cost)
+            return True
+        if before != -math.inf:
+            stock.took_late(cost)
+        return False
+
+    def _spend(self, cost: int) -> None:
+        self.admitted += cost
+        self._witness.spent(self, cost)
+
+    def _stand_in_line(self, cost: int, patience: float, then: Callable[[bool], None]) -> None:
+        now = self.clock()
+        caller = Caller(cost, now + patience if patience else NO_WAIT, now, then)
+        self.reservoir.join(caller)
+        self._callers[id(caller)] = caller
+        self._walk(caller)
+
+    def _walk(self, claim: Waiter) -> None:
+        """What a thread does that waits in line, until it sleeps or leaves."""
+        while (caller := self._callers.get(id(claim))) is not None:
+            match self.reservoir.step(caller, self.clock()):
+                case Admit(before):
+                    if self.clock() < before:
+                        self._spend(caller.cost)
+                        self._end(caller, admitted=True)
+                case Refuse():
+                    self.refused += caller.cost
+                    self._end(caller, admitted=False)
+                case Fail(error):
+                    self.failed += caller.cost
+                    self.refused += caller.cost if isinstance(error, TimeoutError) else 0
+                    self._end(caller, admitted=False)
+                case Wait(seconds):
+                    if seconds is not None:
+                        self._agenda.after(seconds, lambda: self._do(lambda: self._walk(claim)))
+                    return
+                case Fetch() as fetch:
+                    self._send(fetch)
+                case Retired():
+                    raise AssertionError("a reservoir left that somebody needed")
+
+    def _end(self, caller: Caller, *, admitted: bool) -> None:
+        del self._callers[id(caller)]
+        self._witness.ended(self, caller)
+        caller.then(admitted)
+
+    def _interrupt(self, place: int) -> None:
+        if callers := self.waiting:
+            self.was_disturbed = True
+            caller = callers[place % len(callers)]
+            self.reservoir.leave(caller, self.clock())
+            del self._callers[id(caller)]
+
+    def _refund(self, cost: int) -> None:
+        owed = self.reservoir._owed
+        back = self.reservoir.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
+        travelling = back.refund if back else self.reservoir._owed
+        self._witness.refunded(owed + cost - travelling)
+        if back is not None:
+            self._give_back(back)
+
+    def _close(self) -> None:
+        self.reservoir.close(ConnectionError("closed"), Waiter(0, NO_WAIT, NOBODY))
+        while awake := self.reservoir.to_wake():
+            for claim in awake:
+                self._walk(claim)
+        if (back := self.reservoir.drain()) is not None:
+            self._give_back(back)
+        self.gone = True
+
+    def _thaw(self, cost: int, before: float) -> None:
+        happenings, self._frozen = self._frozen or [], None
+        if self.clock() < before:
+            self._spend(cost)
+        elif before != -math.inf:
+            self.reservoir.stock.took_late(cost)
+        for happening in [*happenings, lambda: None]:
+            self._do(happening)
+
+    def _send(self, fetch: Fetch) -> None:
+        def take() -> Grant:
+            grant = self._server.take(fetch.quota, fetch.ask)
+            self._witness.asked(self, fetch.ask, grant)
+            return grant
+
+        def receive(grant: Grant) -> None:
+            self._do(lambda: self.reservoir.granted(fetch, grant, self.clock(), self._chance.uniform(0.75, 1.25)))
+
+        def give_up() -> None:
+            self._do(lambda: self.reservoir.failed(fetch, TimeoutError(), self.clock()))
+
+        self._post.send(self.name, take, receive, give_up)
+
+    def _give_back(self, back: GiveBack) -> None:
+        quota = self.reservoir.quota
+
+        def over(credited: int = 0) -> None:
+            self._do(lambda: self.reservoir.gave_back(self.clock()))
+
+        def credit() -> int:
+            credited = self._server.give_back(quota, back)
+            if back.seq not in self._returned:
+                self._returned.add(back.seq)
+                self._witness.refunded(back.refund)  # a bandwidth takes what it has room for
+            return credited
+
+        self._post.send(self.name, credit, over, over)
+
+    def _look_later(self) -> None:
+        """Plan the next visit of the keeper; an earlier one than planned replaces it."""
+        due = max(self.reservoir.due(), self.clock())
+        if due < self._looks_at:
+            self._looks_at = due
+            self._agenda.after(due - self.clock(), lambda: self._do(lambda: self._tend(due)))
+
+    def _tend(self, due: float) -> None:
+        if due != self._looks_at:
+            return
+        self._looks_at = math.inf
+        match self.reservoir.tend(self.clock()):
+            case Fetch() as fetch:
+                self._send(fetch)
+            case GiveBack() as back:
+                self._give_back(back)
+            case None:
+                pass
+        if self.reservoir.retired:
+            admitted, refused, calls, *_ = self.reservoir.figures()
+            self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
+            self.reservoir, self._paid = self._new(self.reservoir.memo), 0

@@ -1,0 +1,289 @@
+"""Each way in which a call of a server fails, on both fronts: what is raised, what it says, and what it never says."""
+
+import contextlib
+import pickle
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import TryAgainError
+
+from batchlimit import AsyncRateLimiter, BucketUnavailable, RateLimiter, StoreUnavailable
+from batchlimit.bucket.messages import Ask
+from batchlimit.quota.key import bucket_name
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.waiter import Fail
+from batchlimit.stores.async_redis import AsyncRedisStore
+from batchlimit.stores.client.address import Address
+from batchlimit.stores.client.codec import read_grant
+from batchlimit.stores.client.diagnosis import SYMPTOMS, code_of, failure
+from batchlimit.stores.client.syntax import read_url
+from batchlimit.stores.open import open_async_store, open_store
+from batchlimit.stores.protocols import Store
+from batchlimit.stores.redis import RedisStore
+from tests.awaiting import BlockingStore
+from tests.nodes import node
+from tests.servers import SERVERS, Server, Unavailable, redis_binary, valkey_binary
+from tests.stores import trouble
+from tests.stores.trouble import Trouble
+from tests.topologies import tls
+
+KEY = "tenant:42"
+HUNDRED = Quota(0.001, 100)
+FIFTY = Ask("a", 1, need=50, queued=50, want=50, round_trip=2.0)
+SECRETS = ("secret", "right@")
+
+
+def says(answer: str) -> Trouble:
+    return lambda: trouble.says(f"-{answer}\r\n".encode())
+
+
+def forbidden(*rules: str) -> Trouble:
+    return lambda: trouble.forbidden(*rules)
+
+
+def forbidden_6_2(*rules: str) -> Trouble:
+    return lambda: trouble.forbidden(*rules, binary=redis_binary)
+
+
+STORE = [
+    ("refused", trouble.refused, "refused|Error 111|Connect call failed"),
+    ("reset", lambda: trouble.says(b""), "has it restarted"),
+    ("timeout", trouble.stopped, "(?i)timeout"),
+    ("TLS to a server without", trouble.without_tls, "(?i)timeout"),
+    ("LOADING", trouble.loading, "LOADING.*back by itself"),
+    ("OOM", trouble.full, "OOM.*maxmemory"),
+    ("READONLY", trouble.replica, "READONLY.*connect to the primary"),
+    ("BUSY", trouble.busy, "BUSY.*SCRIPT KILL"),
+    ("MASTERDOWN", trouble.orphan, "MASTERDOWN.*connect to the primary"),
+    ("CLUSTERDOWN", trouble.no_slots, "CLUSTERDOWN.*CLUSTER INFO"),
+    ("MISCONF", trouble.unsaved, "MISCONF.*mend that"),
+    ("NOREPLICAS", trouble.lonely, "NOREPLICAS.*min-replicas"),
+    ("maxclients", trouble.crowded, "max number of clients"),
+    ("NOPERM command", forbidden("allkeys", "+@all", "-evalsha"), "NOPERM.*docs/redis.md"),
+    ("NOPERM key", forbidden("~theirs:*", "+@all"), "NOPERM.*docs/redis.md"),
+    ("NOPERM in the script", forbidden("allkeys", "+@all", "-hset"), "NOPERM.*docs/redis.md"),
+    ("NOPERM in the script, Redis", forbidden_6_2("allkeys", "+@all", "-hset"), "NOPERM.*docs/redis.md"),
+    ("WRONGPASS", trouble.wrong_password, "WRONGPASS.*the password in the URL is wrong"),
+    ("NOAUTH", trouble.no_password, "NOAUTH.*wants a password"),
+    ("TRYAGAIN", says("TRYAGAIN Multiple keys request during rehashing of slot"), "TRYAGAIN.*over by itself"),
+    ("DENIED", says("DENIED Redis is running in protected mode"), "DENIED.*protected mode"),
+    ("renamed", says("ERR Error running script: @user_script: 5: Unknown Redis command called from Lua"), "Unknown"),
+    ("unknown", says("SOMETHING new"), "SOMETHING new"),
+]
+KEY_ALONE = [
+    ("MOVED", says("MOVED 866 127.0.0.1:7001"), r"MOVED.*redis\+cluster://"),
+    ("ASK", says("ASK 866 127.0.0.1:7001"), r"ASK.*redis\+cluster://"),
+    ("CROSSSLOT", says("CROSSSLOT Keys in request don't hash to the same slot"), r"CROSSSLOT.*redis\+cluster://"),
+    ("script", says("ERR user_script:240: attempt to compare nil script: 4b, on @user_script:240."), "not be a bucket"),
+]
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def front(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@contextlib.contextmanager
+def opened(front: str, url: str) -> Iterator[Store]:
+    patience: Any = {"prefix": "batchlimit", "connect_timeout": 30.0, "deadline": 30.0}
+    address = read_url(url)
+    store = open_store(address, **patience) if front == "threads" else _blocking(address, patience)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _blocking(address: Address, patience: Any) -> Store:
+    return BlockingStore(open_async_store(address, **patience))
+
+
+@contextlib.contextmanager
+def possible() -> Iterator[None]:
+    """A server that this machine cannot run skips the test."""
+    try:
+        yield
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def failed(front: str, url: str, told: str) -> StoreUnavailable:
+    """The error of a take, which says `told`, and nowhere a password."""
+    with opened(front, url) as store:
+        with pytest.raises(StoreUnavailable) as caught:
+            store.take(KEY, HUNDRED, FIFTY)
+        assert str(caught.value).startswith(f"{store.address} failed: ")
+        shown = [str(caught.value), repr(caught.value), store.address, repr(store), repr(caught.value.__cause__)]
+        assert not [secret for secret in SECRETS if any(secret in text for text in shown)]
+    assert re.search(told, str(caught.value)), caught.value
+    return caught.value
+
+
+@pytest.mark.parametrize(("make", "told"), [case[1:] for case in STORE], ids=[case[0] for case in STORE])
+def test_what_concerns_the_store_says_so_and_what_to_do(front: str, make: Trouble, told: str) -> None:
+    with possible(), make() as url:
+        error = failed(front, url, told)
+    assert type(error) is StoreUnavailable
+
+
+@pytest.mark.parametrize(("make", "told"), [case[1:] for case in KEY_ALONE], ids=[case[0] for case in KEY_ALONE])
+def test_what_concerns_one_key_says_so(front: str, make: Trouble, told: str) -> None:
+    with make() as url:
+        error = failed(front, url, told)
+    assert type(error) is BucketUnavailable
+
+
+@pytest.mark.parametrize("other", ["SET {0} theirs", "HSET {0} q theirs"], ids=["WRONGTYPE", "another hash"])
+def test_what_lies_at_the_name_of_a_bucket_concerns_its_key_alone(
+    front: str, server: Server, prefix: str, other: str
+) -> None:
+    with server.client() as client, opened(front, server.url) as store:
+        client.execute_command(*other.format(bucket_name("batchlimit", prefix)).split())
+        with pytest.raises(BucketUnavailable) as caught:
+            store.take(prefix, HUNDRED, FIFTY)
+        assert store.take(f"{prefix}-other", HUNDRED, FIFTY).granted == 50
+        client.delete(bucket_name("batchlimit", prefix))
+    assert "bucket's name" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", list(SERVERS))
+def test_servers_of_every_age_are_understood(name: str, front: str) -> None:
+    """Redis before 7 wraps what a command in a script said."""
+    with possible(), SERVERS[name]() as url:
+        server = Server(name, url)
+        with server.client() as client:
+            client.config_set("maxmemory", 1)
+            failed(front, url, "OOM.*maxmemory")
+            client.config_set("maxmemory", 0)
+            client.replicaof("127.0.0.1", 1)
+            failed(front, url, "READONLY.*connect to the primary")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda url, _: url.partition("?")[0], "TLS failed"),
+        (lambda url, _: url.replace("localhost", "127.0.0.1"), "TLS failed"),
+        (lambda url, _: url.replace("rediss", "redis").partition("?")[0], "TLS"),
+    ],
+    ids=["an unknown authority", "another name", "no TLS"],
+)
+def test_a_failure_of_tls_says_so(front: str, change: object, told: str) -> None:
+    assert callable(change)
+    with possible(), tls(redis_binary()) as secured:
+        failed(front, change(secured.url, secured), told)
+
+
+def test_lost_scripts_do_not_show(front: str) -> None:
+    with node(valkey_binary()) as one, opened(front, one.url) as store:
+        for seq in range(1, 4):
+            one.ask("SCRIPT", "FLUSH")
+            assert store.take(KEY, HUNDRED, Ask("a", seq, need=1, queued=1, want=1)).granted == 1
+
+
+@pytest.mark.parametrize("front", ["threads", "tasks"])
+def test_after_a_readonly_the_address_is_resolved_anew(front: str) -> None:
+    """A managed failover gives the name to another machine, and leaves us connected to what is now a replica."""
+    with node(valkey_binary()) as one, opened(front, f"{one.url}?client_name=ours") as store:
+        store.take(KEY, HUNDRED, FIFTY)
+        before = _ours(one.client())
+        one.ask("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(StoreUnavailable, match="READONLY"):
+            store.take("other", HUNDRED, FIFTY)
+        one.ask("REPLICAOF", "NO", "ONE")
+        assert store.take("other", HUNDRED, FIFTY).granted == 50
+        assert len(before) == 1
+        assert _ours(one.client()).isdisjoint(before)
+
+
+def test_the_connections_of_a_client_of_the_callers_stay() -> None:
+    with node(valkey_binary()) as one, redis.Redis.from_url(f"{one.url}?client_name=ours") as client:
+        store = RedisStore(client)
+        store.take(KEY, HUNDRED, FIFTY)
+        before = _ours(one.client())
+        one.ask("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(StoreUnavailable, match="READONLY"):
+            store.take("other", HUNDRED, FIFTY)
+        assert _ours(one.client()) == before
+
+
+def _ours(client: redis.Redis) -> set[str]:
+    with client:
+        return {each["id"] for each in client.client_list() if each["name"] == "ours"}
+
+
+@pytest.mark.parametrize("kind", [StoreUnavailable, BucketUnavailable])
+def test_errors_travel_between_processes_and_callers(kind: type[StoreUnavailable]) -> None:
+    error = kind("redis://localhost:6379/0 failed: no")
+    travelled = pickle.loads(pickle.dumps(error))
+    for copy in (travelled, Fail(error).to_raise("k")):
+        assert type(copy) is kind
+        assert str(copy) == str(error)
+
+
+def test_every_symptom_has_a_hint() -> None:
+    assert all(symptom.hint for symptom in SYMPTOMS.values())
+    assert code_of(TryAgainError("no")) == "TRYAGAIN"
+    assert "()" not in str(failure(redis.RedisError(), "redis://h"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:pa/secret@host:6379",
+        "redis://:secret@host:port",
+        "redis://:x:secret@host:70000",
+        "redis://host?db=secret",
+        "redis://[secret",
+        "redis://u:secret\u2100@host",
+        "redis+cluster://:secret@host:x",
+        "redis+cluster://:secret@host/1",
+        "redis+cluster://:secret@a,,b",
+        "redis+sentinel://:secret@host",
+        "redis+sentinel://:secret@host/service/x",
+        "redis+magic://:secret@host",
+        "unix+cluster://:secret@host",
+        "secret",
+        b"redis://:secret@host",
+    ],
+)
+@pytest.mark.parametrize("limiter", [RateLimiter, AsyncRateLimiter])
+def test_a_url_that_cannot_be_read_shows_no_password(limiter: type[RateLimiter], url: str) -> None:
+    with pytest.raises((ValueError, TypeError)) as caught:
+        limiter.from_url(url, "1/s")
+    told: BaseException | None = caught.value
+    while told is not None:
+        assert "secret" not in str(told)
+        assert "secret" not in repr(told)
+        told = told.__cause__ or told.__context__
+
+
+def test_what_is_no_url_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="without a scheme"):
+        RedisStore.from_url("secret")
+
+
+@pytest.mark.parametrize("store", [RedisStore, AsyncRedisStore])
+def test_an_address_is_shown_without_its_password(store: type[RedisStore] | type[AsyncRedisStore]) -> None:
+    urls = {
+        "redis://u:secret@h:1/2": "redis://h:1/2",
+        "unix://u@/p?password=secret": "unix:///p",
+        "redis+cluster://u:secret@h:1,g": "redis+cluster://h:1,g:6379",
+        "redis+sentinel://u:secret@h,g:2/s/3?sentinel_password=secret": "redis+sentinel://h:26379,g:2/s/3",
+    }
+    for url, address in urls.items():
+        made = store.from_url(url)
+        assert made.address == address
+        assert "secret" not in repr(made)
+
+
+ZERO = [1, 0, 0, 0, 0, 0, 1, 5, 1, (HUNDRED & Quota(0.0)).encode().encode()]
+
+
+@pytest.mark.parametrize("reply", [[1, 2], None, [1, 0, 0, 0, 0, 0, 1, 5, 1, b"nan:1"], ["1"] * 10, ZERO])
+def test_a_reply_that_no_bucket_gives_concerns_its_key_alone(reply: Any) -> None:
+    with pytest.raises(BucketUnavailable, match="no bucket"):
+        read_grant(reply)

@@ -1,0 +1,294 @@
+"""One connection for many tasks: who asks in the same turn travels together, and each gets its own answer."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+
+from batchlimit import AsyncRedisStore, BucketUnavailable, StoreUnavailable
+from batchlimit.bucket.messages import Ask, Grant, Level
+from batchlimit.quota.key import bucket_name
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.multiplexed import MultiplexedConnection
+from tests.awaiting import awaited
+from tests.nodes import Node, await_fact, node
+from tests.servers import Server, valkey_binary
+
+HUNDRED = Quota(0.001, 100)
+LONG = 30.0
+MANY = 50
+
+
+def ask(need: int, seq: int = 1) -> Ask:
+    return Ask("a", seq, need=need, queued=need, want=need, round_trip=2.0)
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, prefix: str) -> AsyncIterator[AsyncRedisStore]:
+    store = AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def crowd(store: AsyncRedisStore, seq: int = 1) -> list[Grant | BaseException]:
+    """Ask for another number of tokens at each key; whoever gets another's answer is told another number."""
+    calls = (store.take(f"k{i}", HUNDRED, ask(i + 1, seq)) for i in range(MANY))
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+def granted(answers: list[Grant | BaseException]) -> list[object]:
+    return [each.granted if isinstance(each, Grant) else type(each) for each in answers]
+
+
+def test_all_tasks_share_one_connection_and_each_has_its_own_answer(valkey: Server, prefix: str) -> None:
+    async def run() -> None:
+        async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
+            assert granted(await crowd(store)) == [i + 1 for i in range(MANY)]
+            with valkey.client(decode_responses=True) as client:
+                assert sum(each["name"] == prefix for each in client.client_list()) == 1
+
+    awaited(run)
+
+
+def test_a_pipe_that_ended_before_its_first_use_says_so_at_once(valkey: Server, prefix: str) -> None:
+    """Nobody would settle what is asked of it: the call would last as long as it may."""
+
+    async def run() -> None:
+        async with opened(valkey.url, prefix) as store:
+            await store.take("k", HUNDRED, ask(1))
+            line: Any = store._line
+            pipe: MultiplexedConnection = line._pipe
+            pipe._writer.transport.abort()
+            await pipe._lost
+            with pytest.raises(redis.ConnectionError, match="closed"):
+                await asyncio.wait_for(pipe.ask(b""), LONG)
+
+    awaited(run)
+
+
+def test_who_asks_first_in_a_turn_does_so_at_once_and_the_others_in_one_write(
+    valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    flush = MultiplexedConnection._flush
+
+    def write(pipe: MultiplexedConnection) -> None:
+        written.append(len(pipe._outbox))
+        flush(pipe)
+
+    async def run() -> None:
+        async with opened(valkey.url, prefix) as store:
+            await store.peek("k", HUNDRED)
+            await asyncio.sleep(0)
+            monkeypatch.setattr(MultiplexedConnection, "_flush", write)
+            for _ in range(2):
+                written.clear()
+                await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(MANY)))
+                assert written == [1, MANY - 1]
+
+    awaited(run)
+
+
+def test_what_is_asked_in_one_turn_arrives_together(prefix: str) -> None:
+    heard: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while said := await reader.read(1 << 20):
+            asked = said.count(b"EVALSHA")
+            heard.append(asked)
+            writer.write(b"+OK\r\n" * said.count(b"SETINFO") + b"*3\r\n:1\r\n:0\r\n:0\r\n" * asked)
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, opened(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
+            await store.peek("k", HUNDRED)
+            heard.clear()
+            await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(MANY)))
+            assert heard == [MANY]
+
+    awaited(run)
+
+
+def test_lost_scripts_do_not_show(prefix: str) -> None:
+    async def run(one: Node) -> None:
+        async with opened(one.url, prefix) as store:
+            for seq in range(1, 4):
+                one.ask("SCRIPT", "FLUSH")
+                one.ask("FLUSHALL")
+                assert granted(await crowd(store, seq)) == [i + 1 for i in range(MANY)]
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)
+
+
+def test_what_is_wrong_with_one_key_is_told_to_its_caller_alone(valkey: Server, prefix: str) -> None:
+    async def run() -> None:
+        async with opened(valkey.url, prefix) as store:
+            with valkey.client() as client:
+                client.set(bucket_name(prefix, "k7"), "theirs")
+            answers = granted(await crowd(store))
+            assert answers.pop(7) is BucketUnavailable
+            assert answers == [i + 1 for i in range(MANY) if i != 7]
+
+    awaited(run)
+
+
+def test_who_gives_up_leaves_others_their_answers_and_whoever_comes_connects_anew(prefix: str) -> None:
+    """Nobody knows whether a connection on which one waited in vain is good for anything."""
+
+    async def run(one: Node) -> None:
+        async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
+            await store.peek("k", HUNDRED)
+            pipe = store._line._pipe  # type: ignore[attr-defined]
+            one.stop()
+            hasty, patient = (asyncio.create_task(store.take(key, HUNDRED, ask(7))) for key in ("hasty", "patient"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            hasty.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await hasty
+            later = asyncio.create_task(store.peek("never", HUNDRED))
+            await asyncio.sleep(0)
+            one.go_on()
+            assert (await patient).granted == 7
+            assert await later == Level(100, 0, 0)
+            assert store._line._pipe is not pipe  # type: ignore[attr-defined]
+            await_fact(lambda: _names(one).count(prefix) == 1, "the end of the connection that nobody waits for")
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)
+
+
+def test_who_is_cancelled_as_its_answer_arrives_leaves_no_connection(valkey: Server, prefix: str) -> None:
+    """Its pipe took no more calls, and nobody was left who would have ended it."""
+
+    async def run() -> None:
+        async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
+            for _ in range(3):
+                await store.peek("k", HUNDRED)
+                pipe: MultiplexedConnection = store._line._pipe  # type: ignore[attr-defined]
+                call = asyncio.create_task(store.peek("k", HUNDRED))
+                pipe._deliver = partial(_deliver_and_cancel, pipe, call)  # type: ignore[method-assign]
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+                await asyncio.wait_for(asyncio.shield(pipe._lost), LONG)
+
+    awaited(run)
+
+
+def _deliver_and_cancel(pipe: MultiplexedConnection, call: "asyncio.Task[Level]", reply: object) -> None:
+    MultiplexedConnection._deliver(pipe, reply)
+    call.cancel()
+
+
+def test_a_connection_that_ends_is_told_to_all_who_wait_and_replaced(prefix: str) -> None:
+    async def run(one: Node) -> None:
+        async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
+            await store.peek("k", HUNDRED)
+            one.stop()
+            calls = asyncio.create_task(crowd(store))
+            await asyncio.sleep(0)
+            one.kill()
+            assert set(granted(answers := await calls)) == {StoreUnavailable}
+            assert len({id(each.__cause__) for each in answers if isinstance(each, StoreUnavailable)}) == 1
+            one.start()
+            assert granted(await crowd(store)) == [i + 1 for i in range(MANY)]
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)
+
+
+def test_an_idle_connection_that_ends_is_replaced(prefix: str) -> None:
+    async def run(one: Node) -> None:
+        async with opened(one.url, prefix) as store:
+            await store.peek("k", HUNDRED)
+            pipe = store._line._pipe  # type: ignore[attr-defined]
+            one.kill()
+            one.start()
+            await pipe._lost
+            assert (await store.peek("k", HUNDRED)).level == 100
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)
+
+
+def test_an_answer_that_nobody_asked_for_ends_the_connection(prefix: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while said := await reader.read(1 << 20):
+            asked = said.count(b"EVALSHA")
+            writer.write(b"+OK\r\n" * said.count(b"SETINFO") + b"*3\r\n:1\r\n:0\r\n:0\r\n" * 2 * asked)
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, opened(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
+            pipes = set()
+            for _ in range(3):
+                await store.peek("k", HUNDRED)
+                pipes.add(store._line._pipe)  # type: ignore[attr-defined]
+                await store._line._pipe._lost  # type: ignore[attr-defined]
+            assert len(pipes) == 3
+
+    awaited(run)
+
+
+@pytest.mark.parametrize("where", ["write", "_deliver"])
+def test_who_was_interrupted_leaves_its_answer_to_nobody(valkey: Server, prefix: str, where: str) -> None:
+    """A signal handler that raises amid the loop: whoever calls next must not take another's answer for its own."""
+    with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
+        store = AsyncRedisStore.from_url(valkey.url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
+        for key in ("k", "rich"):
+            assert runner.run(store.peek(key, HUNDRED)).level == 100
+
+        def interrupt(*_: object) -> None:
+            patch.undo()
+            raise KeyboardInterrupt
+
+        if where == "write":
+            pipe = store._line._pipe  # type: ignore[attr-defined]
+            patch.setattr(
+                pipe._writer, "_transport", SimpleNamespace(write=interrupt, abort=pipe._writer.transport.abort)
+            )
+        else:
+            patch.setattr(MultiplexedConnection, where, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(store.take("rich", HUNDRED, ask(50)))
+        assert runner.run(store.peek("k", HUNDRED)).level == 100
+        assert runner.run(store.peek("rich", HUNDRED)).level in (50, 100), "it was carried out, or never arrived"
+        runner.run(store.aclose())
+
+
+def test_when_nobody_waits_for_a_connection_any_more_nobody_connects(prefix: str) -> None:
+    async def run(one: Node) -> None:
+        async with opened(one.url, prefix) as store:
+            one.stop()
+            calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(3)]
+            await asyncio.sleep(0)
+            connecting = store._line._connecting  # type: ignore[attr-defined]
+            for call in calls:
+                assert not connecting.done()
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+            with pytest.raises(asyncio.CancelledError):
+                await connecting
+            one.go_on()
+            assert (await store.peek("k", HUNDRED)).level == 100
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)
+
+
+def _names(one: Node) -> list[str]:
+    with one.client() as client:
+        return [each["name"] for each in client.client_list()]

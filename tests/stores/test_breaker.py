@@ -1,0 +1,81 @@
+"""When a store is given up, as a table of (what happened, is it open, did that change it)."""
+
+import pytest
+
+from batchlimit.errors import StoreUnavailable
+from batchlimit.reservoir.statistics import Health
+from batchlimit.stores.breaker import THRESHOLD, Breaker, Breakers
+
+AWAY = StoreUnavailable("away")
+
+
+def played(events: str) -> list[tuple[bool, object]]:
+    """What each event does: x a failure, o an answer, at 0, 1, 2 ... seconds."""
+    breaker = Breaker()
+    told: list[tuple[bool, object]] = []
+    for now, event in enumerate(events):
+        what = breaker.failed(AWAY, float(now)) if event == "x" else breaker.answered(float(now))
+        told.append((breaker.since is not None, what))
+    return told
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ("x", [(False, False)]),
+        ("xxx", [(False, False), (False, False), (True, True)]),
+        ("xxxx", [(False, False), (False, False), (True, True), (True, False)]),
+        ("xxoxx", [(False, False), (False, False), (False, None), (False, False), (False, False)]),
+        ("xxxxo", [(False, False), (False, False), (True, True), (True, False), (False, 2.0)]),
+        ("xxxoo", [(False, False), (False, False), (True, True), (False, 1.0), (False, None)]),
+        ("xxxoxx", [(False, False), (False, False), (True, True), (False, 1.0), (False, False), (False, False)]),
+    ],
+)
+def test_three_failures_in_a_row_open_it_and_one_answer_closes_it(events: str, told: list[tuple[bool, object]]) -> None:
+    assert THRESHOLD == 3
+    assert played(events) == told
+
+
+def test_parts_fail_apart_and_are_counted_together() -> None:
+    breakers = Breakers()
+    assert breakers.health == Health(0, 0, available=True)
+    for _ in range(2):
+        breakers.failed("a", AWAY, 0.0)
+        breakers.failed("b", AWAY, 0.0)
+    assert breakers.health == Health(4, 0, available=True)
+    assert breakers.failed("a", AWAY, 1.0)
+    assert breakers.of("b").since is None
+    assert breakers.health == Health(5, 1, available=False)
+    assert breakers.answered("b", 2.0) is None
+    assert breakers.health == Health(5, 1, available=False)
+    assert breakers.answered("a", 3.5) == 2.5
+    assert breakers.health == Health(5, 1, available=True)
+
+
+@pytest.mark.parametrize(("pause", "relapses"), [(0.1, [0, 1, 2]), (9.9, [0, 1, 2]), (10.1, [0, 0, 0])])
+def test_one_that_opens_again_soon_has_relapsed(pause: float, relapses: list[int]) -> None:
+    breaker, now, told = Breaker(), 0.0, []
+    for _ in range(3):
+        for _ in range(THRESHOLD):
+            breaker.failed(AWAY, now)
+        told.append(breaker.relapses)
+        breaker.answered(now)
+        now += pause
+    assert told == relapses
+
+
+def test_one_failure_is_a_blip() -> None:
+    breaker = Breaker()
+    told = []
+    for _ in range(3):
+        told.append(breaker.is_failing)
+        breaker.failed(AWAY, 0.0)
+    assert told == [False, False, True]
+
+
+def test_it_remembers_why() -> None:
+    breaker = Breaker()
+    breaker.failed(AWAY, 0.0)
+    assert breaker.error is AWAY
+    breaker.answered(1.0)
+    assert breaker.error is None

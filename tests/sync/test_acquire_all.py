@@ -1,0 +1,122 @@
+"""Several keys of which nothing is known are asked for in one round trip; they are charged together all the same."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from batchlimit import FixedBatch, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.reservoir import admission, express, requests, reservoir, tokens, wait_queue
+from batchlimit.sync import acquire_all
+from batchlimit.sync import key_entry as front
+from tests.sync.interrupter import Interrupter
+from tests.sync.stage import DEADLINE, Clock, Gate, Stage, nothing, start
+
+TEN = Quota(0.001, 10)
+THREE = ["a", "b", "c"]
+RULES = [
+    str(each.__file__) for each in (acquire_all, front, express, requests, wait_queue, admission, reservoir, tokens)
+]
+
+
+class Piped(Stage):
+    """Buckets that can be asked for together."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(MemoryStore(clock))
+        self.together: list[int] = []
+        self.before_many = nothing
+
+    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
+        self.together.append(len(asks))
+        self.before_many()
+        return [self.take(*each) for each in asks]
+
+
+@pytest.fixture
+def stage(clock: Clock) -> Piped:
+    return Piped(clock)
+
+
+@pytest.fixture
+def limiter(stage: Piped, clock: Clock, without_keeper: None) -> Iterator[RateLimiter]:
+    with RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock) as limiter:
+        yield limiter
+
+
+def levels(limiter: RateLimiter, keys: Sequence[str] = THREE) -> list[int]:
+    return [limiter.peek(key).remaining for key in keys]
+
+
+def test_keys_that_nobody_knows_are_asked_for_together(stage: Piped, limiter: RateLimiter) -> None:
+    limiter.acquire_all(dict.fromkeys(THREE, 4))
+    assert stage.together == [3]
+    assert levels(limiter) == [6, 6, 6]
+    assert limiter.statistics().calls == len(stage.asks) == 3
+    assert limiter.statistics().admitted == 12
+
+
+def test_not_too_many_at_a_time(stage: Piped, limiter: RateLimiter) -> None:
+    limiter.acquire_all(dict.fromkeys((f"k{i}" for i in range(40)), 1))
+    assert stage.together == [32, 8]
+    assert limiter.statistics().admitted == 40
+
+
+def test_one_is_asked_for_by_itself_and_what_is_here_not_at_all(stage: Piped, limiter: RateLimiter) -> None:
+    limiter.acquire("a", 4)
+    limiter.refund("a", 4)
+    limiter.acquire_all(dict.fromkeys(["a", "b"], 4))
+    assert stage.together == []
+    assert len(stage.asks) == 2
+
+
+def test_if_one_of_them_is_short_none_is_charged(stage: Piped, clock: Clock, limiter: RateLimiter) -> None:
+    with RateLimiter(stage, TEN, clock=clock) as other:
+        other.acquire("b", 10)
+    with pytest.raises(RateLimited) as caught:
+        limiter.acquire_all(dict.fromkeys(THREE, 4), timeout=0)
+    assert caught.value.key == "b"
+    assert stage.together == [3]
+    assert levels(limiter) == [10, 0, 10]
+    assert limiter.statistics().admitted == 0
+
+
+def test_a_key_that_somebody_asks_for_just_now_is_waited_for(stage: Piped, limiter: RateLimiter) -> None:
+    gate = stage.before = Gate()
+    other = start(lambda: limiter.try_acquire("a"))
+    gate.await_someone()
+    stage.before = nothing
+    all_three = start(lambda: limiter.acquire_all(dict.fromkeys(THREE, 4)))
+    gate.open()
+    assert other.result(DEADLINE)
+    all_three.result(DEADLINE)
+    assert levels(limiter) == [5, 6, 6]
+
+
+def test_a_store_that_fails_charges_nothing_and_the_same_is_asked_again(stage: Piped, limiter: RateLimiter) -> None:
+    def fail() -> None:
+        raise StoreUnavailable("away")
+
+    stage.before_many = fail
+    with pytest.raises(StoreUnavailable):
+        limiter.acquire_all(dict.fromkeys(THREE, 4))
+    assert limiter.statistics().waiting == limiter.statistics().admitted == 0
+    stage.before_many = nothing
+    limiter.acquire_all(dict.fromkeys(THREE, 4))
+    assert levels(limiter) == [6, 6, 6]
+
+
+def _interrupted(n: int) -> bool:
+    clock = Clock()
+    limiter = RateLimiter(Piped(clock), TEN, sizer=FixedBatch(1), clock=clock)
+    interrupter = Interrupter(n, *RULES, under_lock=True)
+    if not start(lambda: interrupter.run(lambda: limiter.acquire_all(dict.fromkeys(THREE, 4)))).result(DEADLINE):
+        return False
+    interrupter.left_all_sound(limiter, *THREE, most=10)
+    return True
+
+
+def test_an_interrupt_anywhere_loses_tokens_at_most(without_keeper: None) -> None:
+    lines = next(n for n in itertools.count() if not _interrupted(n + 1))
+    assert lines > 100

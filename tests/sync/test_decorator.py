@@ -1,0 +1,321 @@
+"""The threaded limiter as a decorator and as a context manager, of functions and coroutine functions alike."""
+
+import asyncio
+import functools
+import inspect
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from batchlimit import FixedBatch, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
+from tests.sync.stage import DEADLINE, Clock, Gate, Stage, quiet, start, until
+
+TEN = Quota(0.001, 10)
+
+
+@pytest.fixture
+def stage(clock: Clock) -> Stage:
+    """Buckets in memory; time stands still."""
+    return Stage(MemoryStore(clock))
+
+
+@pytest.fixture
+def limiter(stage: Stage, clock: Clock, without_keeper: None) -> RateLimiter:
+    """Ten tokens a key."""
+    return RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
+
+
+def test_each_call_is_charged_to_its_own_key(limiter: RateLimiter) -> None:
+    @limiter.limit("search:{user}", cost=3)
+    def search(user: str, *, page: int = 1) -> tuple[str, int]:
+        return user, page
+
+    assert search("ann") == ("ann", 1)
+    assert search(user="ann", page=2) == ("ann", 2)
+    assert search("bob") == ("bob", 1)
+    assert [limiter.peek(f"search:{user}").remaining for user in ("ann", "bob")] == [4, 7]
+
+
+def test_the_function_is_itself_to_whoever_looks(limiter: RateLimiter) -> None:
+    @limiter.limit("k")
+    def search(user: str, page: int = 1) -> str:
+        """Find."""
+        return user
+
+    assert (search.__name__, search.__doc__) == ("search", "Find.")
+    assert list(inspect.signature(search).parameters) == ["user", "page"]
+
+
+def test_a_refused_call_does_not_happen(limiter: RateLimiter) -> None:
+    happened = []
+
+    @limiter.limit("k", cost=lambda n: n, timeout=0)
+    def work(n: int) -> None:
+        happened.append(n)
+
+    work(7)
+    with pytest.raises(RateLimited) as caught:
+        work(4)
+    work(3)
+    assert happened == [7, 3]
+    assert caught.value.key == "k"
+
+
+def test_a_call_that_fails_was_charged_all_the_same(limiter: RateLimiter) -> None:
+    @limiter.limit("k")
+    def work() -> None:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        work()
+    assert limiter.peek("k").remaining == 9
+
+
+def test_wrong_arguments_are_not_charged(limiter: RateLimiter) -> None:
+    @limiter.limit("{user}")
+    def work(user: str) -> None: ...
+
+    with pytest.raises(TypeError, match="missing a required argument: 'user'"):
+        work()  # type: ignore[call-arg]
+    assert limiter.statistics().keys == 0
+
+
+def test_a_method_may_be_limited_by_its_object(limiter: RateLimiter) -> None:
+    class Service:
+        def __init__(self, tenant: str) -> None:
+            self.tenant = tenant
+
+        @limiter.limit("{self.tenant}")
+        def call(self) -> str:
+            return self.tenant
+
+    assert Service("t1").call() == "t1"
+    assert limiter.peek("t1").remaining == 9
+
+
+def test_a_block_is_charged_each_time_it_is_entered(limiter: RateLimiter) -> None:
+    limit = limiter.limit("k", cost=4, timeout=0)
+    for _ in range(2):
+        with limit:
+            pass
+    with pytest.raises(RateLimited), limit:
+        pytest.fail("it was entered")
+    with pytest.raises(LookupError), limiter.limit("another"):
+        raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("key", "cost", "error"),
+    [("{a}", 1, ValueError), (5, 1, TypeError), ("k", "x", TypeError), ("k", 1.5, TypeError), ("{}", 1, ValueError)],
+)
+def test_what_makes_no_sense_is_said_before_any_call(
+    limiter: RateLimiter, key: Any, cost: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error), limiter.limit(key, cost=cost):
+        pytest.fail("it was entered")
+
+
+def test_a_wrong_timeout_is_said_before_any_call(limiter: RateLimiter) -> None:
+    with pytest.raises(ValueError, match="timeout must be None or at least 0 seconds"):
+        limiter.limit("k", timeout=-1)
+
+
+# Coroutine functions
+
+
+def test_a_coroutine_function_stays_one_and_waits_in_a_thread(limiter: RateLimiter, stage: Stage) -> None:
+    @limiter.limit("search:{user}")
+    async def search(user: str) -> str:
+        await asyncio.sleep(0)
+        return user
+
+    async def main() -> None:
+        gate = stage.before = Gate()
+        searching = asyncio.create_task(search("ann"))
+        while not gate.reached:  # noqa: ASYNC110  the loop turns while a thread waits for the store
+            await asyncio.sleep(0.001)
+        assert not searching.done()
+        gate.open()
+        assert await searching == "ann"
+
+    assert inspect.iscoroutinefunction(search)
+    asyncio.run(main())
+    assert limiter.peek("search:ann").remaining == 9
+
+
+def test_a_partial_of_a_coroutine_function_is_one(limiter: RateLimiter) -> None:
+    async def search(user: str, page: int) -> tuple[str, int]:
+        return user, page
+
+    limited = limiter.limit("k")(functools.partial(search, "ann"))
+    assert asyncio.run(limited(3)) == ("ann", 3)
+
+
+def test_a_coroutine_waits_in_line_without_a_thread(limiter: RateLimiter) -> None:
+    """Twenty of them, of whom one is cancelled: no threads but for the store, and nobody waits for ever."""
+    done = []
+
+    @limiter.limit("k")
+    async def work(i: int) -> None:
+        done.append(i)
+
+    async def main() -> None:
+        before = set(threading.enumerate())
+        limiter.acquire("k", 10)
+        waiting = [asyncio.create_task(work(i)) for i in range(20)]
+        while limiter.statistics().waiting < 20 or not quiet(limiter, "k"):  # noqa: ASYNC110  there is no event for it
+            await asyncio.sleep(0.001)
+        waiting[3].cancel()
+        await asyncio.wait([waiting[3]])
+        limiter.refund("k", 10)
+        await asyncio.wait(waiting[:3] + waiting[4:11])
+        assert {each.name[:16] for each in set(threading.enumerate()) - before} <= {"batchlimit-guest"}
+        waiting[11].cancel()
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+
+    asyncio.run(main())
+    assert sorted(done) == [0, 1, 2, *range(4, 11)]
+    assert limiter.statistics().waiting == 0
+
+
+def test_a_coroutine_that_gives_up_does_not_hold_up_the_end_of_its_loop(clock: Clock) -> None:
+    with RateLimiter(MemoryStore(clock), "1/h burst 1", clock=clock) as limiter:
+
+        @limiter.limit("k")
+        async def work() -> None: ...
+
+        async def main() -> None:
+            await work()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(work(), 0.01)
+
+        asyncio.run(main())  # it would wait for an hour
+        assert limiter.statistics().waiting == 0
+
+
+def test_the_threads_of_the_loop_may_end_and_the_key_is_not_blocked(limiter: RateLimiter, stage: Stage) -> None:
+    """An ask that waited for one of them was once never made, and never given up."""
+
+    @limiter.limit("k")
+    async def work() -> None: ...
+
+    async def main() -> None:
+        threads = ThreadPoolExecutor(1)
+        asyncio.get_running_loop().set_default_executor(threads)
+        gate = Gate()
+        busy = threads.submit(gate)
+        gate.await_someone()
+        working = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        threads.shutdown(wait=False, cancel_futures=True)
+        await working
+        gate.open()
+        busy.result()
+
+    asyncio.run(main())
+    assert start(lambda: limiter.try_acquire("k")).result(DEADLINE)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])
+def test_a_coroutine_hears_of_a_store_that_fails(limiter: RateLimiter, stage: Stage, error: Exception) -> None:
+    @limiter.limit("k")
+    async def work() -> None: ...
+
+    def fail() -> None:
+        raise error
+
+    stage.before = fail
+    with pytest.raises(type(error)):
+        asyncio.run(work())
+    stage.before = lambda: None
+    asyncio.run(work())
+    assert limiter.statistics().admitted == 1
+
+
+def test_an_object_whose_call_is_awaited_is_a_coroutine_function(limiter: RateLimiter) -> None:
+    class Works:
+        async def __call__(self) -> int:
+            return 1
+
+    assert asyncio.run(limiter.limit("k")(Works())()) == 1
+
+
+def test_an_asynchronous_generator_is_named(limiter: RateLimiter) -> None:
+    async def generates() -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match="an asynchronous generator cannot be limited"):
+        limiter.limit("k")(generates)
+
+
+def test_who_is_cancelled_in_the_meantime_takes_no_tokens_along(limiter: RateLimiter, stage: Stage) -> None:
+    happened = []
+
+    @limiter.limit("k", cost=4)
+    async def work() -> None:
+        happened.append(1)
+
+    async def main() -> None:
+        gate = stage.before = Gate()
+        working = asyncio.create_task(work())
+        while not gate.reached:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        working.cancel()
+        await asyncio.wait([working])
+        assert working.cancelled()
+        gate.open()
+
+    asyncio.run(main())  # which waits for its threads
+    until(lambda: limiter.peek("k").remaining == 10)
+    assert happened == []
+
+
+# Where it blocks a loop
+
+
+@pytest.fixture
+def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody was warned in this process yet."""
+    monkeypatch.setattr("batchlimit.blocking._warned", False)
+
+
+async def _tries(limiter: RateLimiter, n: int) -> None:
+    for i in range(n):
+        limiter.try_acquire(f"k{i}")
+
+
+def test_a_limiter_that_blocks_a_loop_warns_once_in_debug_mode(limiter: RateLimiter, unwarned: None) -> None:
+    with pytest.warns(RuntimeWarning, match="about to block the event loop .* use an AsyncRateLimiter") as caught:
+        asyncio.run(_tries(limiter, 5), debug=True)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("call", ["acquire", "decide", "peek", "refund"])
+def test_every_call_that_may_ask_the_store_warns(limiter: RateLimiter, unwarned: None, call: str) -> None:
+    async def main() -> None:
+        getattr(limiter, call)("k")
+
+    with pytest.warns(RuntimeWarning, match="about to block the event loop"):
+        asyncio.run(main(), debug=True)
+
+
+def test_nobody_is_warned_otherwise(limiter: RateLimiter, clock: Clock, unwarned: None) -> None:
+    """Warnings are errors here: without debug mode, without a loop, in a thread, and of what memory answers."""
+    asyncio.run(_tries(limiter, 2))
+    limiter.acquire("k")
+    start(lambda: limiter.acquire("k")).result()
+
+    async def main() -> None:
+        await asyncio.to_thread(limiter.acquire, "new")
+
+    asyncio.run(main(), debug=True)
+    limiter = RateLimiter(MemoryStore(clock), TEN, sizer=FixedBatch(5), clock=clock)
+    limiter.acquire("k0")
+    asyncio.run(_tries(limiter, 1), debug=True)
+    limiter.close()

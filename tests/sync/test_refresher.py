@@ -1,0 +1,188 @@
+"""The keeper asks together for all keys that are due at once, if its store can be asked so; each has its own answer."""
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from batchlimit import BucketUnavailable, FixedBatch, MemoryStore, Quota, RateLimiter, StoreUnavailable
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.timer_heap import TimerHeap
+from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.refresher import Refresher
+from tests.sync.stage import KEY, Clock, Stage, nothing, until
+
+TEN = Quota(100.0, 1000)
+KEYS = [f"k{i}" for i in range(40)]
+
+
+class Piped(Stage):
+    """A store that can be asked for many keys at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.together: list[int] = []
+        self.before_many: Callable[[], None] = nothing
+        self.broken = ""
+
+    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
+        self.together.append(len(asks))
+        self.before_many()
+        return [BucketUnavailable("broken") if each[0] == self.broken else self.take(*each) for each in asks]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def stage() -> Piped:
+    return Piped()
+
+
+@pytest.fixture
+def limiter(stage: Piped, clock: Clock) -> Iterator[RateLimiter]:
+    """A limiter with tokens of all keys, of which some are spent, so that all leases are renewed at the same time."""
+    with RateLimiter(stage, TEN, sizer=FixedBatch(10), clock=clock) as limiter:
+        for key in KEYS:
+            assert limiter.try_acquire(key)
+        yield limiter
+
+
+def leases_end(limiter: RateLimiter, clock: Clock) -> None:
+    """Let it be nearly the end of all leases, and tell the keeper."""
+    clock.pass_by(min(slot.reservoir.due() for slot in limiter._supply.slots.values()) - clock.now)
+    limiter._supply._keeper._bell.put(None)
+
+
+def test_what_is_due_at_once_is_asked_together(stage: Piped, limiter: RateLimiter, clock: Clock) -> None:
+    asked = len(stage.asks)
+    leases_end(limiter, clock)
+    until(lambda: len(stage.asks) == asked + len(KEYS))
+    assert stage.together == [32, 8]
+    until(lambda: all(slot.due > clock.now for slot in limiter._supply.slots.values()))
+    assert limiter.statistics().calls == len(stage.asks)
+    clock.pass_by(0.1)  # the leases of before are over
+    assert all(limiter.try_acquire(key) for key in KEYS)
+    assert limiter.statistics().calls == len(stage.asks) == asked + len(KEYS)
+
+
+def test_a_key_that_is_broken_fails_alone(stage: Piped, limiter: RateLimiter, clock: Clock) -> None:
+    stage.broken = "k7"
+    asked = len(stage.asks)
+    leases_end(limiter, clock)
+    until(lambda: len(stage.asks) == asked + len(KEYS) - 1)
+    until(lambda: limiter.statistics().calls == asked + len(KEYS))
+    assert limiter.statistics().failures == 0
+
+
+def test_what_befalls_all_is_one_failure(
+    stage: Piped, limiter: RateLimiter, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def cut() -> None:
+        if len(stage.together) == 1:
+            raise StoreUnavailable("cut")
+
+    stage.before_many = cut
+    asked = len(stage.asks)
+    leases_end(limiter, clock)
+    until(lambda: len(stage.asks) == asked + 8)
+    assert limiter.statistics().failures == 1
+    assert limiter.statistics().available
+    assert not caplog.records
+    clock.pass_by(0.2)
+    assert all(limiter.try_acquire(key) for key in KEYS)
+
+
+def test_a_store_that_breaks_its_promise_stops_nobody(stage: Piped, limiter: RateLimiter, clock: Clock) -> None:
+    def lie() -> None:
+        raise LookupError
+
+    stage.before_many = lie
+    leases_end(limiter, clock)
+    until(lambda: len(stage.together) == 2)
+    stage.before_many = nothing
+    assert limiter.try_acquire("another")
+    clock.pass_by(1.0)
+    assert all(limiter.try_acquire(key) for key in KEYS)
+
+
+def test_a_store_that_cannot_is_asked_for_one_after_the_other(clock: Clock) -> None:
+    stage = Stage()
+    with RateLimiter(stage, TEN, sizer=FixedBatch(10), clock=clock) as limiter:
+        for key in KEYS:
+            assert limiter.try_acquire(key)
+        asked = len(stage.asks)
+        leases_end(limiter, clock)
+        until(lambda: len(stage.asks) == asked + len(KEYS))
+
+
+def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked through its inbox, and not noted yet until when it sleeps: so nobody rings."""
+    keeper = Refresher(clock, GuardedStore(Piped(), 1.0), lambda slot: None, lambda: math.inf, nothing)
+    keeper._thread = threading.current_thread()  # so that none is started
+    slot = KeyEntry(KEY, Reservoir(TEN, "a", iter(()), clock.now), keeper._store, clock, keeper.watch)
+    slot.due = clock.now + 1.0
+    slept: list[float] = []
+
+    def sleep(timeout: float) -> None:
+        slept.append(timeout)
+
+    def come_in(_: object) -> float:
+        keeper.watch(slot)
+        return math.inf
+
+    monkeypatch.setattr(TimerHeap, "first_at", property(come_in))
+    monkeypatch.setattr(keeper, "_bell", SimpleNamespace(get=sleep))
+    keeper._sleep(math.inf)
+    assert slept == []
+
+
+def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 1000 calls a second: it looks by itself before anybody comes upon the low mark."""
+    surprised, take_low = [], Reservoir.take_low
+
+    def noting(self: Reservoir, cost: int) -> float:
+        surprised.append(clock.now)
+        return take_low(self, cost)
+
+    monkeypatch.setattr(Reservoir, "take_low", noting)
+    stage = Stage(MemoryStore(clock))
+    stage.before = lambda: clock.pass_by(0.001)
+    with RateLimiter(stage, "5000/s burst 5000", sizer=FixedBatch(500), clock=clock) as limiter:
+        begun = clock.now
+        assert limiter.try_acquire(KEY)
+        slot = limiter._supply.slots[KEY]
+        for _ in range(3000):
+            assert limiter.try_acquire(KEY)
+            clock.pass_by(0.001)
+            if slot.due <= clock.now:
+                limiter._supply._keeper._bell.put(None)
+                until(lambda: clock.now < slot.due < math.inf)
+        assert all(at < begun + 1.0 for at in surprised), "but of the first batch, when nothing is known"
+        assert len(stage.asks) <= 8
+
+
+def test_a_plan_that_nobody_told_of_is_made_anew(
+    clock: Clock, without_keeper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt between the noting of a plan and the telling: the key was never looked after again."""
+    with RateLimiter(Piped(), TEN, sizer=FixedBatch(10), clock=clock) as limiter:
+        told: list[str] = []
+        monkeypatch.setattr(limiter._supply._keeper, "watch", lambda slot: told.append(slot.key))
+        assert limiter.try_acquire(KEY)
+        slot = limiter._supply.slots[KEY]
+        slot._watch = lambda slot: told.append(slot.key)
+        told.clear()
+        slot.due = -math.inf  # as it was noted, and nobody told
+        slot.plan()
+        assert told == [KEY]
+        slot.plan()
+        assert told == [KEY]
