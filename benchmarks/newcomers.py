@@ -74,7 +74,7 @@ def limiter_of(keys: int) -> RateLimiter:
 def come_to_rest(limiter: RateLimiter) -> None:
     """Wait until nothing is held any more."""
     deadline = time.monotonic() + _PATIENCE
-    while limiter._slots and time.monotonic() < deadline:
+    while limiter._entries and time.monotonic() < deadline:
         time.sleep(0.05)
 
 

@@ -57,12 +57,12 @@ class Owner(Protocol):
 class KeyEntry:
     """Where the tasks that want one key's tokens meet. Nothing here is interrupted but where it says `await`."""
 
-    __slots__ = ("_home", "_is_dead", "_rousing", "_turnstile", "due", "key", "reservoir", "seen", "stock")
+    __slots__ = ("_home", "_is_dead", "_rousing", "_turnstile", "due", "key", "reservoir", "seen", "tokens")
 
     def __init__(self, key: str, reservoir: Reservoir, home: Owner) -> None:
         self.key = key
         self.reservoir = reservoir
-        self.stock = reservoir.stock  # one look less for every hit
+        self.tokens = reservoir.tokens  # one look less for every hit
         self.due = math.inf
         self.seen = 0  # see Ring
         self._turnstile = NO_GATE
@@ -74,14 +74,14 @@ class KeyEntry:
 
     def take(self, cost: int) -> float:
         """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
-        before = self.stock.take(cost)
-        if before == NO_WAIT and self.stock.low:
+        before = self.tokens.take(cost)
+        if before == NO_WAIT and self.tokens.low_watermark:
             before = self.reservoir.take_low(cost)
             self._rouse()
         if self._home.clock() < before:
             return before
         if before != NO_WAIT:
-            self.stock.took_late(cost)
+            self.tokens.took_late(cost)
         return NO_WAIT
 
     async def settle(self, cost: int, deadline: float) -> AdmissionResult | None:
@@ -89,14 +89,14 @@ class KeyEntry:
 
         None: the slot has retired, and another one stands for the key.
         """
-        if self.reservoir.retired:
+        if self.reservoir.is_retired:
             return None
         if (before := self.take(cost)) != NO_WAIT:
             return AdmissionResult(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
         if self._turnstile.admits(cost):
             if (before := await self._pass(cost, deadline)) != NO_WAIT:
                 return AdmissionResult(Admit(before), waited=True, asked=False, reservoir=self.reservoir)
-            if self.reservoir.retired:
+            if self.reservoir.is_retired:
                 return None
         caller = self.join(cost, deadline, prompt=True)
         try:
@@ -118,7 +118,7 @@ class KeyEntry:
             last = min(last, deadline - patience)
         while self._turnstile.admits(cost) and self._home.clock() <= last:
             await self._turnstile.turn(cost)
-            if self.reservoir.retired:
+            if self.reservoir.is_retired:
                 return NO_WAIT
             if (before := self.take(cost)) != NO_WAIT:
                 return before
@@ -179,7 +179,7 @@ class KeyEntry:
         The next slot of this key is the same host to the store: two of them that ask would mint tokens.
         """
         self._is_dead = True
-        self.stock.disown()
+        self.tokens.disown()
 
     def ring(self) -> None:
         """Do what there is to do when no caller is here."""
@@ -195,7 +195,7 @@ class KeyEntry:
                 self._give_back(back)
             case None:
                 pass
-        if self.reservoir.retired:
+        if self.reservoir.is_retired:
             self._home.drop(self)
         self._rouse()
 
@@ -336,7 +336,7 @@ class KeyEntry:
                     claim.waker.set()
         finally:
             self._rousing = False
-        self.stock.shut = self.reservoir.shut_until
+        self.tokens.denied_until = self.reservoir.denied_until
         self.plan()
 
     def plan(self) -> None:

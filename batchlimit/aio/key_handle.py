@@ -27,7 +27,7 @@ class AsyncKeyHandle:
 
     def __init__(self, limiter: "AsyncRateLimiter", key: str) -> None:
         self.key, self._place = key, place_of(stored(key))
-        self._limiter, self._clock, self._supply = limiter, limiter._clock, limiter._supply
+        self._limiter, self._clock, self._supply = limiter, limiter._clock, limiter._registry
         self._slot: KeyEntry | None = None
 
     def __repr__(self) -> str:
@@ -37,16 +37,16 @@ class AsyncKeyHandle:
         """As the limiter does; in its words, but for the look for the slot."""
         slot, supply = self._slot, self._supply
         if cost is ONE and slot is not None and supply.thread == get_ident():
-            for before in slot.stock.ready:
+            for before in slot.tokens.lock_free:
                 if self._clock() < before:
                     return supply.yes
-                slot.stock.took_late(cost)
+                slot.tokens.took_late(cost)
                 break
             else:
-                if self._clock() < slot.stock.shut:
+                if self._clock() < slot.tokens.denied_until:
                     slot.reservoir.refused += 1
                     return supply.no
-        self._slot = self._limiter._slots.get(self._place)  # the one in use now, if there is one
+        self._slot = self._limiter._entries.get(self._place)  # the one in use now, if there is one
         return self._limiter.try_acquire(self.key, cost)
 
     async def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:

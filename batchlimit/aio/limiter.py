@@ -66,12 +66,12 @@ class AsyncRateLimiter(Unique):
     ) -> None:
         rule = quota_rule(quota, max_keys)
         opened = _opened(store, prefix)
-        self._supply = Registry(
+        self._registry = Registry(
             opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
         )
-        self._slots = self._supply.slots
+        self._entries = self._registry.entries
         self._clock = clock
-        weakref.finalize(self, self._supply.abandon).atexit = False  # at exit there is no loop any more
+        weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
 
     @classmethod
     def from_url(
@@ -113,36 +113,36 @@ class AsyncRateLimiter(Unique):
             on_failure=on_failure,
             clock=clock,
         )
-        limiter._supply.own_store(connect_timeout)
+        limiter._registry.own_store(connect_timeout)
         return limiter
 
     def __repr__(self) -> str:
-        return f"<AsyncRateLimiter on {self._supply.store.address}: {self._supply.keys} keys>"
+        return f"<AsyncRateLimiter on {self._registry.store.address}: {self._registry.keys} keys>"
 
     def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
         """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""
         # `Stock.take` and `Reservoir.denies` flattened, as in the threaded front, but without a lock: no other task
         # comes between. That a thread may is why its number is looked at; the loop itself would take 240 ns to ask.
-        supply = self._supply
+        supply = self._registry
         if supply.thread == get_ident() and cost.__class__ is int and cost > 0:
             try:
-                slot = self._slots[key]
+                slot = self._entries[key]
             except (KeyError, TypeError):
                 return Pending(self._try_acquire(key, cost))
-            stock = slot.stock
+            stock = slot.tokens
             if cost is ONE:
-                for before in stock.ready:
+                for before in stock.lock_free:
                     if self._clock() < before:
                         return supply.yes
                     stock.took_late(cost)
                     break
                 else:
-                    if self._clock() < stock.shut:
+                    if self._clock() < stock.denied_until:
                         slot.reservoir.refused += 1
                         return supply.no
-            if slot.reservoir.denies(cost, self._clock()):
+            if slot.reservoir.denied_for(cost, self._clock()):
                 slot.reservoir.refused += cost
-                slot.stock.shut = slot.reservoir.shut_until
+                slot.tokens.denied_until = slot.reservoir.denied_until
                 return supply.no
             if slot.take(cost) != NO_WAIT:
                 return supply.yes
@@ -159,7 +159,7 @@ class AsyncRateLimiter(Unique):
         Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
         Callers are served in order of arrival.
         """
-        settled = await self._settle(key, cost, deadline(timeout, self._clock()))
+        settled = await self._admit(key, cost, deadline(timeout, self._clock()))
         if not settled.admitted:
             raise settled.refusal(key, self._clock())
 
@@ -176,8 +176,8 @@ class AsyncRateLimiter(Unique):
 
         Tokens find room up to the burst; asks again at once where the store had just refused.
         """
-        slot = self._slot(key)
-        check_cost(cost, slot.reservoir.largest, key)
+        slot = self._entry(key)
+        check_cost(cost, slot.reservoir.largest_cost, key)
         await arrived(key, slot.refund(cost))
 
     def reserve(
@@ -199,10 +199,10 @@ class AsyncRateLimiter(Unique):
         waits in line at one key at a time, holding nothing of the others.
         """
         wanted, until = check_costs(costs), deadline(timeout, self._clock())
-        self._supply.check_open()
+        self._registry.check_open()
         for key, cost in wanted.items():
-            check_cost(cost, self._slot(key).reservoir.largest, key)
-        await AcquireAll(wanted, self._slot, self._clock).acquire(until)
+            check_cost(cost, self._entry(key).reservoir.largest_cost, key)
+        await AcquireAll(wanted, self._entry, self._clock).acquire(until)
 
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> AsyncLimit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
@@ -215,11 +215,11 @@ class AsyncRateLimiter(Unique):
 
     def statistics(self) -> Statistics:
         """Return what this limiter has done so far; adds up all keys, so not for every call."""
-        return self._supply.statistics()
+        return self._registry.statistics()
 
     async def close(self) -> None:
         """Give all tokens back, wake whoever waits with LimiterClosed, and close the store if the limiter opened it."""
-        await self._supply.close()
+        await self._registry.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -231,18 +231,18 @@ class AsyncRateLimiter(Unique):
 
     async def _try_acquire(self, key: str, cost: int) -> bool:
         try:
-            return (await self._settle(key, cost, NO_WAIT)).admitted
+            return (await self._admit(key, cost, NO_WAIT)).admitted
         except StoreUnavailable:
             return False
 
     async def _decide(self, key: str, cost: int) -> Decision:
-        return (await self._settle(key, cost, NO_WAIT)).decision(self._clock())
+        return (await self._admit(key, cost, NO_WAIT)).decision(self._clock())
 
     async def _peek(self, key: str) -> Decision:
-        reservoir = self._slot(key).reservoir
+        reservoir = self._entry(key).reservoir
         if reservoir.quota.denies_all:
             return outlook(reservoir.quota, 0, 0)
-        level = await outcome(self._supply.store.peek, key, reservoir.quota)
+        level = await outcome(self._registry.store.peek, key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
             if (told := reservoir.outlook(self._clock())) is None:
                 raise reservoir.failure(level).to_raise(key)
@@ -251,28 +251,28 @@ class AsyncRateLimiter(Unique):
 
     def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
         """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
-        self._supply.check_open()
+        self._registry.check_open()
         if tokens < 0:
-            return self._slot(key).refund(-tokens)
+            return self._entry(key).refund(-tokens)
         if tokens > 0:
-            self._slot(key).debit(tokens)
+            self._entry(key).debit(tokens)
         return None
 
-    def _slot(self, key: str) -> KeyEntry:
-        self._supply.settle_in()
+    def _entry(self, key: str) -> KeyEntry:
+        self._registry.settle_in()
         try:
-            return self._slots[key]
+            return self._entries[key]
         except (KeyError, TypeError):
-            return self._supply.slot(key)
+            return self._registry.entry(key)
 
-    async def _settle(self, key: str, cost: int, until: float) -> AdmissionResult:
+    async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
         """Admit or refuse one call by all the rules; raises what went wrong."""
         while True:
-            slot = self._slot(key)
-            check_cost(cost, slot.reservoir.largest, key)
+            slot = self._entry(key)
+            check_cost(cost, slot.reservoir.largest_cost, key)
             if (settled := await slot.settle(cost, until)) is not None:
                 return settled
-            self._supply.slot(key)  # it had just retired: this makes a new one
+            self._registry.entry(key)  # it had just retired: this makes a new one
 
 
 def _opened(store: object, prefix: str) -> AsyncStore:

@@ -50,7 +50,7 @@ class Registry:
         self._opened = store
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.clock = clock
-        self.slots: dict[str, KeyEntry] = {}
+        self.entries: dict[str, KeyEntry] = {}
         self.closed = False
         self._rule, self._options = rule, options
         self._born = clock()  # a fork changes the host, but not when its quotas were set
@@ -85,9 +85,9 @@ class Registry:
         if self._loop is not None:
             if not self._loop.is_closed():
                 raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
-            for slot in self.slots.values():
+            for slot in self.entries.values():
                 slot.die()
-            self._let_go(self.slots.values())
+            self._let_go(self.entries.values())
             self.store.renew()
             if self.owns_store:
                 self._opened.renew()
@@ -108,7 +108,7 @@ class Registry:
             if self._closing is not None and not self._is_empty:
                 await asyncio.wait([self._closing])
             if not self._is_empty:
-                await self._drain(list(self.slots.values()))
+                await self._drain(list(self.entries.values()))
                 await self._give_up()
                 await self.store.stop()
                 if self.owns_store:
@@ -121,25 +121,25 @@ class Registry:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    def slot(self, key: str) -> KeyEntry:
+    def entry(self, key: str) -> KeyEntry:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""
         quota = self._rule(check_key(key))
         self.check_open()
         name = stored(key)
         place = place_of(name)
-        if (slot := self.slots.get(place)) is not None and not slot.reservoir.retired:
+        if (slot := self.entries.get(place)) is not None and not slot.reservoir.is_retired:
             return slot
         slot = KeyEntry(name, self._host.reservoir(key, quota, self.clock(), self._rest.take(place)), self)
         self._rest.make_room(self.keys + 1 - self._options.max_keys)
         self._ring.enter(slot, self._evict)
-        self.slots[place] = slot
+        self.entries[place] = slot
         slot.plan()
         return slot
 
     @property
     def keys(self) -> int:
         """How many keys are in memory, those at rest among them."""
-        return len(self.slots) + len(self._rest)
+        return len(self.entries) + len(self._rest)
 
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""
@@ -180,17 +180,17 @@ class Registry:
     def _let_go(self, slots: Iterable[KeyEntry]) -> None:
         for slot in list(slots):
             place = place_of(slot.key)
-            if self.slots.get(place) is slot:
-                del self.slots[place]
+            if self.entries.get(place) is slot:
+                del self.entries[place]
                 self._ring.leave(slot)
                 self._host.remember(slot.reservoir.figures())
-                if (memo := slot.reservoir.memo) is not None:
+                if (memo := slot.reservoir.snapshot) is not None:
                     self._rest.put(place, memo, self.clock())
                     self._sweep.plan()
 
     def statistics(self) -> Statistics:
         """Return what all slots did, those that were dropped among them."""
-        live = [slot.reservoir for slot in self.slots.values() if not slot.reservoir.retired]
+        live = [slot.reservoir for slot in self.entries.values() if not slot.reservoir.is_retired]
         return self._host.statistics([reservoir.figures() for reservoir in live], len(self._rest), self.store.health)
 
     async def close(self) -> None:
@@ -204,13 +204,13 @@ class Registry:
     def _begin_to_close(self) -> "asyncio.Task[None]":
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
-            for slot in list(self.slots.values()):
+            for slot in list(self.entries.values()):
                 slot.close(LimiterClosed(_CLOSED))
             self._closing = self.start(self._close())
         return self._closing
 
     async def _close(self) -> None:
-        slots = list(self.slots.values())
+        slots = list(self.entries.values())
         try:
             await self._drain(slots)
         finally:
@@ -264,10 +264,10 @@ class Registry:
 
         Nothing of it is let go of: a destructor would write into the pipe that wakes the parent.
         """
-        for slot in self.slots.values():
-            slot.stock.disown()  # an AsyncBucket may still know it
-        self._inherited = (self._inherited, dict(self.__dict__), dict(self.slots))
-        self.slots.clear()
+        for slot in self.entries.values():
+            slot.tokens.disown()  # an AsyncBucket may still know it
+        self._inherited = (self._inherited, dict(self.__dict__), dict(self.entries))
+        self.entries.clear()
         self._begin()
         self.store.after_fork()
 

@@ -86,13 +86,13 @@ class WatchedLimiter(RateLimiter):
         super().__init__(store, quota, **options)
         self.tally = Tally()
 
-    def _settle(self, key: str, cost: int, until: float) -> AdmissionResult:
-        settled = super()._settle(key, cost, until)
+    def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
+        settled = super()._admit(key, cost, until)
         self.tally.waited += settled.waited
         return settled
 
-    def _miss(self, slot: KeyEntry, cost: int) -> AdmissionResult | None:
-        settled = super()._miss(slot, cost)
+    def _admit_miss(self, slot: KeyEntry, cost: int) -> AdmissionResult | None:
+        settled = super()._admit_miss(slot, cost)
         if settled is not None:
             self.tally.waited += settled.waited
         return settled
@@ -105,7 +105,7 @@ class AsyncWatchedLimiter(AsyncRateLimiter):
         super().__init__(store, quota, **options)
         self.tally = TaskTally()
 
-    async def _settle(self, key: str, cost: int, until: float) -> AdmissionResult:
-        settled = await super()._settle(key, cost, until)
+    async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
+        settled = await super()._admit(key, cost, until)
         self.tally.waited += settled.waited
         return settled

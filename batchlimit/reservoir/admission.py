@@ -37,88 +37,102 @@ class Admission:
     """
 
     __slots__ = (
-        "_asked", "_debt", "_demand", "_line", "_pace", "_shut_until", "_standby", "_terms", "_untouched", "_used",
-        "hungry", "largest", "quota", "refused", "retired", "stock",
+        "_asked",
+        "_demand",
+        "_denials",
+        "_failing_until",
+        "_fallback",
+        "_overdraft",
+        "_queue",
+        "_untouched",
+        "_used",
+        "_view",
+        "is_retired",
+        "largest_cost",
+        "quota",
+        "refused",
+        "tokens",
+        "wants_refill",
     )  # fmt: skip
 
     def __init__(self, quota: Quota, policy: FailurePolicy, fill: Fill, census: InstanceCount, now: float) -> None:
-        self.stock = LeasedTokens(now)
-        self.hungry = self.retired = False
+        self.tokens = LeasedTokens(now)
+        self.wants_refill = self.is_retired = False
         self.refused = 0
-        self._demand, self._pace, self._line = Demand(now), DenialCache(), WaitQueue()
-        self._terms = BucketView(fill, census)
-        self._standby = Fallback(policy)
-        self._debt = NO_OVERDRAFT
+        self._demand, self._denials, self._queue = Demand(now), DenialCache(), WaitQueue()
+        self._view = BucketView(fill, census)
+        self._fallback = Fallback(policy)
+        self._overdraft = NO_OVERDRAFT
         self._asked = 0
         self._used = now
         self._untouched = True
-        self._shut_until = -math.inf
+        self._failing_until = -math.inf
         self._obey(quota)
         if quota.denies_all:
-            self._pace.never()
+            self._denials.never()
 
     def __repr__(self) -> str:
-        return f"<Reservoir {self.quota}: {self.stock}, {len(self._line)} in line, {self._pace}>"
+        return f"<Reservoir {self.quota}: {self.tokens}, {len(self._queue)} in line, {self._denials}>"
 
-    def denies(self, cost: int, now: float) -> float:
+    def denied_for(self, cost: int, now: float) -> float:
         """Return when (s) `cost` is expected to fit if it is to be refused from memory; 0.0: it is not.
 
         Safe without the lock: a few reads, and an answer that was right a moment ago.
         """
-        if not self.stock.tokens < cost <= self.largest:
+        if not self.tokens.available < cost <= self.largest_cost:
             return 0.0
-        if now < self._shut_until:
-            return self._shut_until - now
-        if self._pace.pause(cost, now) == 0.0:
+        if now < self._failing_until:
+            return self._failing_until - now
+        if self._denials.pause(cost, now) == 0.0:
             return 0.0
-        return self._pace.wait(cost, now)
+        return self._denials.wait(cost, now)
 
     @property
-    def shut_until(self) -> float:
+    def denied_until(self) -> float:
         """Until when a call of cost 1 is refused from memory, by what is here now; -inf: it is not."""
-        if self.retired or self.stock.tokens:
+        if self.is_retired or self.tokens.available:
             return -math.inf
-        return max(self._shut_until, self._pace.until(1))
+        return max(self._failing_until, self._denials.until(1))
 
     def prospect(self, cost: int, now: float) -> Prospect:
         """Say what would become of `cost` now, by memory alone; as safe without the lock as `denies`."""
-        if self.denies(cost, now):
+        if self.denied_for(cost, now):
             return Prospect.REFUSED
         return Prospect.ADMITTED if cost <= self.spendable(now) else Prospect.UNKNOWN
 
     def spendable(self, now: float) -> int:
         """Return how many tokens are here for whoever comes now."""
-        return self.stock.tokens if now < self.stock.expires else 0
+        return self.tokens.available if now < self.tokens.expires else 0
 
     def remaining(self, now: float) -> int:
         """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
-        borrowing = self._standby.fallback if self.stock.borrowed else None
-        return max(0, borrowing.level(now) if borrowing else self._terms.level) + self.spendable(now)
+        borrowing = self._fallback.bucket if self.tokens.borrowed else None
+        return max(0, borrowing.level(now) if borrowing else self._view.level) + self.spendable(now)
 
     def outlook(self, now: float) -> Decision | None:
         """Say how the next call would fare without the store; None: it would fail."""
-        if (fallback := self._standby.stand_in(self.quota, self._terms, now)) is None:
+        if (fallback := self._fallback.bucket_now(self.quota, self._view, now)) is None:
             return None
         return outlook(self.quota, fallback.level(now), self.spendable(now), "fallback")
 
     @property
     def fails_closed(self) -> bool:
         """Whether callers are to hear of it when the store is away."""
-        return self._standby.fails_closed
+        return self._fallback.fails_closed
 
     def failure(self, error: Exception) -> Fail:
         """Return what to tell who needs the store, which failed, where nothing stands in for it."""
-        return Fail(error, self._standby.hint)
+        return Fail(error, self._fallback.hint)
 
     @property
     def falls_back(self) -> bool:
         """Whether it is not the store that decides here: since the last failure, until the next grant."""
-        return self.stock.borrowed
+        return self.tokens.borrowed
 
     @property
     def uses(self) -> int:
         """A figure that is another one after each use; right without the lock as well, but for a use just now."""
-        return self.stock.spent + self.refused
+        return self.tokens.spent + self.refused
 
     @property
     def is_held_up(self) -> bool:
@@ -127,7 +141,7 @@ class Admission:
         It would tell the bucket that we hold what they are about to spend, and the bucket keeps room for that. Of a
         small burst so much does not flow in meanwhile: at a burst of 1 half of the rate was used.
         """
-        return self.stock.prompt * _SMALL > self.largest
+        return self.tokens.prompt * _SMALL > self.largest_cost
 
     # Waiting in line
 
@@ -136,11 +150,13 @@ class Admission:
         if claim.cost == 0:
             claim.verdict = Admit(math.inf)
             return
-        if claim.cost > self.largest:  # a front looks before, but the bucket may have told of a smaller quota since
+        if (
+            claim.cost > self.largest_cost
+        ):  # a front looks before, but the bucket may have told of a smaller quota since
             claim.verdict = self._too_much(claim)
             return
-        self._line.join(claim)
-        self.stock.set_aside()
+        self._queue.join(claim)
+        self.tokens.set_aside()
 
     def confirm(self, claim: Waiter) -> bool:
         """Let what a tentative claim was given be spent; for others there is nothing to confirm.
@@ -155,39 +171,39 @@ class Admission:
 
     def to_wake(self) -> list[Waiter]:
         """Return the claims that have something to learn since the last call; wake them without the lock."""
-        return self._line.to_wake()
+        return self._queue.to_wake()
 
     # The rules within
 
     def _confirm(self, claim: Waiter) -> bool:
         was_held_up = self.is_held_up
-        self.stock.confirm(claim)
+        self.tokens.confirm(claim)
         if is_free := was_held_up and not self.is_held_up:
-            self._line.wake_leader()
+            self._queue.wake_leader()
         return is_free
 
     def _obey(self, quota: Quota) -> None:
         self.quota = quota
-        self._standby.fallback = None
-        self.largest = LARGEST_BURST if quota.denies_all else quota.largest_cost
-        self._line.flow(1.0 / fastest if (fastest := max(each.rate for each in quota.bandwidths)) else 0.0)
-        for claim in self._line:
-            if claim.cost > self.largest and claim is not self._debt.claim:
-                self._line.dismiss(claim, self._too_much(claim))
-        self._debt.line_up(self._line, self.largest)
+        self._fallback.bucket = None
+        self.largest_cost = LARGEST_BURST if quota.denies_all else quota.largest_cost
+        self._queue.flow(1.0 / fastest if (fastest := max(each.rate for each in quota.bandwidths)) else 0.0)
+        for claim in self._queue:
+            if claim.cost > self.largest_cost and claim is not self._overdraft.claim:
+                self._queue.dismiss(claim, self._too_much(claim))
+        self._overdraft.line_up(self._queue, self.largest_cost)
 
     def _too_much(self, claim: Waiter) -> Fail:
-        return Fail(ValueError(f"{claim.cost} tokens never fit a burst of {self.largest}"))
+        return Fail(ValueError(f"{claim.cost} tokens never fit a burst of {self.largest_cost}"))
 
     def _count(self, now: float) -> None:
         """Find out what was spent since the last count, and asked for; the hit path itself counts nothing.
 
         Whoever is in line counts as asking from the moment of joining: a crowd at a cold key is demand at once.
         """
-        spent = self.stock.count(now)
-        if self.stock.borrowed:
-            self._standby.count(spent)
-        total = self.stock.admitted + self.refused + self._line.cost
+        spent = self.tokens.count_spent(now)
+        if self.tokens.borrowed:
+            self._fallback.count(spent)
+        total = self.tokens.admitted + self.refused + self._queue.cost
         asked, self._asked = total - self._asked, total
         self._demand.observe(asked, now)
         if asked or spent:
@@ -196,27 +212,27 @@ class Admission:
 
     def _advance(self, now: float) -> None:
         self._count(now)
-        if self.stock.borrowed and now >= self.stock.expires:
-            self._standby.pay_back(self.stock, now)
-        self.stock.advance(now)
+        if self.tokens.borrowed and now >= self.tokens.expires:
+            self._fallback.pay_back(self.tokens, now)
+        self.tokens.advance(now)
         self._serve()
-        if self.stock.tokens < self.stock.low:
-            self.stock.low, self.hungry = 0, True
+        if self.tokens.available < self.tokens.low_watermark:
+            self.tokens.low_watermark, self.wants_refill = 0, True
 
     def _serve(self) -> None:
         """Give what is here to whom it belongs, in order of arrival: to callers, and to what is owed."""
-        self.stock.serve(self._line, self._debt.claim)
-        while self._line.first is self._debt.claim and (paid := self.stock.pay(self._debt.claim.cost)):
-            self._debt.pay(paid, self._line, self.largest)
-            self.stock.serve(self._line, self._debt.claim)
+        self.tokens.serve(self._queue, self._overdraft.claim)
+        while self._queue.first is self._overdraft.claim and (paid := self.tokens.pay(self._overdraft.claim.cost)):
+            self._overdraft.pay(paid, self._queue, self.largest_cost)
+            self.tokens.serve(self._queue, self._overdraft.claim)
 
     def _first_cost(self) -> int:
         """Return what must be here before anybody can be served: a debt needs no whole. 0: nobody is in line."""
-        return 1 if self._line.first is self._debt.claim else self._line.first_cost
+        return 1 if self._queue.first is self._overdraft.claim else self._queue.first_cost
 
     def _pause(self, claim: Waiter, now: float) -> float:
         """Return for how long (s) this caller has nothing to ask for: the first in line has not."""
-        pause = self._pace.pause if claim.deadline == NO_WAIT else self._pace.pause_of_waiter
+        pause = self._denials.pause if claim.deadline == NO_WAIT else self._denials.pause_of_waiter
         return self._coming(now) or pause(self._first_cost(), now)
 
     def _coming(self, now: float) -> float:
@@ -224,18 +240,18 @@ class Admission:
         return max(0.0, self._comes_at() - now)
 
     def _comes_at(self) -> float:
-        return self.stock.comes_at if self.stock.held >= self._first_cost() else -math.inf
+        return self.tokens.pending_from if self.tokens.held >= self._first_cost() else -math.inf
 
     def _refuse(self, claim: Waiter, now: float) -> Refuse:
         """Send a caller away; if nothing better is known, it may come back when its cost has flowed in once more."""
         self.refused += claim.cost
-        ahead = self._first_cost() if claim in self._line else 0
-        if wait := self._pace.wait(max(claim.cost, ahead), now):
+        ahead = self._first_cost() if claim in self._queue else 0
+        if wait := self._denials.wait(max(claim.cost, ahead), now):
             wait = max(wait, self._backlog(claim, now))
         else:
             wait = claim.cost / min(each.rate for each in self.quota.bandwidths)
-        verdict, was_first = Refuse(wait), claim is self._line.first
-        self._line.dismiss(claim, verdict)
+        verdict, was_first = Refuse(wait), claim is self._queue.first
+        self._queue.dismiss(claim, verdict)
         if was_first:
             self._serve()
         return verdict
@@ -243,19 +259,19 @@ class Admission:
     def _turn_away(self, claim: Waiter, now: float) -> Refuse:
         """Refuse one who looked; if it was the leader, another is now."""
         verdict = self._refuse(claim, now)
-        self._line.wake_leader()
+        self._queue.wake_leader()
         return verdict
 
     def _dismiss_hopeless(self, now: float) -> None:
         """Refuse whoever cannot be served in time; each who goes leaves more for those behind."""
-        while (claim := self._line.first_late(self._horizon(now))) is not None:
+        while (claim := self._queue.first_late(self._horizon(now))) is not None:
             if claim.verdict is None:
                 self._refuse(claim, now)
             else:  # whoever told it was interrupted
-                self._line.dismiss(claim, claim.verdict)
+                self._queue.dismiss(claim, claim.verdict)
 
     def _is_hopeless(self, claim: Waiter, now: float) -> bool:
-        return claim in self._line and self._line.is_late(claim, self._horizon(now))
+        return claim in self._queue and self._queue.is_late(claim, self._horizon(now))
 
     def _horizon(self, now: float) -> Horizon:
         """Say who in line is hopeless: the bucket is known to be short until after their deadline, or for ever.
@@ -263,27 +279,27 @@ class Admission:
         Where nothing is known of a lately short bucket, what it was when last seen says nothing either: tokens come
         back to it, from here and from other hosts, and its quota may have been raised.
         """
-        wait = max(self._coming(now), self._pace.wait(self._first_cost(), now))
+        wait = max(self._coming(now), self._denials.wait(self._first_cost(), now))
         if wait == 0.0 or wait == math.inf:
             return NEVER if wait else NEAR
-        return Horizon(now + wait, self._terms.flows_since(self.stock.held, self.quota))
+        return Horizon(now + wait, self._view.flows_since(self.tokens.held, self.quota))
 
     def _backlog(self, claim: Waiter, now: float) -> float:
         """Return the seconds that it takes at the least until there was enough for those ahead of a claim, and for it.
 
         What is not here, nor was in the bucket when last it was seen, has to flow in first; others may take of it too.
         """
-        if claim not in self._line:
+        if claim not in self._queue:
             return 0.0
-        missing = self._line.ahead_of(claim) + claim.cost - self.stock.held
-        return self._terms.to_flow_in(missing, self.quota, now)
+        missing = self._queue.ahead_of(claim) + claim.cost - self.tokens.held
+        return self._view.to_flow_in(missing, self.quota, now)
 
     def _rejoin(self, claim: Waiter) -> None:
         """Put a caller back in its place whose tokens expired before it woke."""
-        self._line.join(claim)
+        self._queue.join(claim)
         if claim.tentative:
             self._confirm(claim)
         claim.verdict, claim.asked = None, 0
-        self.stock.took_late(claim.cost)
-        self.stock.set_aside()
+        self.tokens.took_late(claim.cost)
+        self.tokens.set_aside()
         self._serve()

@@ -18,25 +18,25 @@ from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fetch, Waiter
 
 def ask(reservoir: Reservoir, claim: Waiter, now: float) -> Fetch | None:
     """Do as `join` and then `step`, where that is to ask for one who is alone; None: it is not, and nothing changed."""
-    stock, cost, quota, terms = reservoir.stock, claim.cost, reservoir.quota, reservoir._terms
+    stock, cost, quota, terms = reservoir.tokens, claim.cost, reservoir.quota, reservoir._view
     if (
-        reservoir._busy is not None
-        or reservoir._line
-        or stock.loose
-        or length_hint(stock.ready)
-        or stock.coming
+        reservoir._in_flight is not None
+        or reservoir._queue
+        or stock.free
+        or length_hint(stock.lock_free)
+        or stock.pending
         or stock.borrowed
         or (stock.prompt and reservoir.is_held_up)
-        or reservoir.retired
-        or not 0 < cost <= reservoir.largest
+        or reservoir.is_retired
+        or not 0 < cost <= reservoir.largest_cost
         or NO_WAIT < claim.deadline <= now
-        or reservoir._pace.until(cost) > now
+        or reservoir._denials.until(cost) > now
     ):
         return None
-    reservoir._line.join(claim)
+    reservoir._queue.join(claim)
     _count(reservoir, cost, now)
     rich = terms.is_rich(quota) if quota.also else terms.level >= ALPHA * quota.burst
-    want = wanted(reservoir._sizer, Usage(quota, reservoir._demand.rate, reservoir._last_want, 0, rich))
+    want = wanted(reservoir._sizer, Usage(quota, reservoir._demand.rate, reservoir._last_target, 0, rich))
     max_wait = min(furthest(quota), claim.deadline - now)
     if claim.deadline == NO_WAIT:
         claim.asked, max_wait = claim.asked + 1, 0.0
@@ -45,10 +45,10 @@ def ask(reservoir: Reservoir, claim: Waiter, now: float) -> Fetch | None:
 
 def serve(reservoir: Reservoir, claim: Waiter, fetch: Fetch, grant: Grant, now: float, jitter: float) -> bool:
     """Do as `granted`, where that is to serve the claim, and nobody else; False: it is not, and nothing changed."""
-    stock, line, cost = reservoir.stock, reservoir._line, claim.cost
+    stock, line, cost = reservoir.tokens, reservoir._queue, claim.cost
     if (
-        reservoir._busy is not fetch
-        or reservoir._standby.fallback is not None
+        reservoir._in_flight is not fetch
+        or reservoir._fallback.bucket is not None
         or line.first is not claim
         or len(line) > 1
         or grant.quota is not None
@@ -58,12 +58,12 @@ def serve(reservoir: Reservoir, claim: Waiter, fetch: Fetch, grant: Grant, now: 
     ):
         return False
     _count(reservoir, cost, now)
-    reservoir._busy = reservoir._lost_seq = None
-    reservoir._terms.learn(fetch, grant, now)
-    reservoir._pace.learn(fetch, grant, reservoir.quota, reservoir._demand.rate, now, jitter)
+    reservoir._in_flight = reservoir._lost_seq = None
+    reservoir._view.learn(fetch, grant, now)
+    reservoir._denials.learn(fetch, grant, reservoir.quota, reservoir._demand.rate, now, jitter)
     stock.credit(fetch, grant, now)
-    verdict = Admit(stock.expires, stock.term)  # first: without a call in between nobody is interrupted there
-    stock.saved -= cost
+    verdict = Admit(stock.expires, stock.generation)  # first: without a call in between nobody is interrupted there
+    stock.reserved_for_waiters -= cost
     claim.told = stock.told
     if claim.tentative:
         stock._pledged += cost
@@ -73,18 +73,18 @@ def serve(reservoir: Reservoir, claim: Waiter, fetch: Fetch, grant: Grant, now: 
     stock._base -= cost
     stock.admitted += cost
     reservoir._used, reservoir._untouched = now, False
-    if stock.saved:
-        rest = stock.saved
-        stock.saved = 0
-        stock.loose += rest
-        reservoir._aim(now)
+    if stock.reserved_for_waiters:
+        rest = stock.reserved_for_waiters
+        stock.reserved_for_waiters = 0
+        stock.free += rest
+        reservoir._set_watermark(now)
     return True
 
 
 def _count(reservoir: Reservoir, cost: int, now: float) -> None:
     """Find out what was spent and asked for, where all that is here is saved for one who is alone in line."""
-    stock = reservoir.stock
-    spent, stock._base = stock._base - stock.saved, stock.saved
+    stock = reservoir.tokens
+    spent, stock._base = stock._base - stock.reserved_for_waiters, stock.reserved_for_waiters
     stock.admitted += spent
     total = stock.admitted + reservoir.refused + cost
     asked, reservoir._asked = total - reservoir._asked, total

@@ -15,17 +15,17 @@ _ABSOLVED = 60.0
 class Fallback:
     """The Fallback that a FailurePolicy asks for, from the first failure on, and what is owed to it."""
 
-    __slots__ = ("_absolved_at", "_policy", "_unrefunded", "admitted", "fallback")
+    __slots__ = ("_forgiven_at", "_policy", "_unrefunded", "admitted", "bucket")
 
     def __init__(self, policy: FailurePolicy) -> None:
-        self.fallback: FallbackBucket | None = None
+        self.bucket: FallbackBucket | None = None
         self.admitted = 0  # tokens, without the store
         self._policy = policy
         self._unrefunded = 0  # those of them that may be refunded still
-        self._absolved_at = math.inf
+        self._forgiven_at = math.inf
 
     def __repr__(self) -> str:
-        return f"<Fallback {self._policy}: {self.fallback}, {self.admitted} admitted>"
+        return f"<Fallback {self._policy}: {self.bucket}, {self.admitted} admitted>"
 
     @property
     def fails_closed(self) -> bool:
@@ -42,11 +42,11 @@ class Fallback:
         """Whether a refund may be of what was admitted without the store."""
         return self._unrefunded > 0
 
-    def stand_in(self, quota: Quota, terms: BucketView, now: float) -> FallbackBucket | None:
+    def bucket_now(self, quota: Quota, terms: BucketView, now: float) -> FallbackBucket | None:
         """Return what answers instead of the bucket, by what it was when last seen; None: nothing does."""
-        if self.fallback is None:
-            self.fallback = fallback(self._policy, quota, *terms.last_seen(quota, now), now)
-        return self.fallback
+        if self.bucket is None:
+            self.bucket = fallback(self._policy, quota, *terms.last_seen(quota, now), now)
+        return self.bucket
 
     def count(self, spent: int) -> None:
         """Take note of tokens that were spent without the store."""
@@ -55,26 +55,26 @@ class Fallback:
 
     def pay_back(self, stock: LeasedTokens, now: float) -> None:
         """Nobody used what is left of what was borrowed: it is for who needs it later."""
-        if self.fallback is not None:
-            self.fallback.put_back(stock.pay_back(), now)
+        if self.bucket is not None:
+            self.bucket.put_back(stock.pay_back(), now)
 
-    def stand_down(self, stock: LeasedTokens, now: float) -> None:
+    def end(self, stock: LeasedTokens, now: float) -> None:
         """The store is back."""
-        if self.fallback is not None and self.fallback.full_at() <= now:
-            self.fallback = None  # else it goes on where it was: a store that comes and goes mints nothing
+        if self.bucket is not None and self.bucket.full_at() <= now:
+            self.bucket = None  # else it goes on where it was: a store that comes and goes mints nothing
         if stock.borrowed:
             self.pay_back(stock, now)
-            self._absolved_at = now + _ABSOLVED
+            self._forgiven_at = now + _ABSOLVED
 
     def absorb(self, tokens: int, stock: LeasedTokens, now: float) -> int:
         """Return how many of these refunded tokens were never the bucket's, as far as is known: it must not get them.
 
         Those that were admitted without the store come first, for a minute after its return.
         """
-        if now >= self._absolved_at:
-            self._unrefunded, self._absolved_at = 0, math.inf
+        if now >= self._forgiven_at:
+            self._unrefunded, self._forgiven_at = 0, math.inf
         absorbed = min(tokens, self._unrefunded)
         self._unrefunded -= absorbed
-        if stock.borrowed and self.fallback is not None:
-            self.fallback.put_back(absorbed, now)
+        if stock.borrowed and self.bucket is not None:
+            self.bucket.put_back(absorbed, now)
         return absorbed

@@ -35,8 +35,18 @@ class Requests(Admission):
     """
 
     __slots__ = (
-        "_born", "_busy", "_closer", "_host", "_last_want", "_looks_at", "_lost_seq", "_owed", "_seqs", "_sizer",
-        "_weight", "calls",
+        "_born",
+        "_checks_at",
+        "_closer",
+        "_host",
+        "_in_flight",
+        "_last_target",
+        "_lost_seq",
+        "_refunds",
+        "_seqs",
+        "_sizer",
+        "_weight",
+        "calls",
     )  # fmt: skip
 
     def __init__(
@@ -57,23 +67,23 @@ class Requests(Admission):
         super().__init__(quota, policy, fill, census, now)
         self._host, self._seqs, self._born, self._sizer, self._weight = host, seqs, born, sizer, weight
         self.calls = 0
-        self._owed = self._last_want = 0
+        self._refunds = self._last_target = 0
         self._lost_seq: int | None = None  # of an ask that had no answer: the next one repeats it
-        self._busy: Fetch | GiveBack | None = None
+        self._in_flight: Fetch | GiveBack | None = None
         self._closer: Waiter | None = None
-        self._looks_at = math.inf  # whether callers are about to come upon the low mark
+        self._checks_at = math.inf  # whether callers are about to come upon the low mark
 
     def _ask(self, now: float, claim: Waiter | None = None, back: int = 0) -> Fetch:
-        return self._ask_for(now, self._target(self.stock.leased), claim, back)
+        return self._ask_for(now, self._target(self.tokens.leased), claim, back)
 
     def _ask_for(
         self, now: float, target: int, claim: Waiter | None = None, back: int = 0, ahead: float = math.inf
     ) -> Fetch:
         """Ask for those in line, and for so many tokens as make `target` with those that are here."""
-        first, needed, pool = self._line.first, self._first_cost(), self.stock.leased
-        queued = max(0, self._line.cost - pool)
+        first, needed, pool = self._queue.first, self._first_cost(), self.tokens.leased
+        queued = max(0, self._queue.cost - pool)
         want = max(queued, target - pool, 0)
-        for each in self._line.hasty:
+        for each in self._queue.hasty:
             each.asked += 1
         max_wait = max(0.0, min(ahead, furthest(self.quota), first.deadline - now)) if first else 0.0
         return self._send(now, claim, needed, (max(0, needed - pool), queued, want), back, max_wait)
@@ -82,12 +92,12 @@ class Requests(Admission):
         self, now: float, claim: Waiter | None, needed: int, tokens: tuple[int, int, int], back: int, max_wait: float
     ) -> Fetch:
         """Begin an ask for so many tokens: what it needs, what is queued, and what it wants."""
-        need, queued, self._last_want = tokens
-        terms, held, age = self._terms, self.stock.report(), max(0.0, now - self._born)
+        need, queued, self._last_target = tokens
+        terms, held, age = self._view, self.tokens.held_for_report(), max(0.0, now - self._born)
         seq = next(self._seqs) if self._lost_seq is None else self._lost_seq
         known = terms.epoch(self.quota, now), terms.fill, terms.round_trip
-        ask = Ask(self._host, seq, need, queued, self._last_want, held, back, max_wait, age, *known, self._weight)
-        self.hungry, self.stock.low, self._looks_at = False, 0, math.inf
+        ask = Ask(self._host, seq, need, queued, self._last_target, held, back, max_wait, age, *known, self._weight)
+        self.wants_refill, self.tokens.low_watermark, self._checks_at = False, 0, math.inf
         self.calls += 1
         fetch = Fetch(ask, self.quota, now, needed, self._lost_seq is not None)
         self._begin(fetch, claim)
@@ -95,23 +105,23 @@ class Requests(Admission):
 
     def _renew(self, now: float) -> Fetch:
         """Ask again before the lease ends, and return what the present demand will not use up."""
-        self.stock.lay_down()
-        back = max(0, self.stock.loose - self._target(self.stock.loose))
-        self.stock.remove(back)
+        self.tokens.reclaim()
+        back = max(0, self.tokens.free - self._target(self.tokens.free))
+        self.tokens.remove(back)
         return self._ask(now, back=back)
 
     def _target(self, left: int) -> int:
-        rich = self._terms.is_rich(self.quota)
-        return wanted(self._sizer, Usage(self.quota, self._demand.rate, self._last_want, left, rich))
+        rich = self._view.is_rich(self.quota)
+        return wanted(self._sizer, Usage(self.quota, self._demand.rate, self._last_target, left, rich))
 
     def _repay(self, claim: Waiter | None = None) -> GiveBack | None:
-        return self._return(0, claim) if self._owed and self._busy is None else None
+        return self._return(0, claim) if self._refunds and self._in_flight is None else None
 
     def _return(self, tokens: int, claim: Waiter | None = None) -> GiveBack:
         """Send tokens back, and refunds with them. A lost ask is not repeated after this: its number is too old."""
         self.calls += 1
-        back = GiveBack(self._host, next(self._seqs), tokens, self.stock.report(), self._owed)
-        self._owed, self._lost_seq = 0, None
+        back = GiveBack(self._host, next(self._seqs), tokens, self.tokens.held_for_report(), self._refunds)
+        self._refunds, self._lost_seq = 0, None
         self._begin(back, claim)
         return back
 
@@ -119,10 +129,10 @@ class Requests(Admission):
         """Let an errand be under way; first its caller is to know of it, who gives it up when interrupted."""
         if claim is not None:
             claim.errand = errand
-        self._busy = errand
+        self._in_flight = errand
 
     def _wake_next(self) -> None:
         """The leader may send something to the store now, or whoever closes."""
-        self._line.wake_leader()
+        self._queue.wake_leader()
         if self._closer is not None:
-            self._line.wake(self._closer)
+            self._queue.wake(self._closer)

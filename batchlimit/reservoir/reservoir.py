@@ -35,7 +35,7 @@ class Reservoir(Requests):
     what it is told: Wait, or Fetch and report. After every call it wakes whom `to_wake` names.
     """
 
-    __slots__ = "_ended", "_idle_after", "_is_told", "_rest_until", "memo"
+    __slots__ = "_ended", "_idle_after", "_is_told", "_rest_until", "snapshot"
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class Reservoir(Requests):
         self._rest_until = -math.inf
         self._ended: Exception | None = None
         self._is_told = False  # the bucket told of a quota that is not the one of our own
-        self.memo: KeySnapshot | None = (
+        self.snapshot: KeySnapshot | None = (
             None  # for the key's next reservoir, when this one has retired to let the key rest
         )
         if memo is not None:
-            self._recall(memo)
+            self._restore(memo)
 
     def take_low(self, cost: int) -> float:
         """Spend some of the last tokens, and have more fetched in the background: as `Stock.take`, after it had none.
@@ -85,10 +85,10 @@ class Reservoir(Requests):
         The one of each lease who comes upon the low mark is to notice nothing: by way of the line this took 200 us,
         every rule being cold after a thousand hits.
         """
-        if not self.stock.low or cost > self.stock.tokens or self._line or self._busy is not None:
+        if not self.tokens.low_watermark or cost > self.tokens.available or self._queue or self._in_flight is not None:
             return NO_WAIT
-        self.stock.low, self.hungry = 0, True
-        return self.stock.take(cost)
+        self.tokens.low_watermark, self.wants_refill = 0, True
+        return self.tokens.take(cost)
 
     def step(self, claim: Waiter, now: float) -> Verdict | Wait | Fetch:
         """Say what the caller with this claim does next."""
@@ -96,19 +96,19 @@ class Reservoir(Requests):
         if isinstance(claim.verdict, Admit) and now >= claim.verdict.before:
             self._come_late(claim)
         if self._ended is not None and claim.verdict is None:
-            self._line.dismiss(claim, Fail(self._ended))
+            self._queue.dismiss(claim, Fail(self._ended))
         if claim.verdict is not None:
-            self._line.withdraw(claim)
+            self._queue.withdraw(claim)
             return claim.verdict
         if NO_WAIT < claim.deadline <= now:
             return self._turn_away(claim, now)
-        if self._busy is not None or self.is_held_up:
+        if self._in_flight is not None or self.is_held_up:
             return Wait(_within(math.inf, claim.deadline, now))
         if (pause := self._pause(claim, now)) == 0.0:
             return self._ask(now, claim)
         if self._is_hopeless(claim, now):
             return self._turn_away(claim, now)
-        if claim is not self._line.leader:
+        if claim is not self._queue.leader:
             return Wait(_within(math.inf, claim.deadline, now))
         self._dismiss_hopeless(now)  # who came while something was under way, and hears of nothing else till then
         return Wait(_within(pause, claim.deadline, now))
@@ -120,15 +120,15 @@ class Reservoir(Requests):
         they are spent: then it no longer counts them ours, and to send them back would be to mint what flowed in for
         them. It is not told so of a tentative claim's. An errand that the caller has not reported on has failed.
         """
-        if self._busy is not None and claim.errand is self._busy:
+        if self._in_flight is not None and claim.errand is self._in_flight:
             self._give_up(claim.errand, now)
-        self._line.withdraw(claim)
-        is_ours = claim.tentative or claim.told == self.stock.told
+        self._queue.withdraw(claim)
+        is_ours = claim.tentative or claim.told == self.tokens.told
         self.confirm(claim)
         if isinstance(claim.verdict, Admit) and claim.cost:
-            is_leased = is_ours and now < claim.verdict.before and claim.verdict.term == self.stock.term
-            back = self.stock.unspend(claim.cost, now) if is_leased else 0
-            self.stock.took_late(claim.cost - back)
+            is_leased = is_ours and now < claim.verdict.before and claim.verdict.generation == self.tokens.generation
+            back = self.tokens.unspend(claim.cost, now) if is_leased else 0
+            self.tokens.took_late(claim.cost - back)
         claim.verdict = None  # what it was given is returned once
         self._serve()
 
@@ -136,25 +136,25 @@ class Reservoir(Requests):
 
     def granted(self, fetch: Fetch, grant: Grant, now: float, jitter: float) -> None:
         """Take in the answer to `fetch`; `jitter` is a random factor of about 1."""
-        if self._busy is not fetch:
+        if self._in_flight is not fetch:
             return  # its caller was interrupted: the next ask repeats the number, and gets the same tokens
         self._count(now)
-        self._busy = self._lost_seq = None
-        self._terms.learn(fetch, grant, now)
-        self._standby.stand_down(self.stock, now)
+        self._in_flight = self._lost_seq = None
+        self._view.learn(fetch, grant, now)
+        self._fallback.end(self.tokens, now)
         if grant.quota is not None:
             self._obey(grant.quota)
             self._is_told = True
-        self._pace.learn(fetch, grant, self.quota, self._demand.rate, now, jitter)
-        self.stock.credit(fetch, grant, now)
+        self._denials.learn(fetch, grant, self.quota, self._demand.rate, now, jitter)
+        self.tokens.credit(fetch, grant, now)
         self._untouched = True
         self._advance(now)
-        for claim in self._line.hasty:  # each refusal may let others be served
+        for claim in self._queue.hasty:  # each refusal may let others be served
             if claim.verdict is None and self._is_answered(claim, fetch, grant):
                 self._refuse(claim, now)
         self._dismiss_hopeless(now)
         self._count(now)  # who was served just now used the key now, and not when somebody looks at it next
-        self._aim(now)
+        self._set_watermark(now)
         self._wake_next()
 
     def failed(self, fetch: Fetch, error: Exception | None, now: float) -> None:
@@ -162,15 +162,15 @@ class Reservoir(Requests):
 
         The ask may have been carried out all the same, so the next one repeats its number and gets the same tokens.
         """
-        if self._busy is not fetch:
+        if self._in_flight is not fetch:
             return  # it was reported before
-        self._busy = None
+        self._in_flight = None
         self._rest_until = now + _REST
         if isinstance(error, CircuitOpen):
             self._unsent(now)
         else:
             self._lost_seq = fetch.ask.seq
-        for claim in self._line.hasty:
+        for claim in self._queue.hasty:
             claim.asked = 0
         if error is not None and not self._fall_back(now):
             self._fail(error, now)
@@ -188,29 +188,29 @@ class Reservoir(Requests):
 
         Then what it had of refunds is for the next one; leased tokens expire.
         """
-        self._busy = None
+        self._in_flight = None
         if unsent is not None:
             self._unsent(now)
-            self._owed += unsent.refund
+            self._refunds += unsent.refund
         self._advance(now)
         self._wake_next()
 
     def due(self) -> float:
         """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
-        if self.retired or self._busy is not None:
+        if self.is_retired or self._in_flight is not None:
             return math.inf
-        if self._owed:
+        if self._refunds:
             return self._rest_until
-        if self._line:
+        if self._queue:
             return self._collects_at()
-        if self.hungry:
+        if self.wants_refill:
             return self._rest_until
-        if self.stock.held == 0:
+        if self.tokens.held == 0:
             return self._leaves_at()
-        if self.stock.borrowed:
-            return self.stock.expires
-        margin = max(2 * self._terms.round_trip, 0.1 * self.stock.lease)
-        return max(min(self.stock.expires - margin, self._looks_at), self._rest_until)
+        if self.tokens.borrowed:
+            return self.tokens.expires
+        margin = max(2 * self._view.round_trip, 0.1 * self.tokens.lease)
+        return max(min(self.tokens.expires - margin, self._checks_at), self._rest_until)
 
     def tend(self, now: float) -> Fetch | GiveBack | None:
         """Say what there is to do when no caller is here, if anything.
@@ -220,26 +220,26 @@ class Reservoir(Requests):
         """
         self._advance(now)
         self._count(now)  # whom the advance has served
-        self._look(now)
-        if self.stock.is_pledged:
+        self._check_watermark(now)
+        if self.tokens.is_pledged:
             self._used = now  # by somebody who was served, and has not looked yet
         if self.due() > now:
             return None
-        if self._owed:
+        if self._refunds:
             return self._repay()
-        if self._line.first is not None:
-            return self._ask(now, self._line.first)
-        if self.hungry:
+        if self._queue.first is not None:
+            return self._ask(now, self._queue.first)
+        if self.wants_refill:
             return self._ask(now)
-        if self.stock.held == 0:
-            self.retired, self.memo = True, self._note(now)
+        if self.tokens.held == 0:
+            self.is_retired, self.snapshot = True, self._snapshot(now)
             return None
         return self.drain() if self._untouched else self._renew(now)
 
     @property
     def under_way(self) -> Fetch | GiveBack | None:
         """What was sent to the store, or is to be, and was not reported on."""
-        return self._busy
+        return self._in_flight
 
     # What ends, and what comes back
 
@@ -249,10 +249,10 @@ class Reservoir(Requests):
         What is held here expires at the store, or is taken for spent when this host asks for the key again. To give it
         back would be a call of the store for each key that leaves: whoever invents keys would cost two instead of one.
         """
-        if self._line or self._busy is not None or self._owed or self.stock.is_pledged:
+        if self._queue or self._in_flight is not None or self._refunds or self.tokens.is_pledged:
             return False
-        self.stock.forfeit()
-        self.retired = True
+        self.tokens.forfeit()
+        self.is_retired = True
         return True
 
     def close(self, error: Exception, closer: Waiter) -> bool:
@@ -260,12 +260,12 @@ class Reservoir(Requests):
 
         True: something is under way, and the closer is woken when that has ended, so that it can drain the rest too.
         """
-        self.retired, self._ended = True, error
-        for claim in self._line:
-            if claim is not self._debt.claim:
-                self._line.dismiss(claim, Fail(error))
+        self.is_retired, self._ended = True, error
+        for claim in self._queue:
+            if claim is not self._overdraft.claim:
+                self._queue.dismiss(claim, Fail(error))
         self._closer = closer
-        return self._busy is not None
+        return self._in_flight is not None
 
     def last_ask(self, now: float) -> Fetch | None:
         """Ask once more before all ends: for what is owed, and after an answer that was lost, and its tokens with it.
@@ -273,19 +273,19 @@ class Reservoir(Requests):
         What is owed and not in the bucket now is forgiven by `drain`. No sizer is asked: nobody comes any more.
         """
         self._advance(now)
-        if self._busy is not None or (self._debt.total == 0 and self._lost_seq is None):
+        if self._in_flight is not None or (self._overdraft.total == 0 and self._lost_seq is None):
             return None
         return self._ask_for(now, 0, ahead=0.0)
 
     def drain(self) -> GiveBack | None:
         """Let go of all free tokens; None when there are none, or while something else is under way."""
-        if self._busy is not None:
+        if self._in_flight is not None:
             return None
         if self._ended is not None:
-            self._line.withdraw(self._debt.claim)
-            self._debt.forget()
-        tokens = self.stock.empty()
-        return self._return(tokens) if tokens or self._owed else None
+            self._queue.withdraw(self._overdraft.claim)
+            self._overdraft.forget()
+        tokens = self.tokens.take_all()
+        return self._return(tokens) if tokens or self._refunds else None
 
     def refund(self, claim: Waiter, now: float) -> GiveBack | None:
         """Take back the spent tokens of a claim that was admitted.
@@ -297,11 +297,11 @@ class Reservoir(Requests):
         self._advance(now)
         if self.quota.denies_all:
             return None  # nothing was ever admitted
-        cost = claim.cost - self._standby.absorb(claim.cost, self.stock, now)
-        self._owed += cost - self.stock.refund(cost, now)
-        self._pace.forget()
+        cost = claim.cost - self._fallback.absorb(claim.cost, self.tokens, now)
+        self._refunds += cost - self.tokens.refund(cost, now)
+        self._denials.forget()
         self._serve()
-        self._line.wake_leader()
+        self._queue.wake_leader()
         return self._repay(claim)
 
     def debit(self, tokens: int, now: float) -> None:
@@ -312,19 +312,19 @@ class Reservoir(Requests):
         self._advance(now)
         if self.quota.denies_all or self._ended is not None:
             return
-        if self._debt is NO_OVERDRAFT:
-            self._debt = Overdraft()
-        self._debt.claim.beyond += tokens
-        self._debt.line_up(self._line, self.largest)
+        if self._overdraft is NO_OVERDRAFT:
+            self._overdraft = Overdraft()
+        self._overdraft.claim.beyond += tokens
+        self._overdraft.line_up(self._queue, self.largest_cost)
         self._serve()
 
     def figures(self) -> KeyStatistics:
         """Return what happened up to this moment."""
-        waiting = len(self._line) - (self._debt.claim in self._line)
-        spent, held = self.stock.spent, self.stock.held
-        unbacked = self._standby.admitted + (spent - self.stock.admitted if self.stock.borrowed else 0)
-        done = (spent, self.refused, self.calls, unbacked, self._terms.losses)
-        return KeyStatistics(*done, held=held, waiting=waiting, owed=self._debt.total)
+        waiting = len(self._queue) - (self._overdraft.claim in self._queue)
+        spent, held = self.tokens.spent, self.tokens.held
+        unbacked = self._fallback.admitted + (spent - self.tokens.admitted if self.tokens.borrowed else 0)
+        done = (spent, self.refused, self.calls, unbacked, self._view.losses)
+        return KeyStatistics(*done, held=held, waiting=waiting, owed=self._overdraft.total)
 
     # The rules within
 
@@ -333,27 +333,27 @@ class Reservoir(Requests):
 
         An ask from here too would be the same host's to the bucket as one from the next reservoir, and mint tokens.
         """
-        if self.retired and self._ended is None:
+        if self.is_retired and self._ended is None:
             claim.verdict = RETIRED
         else:
             self._rejoin(claim)
 
     def _fall_back(self, now: float) -> bool:
         """Answer those in line without the store, as the policy says; False where it has no answer."""
-        if self._line.leader is None:
+        if self._queue.leader is None:
             return True
         self._advance(now)
-        fallback = self._standby.stand_in(self.quota, self._terms, now)
-        if fallback is None or self._line.leader is None:
+        fallback = self._fallback.bucket_now(self.quota, self._view, now)
+        if fallback is None or self._queue.leader is None:
             return fallback is not None
-        self._standby.pay_back(self.stock, now)
-        first, queued = self._first_cost() - self.stock.held, self._line.cost - self.stock.held
-        more = max(0, self._last_want - queued)
+        self._fallback.pay_back(self.tokens, now)
+        first, queued = self._first_cost() - self.tokens.held, self._queue.cost - self.tokens.held
+        more = max(0, self._last_target - queued)
         tokens, wait = fallback.grant(Wish(max(1, first), max(1, queued), more), now)
-        self.stock.borrow(tokens, LEASE, now)
-        self._pace.pause_for(wait, self._first_cost(), now)
+        self.tokens.borrow(tokens, LEASE, now)
+        self._denials.pause_for(wait, self._first_cost(), now)
         self._advance(now)
-        for claim in self._line.hasty:  # each refusal may let others be served
+        for claim in self._queue.hasty:  # each refusal may let others be served
             if claim.verdict is None:
                 self._refuse(claim, now)
         self._dismiss_hopeless(now)
@@ -362,11 +362,11 @@ class Reservoir(Requests):
     def _fail(self, error: Exception, now: float) -> None:
         """Tell all in line, those too whom no ask spoke for yet: the next one would take as long to fail."""
         if isinstance(error, CircuitOpen):
-            self._shut_until = now + _SHUT
-        for claim in self._line:
-            if claim is not self._debt.claim:
+            self._failing_until = now + _SHUT
+        for claim in self._queue:
+            if claim is not self._overdraft.claim:
                 self.refused += claim.cost
-                self._line.dismiss(claim, self.failure(error))
+                self._queue.dismiss(claim, self.failure(error))
 
     def _unsent(self, now: float) -> None:
         """Nothing went to the store, and nothing does in the background for a while: it is given up."""
@@ -384,48 +384,48 @@ class Reservoir(Requests):
 
     def _leaves_at(self) -> float:
         """Return when an empty reservoir retires: soon, if a memo is all that there is to keep, or when it is idle."""
-        if self.stock.is_pledged:
+        if self.tokens.is_pledged:
             return self._used + _AWAKE  # whom it was given comes back here, should it come too late
         idle = self._used + self._idle_after
-        if self._standby.fallback is not None:
-            return max(idle, self._standby.fallback.full_at())
-        if self._standby.is_owed or self._lost_seq is not None or self._is_told:
+        if self._fallback.bucket is not None:
+            return max(idle, self._fallback.bucket.full_at())
+        if self._fallback.is_owed or self._lost_seq is not None or self._is_told:
             return idle
-        return min(idle, max(self._used + _AWAKE, self.stock.expires, self._pace.dry_until))
+        return min(idle, max(self._used + _AWAKE, self.tokens.expires, self._denials.dry_until))
 
     def _collects_at(self) -> float:
         """Return when to ask for what is owed; inf where a caller is in line: its leader looks after that too."""
-        if self._line.leader is not None:
+        if self._queue.leader is not None:
             return math.inf
-        return max(self._rest_until, self._pace.until(1), self._comes_at())
+        return max(self._rest_until, self._denials.until(1), self._comes_at())
 
-    def _note(self, now: float) -> KeySnapshot | None:
+    def _snapshot(self, now: float) -> KeySnapshot | None:
         """Return what is to be known when the key is asked for again; None where that is nothing any more."""
         if now >= self._used + self._idle_after:
             return None
-        last_want = min(self._last_want, LARGEST_BURST)
-        return KeySnapshot(self._used, self._demand.rate, self._demand.at, last_want, *self._terms.known())
+        last_want = min(self._last_target, LARGEST_BURST)
+        return KeySnapshot(self._used, self._demand.rate, self._demand.at, last_want, *self._view.known())
 
-    def _recall(self, memo: KeySnapshot) -> None:
+    def _restore(self, memo: KeySnapshot) -> None:
         self._demand = Demand(memo.counted_at, memo.demand)
-        self._last_want = int(memo.last_want)
-        self._terms.recall(memo)
+        self._last_target = int(memo.last_want)
+        self._view.recall(memo)
 
-    def _aim(self, now: float) -> None:
+    def _set_watermark(self, now: float) -> None:
         """Set with how few tokens more are fetched in the background, and when to look how many are left."""
-        demand, tokens = self._demand.rate, self.stock.tokens
-        low = 0 if self._pace.pause(1, now) else low_mark(tokens, demand, self._terms.round_trip)
-        self.stock.keep(low)
-        self._looks_at = now + first_look(tokens, low, demand) if low else math.inf
+        demand, tokens = self._demand.rate, self.tokens.available
+        low = 0 if self._denials.pause(1, now) else low_mark(tokens, demand, self._view.round_trip)
+        self.tokens.set_low_watermark(low)
+        self._checks_at = now + first_look(tokens, low, demand) if low else math.inf
 
-    def _look(self, now: float) -> None:
+    def _check_watermark(self, now: float) -> None:
         """Be hungry just before a caller would come upon the low mark, or look again later."""
-        if not self.stock.low:
-            self._looks_at = math.inf  # what was looked after has gone: expired, given back, or somebody came upon it
-        elif now >= self._looks_at:
-            seconds = next_look(self.stock.tokens - self.stock.low, self._demand.rate)
-            self._looks_at = now + seconds
-            self.hungry = self.hungry or seconds == 0.0
+        if not self.tokens.low_watermark:
+            self._checks_at = math.inf  # what was looked after has gone: expired, given back, or somebody came upon it
+        elif now >= self._checks_at:
+            seconds = next_look(self.tokens.available - self.tokens.low_watermark, self._demand.rate)
+            self._checks_at = now + seconds
+            self.wants_refill = self.wants_refill or seconds == 0.0
 
 
 def _within(seconds: float, deadline: float, now: float) -> float | None:

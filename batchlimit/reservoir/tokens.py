@@ -38,18 +38,34 @@ class LeasedTokens:
     """
 
     __slots__ = (
-        "_base", "_foreign", "_pledged", "_recorded", "_singly", "_starts", "admitted", "borrowed", "coming", "expires",
-        "loose", "low", "prompt", "ready", "saved", "shut", "term", "told",
+        "_base",
+        "_foreign",
+        "_pledged",
+        "_recorded",
+        "_singly",
+        "_starts",
+        "admitted",
+        "borrowed",
+        "denied_until",
+        "expires",
+        "free",
+        "generation",
+        "lock_free",
+        "low_watermark",
+        "pending",
+        "prompt",
+        "reserved_for_waiters",
+        "told",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
-        self.loose = self.saved = self.coming = 0
-        self.ready = NO_TOKENS
-        self.shut = (
+        self.free = self.reserved_for_waiters = self.pending = 0
+        self.lock_free = NO_TOKENS
+        self.denied_until = (
             -math.inf
         )  # until then a call of cost 1 is refused, without a lock; no token comes before it is reset
         self._singly = False  # whether the last who came here took one
-        self.low = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
+        self.low_watermark = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
         self.expires = now
         self.admitted = 0
         self._starts = now
@@ -59,10 +75,10 @@ class LeasedTokens:
         self.borrowed = False
         self._foreign = 0  # of what is borrowed, what was left of a lease
         self.told = 0  # how often the bucket was told what is held: whatever was spent before is spent there, too
-        self.term = 0  # another one whenever what is here begins to be the bucket's, or ceases to be, or is lost
+        self.generation = 0  # another one whenever what is here begins to be the bucket's, or ceases to be, or is lost
 
     def __repr__(self) -> str:
-        return f"<LeasedTokens of {self.tokens} until {self.expires:.3f}, {self.saved} saved, {self.coming} to come>"
+        return f"<LeasedTokens of {self.available} until {self.expires:.3f}, {self.reserved_for_waiters} saved, {self.pending} to come>"
 
     def take(self, cost: int) -> float:
         """Spend `cost` tokens and return the instant before which that counts; -inf if there are too few.
@@ -70,60 +86,60 @@ class LeasedTokens:
         The caller reads its clock after this and is admitted if it reads less: a process that was stopped past its
         lease finds out at the moment of spending.
         """
-        ready, missing = length_hint(self.ready), cost + self.low - self.loose
+        ready, missing = length_hint(self.lock_free), cost + self.low_watermark - self.free
         if missing > ready:
             return -math.inf
         if missing > 0:
             self._pick_up(max(missing, ready // _PART if cost > 1 else 0))
-        left = self.loose - cost
-        if left < self.low:  # others were faster
+        left = self.free - cost
+        if left < self.low_watermark:  # others were faster
             return -math.inf
-        self.loose, self._singly = left, cost == 1
+        self.free, self._singly = left, cost == 1
         if self._singly:
-            self._lay_out()
+            self._publish()
         return self.expires
 
-    def _lay_out(self) -> None:
+    def _publish(self) -> None:
         """Let who comes next spend without the lock: but for the `low`, for that is where more are asked for."""
-        if self.loose > self.low and MOST:
-            self.lay_down()
-            tokens = min(MOST, self.loose - self.low)
-            self.loose -= tokens
-            self.ready = repeat(self.expires, tokens)
+        if self.free > self.low_watermark and MOST:
+            self.reclaim()
+            tokens = min(MOST, self.free - self.low_watermark)
+            self.free -= tokens
+            self.lock_free = repeat(self.expires, tokens)
 
-    def lay_down(self) -> None:
+    def reclaim(self) -> None:
         """Take back what is laid out: from here on nobody spends any without the lock."""
-        if self.ready is not NO_TOKENS:
+        if self.lock_free is not NO_TOKENS:
             self._pick_up(MOST)
-            self.ready = NO_TOKENS
+            self.lock_free = NO_TOKENS
 
     def _pick_up(self, tokens: int) -> None:
         """Take back so many, or all. Who steps at the same time gets others."""
-        self.loose += len(list(islice(self.ready, tokens)))
+        self.free += len(list(islice(self.lock_free, tokens)))
 
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
         self._base -= cost
 
     @property
-    def tokens(self) -> int:
+    def available(self) -> int:
         """What may be spent now by whoever comes."""
-        return self.loose if self.ready is NO_TOKENS else self.loose + length_hint(self.ready)
+        return self.free if self.lock_free is NO_TOKENS else self.free + length_hint(self.lock_free)
 
     @property
     def here(self) -> int:
         """What may be spent now, by whoever comes or by whoever is in line."""
-        return self.tokens + self.saved
+        return self.available + self.reserved_for_waiters
 
     @property
-    def comes_at(self) -> float:
+    def pending_from(self) -> float:
         """The instant at which what is to come begins; -inf if nothing is."""
-        return self._starts if self.coming else -math.inf
+        return self._starts if self.pending else -math.inf
 
     @property
     def held(self) -> int:
         """What is leased and nobody's yet."""
-        return self.here + self.coming
+        return self.here + self.pending
 
     @property
     def leased(self) -> int:
@@ -140,10 +156,10 @@ class LeasedTokens:
         """What was admitted up to this moment."""
         return self.admitted + self._base - self.here
 
-    def count(self, now: float) -> int:
+    def count_spent(self, now: float) -> int:
         """Return what was spent since the last count. When the lease is over, nothing more is until it is counted."""
         if now >= self.expires:
-            self.lay_down()
+            self.reclaim()
         here = self.here
         spent, self._base = self._base - here, here
         self.admitted += spent
@@ -151,21 +167,21 @@ class LeasedTokens:
 
     def advance(self, now: float) -> None:
         """Take in what has begun, and let go of what has expired; after a count, or that would be lost to it."""
-        if self.coming and now >= self._starts:
-            self._add(self.coming)
-            self.coming = 0
+        if self.pending and now >= self._starts:
+            self._add(self.pending)
+            self.pending = 0
         if now >= self.expires:
-            self.loose = self.saved = self.coming = self.low = self._base = 0
+            self.free = self.reserved_for_waiters = self.pending = self.low_watermark = self._base = 0
 
     # A signal handler may raise between any two lines here. So tokens leave one place before they enter another, and
     # before anyone hears of them: an interrupt loses some, and mints none.
 
     def set_aside(self) -> None:
         """Keep everything for whoever is in line."""
-        self.lay_down()
-        everything = self.loose
-        self.loose = 0
-        self.saved += everything
+        self.reclaim()
+        everything = self.free
+        self.free = 0
+        self.reserved_for_waiters += everything
 
     def serve(self, line: WaitQueue, debt: Waiter) -> None:
         """Spend on the line, from its front while the tokens last; set the rest free if nobody is left in it.
@@ -175,10 +191,14 @@ class LeasedTokens:
         if line:
             self.set_aside()
         served = False
-        while (first := line.first) is not None and first is not debt and (first.verdict or first.cost <= self.saved):
-            verdict = first.verdict or Admit(self.expires, self.term)  # who served it may have been interrupted
+        while (
+            (first := line.first) is not None
+            and first is not debt
+            and (first.verdict or first.cost <= self.reserved_for_waiters)
+        ):
+            verdict = first.verdict or Admit(self.expires, self.generation)  # who served it may have been interrupted
             if first.verdict is None:
-                self.saved -= first.cost
+                self.reserved_for_waiters -= first.cost
                 first.told = self.told
                 self._pledged += first.cost if first.tentative else 0
                 self.prompt += first.cost if first.prompt else 0
@@ -188,17 +208,17 @@ class LeasedTokens:
         if served:
             line.wake_leader()
         if not line:
-            everything = self.saved
-            self.saved = 0
-            self.loose += everything
+            everything = self.reserved_for_waiters
+            self.reserved_for_waiters = 0
+            self.free += everything
 
     def pay(self, owed: int) -> int:
         """Spend up to `owed` tokens of those set aside on a debt; return how many."""
-        paid = min(owed, self.saved)
-        self.saved -= paid
+        paid = min(owed, self.reserved_for_waiters)
+        self.reserved_for_waiters -= paid
         return paid
 
-    def report(self) -> int:
+    def held_for_report(self) -> int:
         """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
         self.told += 1
         self._recorded = 0 if self.borrowed else self.held + self._pledged
@@ -212,16 +232,16 @@ class LeasedTokens:
 
     def credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""
-        self.lay_down()
+        self.reclaim()
         if self.borrowed or grant.kept < fetch.ask.held:
             self._base -= self.here
-            self.loose = self.saved = self.coming = 0
-            self.term += 1
+            self.free = self.reserved_for_waiters = self.pending = 0
+            self.generation += 1
             self.borrowed = False
         begins = now + grant.starts_in
-        self._starts = max(self._starts, begins) if self.coming else begins
+        self._starts = max(self._starts, begins) if self.pending else begins
         if grant.starts_in > 0.0:
-            self.coming += grant.granted
+            self.pending += grant.granted
         else:
             self._add(grant.granted)
         self.expires = fetch.sent + grant.starts_in + grant.lease
@@ -232,12 +252,12 @@ class LeasedTokens:
 
         It keeps its end: nothing that was leased is spent after its lease. What was to come is let go.
         """
-        self.lay_down()
+        self.reclaim()
         ends = now + lease
-        self.coming = self.low = 0
+        self.pending = self.low_watermark = 0
         self.expires = min(self.expires, ends) if self.leased else ends
         self._foreign = self.leased
-        self.term += not self.borrowed
+        self.generation += not self.borrowed
         self._starts = now
         self._recorded = 0
         self._add(tokens)
@@ -252,7 +272,7 @@ class LeasedTokens:
         room = cost if self.borrowed else max(0, self._recorded - self.held - self._pledged)
         room = room if now < self.expires else 0
         back = min(cost, room)
-        self.saved += back
+        self.reserved_for_waiters += back
         return back
 
     def refund(self, cost: int, now: float) -> int:
@@ -263,38 +283,38 @@ class LeasedTokens:
 
     def remove(self, tokens: int) -> None:
         """Let go of tokens that nobody else can spend just now, unspent."""
-        self.loose -= tokens
+        self.free -= tokens
         self._base -= tokens
 
-    def keep(self, low: int) -> None:
+    def set_low_watermark(self, low: int) -> None:
         """Have fewer tokens than this be few; lay out the others, if they are taken one by one."""
-        self.lay_down()
-        self.low = low
+        self.reclaim()
+        self.low_watermark = low
         if self._singly:
-            self._lay_out()
+            self._publish()
 
-    def empty(self) -> int:
+    def take_all(self) -> int:
         """Let go of everything, unspent; return how much of it is the bucket's."""
-        self.lay_down()  # first: what somebody hits between the two would be given back as well
+        self.reclaim()  # first: what somebody hits between the two would be given back as well
         leased = self.leased
         self._let_go()
         return leased
 
     def _let_go(self) -> int:
-        self.lay_down()
+        self.reclaim()
         tokens, self._base = self.held, self._base - self.here
-        self.loose = self.saved = self.coming = self.low = 0
+        self.free = self.reserved_for_waiters = self.pending = self.low_watermark = 0
         return tokens
 
     def forfeit(self) -> None:
         """Let go of everything for good: what comes back late finds no lease to come back to."""
-        self.empty()
+        self.take_all()
         self.disown()
         self.expires = -math.inf
 
     def disown(self) -> None:
         """Let nobody spend here any more who comes without a lock, and asks nobody else."""
-        self.ready, self.shut = NO_TOKENS, -math.inf
+        self.lock_free, self.denied_until = NO_TOKENS, -math.inf
 
     @property
     def is_pledged(self) -> bool:
@@ -302,5 +322,5 @@ class LeasedTokens:
         return self._pledged > 0
 
     def _add(self, tokens: int) -> None:
-        self.saved += tokens
+        self.reserved_for_waiters += tokens
         self._base += tokens

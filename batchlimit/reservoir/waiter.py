@@ -54,7 +54,7 @@ class Admit:
     """Go ahead, if the clock reads less than `before`: the tokens are good until then."""
 
     before: float
-    term: int = field(default=0, compare=False)
+    generation: int = field(default=0, compare=False)
     """In which of the stock's terms they were taken: to another one they do not return."""
 
 

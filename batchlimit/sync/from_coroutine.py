@@ -38,7 +38,7 @@ class TaskEvent:
 
 async def settle(slot: KeyEntry, cost: int, deadline: float, clock: Callable[[], float]) -> AdmissionResult | None:
     """Do what `KeyEntry.settle` does for a thread, for a task; only the store is asked in a thread, and that is bounded."""
-    if slot.reservoir.retired:
+    if slot.reservoir.is_retired:
         return None
     if (before := slot.take(cost)) != NO_WAIT:
         return AdmissionResult(Admit(before), waited=False, asked=False, reservoir=slot.reservoir)

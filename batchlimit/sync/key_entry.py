@@ -40,7 +40,7 @@ class KeyEntry:
 
     __slots__ = (
         "_asker", "_clock", "_errand", "_store", "_turnstile", "_watch", "due", "key", "lock", "reservoir", "seen",
-        "stock",
+        "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -53,7 +53,7 @@ class KeyEntry:
     ) -> None:
         self.key = key
         self.reservoir = reservoir
-        self.stock = reservoir.stock  # one look less for every hit
+        self.tokens = reservoir.tokens  # one look less for every hit
         self.due = math.inf
         self.seen = 0  # see Ring
         self.lock = own_lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
@@ -70,13 +70,13 @@ class KeyEntry:
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
         with free(self.lock):
-            self.stock.took_late(cost)
+            self.tokens.took_late(cost)
 
-    def denies(self, cost: int) -> bool:
+    def is_denied(self, cost: int) -> bool:
         """Refuse from memory, and have whoever comes after see it; by the lock: tokens on their way look like none."""
 
         def look() -> bool:
-            if not self.reservoir.denies(cost, self._clock()):
+            if not self.reservoir.denied_for(cost, self._clock()):
                 return False
             self.reservoir.refused += cost
             return True
@@ -107,8 +107,8 @@ class KeyEntry:
     def take(self, cost: int) -> float:
         """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
         with free(self.lock):
-            before = self.stock.take(cost)
-        if before == NO_WAIT and self.stock.low:
+            before = self.tokens.take(cost)
+        if before == NO_WAIT and self.tokens.low_watermark:
             before = self.locked(lambda: self.reservoir.take_low(cost))
         if self._clock() < before:
             return before
@@ -121,7 +121,7 @@ class KeyEntry:
 
         None: the slot has retired, and another one stands for the key.
         """
-        if self.reservoir.retired:
+        if self.reservoir.is_retired:
             return None
         if (before := self.take(cost)) != NO_WAIT:
             return AdmissionResult(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
@@ -175,7 +175,7 @@ class KeyEntry:
         """
         warn_in_loop()
         with free(self.lock):
-            if self.reservoir.retired:
+            if self.reservoir.is_retired:
                 return RETIRED, False
             if (fetch := self._ask_alone(claim)) is None:
                 self.reservoir.join(claim)
@@ -186,7 +186,7 @@ class KeyEntry:
     def _ask_alone(self, claim: Waiter) -> Fetch | None:
         """Requires the lock. Put a claim in line whom nobody is before, and return what to ask for it."""
         if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
-            self.stock.shut = self.reservoir.shut_until
+            self.tokens.denied_until = self.reservoir.denied_until
             self._note_asker()
         return fetch
 
@@ -215,9 +215,9 @@ class KeyEntry:
     def enter(self, claim: Waiter) -> bool:
         """Put a claim in line, to be followed by `leave` whatever happens; False: the slot has retired."""
         with free(self.lock):
-            if not self.reservoir.retired:
+            if not self.reservoir.is_retired:
                 self.reservoir.join(claim)
-            return not self.reservoir.retired
+            return not self.reservoir.is_retired
 
     def step(self, claim: Waiter) -> Verdict | Wait | Fetch:
         """Say what the caller with this claim does next."""
@@ -268,7 +268,7 @@ class KeyEntry:
         with free(self.lock):
             if not express.serve(self.reservoir, claim, fetch, grant, self._clock(), uniform(0.75, 1.25)):
                 return False
-            self.stock.shut = self.reservoir.shut_until
+            self.tokens.denied_until = self.reservoir.denied_until
             sooner = self._look_sooner()
         if sooner:
             self._watch(self)
@@ -288,7 +288,7 @@ class KeyEntry:
         claim = Waiter(cost, NO_WAIT, Event())
 
         def take_back() -> tuple[bool, GiveBack | None]:
-            if self.reservoir.retired:
+            if self.reservoir.is_retired:
                 return False, None
             return True, self.reservoir.refund(claim, self._clock())
 
@@ -329,9 +329,9 @@ class KeyEntry:
         """Charge tokens that were used already; who comes then waits behind what is not there yet. False: retired."""
 
         def charge() -> bool:
-            if not self.reservoir.retired:
+            if not self.reservoir.is_retired:
                 self.reservoir.debit(cost, self._clock())
-            return not self.reservoir.retired
+            return not self.reservoir.is_retired
 
         return self.locked(charge)
 
@@ -375,7 +375,7 @@ class KeyEntry:
             result = change()
             self._note_asker()
             awake = self.reservoir.to_wake()
-            self.stock.shut = self.reservoir.shut_until
+            self.tokens.denied_until = self.reservoir.denied_until
             sooner = self._look_sooner()
         for claim in awake:
             claim.waker.set()

@@ -35,13 +35,13 @@ class KeyHandle:
         """As the limiter does; in its words, but for the look for the slot."""
         slot = self._slot
         if cost is ONE and slot is not None:
-            for before in slot.stock.ready:
+            for before in slot.tokens.lock_free:
                 if self._clock() < before:
                     return True
                 slot.took_late(cost)
                 break
             else:
-                if self._clock() < slot.stock.shut:
+                if self._clock() < slot.tokens.denied_until:
                     slot.reservoir.refused += 1
                     return False
         return self._look_up(cost)
@@ -68,5 +68,5 @@ class KeyHandle:
 
     def _look_up(self, cost: int) -> bool:
         admitted = self._limiter.try_acquire(self.key, cost)
-        self._slot = self._limiter._slots.get(self._place)
+        self._slot = self._limiter._entries.get(self._place)
         return admitted

@@ -76,12 +76,12 @@ class RateLimiter(Unique):
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
             raise no_store(store, for_tasks=False)
-        self._supply = Registry(
+        self._registry = Registry(
             opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
         )
-        self._slots = self._supply.slots
+        self._entries = self._registry.entries
         self._clock = clock
-        weakref.finalize(self, self._supply.abandon).atexit = False  # at exit the supplies close by themselves
+        weakref.finalize(self, self._registry.abandon).atexit = False  # at exit the supplies close by themselves
 
     @classmethod
     def from_url(
@@ -124,11 +124,11 @@ class RateLimiter(Unique):
             on_failure=on_failure,
             clock=clock,
         )
-        limiter._supply.own_store(connect_timeout)
+        limiter._registry.own_store(connect_timeout)
         return limiter
 
     def __repr__(self) -> str:
-        return f"<RateLimiter on {self._supply.store.address}: {self._supply.keys} keys>"
+        return f"<RateLimiter on {self._registry.store.address}: {self._registry.keys} keys>"
 
     def try_acquire(self, key: str, cost: int = 1) -> bool:
         """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""
@@ -136,25 +136,25 @@ class RateLimiter(Unique):
         # tests/sync/test_shortcut.py holds the two against each other. A loop, for of all ways to step an iterator once
         # it is the cheapest: next() with a default took 20 ns more.
         try:
-            slot = self._slots[key]
+            slot = self._entries[key]
         except (KeyError, TypeError):
-            return self._admits(key, cost)
-        stock = slot.stock
+            return self._try_all_rules(key, cost)
+        stock = slot.tokens
         if cost is ONE:
-            for before in stock.ready:
+            for before in stock.lock_free:
                 if self._clock() < before:
                     return True
                 slot.took_late(cost)
                 break
             else:
-                if self._clock() < stock.shut:
+                if self._clock() < stock.denied_until:
                     slot.reservoir.refused += 1
                     return False
-        elif cost.__class__ is int and 0 < cost <= stock.loose and not slot.lock._is_owned():
+        elif cost.__class__ is int and 0 < cost <= stock.free and not slot.lock._is_owned():
             with slot.lock:  # no call within: all threads would wait for one that lost the GIL there
-                left = stock.loose - cost
-                if left >= stock.low:
-                    stock.loose = left
+                left = stock.free - cost
+                if left >= stock.low_watermark:
+                    stock.free = left
                     before = stock.expires
                 else:
                     before = NO_WAIT
@@ -162,7 +162,7 @@ class RateLimiter(Unique):
                 return True
             if before != NO_WAIT:
                 slot.took_late(cost)
-        return self._tries(slot, key, cost)
+        return self._try_locked(slot, key, cost)
 
     def bucket(self, key: str) -> KeyHandle:
         """Return the limiter of this one key, for loops in which even to look the key up takes too long."""
@@ -175,23 +175,23 @@ class RateLimiter(Unique):
         Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
         Callers are served in order of arrival.
         """
-        settled = self._settle(key, cost, deadline(timeout, self._clock()))
+        settled = self._admit(key, cost, deadline(timeout, self._clock()))
         if not settled.admitted:
             raise settled.refusal(key, self._clock())
 
     def decide(self, key: str, cost: int = 1) -> Decision:
         """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
-        return self._settle(key, cost, NO_WAIT).decision(self._clock())
+        return self._admit(key, cost, NO_WAIT).decision(self._clock())
 
     def peek(self, key: str) -> Decision:
         """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
-        slot = self._slot(key)
+        slot = self._entry(key)
         reservoir = slot.reservoir
         if reservoir.quota.denies_all:
             return outlook(reservoir.quota, 0, 0)
         warn_in_loop()
         try:
-            level = self._supply.store.peek(key, reservoir.quota).level
+            level = self._registry.store.peek(key, reservoir.quota).level
         except StoreUnavailable as error:
             failed = reservoir.failure(error)
         else:
@@ -205,8 +205,8 @@ class RateLimiter(Unique):
 
         Tokens find room up to the burst; asks again at once where the store had just refused.
         """
-        slot = self._slot(key)
-        check_cost(cost, slot.reservoir.largest, key)
+        slot = self._entry(key)
+        check_cost(cost, slot.reservoir.largest_cost, key)
         warn_in_loop()
         self._adjust(key, -cost)
 
@@ -228,10 +228,10 @@ class RateLimiter(Unique):
         waits in line at one key at a time, holding nothing of the others.
         """
         wanted, until = check_costs(costs), deadline(timeout, self._clock())
-        self._supply.check_open()
+        self._registry.check_open()
         for key, cost in wanted.items():
-            check_cost(cost, self._slot(key).reservoir.largest, key)
-        AcquireAll(wanted, self._live_slot, self._supply.store, self._clock).acquire(until)
+            check_cost(cost, self._entry(key).reservoir.largest_cost, key)
+        AcquireAll(wanted, self._live_entry, self._registry.store, self._clock).acquire(until)
 
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
@@ -244,11 +244,11 @@ class RateLimiter(Unique):
 
     def statistics(self) -> Statistics:
         """Return what this limiter has done so far; adds up all keys, so not for every call."""
-        return self._supply.statistics()
+        return self._registry.statistics()
 
     def close(self) -> None:
         """Give all tokens back, wake whoever waits with LimiterClosed, and close the store if the limiter opened it."""
-        self._supply.close()
+        self._registry.close()
 
     def __enter__(self) -> Self:
         return self
@@ -258,74 +258,76 @@ class RateLimiter(Unique):
     ) -> None:
         self.close()
 
-    def _tries(self, slot: KeyEntry, key: str, cost: int) -> bool:
+    def _try_locked(self, slot: KeyEntry, key: str, cost: int) -> bool:
         """Admit by tokens that are not laid out yet, or refuse from memory; else by all the rules."""
-        if cost.__class__ is int and 0 < cost <= slot.reservoir.largest:
-            if self._clock() < slot.stock.shut:
+        if cost.__class__ is int and 0 < cost <= slot.reservoir.largest_cost:
+            if self._clock() < slot.tokens.denied_until:
                 slot.reservoir.refused += cost
                 return False
-            if slot.reservoir.denies(cost, self._clock()) and slot.denies(cost):
+            if slot.reservoir.denied_for(cost, self._clock()) and slot.is_denied(cost):
                 return False
-            if slot.stock.tokens and slot.take(cost) != NO_WAIT:  # those on their way look like none: a miss finds them
+            if (
+                slot.tokens.available and slot.take(cost) != NO_WAIT
+            ):  # those on their way look like none: a miss finds them
                 return True
             if (turnstile := slot.enter_turnstile()) is None:
-                return self._misses(slot, key, cost)
+                return self._try_store(slot, key, cost)
             try:
-                return slot.take(cost) != NO_WAIT or self._misses(slot, key, cost)
+                return slot.take(cost) != NO_WAIT or self._try_store(slot, key, cost)
             finally:
                 turnstile.release()
-        return self._admits(key, cost)
+        return self._try_all_rules(key, cost)
 
-    def _misses(self, slot: KeyEntry, key: str, cost: int) -> bool:
+    def _try_store(self, slot: KeyEntry, key: str, cost: int) -> bool:
         """Admit by what the store grants."""
         try:
-            settled = self._miss(slot, cost)
+            settled = self._admit_miss(slot, cost)
         except StoreUnavailable:
             return False
-        return self._admits(key, cost) if settled is None else settled.admitted
+        return self._try_all_rules(key, cost) if settled is None else settled.admitted
 
-    def _miss(self, slot: KeyEntry, cost: int) -> AdmissionResult | None:
+    def _admit_miss(self, slot: KeyEntry, cost: int) -> AdmissionResult | None:
         """Settle one call that found nothing in memory; None: the slot had just retired."""
         return slot.miss(cost, NO_WAIT)
 
-    def _admits(self, key: str, cost: int) -> bool:
+    def _try_all_rules(self, key: str, cost: int) -> bool:
         try:
-            return self._settle(key, cost, NO_WAIT).admitted
+            return self._admit(key, cost, NO_WAIT).admitted
         except StoreUnavailable:
             return False
 
-    def _slot(self, key: str) -> KeyEntry:
+    def _entry(self, key: str) -> KeyEntry:
         try:
-            return self._slots[key]
+            return self._entries[key]
         except (KeyError, TypeError):
-            return self._supply.slot(key)
+            return self._registry.entry(key)
 
     async def _acquire_awaited(self, key: str, cost: int, timeout: float | None) -> None:
         """Acquire in a task, for a coroutine function that is limited."""
         until, settled = deadline(timeout, self._clock()), None
         while settled is None:
-            slot = self._live_slot(key)
-            check_cost(cost, slot.reservoir.largest, key)
+            slot = self._live_entry(key)
+            check_cost(cost, slot.reservoir.largest_cost, key)
             settled = await from_coroutine.settle(slot, cost, until, self._clock)
         if not settled.admitted:
             raise settled.refusal(key, self._clock())
 
-    def _live_slot(self, key: str) -> KeyEntry:
-        slot = self._slot(key)
-        return self._supply.slot(key) if slot.reservoir.retired else slot
+    def _live_entry(self, key: str) -> KeyEntry:
+        slot = self._entry(key)
+        return self._registry.entry(key) if slot.reservoir.is_retired else slot
 
     def _adjust(self, key: str, tokens: int) -> None:
         """Charge tokens that were used already, or refund them where they are less than 0."""
-        while tokens < 0 and not self._live_slot(key).refund(-tokens):
+        while tokens < 0 and not self._live_entry(key).refund(-tokens):
             pass  # it had just retired
-        while tokens > 0 and not self._live_slot(key).debit(tokens):
+        while tokens > 0 and not self._live_entry(key).debit(tokens):
             pass  # it had just retired
 
-    def _settle(self, key: str, cost: int, until: float) -> AdmissionResult:
+    def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
         """Admit or refuse one call by all the rules; raises what went wrong."""
         while True:
-            slot = self._slot(key)
-            check_cost(cost, slot.reservoir.largest, key)
+            slot = self._entry(key)
+            check_cost(cost, slot.reservoir.largest_cost, key)
             if (settled := slot.settle(cost, until)) is not None:
                 return settled
-            self._supply.slot(key)  # it had just retired: this makes a new one
+            self._registry.entry(key)  # it had just retired: this makes a new one

@@ -151,7 +151,7 @@ class Refresher:
             _logger.exception("looking after %s failed; the other keys are looked after", shown(slot.key))
             slot.due = self._clock() + _PATIENCE
             self.watch(slot)
-        if slot.reservoir.retired:
+        if slot.reservoir.is_retired:
             self._retire(slot)
 
     def _ask(self, asks: Asks) -> None:

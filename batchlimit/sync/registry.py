@@ -43,7 +43,7 @@ class Registry:
         self._opened = store
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.clock = clock
-        self.slots: dict[str, KeyEntry] = {}
+        self.entries: dict[str, KeyEntry] = {}
         self._rule, self._options = rule, options
         self._born = clock()  # a fork changes the host, but not when its quotas were set
         self._begin()
@@ -64,21 +64,21 @@ class Registry:
         self._rest = DormantKeys(self._options.idle_after, self._options.max_keys)
         self._keeper = Refresher(self.clock, self.store, self._drop, self._forget_idle, self._drain)
 
-    def slot(self, key: str) -> KeyEntry:
+    def entry(self, key: str) -> KeyEntry:
         """Return the key's live slot, making it if need be; LimiterClosed after close()."""
         quota = self._rule(check_key(key))
         place = place_of(stored(key))
         with free(self._lock):
             self.check_open()
-            slot = self.slots.get(place)
-            if slot is not None and slot.reservoir.retired:
+            slot = self.entries.get(place)
+            if slot is not None and slot.reservoir.is_retired:
                 self._let_go(slot)
                 slot = None
             if slot is None:
                 slot = self._make(key, quota)
                 self._rest.make_room(self.keys + 1 - self._options.max_keys)
                 self._ring.enter(slot, self._evict)
-                self.slots[place] = slot
+                self.entries[place] = slot
         slot.plan()
         return slot
 
@@ -90,7 +90,7 @@ class Registry:
     @property
     def keys(self) -> int:
         """How many keys are in memory, those at rest among them."""
-        return len(self.slots) + len(self._rest)
+        return len(self.entries) + len(self._rest)
 
     def _make(self, key: str, quota: Quota) -> KeyEntry:
         name = stored(key)
@@ -110,12 +110,12 @@ class Registry:
     def _let_go(self, slot: KeyEntry) -> None:
         """Requires the lock. Forget a slot that has retired, but for what it did; once, whoever else comes to do it."""
         place = place_of(slot.key)
-        if self.slots.get(place) is slot:
-            del self.slots[place]
+        if self.entries.get(place) is slot:
+            del self.entries[place]
             self._keeper.forget(slot)
             self._ring.leave(slot)
             self._host.remember(slot.figures())
-            if (memo := slot.reservoir.memo) is not None:
+            if (memo := slot.reservoir.snapshot) is not None:
                 self._rest.put(place, memo, self.clock())
 
     def _forget_idle(self) -> float:
@@ -126,9 +126,9 @@ class Registry:
     def statistics(self) -> Statistics:
         """Return what all slots did, those that were dropped among them."""
         with free(self._lock):
-            for slot in [each for each in self.slots.values() if each.reservoir.retired]:
+            for slot in [each for each in self.entries.values() if each.reservoir.is_retired]:
                 self._let_go(slot)  # the keeper is about to: until then it would be counted nowhere
-            live = [slot.figures() for slot in self.slots.values()]
+            live = [slot.figures() for slot in self.entries.values()]
             return self._host.statistics(live, len(self._rest), self.store.health)
 
     def close(self) -> None:
@@ -154,9 +154,9 @@ class Registry:
 
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's; spending it twice would break the promise."""
-        for slot in self.slots.values():
-            slot.stock.disown()
-        self.slots.clear()
+        for slot in self.entries.values():
+            slot.tokens.disown()
+        self.entries.clear()
         closed = self.closed
         self._begin()
         self.closed = closed
@@ -165,8 +165,8 @@ class Registry:
     def _drain(self) -> None:
         """Return all tokens; runs where the keeper ends, and again, with nothing to do, in close()."""
         with free(self._lock):
-            slots = list(self.slots.values())
-            self.slots.clear()
+            slots = list(self.entries.values())
+            self.entries.clear()
             self._ring.clear()
             self._rest.clear()
         deadline = time.monotonic() + _PATIENCE

@@ -130,7 +130,7 @@ def test_a_hit_on_the_next_loop_that_comes_upon_the_low_mark_rings_at_no_closed_
     loop = asyncio.new_event_loop()
     loop.run_until_complete(_one(limiter.bucket(KEY)))
     loop.close()
-    limiter._slots[KEY].stock.keep(5)
+    limiter._entries[KEY].tokens.set_low_watermark(5)
     assert asyncio.run(spend(limiter)) > 0
 
 
@@ -303,7 +303,7 @@ async def test_closing_leaves_nothing_to_the_loop() -> None:
     for _ in range(50):
         async with AsyncRateLimiter(Stage(), TEN, clock=loop.time) as limiter:
             assert await limiter.try_acquire(KEY)
-        farewell = limiter._supply._farewell
+        farewell = limiter._registry._farewell
         assert inspect.isasyncgen(farewell)
         assert farewell.ag_frame is None, "it has been said"
         del limiter, farewell

@@ -41,7 +41,7 @@ class World:
 
     @property
     def reservoir(self) -> Reservoir:
-        return self.limiter._slot(KEY).reservoir
+        return self.limiter._entry(KEY).reservoir
 
     async def steal(self, tokens: int) -> None:
         """Another host spends at the same bucket."""
@@ -50,8 +50,8 @@ class World:
         await self.stage.inner.take(KEY, QUOTA, ask)
 
     def state(self) -> dict[str, Any]:
-        stock = self.reservoir.stock
-        tokens = (stock.tokens, stock.saved, stock.coming, stock.low, stock.expires)
+        stock = self.reservoir.tokens
+        tokens = (stock.available, stock.reserved_for_waiters, stock.pending, stock.low_watermark, stock.expires)
         return {"tokens": tokens, "statistics": self.limiter.statistics(), "asks": len(self.stage.asks)}
 
 
@@ -70,14 +70,14 @@ class SpelledOut(World):
     """The same without the shortcut."""
 
     async def try_acquire(self, cost: int) -> bool:
-        slot = self.limiter._slot(KEY)
+        slot = self.limiter._entry(KEY)
         if slot.take(cost) != NO_WAIT:
             return True
-        if slot.reservoir.denies(cost, virtual_loop().time()):
+        if slot.reservoir.denied_for(cost, virtual_loop().time()):
             slot.reservoir.refused += cost
             return False
         try:
-            return (await self.limiter._settle(KEY, cost, NO_WAIT)).admitted
+            return (await self.limiter._admit(KEY, cost, NO_WAIT)).admitted
         except StoreUnavailable:
             return False
 
@@ -136,7 +136,7 @@ def test_the_shortcut_does_what_the_rules_do(
 async def test_a_lease_is_over_at_the_very_instant(without_keeper: None, late: float) -> None:
     world = World(FixedBatch(20))
     assert await world.try_acquire(1)
-    virtual_loop().now = world.reservoir.stock.expires + late
+    virtual_loop().now = world.reservoir.tokens.expires + late
     assert await world.try_acquire(1)
     assert len(world.stage.asks) == 2
     assert world.limiter.statistics().admitted == 2
@@ -149,7 +149,7 @@ async def test_who_was_stopped_after_it_took_a_token_spends_nothing_of_a_dead_le
     taken = []
 
     def stopped() -> float:
-        taken.append(world.reservoir.stock.tokens)
+        taken.append(world.reservoir.tokens.available)
         virtual_loop().leap(2.0)
         world.limiter._clock = virtual_loop().time
         return virtual_loop().time()
@@ -165,5 +165,5 @@ async def test_a_hit_asks_nobody_and_takes_what_it_costs(without_keeper: None) -
     world = World(FixedBatch(20))
     assert await world.try_acquire(1)
     assert await world.try_acquire(19)
-    assert (world.reservoir.stock.tokens, len(world.stage.asks)) == (0, 1)
+    assert (world.reservoir.tokens.available, len(world.stage.asks)) == (0, 1)
     await asyncio.sleep(0)

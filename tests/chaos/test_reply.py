@@ -33,7 +33,7 @@ def until_charged(store: RedisStore, limiter: RateLimiter | AsyncRateLimiter) ->
     while level(store) == HOURLY.largest_cost:
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    limiter._supply.store._deadline = PATIENCE
+    limiter._registry.store._deadline = PATIENCE
 
 
 def test_a_take_whose_reply_was_lost_is_charged_once(relay: Relay, valkey_store: RedisStore, prefix: str) -> None:

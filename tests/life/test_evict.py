@@ -38,9 +38,9 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
     here, claim = filled()
     assert isinstance(here.step(claim, 0.0), Admit)
     assert here.evict()
-    assert here.retired
+    assert here.is_retired
     assert here.figures() == KeyStatistics(admitted=1, calls=1)
-    assert here.stock.take(1) == NO_WAIT
+    assert here.tokens.take(1) == NO_WAIT
     assert here.spendable(0.0) == 0
     assert here.due() == NEVER
     assert here.tend(0.0) is None
@@ -101,8 +101,8 @@ def test_who_was_interrupted_puts_nothing_back() -> None:
     here, claim = filled()
     assert here.evict()
     here.leave(claim, 0.0)
-    assert here.stock.here == 0
-    assert here.stock.take(1) == NO_WAIT
+    assert here.tokens.here == 0
+    assert here.tokens.take(1) == NO_WAIT
 
 
 def test_who_wakes_too_late_begins_anew() -> None:
@@ -118,7 +118,7 @@ def test_who_wakes_too_late_at_an_idle_one_begins_anew() -> None:
     here, claim = filled()
     for now in (20.0, 40.0):  # what was held has expired, and then nobody came
         assert here.tend(now) is None
-    assert here.retired
+    assert here.is_retired
     assert here.step(claim, 40.0) == RETIRED
 
 
@@ -128,7 +128,7 @@ def test_who_was_served_and_has_not_looked_keeps_an_idle_one() -> None:
     for now in (2.0, 5.0, 50.0):
         assert here.due() <= now
         assert here.tend(now) is None
-        assert not here.retired
+        assert not here.is_retired
         assert here.due() > now, "the keeper would come back at once, again and again"
     assert isinstance(here.step(claim, 50.0), Fetch), "it asks anew, in its old place"
 

@@ -83,13 +83,13 @@ def test_a_thread_that_still_has_the_slot_gets_nothing_of_it(clock: Clock, witho
     stage = Noting(clock)
     limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
     assert limiter.try_acquire("a")
-    stale = limiter._slots["a"]
+    stale = limiter._entries["a"]
     assert limiter.try_acquire("b")
-    limiter._slots["a"] = stale
+    limiter._entries["a"] = stale
     assert limiter.try_acquire("a")
-    assert limiter._slots["a"] is not stale
+    assert limiter._entries["a"] is not stale
     assert stage.keys == ["a", "b", "a"]
-    assert (stale.stock.here, stale.reservoir.calls) == (0, 1)
+    assert (stale.tokens.here, stale.reservoir.calls) == (0, 1)
 
 
 def test_a_refund_at_a_slot_that_has_just_left_goes_to_the_next(clock: Clock, without_keeper: None) -> None:
@@ -97,12 +97,12 @@ def test_a_refund_at_a_slot_that_has_just_left_goes_to_the_next(clock: Clock, wi
     stage = Noting(clock)
     limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
     assert limiter.try_acquire("a", 3)
-    stale = limiter._slots["a"]
+    stale = limiter._entries["a"]
     assert limiter.try_acquire("b")
     assert not stale.refund(3)
-    limiter._slots["a"] = stale
+    limiter._entries["a"] = stale
     limiter.refund("a", 3)
-    assert limiter._slots["a"] is not stale
+    assert limiter._entries["a"] is not stale
     assert [(back.refund, back.seq) for back in stage.backs] == [(3, 3)]
 
 
@@ -112,10 +112,10 @@ def test_a_caller_in_line_keeps_its_key(clock: Clock) -> None:
     with RateLimiter(stage, HUNDRED, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
         caller = start(lambda: limiter.try_acquire("busy"))
         stage.slow["busy"].await_someone()
-        slot = limiter._slots["busy"]
+        slot = limiter._entries["busy"]
         for i in range(50):
             assert limiter.try_acquire(f"key-{i}")
-        assert limiter._slots["busy"] is slot
+        assert limiter._entries["busy"] is slot
         stage.slow["busy"].open()
         assert caller.result(60.0)
     assert stage.keys.count("busy") == 1
@@ -127,12 +127,12 @@ def test_a_task_in_line_keeps_its_key() -> None:
         store, quota = MemoryStore(clock), Quota(1.0, 5)
         async with AsyncRateLimiter(store, quota, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
             await limiter.acquire("busy", 5)
-            slot = limiter._slots["busy"]
+            slot = limiter._entries["busy"]
             callers = [asyncio.create_task(limiter.acquire("busy", 5)) for _ in range(3)]
             await asyncio.sleep(0.01)
             for i in range(50):
                 assert await limiter.try_acquire(f"key-{i}")
-            assert limiter._slots["busy"] is slot
+            assert limiter._entries["busy"] is slot
             await asyncio.gather(*callers)
             assert limiter.statistics().keys <= 3
         assert store.peek("busy", quota).level == 0
@@ -166,7 +166,7 @@ def test_idle_keys_make_room_too(front: Front, clock: Clock) -> None:
         for i in range(50):
             assert limiter.try_acquire(f"key-{i}")
         until(lambda: limiter.statistics().keys == 0)
-        supply: Any = limiter._supply if isinstance(limiter, RateLimiter) else limiter._inner._supply
+        supply: Any = limiter._registry if isinstance(limiter, RateLimiter) else limiter._inner._registry
         assert len(supply._ring) == len(supply._ring._places) == 0
         assert limiter.statistics().admitted == 50
 
@@ -234,7 +234,7 @@ def test_a_limiter_that_was_opened_by_url_has_the_bound_too(front: Front) -> Non
 def test_what_left_is_no_longer_in_memory() -> None:
     """Nor planned to be looked after: a flood once stood there for as long as keys are kept that nobody uses."""
     with RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
-        keeper = limiter._supply._keeper
+        keeper = limiter._registry._keeper
         for i in range(5000):
             assert limiter.try_acquire(f"key-{i}")
             assert len(keeper._inbox) <= 4096
@@ -248,6 +248,6 @@ def test_what_left_is_not_planned_on_a_loop_either() -> None:
         async with AsyncRateLimiter(MemoryStore(clock), HUNDRED, clock=clock, max_keys=10) as limiter:
             for i in range(5000):
                 assert await limiter.try_acquire(f"key-{i}")
-            assert len(limiter._supply._keeper._plans) <= 256
+            assert len(limiter._registry._keeper._plans) <= 256
 
     run(main)

@@ -22,7 +22,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def supply_of(limiter: RateLimiter | Blocking) -> Any:
-    return (limiter if isinstance(limiter, RateLimiter) else limiter._inner)._supply
+    return (limiter if isinstance(limiter, RateLimiter) else limiter._inner)._registry
 
 
 def come_to_rest(limiter: RateLimiter | Blocking) -> None:
@@ -110,7 +110,7 @@ def test_on_a_loop_all_this_is_done_by_its_one_timer() -> None:
         async with AsyncRateLimiter(MemoryStore(clock), BRIEF, clock=clock, idle_after=8.0) as limiter:
             assert await limiter.try_acquire("key")
             await asyncio.sleep(1.5)
-            assert (limiter._slots, limiter.statistics().keys) == ({}, 1)
+            assert (limiter._entries, limiter.statistics().keys) == ({}, 1)
             await asyncio.sleep(6.4)
             assert limiter.statistics().keys == 1
             await asyncio.sleep(1.2)

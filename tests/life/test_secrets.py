@@ -337,4 +337,4 @@ def test_a_limited_function_is_charged_to_what_was_said(front: Front) -> None:
             return user
 
         assert search("{user.__class__}") == "{user.__class__}"
-        assert list(limiter._slots) == ["search:{user.__class__}"]
+        assert list(limiter._entries) == ["search:{user.__class__}"]

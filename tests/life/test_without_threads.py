@@ -63,7 +63,7 @@ def test_a_flood_of_keys_leaves_no_more_in_memory_than_there_may_be(no_threads: 
 def test_a_flood_of_keys_leaves_no_more_while_the_thread_is_busy() -> None:
     before = slots()
     with RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
-        keeper = limiter._supply._keeper
+        keeper = limiter._registry._keeper
         keeper._thread = threading.current_thread()  # none is started, and nobody looks
         for i in range(3000):
             assert limiter.try_acquire(f"key-{i}")

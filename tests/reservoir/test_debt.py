@@ -43,11 +43,11 @@ class Debtor:
 
     @property
     def owed(self) -> int:
-        return self.reservoir._debt.total
+        return self.reservoir._overdraft.total
 
     @property
     def here(self) -> int:
-        return self.reservoir.stock.tokens
+        return self.reservoir.tokens.available
 
 
 def test_what_is_here_pays_at_once() -> None:
@@ -148,7 +148,7 @@ def test_whoever_takes_the_first_answer_is_refused_behind_a_debt() -> None:
     debtor = Debtor(0, 5)
     debtor.grant(debtor.tend(), 0, retry_after=0.5)
     assert isinstance(debtor.reservoir.step(debtor.join(1, NO_WAIT), debtor.at), Refuse)
-    assert debtor.reservoir.denies(1, debtor.at) == pytest.approx(0.5)
+    assert debtor.reservoir.denied_for(1, debtor.at) == pytest.approx(0.5)
 
 
 def test_a_failing_store_forgives_no_debt_and_is_left_alone_a_while() -> None:
@@ -189,11 +189,11 @@ def test_what_is_owed_keeps_the_key_in_memory_until_it_is_paid() -> None:
     debtor = Debtor(0, 5)
     debtor.at = 1000.0
     fetch = debtor.tend()
-    assert not debtor.reservoir.retired
+    assert not debtor.reservoir.is_retired
     debtor.grant(fetch, 5)
     for debtor.at in (1001.0, 2000.0):  # the first look finds that it was used
         assert debtor.reservoir.tend(debtor.at) is None
-    assert debtor.reservoir.retired
+    assert debtor.reservoir.is_retired
 
 
 def test_a_closed_reservoir_owes_nothing() -> None:

@@ -75,7 +75,7 @@ class Twins:
         if self.asking is None:
             return
         (pair, _), self.asking = self.asking, None
-        fetches = [each._busy for each in self.both]
+        fetches = [each._in_flight for each in self.both]
         served = False
         if pair is not None and isinstance(fetches[0], Fetch):
             served = express.serve(self.short, pair[0], fetches[0], grant, self.now, jitter)
@@ -89,20 +89,20 @@ class Twins:
         if self.asking is not None:
             self.asking = None
             for each in self.both:
-                if isinstance(each._busy, Fetch):
-                    each.failed(each._busy, error, self.now)
+                if isinstance(each._in_flight, Fetch):
+                    each.failed(each._in_flight, error, self.now)
         self.check()
 
     def interrupt(self, which: int) -> None:
         if self.pairs:
             for each, claim in zip(self.both, self.pairs.pop(which % len(self.pairs)), strict=True):
                 each.leave(claim, self.now)
-            if self.short._busy is None:
+            if self.short._in_flight is None:
                 self.asking = None
         self.check()
 
     def tend(self) -> None:
-        if not self.short.retired:
+        if not self.short.is_retired:
             found = self.each(lambda reservoir: reservoir.tend(self.now))
             if isinstance(found, GiveBack):
                 self.each(lambda reservoir: reservoir.gave_back(self.now))
@@ -123,7 +123,7 @@ class Twins:
         self.each(lambda reservoir: reservoir.debit(tokens, self.now))
 
     def check(self) -> None:
-        self.each(lambda reservoir: reservoir.shut_until)
+        self.each(lambda reservoir: reservoir.denied_until)
         self.each(lambda reservoir: reservoir.due())
         self.each(_state)
         for mine, other in self.pairs:
@@ -177,7 +177,7 @@ def _pass(seconds: float) -> Callable[[Twins], object]:
 
 def _spend(twins: Twins, left: int = 0) -> None:
     """Callers who find tokens take all but so many."""
-    twins.each(lambda reservoir: reservoir.stock.take(max(1, reservoir.stock.tokens - left)))
+    twins.each(lambda reservoir: reservoir.tokens.take(max(1, reservoir.tokens.available - left)))
 
 
 PATIENCE = st.sampled_from([NO_WAIT, NO_WAIT, math.inf, 0.0, 0.5, 3.0, 20.0])
@@ -235,7 +235,7 @@ def test_the_short_way_does_what_the_rules_do(
 ) -> None:
     twins = Twins(quota, sizer, policy)
     for step in itertools.chain.from_iterable(steps):
-        if not twins.short.retired:
+        if not twins.short.is_retired:
             step(twins)
             twins.check()
 
@@ -302,8 +302,8 @@ def test_what_comes_later_is_waited_for() -> None:
 def test_nobody_asks_where_tokens_are_laid_out() -> None:
     twins = alone()
     twins.answer(answer(20), 1.0)
-    twins.each(lambda reservoir: reservoir.stock.take(1))
-    assert twins.short.stock.loose == 0
+    twins.each(lambda reservoir: reservoir.tokens.take(1))
+    assert twins.short.tokens.free == 0
     twins.arrive(1, NO_WAIT)
     assert twins.asking is None
 
@@ -322,7 +322,7 @@ def test_what_is_admitted_without_the_store_is_counted_as_that() -> None:
     twins.fail(DEAD)
     _spend(twins)
     twins.arrive(1, NO_WAIT)
-    assert twins.short._standby.admitted > 1
+    assert twins.short._fallback.admitted > 1
     twins.answer(answer(1), 1.0)
     assert twins.shortcuts == 1
 
@@ -334,11 +334,11 @@ def test_a_share_that_has_filled_up_again_is_forgotten() -> None:
     twins.now = 0.1
     twins.arrive(100, NO_WAIT)
     twins.answer(answer(100), 1.0)
-    assert twins.short._standby.fallback is not None
+    assert twins.short._fallback.bucket is not None
     twins.now = 60.0
     twins.arrive(1, NO_WAIT)
     twins.answer(answer(1), 1.0)
-    assert twins.short._standby.fallback is None
+    assert twins.short._fallback.bucket is None
 
 
 def test_an_answer_after_the_end_serves_nobody() -> None:

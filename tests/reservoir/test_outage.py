@@ -43,14 +43,14 @@ def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     front = away(FailurePolicy.closed(), tokens=2)
     claim = front.join(3, NO_WAIT)
     fail(front, claim, 0.1)
-    assert front.reservoir.denies(3, 0.1) == 0.0, "one failure is no reason not to ask"
+    assert front.reservoir.denied_for(3, 0.1) == 0.0, "one failure is no reason not to ask"
     claim = front.join(3, NO_WAIT)
     front.reservoir.failed(front.fetch(claim, 0.1), CircuitOpen("given up"), 0.1)
     assert isinstance(claim.verdict, Fail)
-    assert [front.reservoir.denies(cost, 0.12) for cost in (1, 2)] == [0.0, 0.0], "what is leased still serves"
-    assert front.reservoir.denies(3, 0.12) == about(0.03)
-    assert front.reservoir.denies(101, 0.12) == 0.0, "what never fits is an error"
-    assert front.reservoir.denies(3, 0.151) == 0.0
+    assert [front.reservoir.denied_for(cost, 0.12) for cost in (1, 2)] == [0.0, 0.0], "what is leased still serves"
+    assert front.reservoir.denied_for(3, 0.12) == about(0.03)
+    assert front.reservoir.denied_for(101, 0.12) == 0.0, "what never fits is an error"
+    assert front.reservoir.denied_for(3, 0.151) == 0.0
     assert front.reservoir.figures() == KeyStatistics(1, 6, 2, held=2), "what was not sent is no call"
 
 
@@ -77,7 +77,7 @@ def test_open_admits_whatever_comes() -> None:
     line = [front.join(cost, deadline) for cost, deadline in ((100, NO_WAIT), (1, NO_WAIT), (50, math.inf))]
     fail(front, line[0], 1.0)
     assert [claim.verdict for claim in line] == [Admit(1.0 + LEASE)] * 3
-    assert front.reservoir.stock.take(100) == 1.0 + LEASE, "who comes next hits"
+    assert front.reservoir.tokens.take(100) == 1.0 + LEASE, "who comes next hits"
     assert front.reservoir.falls_back
     found = front.reservoir.figures()
     assert (found.admitted, found.fallback, found.refused) == (251, 251, 0)
@@ -91,8 +91,8 @@ def test_local_admits_its_share_and_refuses_the_rest_from_memory() -> None:
     late = front.join(1, NO_WAIT)
     fail(front, late, 1.0)
     assert late.verdict == Refuse(about(0.04)), "a token of its share of the rate"
-    assert front.reservoir.denies(1, 1.01) == about(0.03)
-    assert front.reservoir.denies(1, 1.05) == 0.0
+    assert front.reservoir.denied_for(1, 1.01) == about(0.03)
+    assert front.reservoir.denied_for(1, 1.05) == 0.0
     assert front.reservoir.figures() == KeyStatistics(25, 6, 2, fallback=25)
 
 
@@ -146,24 +146,24 @@ def test_a_lease_goes_on_through_a_blip() -> None:
     big = front.join(6, NO_WAIT)
     fail(front, big, 0.1)
     assert isinstance(big.verdict, Admit)
-    assert front.reservoir.stock.expires == 0.1 + LEASE
+    assert front.reservoir.tokens.expires == 0.1 + LEASE
     assert front.reservoir.remaining(0.1) == 24, "five were leased still, so one is borrowed"
 
 
 def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
     front = away(tokens=5)
     fail(front, front.join(6, NO_WAIT), 0.9)
-    assert front.reservoir.stock.expires == 1.0, "the lease's own end, not half a second from now"
+    assert front.reservoir.tokens.expires == 1.0, "the lease's own end, not half a second from now"
 
 
 def test_a_prefetch_that_fails_changes_nothing() -> None:
     front = away(tokens=20, sizer=FixedBatch(10))
-    front.reservoir.stock.low = 21
+    front.reservoir.tokens.low_watermark = 21
     front.step(front.join(1, NO_WAIT))  # a hit that leaves it hungry
     fetch = front.tend(0.1)
     front.reservoir.failed(fetch, DEAD, 0.15)
     assert not front.reservoir.falls_back
-    assert front.reservoir.stock.take(19) == 1.0
+    assert front.reservoir.tokens.take(19) == 1.0
 
 
 def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
@@ -214,7 +214,7 @@ def test_what_was_granted_for_later_is_not_there_at_once() -> None:
     front.reservoir.failed(fetch, DEAD, 1.0)
     assert first.verdict is None
     assert other.verdict is None
-    assert front.reservoir.stock.coming == 0
+    assert front.reservoir.tokens.pending == 0
 
 
 def test_what_flowed_in_since_is_what_the_slowest_bandwidth_lets() -> None:
@@ -244,7 +244,7 @@ def test_a_tentative_caller_that_gives_up_leaves_what_it_borrowed_to_others() ->
     front.reservoir.join(tentative)
     fail(front, tentative, 1.0)
     front.reservoir.leave(tentative, 1.1)
-    assert front.reservoir.stock.take(25) == 1.0 + LEASE
+    assert front.reservoir.tokens.take(25) == 1.0 + LEASE
 
 
 def test_what_expired_unused_is_there_again() -> None:
@@ -253,7 +253,7 @@ def test_what_expired_unused_is_there_again() -> None:
     admitted = 0
     for second in range(30):
         claim = front.join(1, NO_WAIT)
-        if front.reservoir.stock.take(1) == -math.inf:
+        if front.reservoir.tokens.take(1) == -math.inf:
             fail(front, claim, float(second))
         admitted += isinstance(claim.verdict, Admit)
         front.reservoir.tend(second + LEASE)
@@ -328,7 +328,7 @@ def test_a_key_does_not_retire_before_its_share_is_full() -> None:
     front.reservoir.tend(1.0 + LEASE)
     assert front.reservoir.due() == about(1.0 + 86400)
     assert front.reservoir.tend(12.0) is None
-    assert not front.reservoir.retired
+    assert not front.reservoir.is_retired
 
 
 def test_remaining_is_what_the_share_has() -> None:

@@ -100,7 +100,7 @@ class Demand:
         self.now = until
 
     def _call(self) -> None:
-        if self.reservoir.stock.take(1) == NO_WAIT:
+        if self.reservoir.tokens.take(1) == NO_WAIT:
             self.surprised += 1
             self.reservoir.take_low(1)
 
@@ -150,7 +150,7 @@ def test_at_rest_nobody_looks() -> None:
     assert demand.looks <= 5
     demand.rest(5.0)
     assert demand.looks <= 3, "what is left goes back, and the key retires"
-    assert demand.reservoir.retired
+    assert demand.reservoir.is_retired
 
 
 def test_while_more_is_on_its_way_nobody_looks() -> None:
@@ -159,17 +159,17 @@ def test_while_more_is_on_its_way_nobody_looks() -> None:
     while demand.under_way is None:
         demand.run(4000.0, 0.0005)
     assert demand.reservoir.due() == math.inf
-    while demand.reservoir.stock.take(1) != NO_WAIT:
+    while demand.reservoir.tokens.take(1) != NO_WAIT:
         pass
     assert demand.reservoir.tend(demand.now) is None
-    assert not demand.reservoir.hungry
+    assert not demand.reservoir.wants_refill
 
 
 def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
     front = Front(RICH, sizer=FixedBatch(BATCH))
     front.grant(front.fetch(front.join(BATCH)), 0.05, 2 * BATCH)
     look = front.reservoir.due()
-    assert front.reservoir.stock.low > 200
+    assert front.reservoir.tokens.low_watermark > 200
     assert look < 0.5, "long before the lease ends"
     assert front.reservoir.take_low(700) != NO_WAIT
     front.tend(look)
@@ -180,8 +180,8 @@ def test_at_a_bucket_that_was_short_nobody_looks() -> None:
     front = Front(Quota(4000.0, 4000), sizer=FixedBatch(BATCH))
     front.grant(front.fetch(front.join(1000)), 0.001, 1000)
     front.grant(front.fetch(front.join(1), 0.001), 0.002, 300, level=0, active_hosts=1000)
-    stock = front.reservoir.stock
-    assert stock.low == 0
+    stock = front.reservoir.tokens
+    assert stock.low_watermark == 0
     assert front.reservoir.due() == about(stock.expires - 0.1 * stock.lease)
 
 
@@ -189,8 +189,8 @@ def test_nobody_looks_at_tokens_that_have_gone() -> None:
     """A keeper that comes late, as after a suspended machine's sleep, once leased a batch that nobody asked for."""
     demand = Demand()
     demand.run(4000.0, 2.0)
-    assert demand.reservoir._looks_at < math.inf
-    late = demand.reservoir.stock.expires + 5.0
+    assert demand.reservoir._checks_at < math.inf
+    late = demand.reservoir.tokens.expires + 5.0
     assert demand.reservoir.tend(late) is None
-    assert not demand.reservoir.hungry
-    assert demand.reservoir._looks_at == math.inf
+    assert not demand.reservoir.wants_refill
+    assert demand.reservoir._checks_at == math.inf

@@ -122,7 +122,7 @@ def test_a_big_one_is_not_overtaken_by_small_ones() -> None:
     fetch = front.fetch(big)
     assert fetch.ask.need == 6
     assert front.step(small) == Wait(None)
-    assert front.reservoir.stock.take(1) == -math.inf
+    assert front.reservoir.tokens.take(1) == -math.inf
     for at, tokens, big_is_served, small_is_served in [
         (0.1, 5, False, False),
         (0.4, 1, True, False),
@@ -160,9 +160,9 @@ def test_when_the_first_goes_the_next_is_woken_and_fetches(way: str) -> None:
 def test_tokens_are_set_aside_while_someone_waits_and_free_again_when_nobody_does() -> None:
     front = Front(tokens=4)
     claim = front.join(10)
-    assert front.reservoir.stock.take(1) == -math.inf
+    assert front.reservoir.tokens.take(1) == -math.inf
     front.reservoir.leave(claim, 0.0)
-    assert front.reservoir.stock.take(4) == 1.0
+    assert front.reservoir.tokens.take(4) == 1.0
     assert front.held == 0
 
 
@@ -174,8 +174,8 @@ def test_a_lease_counts_from_before_the_ask_was_sent() -> None:
     claim = front.join(1)
     front.grant(front.fetch(claim, 5.0), 5.3, 4, lease=1.0)
     assert claim.verdict == Admit(6.0)
-    assert front.reservoir.stock.take(1) == 6.0
-    assert front.reservoir.stock.take(3) == -math.inf
+    assert front.reservoir.tokens.take(1) == 6.0
+    assert front.reservoir.tokens.take(3) == -math.inf
 
 
 def test_expired_tokens_are_gone() -> None:
@@ -274,7 +274,7 @@ def test_who_leaves_after_being_served_leaves_the_tokens_to_others() -> None:
     assert (gone.verdict, other.verdict) == (Admit(1.0), None)
     front.reservoir.leave(gone, 0.2)
     assert other.verdict == Admit(1.0)
-    assert front.reservoir.stock.take(2) == 1.0
+    assert front.reservoir.tokens.take(2) == 1.0
     assert front.counted == (5, 0)
 
 
@@ -306,7 +306,7 @@ def test_who_leaves_after_the_end_of_its_lease_leaves_nothing_though_a_later_lea
     gone = front.join(1)
     assert front.step(gone) == Admit(1.0)
     front.grant(front.tend(0.9), 0.9, lease=1.0)
-    assert front.reservoir.stock.take(3) == about(1.9)
+    assert front.reservoir.tokens.take(3) == about(1.9)
     assert front.held == 6
     front.reservoir.leave(gone, 1.0)
     assert front.held == 6
@@ -322,7 +322,7 @@ def test_who_leaves_returns_nothing_into_a_lease_that_its_tokens_are_not_of(tent
     front.grant(front.fetch(gone), tokens=5)
     assert isinstance(gone.verdict, Admit)
     front.grant(front.fetch(front.join(1), 0.1), 0.1, 10, **({"kept": 0} if tentative else {}))  # a new bucket
-    assert front.reservoir.stock.take(6) == about(1.1)
+    assert front.reservoir.tokens.take(6) == about(1.1)
     front.reservoir.leave(gone, 0.3)
     assert front.held == 3
 
@@ -433,26 +433,26 @@ def test_a_refusal_is_remembered_for_this_cost_or_more() -> None:
         (0.61, 10, 0.0),
     ]
     for at, cost, retry_after in timeline:
-        assert (at, cost, front.reservoir.denies(cost, at)) == (at, cost, about(retry_after))
+        assert (at, cost, front.reservoir.denied_for(cost, at)) == (at, cost, about(retry_after))
 
 
 def test_a_refusal_is_not_remembered_where_tokens_are() -> None:
     front = Front(tokens=5)
     front.refuse(front.fetch(front.join(10, NO_WAIT)))
-    assert front.reservoir.denies(5, 0.0) == 0.0
-    assert front.reservoir.denies(10, 0.0) == about(0.5)
+    assert front.reservoir.denied_for(5, 0.0) == 0.0
+    assert front.reservoir.denied_for(10, 0.0) == about(0.5)
 
 
 @pytest.mark.parametrize("comes", ["refund", "grant"])
 def test_what_comes_back_drops_the_memory_of_a_refusal(comes: str) -> None:
     front = Front()
     front.refuse(front.fetch(front.join(10, NO_WAIT)))
-    assert front.reservoir.denies(10, 0.1) > 0.0
+    assert front.reservoir.denied_for(10, 0.1) > 0.0
     if comes == "refund":
         front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 0.1)
     else:
         front.grant(front.fetch(front.join(1, NO_WAIT), 0.1), 0.1, 1)
-    assert front.reservoir.denies(10, 0.1) == 0.0
+    assert front.reservoir.denied_for(10, 0.1) == 0.0
 
 
 def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> None:
@@ -460,7 +460,7 @@ def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> Non
     front = Front()
     claim, small = front.join(80), front.join(1)
     front.grant(front.fetch(claim), 0.1, quota=Quota(50.0, 50), version=2, retry_after=1.0, level=0)
-    assert front.reservoir.largest == 50
+    assert front.reservoir.largest_cost == 50
     assert claim.verdict is not None or not isinstance(front.step(claim, 0.1), Wait | Fetch)
     assert small.verdict is None
 
@@ -555,7 +555,7 @@ def test_what_was_spent_while_the_ask_was_out_stays_spent() -> None:
     due = front.reservoir.due()
     fetch = front.tend(due)
     assert fetch.ask.held == 20
-    assert front.reservoir.stock.take(15) == 1.0
+    assert front.reservoir.tokens.take(15) == 1.0
     front.grant(fetch, due, 3)
     assert front.held == 8
 
@@ -567,10 +567,10 @@ def _in_use(level: int) -> Front:
     """60 tokens at hand, renewed a moment ago, of which callers would use some in a round trip."""
     front = Front(sizer=FixedBatch(100))
     front.grant(front.fetch(front.join(1, NO_WAIT)), 0.1, 101)
-    assert front.reservoir.stock.take(20) == 1.0
+    assert front.reservoir.tokens.take(20) == 1.0
     fetch = front.tend(front.reservoir.due())
-    front.reservoir.stock.take(20)
-    front.grant(fetch, front.reservoir.stock.expires - 0.05, level=level)
+    front.reservoir.tokens.take(20)
+    front.grant(fetch, front.reservoir.tokens.expires - 0.05, level=level)
     assert front.held == 60
     return front
 
@@ -582,31 +582,31 @@ def _in_use(level: int) -> Front:
 )
 def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low: int, cost: int, spends: bool) -> None:
     front = Front(tokens=10)
-    front.reservoir.stock.keep(low)
+    front.reservoir.tokens.set_low_watermark(low)
     assert front.reservoir.take_low(cost) == (1.0 if spends else -math.inf)
-    assert (front.reservoir.hungry, front.reservoir.stock.low) == (spends, 0 if spends else low)
+    assert (front.reservoir.wants_refill, front.reservoir.tokens.low_watermark) == (spends, 0 if spends else low)
     assert (front.reservoir.due() <= 0.0) == spends
-    assert front.reservoir.stock.here == (10 - cost if spends else 10)
+    assert front.reservoir.tokens.here == (10 - cost if spends else 10)
 
 
 def test_the_last_tokens_are_for_who_is_in_line() -> None:
     front = Front(tokens=10)
     front.join(20)
-    front.reservoir.stock.low = 5
+    front.reservoir.tokens.low_watermark = 5
     assert front.reservoir.take_low(1) == -math.inf
 
 
 def test_while_something_is_under_way_nobody_asks_for_more() -> None:
     front = Front(tokens=10)
     fetch = front.tend(0.9)
-    front.reservoir.stock.keep(5)
+    front.reservoir.tokens.set_low_watermark(5)
     assert front.reservoir.take_low(1) == -math.inf
     front.grant(fetch, 0.9)
 
 
 def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     front = _in_use(level=90)
-    while front.reservoir.stock.take(1) != -math.inf:
+    while front.reservoir.tokens.take(1) != -math.inf:
         assert front.reservoir.due() > front.reservoir._used
     left, now = front.held, front.reservoir._used + 0.01
     assert 0 < left <= 30
@@ -615,14 +615,14 @@ def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     assert front.reservoir.due() <= now
     fetch = front.tend(now)
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.held, fetch.cost) == (0, 0, left - 1, 0)
-    assert front.reservoir.stock.take(1) != -math.inf
+    assert front.reservoir.tokens.take(1) != -math.inf
 
 
 def test_nothing_is_fetched_ahead_from_a_bucket_that_is_dry() -> None:
     front = _in_use(level=0)
-    assert front.reservoir.stock.take(60) != -math.inf
+    assert front.reservoir.tokens.take(60) != -math.inf
     assert front.held == 0
-    assert not front.reservoir.hungry
+    assert not front.reservoir.wants_refill
 
 
 def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
@@ -630,11 +630,11 @@ def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
     due = front.reservoir.due()
     assert front.reservoir.tend(due - 0.01) is None
     fetch = front.tend(due)
-    assert due < front.reservoir.stock.expires
+    assert due < front.reservoir.tokens.expires
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want) == (0, 0, 0)
     assert (fetch.ask.held, fetch.ask.back) == (2, 3)
     front.grant(fetch, due)
-    assert front.reservoir.stock.take(2) == about(due + 1.0)
+    assert front.reservoir.tokens.take(2) == about(due + 1.0)
     assert front.counted == (3, 0)
 
 
@@ -642,16 +642,16 @@ def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None
     front = Front(tokens=5, sizer=FixedBatch(5), idle_after=10.0)
     front.grant(front.tend(front.reservoir.due()), 0.9)
     due = front.reservoir.due()
-    assert 0.9 < due < front.reservoir.stock.expires
+    assert 0.9 < due < front.reservoir.tokens.expires
     assert front.reservoir.tend(due) == GiveBack("a", 3, tokens=5)
     assert front.held == 0
     assert front.reservoir.due() == math.inf
     front.reservoir.gave_back(due)
-    assert front.reservoir.due() == front.reservoir.stock.expires
+    assert front.reservoir.due() == front.reservoir.tokens.expires
     assert front.reservoir.tend(due) is None
-    assert not front.reservoir.retired
+    assert not front.reservoir.is_retired
     assert front.reservoir.tend(front.reservoir.due()) is None
-    assert front.reservoir.retired
+    assert front.reservoir.is_retired
     assert front.reservoir.due() == math.inf
     assert front.counted == (1, 0)
 
@@ -662,7 +662,7 @@ def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
     front.grant(front.fetch(claim), 0.0, 5, starts_in=0.5, level=-5)
     assert front.reservoir.tend(0.6) is None
     assert claim.verdict == Admit(1.5)
-    assert not front.reservoir.retired
+    assert not front.reservoir.is_retired
 
 
 def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
@@ -673,13 +673,13 @@ def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     front.grant(front.fetch(claim), 0.0, 5)
     for now in (2.0, 4.0, 40.0):
         assert front.reservoir.tend(now) is None
-        assert not front.reservoir.retired
+        assert not front.reservoir.is_retired
         assert now < front.reservoir.due() < math.inf
     assert isinstance(front.step(claim, 40.0), Fetch)
     front.reservoir.leave(claim, 40.0)
     for now in (50.0, 60.0):  # the first look sees that somebody has left
         assert front.reservoir.tend(now) is None
-    assert front.reservoir.retired
+    assert front.reservoir.is_retired
 
 
 def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -699,7 +699,7 @@ def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         front.reservoir.confirm(claims[0])
     front.reservoir.leave(claims[0], 0.0)
-    assert front.reservoir.stock._pledged == 5
+    assert front.reservoir.tokens._pledged == 5
 
 
 def test_while_someone_waits_nothing_goes_back() -> None:
@@ -715,12 +715,12 @@ def test_while_someone_waits_nothing_goes_back() -> None:
 def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
     front = Front(Quota(0.0, 0))
     for cost in (1, 100, 2**50):
-        assert front.reservoir.denies(cost, 0.0) == math.inf
+        assert front.reservoir.denied_for(cost, 0.0) == math.inf
         assert [front.step(front.join(cost, deadline), 1.0) for deadline in (NO_WAIT, 5.0, PATIENT)] == [
             Refuse(math.inf)
         ] * 3
     assert front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 1.0) is None
-    assert front.reservoir.denies(1, 1e9) == math.inf
+    assert front.reservoir.denied_for(1, 1e9) == math.inf
     assert front.reservoir.calls == 0
 
 
@@ -745,7 +745,7 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
     front.reservoir.close(closed, Waiter(0, NO_WAIT, Bell()))
     assert [claim.verdict for claim in line] == [Fail(closed)] * 3
     assert set(front.woken()) == set(line)
-    assert front.reservoir.retired
+    assert front.reservoir.is_retired
     assert front.reservoir.due() == math.inf
     assert front.reservoir.drain() is None, "not before the answer is here"
     front.grant(fetch, 0.1, 7)
@@ -758,7 +758,7 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
 def test_a_new_quota_is_obeyed_at_once() -> None:
     front = Front()
     front.grant(front.fetch(front.join(1)), tokens=1, quota=Quota(5.0, 20), version=3)
-    assert (front.reservoir.quota, front.reservoir.largest) == (Quota(5.0, 20), 20)
+    assert (front.reservoir.quota, front.reservoir.largest_cost) == (Quota(5.0, 20), 20)
     fetch = front.fetch(front.join(1))
     assert fetch.quota == Quota(5.0, 20)
 
@@ -775,16 +775,16 @@ def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take() -> None:
 
 def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
     front = Front(tokens=9)
-    assert front.reservoir.stock.take(9) == 1.0
+    assert front.reservoir.tokens.take(9) == 1.0
     assert front.reservoir.refund(Waiter(4, NO_WAIT, Bell()), 0.5) is None
     assert front.held == 4
-    assert front.reservoir.stock.take(4) == 1.0
+    assert front.reservoir.tokens.take(4) == 1.0
     assert front.reservoir.calls == 1
 
 
 def test_a_refund_wakes_who_waits() -> None:
     front = Front(tokens=9)
-    front.reservoir.stock.take(9)
+    front.reservoir.tokens.take(9)
     claim = front.join(4)
     front.refuse(front.fetch(claim))  # which reported the nine as spent
     assert front.refund(4, 0.1) == GiveBack("a", 3, tokens=0, refund=4)
@@ -795,7 +795,7 @@ def test_a_refund_wakes_who_waits() -> None:
 @pytest.mark.parametrize(("at", "here"), [(0.5, 6), (1.0, 0)])
 def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: int) -> None:
     front = Front(tokens=9)
-    front.reservoir.stock.take(5)
+    front.reservoir.tokens.take(5)
     back = front.reservoir.refund(Waiter(50, NO_WAIT, Bell()), at)
     assert back == GiveBack("a", 2, tokens=0, held=10 if here else 0, refund=50 - here)
     assert front.held == (10 if here else 0)
@@ -895,7 +895,7 @@ def test_the_figures_are_exact() -> None:
     front = Front(tokens=20, sizer=FixedBatch(20))
     reservoir = front.reservoir
     assert reservoir.figures() == KeyStatistics(1, 0, 1, held=20, waiting=0)
-    reservoir.stock.take(5)
+    reservoir.tokens.take(5)
     assert reservoir.figures() == KeyStatistics(6, 0, 1, held=15, waiting=0)
     reservoir.refund(Waiter(2, NO_WAIT, Bell()), 0.1)
     assert reservoir.figures() == KeyStatistics(6, 0, 1, held=17, waiting=0)
@@ -906,7 +906,7 @@ def test_the_figures_are_exact() -> None:
     front.refuse(fetch, 0.2)
     assert reservoir.figures() == KeyStatistics(6, 30, 2, held=17, waiting=0)
     reservoir.refused += 40  # from memory, by a front
-    reservoir.stock.take(17)
+    reservoir.tokens.take(17)
     assert reservoir.figures() == KeyStatistics(23, 70, 2, held=0, waiting=0)
     front.grant(front.fetch(front.join(1), 0.7), 0.7, 9)
     assert reservoir.figures() == KeyStatistics(24, 70, 3, held=8, waiting=0)
@@ -923,24 +923,24 @@ def test_the_figures_are_exact() -> None:
 def test_tokens_taken_too_late_are_not_counted(meanwhile: str) -> None:
     """Between the late taker and its report, whoever else came may have counted them already."""
     front = Front(tokens=50)
-    assert front.reservoir.stock.take(50) == 1.0
+    assert front.reservoir.tokens.take(50) == 1.0
     if meanwhile == "a look":
         front.reservoir.tend(1.0)
     if meanwhile == "an ask":
         front.grant(front.fetch(front.join(2, NO_WAIT), 1.0), 1.0, 2)
-    front.reservoir.stock.took_late(50)
+    front.reservoir.tokens.took_late(50)
     assert front.counted == ((3, 0) if meanwhile == "an ask" else (1, 0))
 
 
 def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
     """Or a reservoir would hand out, or give back, tokens that it does not have."""
     front = Front(tokens=50)
-    front.reservoir.stock.take(50)
+    front.reservoir.tokens.take(50)
     front.reservoir.tend(1.0)
-    front.reservoir.stock.took_late(50)
+    front.reservoir.tokens.took_late(50)
     front.grant(front.fetch(front.join(1, NO_WAIT), 1.001), 1.002, 10)
-    assert front.reservoir.stock.low >= 0
-    assert front.reservoir.stock.take(10) == -math.inf
+    assert front.reservoir.tokens.low_watermark >= 0
+    assert front.reservoir.tokens.take(10) == -math.inf
     assert front.held == 9
 
 
@@ -954,7 +954,7 @@ def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
     assert isinstance(front.step(claim), Admit)
     other = front.join(9)
     assert front.fetch(other).ask.held == 10
-    assert front.reservoir.stock.held == 6
+    assert front.reservoir.tokens.held == 6
 
 
 def test_it_is_told_once_the_claim_is_confirmed() -> None:
@@ -976,7 +976,7 @@ def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanw
     front.reservoir.leave(claim, 0.0)
     assert isinstance(other.verdict, Admit)
     front.grant(fetch)
-    assert front.reservoir.stock.tokens == 1
+    assert front.reservoir.tokens.available == 1
 
 
 def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -> None:
@@ -986,7 +986,7 @@ def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -
     front.reservoir.join(claim)
     front.step(claim)
     assert not front.reservoir.evict()
-    assert not front.reservoir.retired
+    assert not front.reservoir.is_retired
     front.reservoir.confirm(claim)
     assert front.reservoir.evict()
 
@@ -1001,7 +1001,7 @@ def test_a_claim_leaves_once(tentative: bool) -> None:
     assert isinstance(front.step(spender), Admit)
     for _ in range(2):
         front.reservoir.leave(claim, 0.0)
-        assert front.reservoir.stock.tokens == 4
+        assert front.reservoir.tokens.available == 4
     assert front.reservoir.figures()[0] == 1 + 6
 
 

@@ -31,16 +31,16 @@ def served(**rest: Any) -> Front:
 def rests_at(front: Front) -> float:
     """When it retires with a memo, if nobody comes."""
     at = due = front.reservoir.due()
-    while not front.reservoir.retired and due < math.inf:
+    while not front.reservoir.is_retired and due < math.inf:
         front.reservoir.tend(due)
         at, due = due, front.reservoir.due()
-    return at if front.reservoir.memo is not None else math.inf
+    return at if front.reservoir.snapshot is not None else math.inf
 
 
 def test_a_key_comes_to_rest_when_it_was_quiet_for_a_while() -> None:
     front = served()
     assert front.reservoir.tend(AWAKE - 0.01) is None
-    assert not front.reservoir.retired
+    assert not front.reservoir.is_retired
     assert rests_at(front) == AWAKE
 
 
@@ -48,7 +48,7 @@ def test_one_that_is_used_stays_awake() -> None:
     front = served()
     front.grant(front.fetch(front.join(1), 0.9), 0.9, 1)
     front.reservoir.tend(AWAKE)
-    assert not front.reservoir.retired
+    assert not front.reservoir.is_retired
     assert rests_at(front) == about(0.9 + AWAKE)
 
 
@@ -64,7 +64,7 @@ def test_one_that_is_dry_stays_while_it_refuses_from_memory() -> None:
     front.refuse(front.fetch(front.join(1, NO_WAIT), 0.8), 0.8, retry_after=0.4)
     claim = front.join(1, NO_WAIT)
     front.step(claim, 1.1)
-    assert front.reservoir.denies(1, 1.15) > 0.0
+    assert front.reservoir.denied_for(1, 1.15) > 0.0
     assert rests_at(front) == about(1.1 + AWAKE)
     assert rests_at(Front(Quota(0.0, 0))) == math.inf
 
@@ -92,7 +92,7 @@ def test_one_that_admitted_without_the_store_stays() -> None:
     front.reservoir.failed(front.fetch(front.join(1, NO_WAIT)), DEAD, 0.0)
     front.reservoir.tend(0.6)
     front.grant(front.fetch(front.join(1), 2.0), 2.0, 1)
-    assert not front.reservoir.stock.borrowed
+    assert not front.reservoir.tokens.borrowed
     assert front.reservoir.due() == 12.0
 
 
@@ -117,8 +117,8 @@ def test_who_wakes_asks_what_it_would_have_asked(
         ask(here, 0.25, level, hosts)
         if is_to_rest:
             here.tend(2.0)
-            assert here.memo is not None
-            here = reservoir(sizer, quota, 2.0 + seconds, KeySnapshot.unpack(here.memo.pack()))
+            assert here.snapshot is not None
+            here = reservoir(sizer, quota, 2.0 + seconds, KeySnapshot.unpack(here.snapshot.pack()))
         else:
             here._count(2.0)  # as the keeper's look does
         asks.append(ask(here, 2.0 + seconds, level, hosts))

@@ -29,17 +29,17 @@ def stock(tokens: int, low: int = 0) -> LeasedTokens:
     made = LeasedTokens(0.0)
     made.borrow(tokens, LEASE, 0.0)
     made.serve(WaitQueue(), None)  # type: ignore[arg-type]  # nobody is in line
-    made.keep(low)
+    made.set_low_watermark(low)
     return made
 
 
 def lie(stock: LeasedTokens) -> tuple[int, int]:
     """What is laid out, and what is loose."""
-    return length_hint(stock.ready), stock.loose
+    return length_hint(stock.lock_free), stock.free
 
 
 def hit(stock: LeasedTokens) -> float:
-    return next(stock.ready, NO_WAIT)
+    return next(stock.lock_free, NO_WAIT)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_what_is_taken_one_by_one_is_laid_out_as_it_comes(costs: list[int], lies
     some = stock(10)
     for cost in costs:
         some.take(cost)
-    some.lay_down()
-    some.loose, some._base = some.loose + 4, some._base + 4
-    some.keep(2)
+    some.reclaim()
+    some.free, some._base = some.free + 4, some._base + 4
+    some.set_low_watermark(2)
     assert lie(some) == lies
 
 
@@ -88,7 +88,7 @@ def test_who_takes_a_step_has_until_the_lease_ends() -> None:
 def test_a_token_of_an_older_lease_does_not_live_longer() -> None:
     some = stock(3)
     some.take(1)
-    ready = some.ready
+    ready = some.lock_free
     some.borrow(0, LEASE, 5.0)
     assert next(ready, NO_WAIT) == NO_WAIT, "what was laid out was taken back"
     assert some.take(1) == 5.0 + LEASE
@@ -96,12 +96,12 @@ def test_a_token_of_an_older_lease_does_not_live_longer() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [LeasedTokens.lay_down, LeasedTokens.set_aside, LeasedTokens.empty, LeasedTokens.forfeit, LeasedTokens.pay_back],
+    [LeasedTokens.reclaim, LeasedTokens.set_aside, LeasedTokens.take_all, LeasedTokens.forfeit, LeasedTokens.pay_back],
 )
 def test_what_is_given_to_others_is_taken_back_first(change: Callable[[LeasedTokens], object]) -> None:
     some = stock(10)
     some.take(1)
-    ready = some.ready
+    ready = some.lock_free
     change(some)
     assert next(ready, NO_WAIT) == NO_WAIT
     assert hit(some) == NO_WAIT
@@ -125,7 +125,7 @@ def test_what_is_hit_while_it_is_emptied_does_not_go_back_as_well() -> None:
     some.expires = LEASE
     some.serve(WaitQueue(), None)  # type: ignore[arg-type]
     some.take(1)
-    assert some.empty() + some.hits + 1 == 10
+    assert some.take_all() + some.hits + 1 == 10
     assert some.spent == some.hits + 1
 
 
@@ -133,14 +133,14 @@ def test_a_step_is_counted_where_it_was_taken() -> None:
     some = stock(10)
     some.take(1)
     hit(some)
-    assert (some.spent, some.count(1.0), some.count(1.0), some.admitted) == (2, 2, 0, 2)
+    assert (some.spent, some.count_spent(1.0), some.count_spent(1.0), some.admitted) == (2, 2, 0, 2)
 
 
 def test_a_step_after_the_end_is_counted_until_its_taker_says_so() -> None:
     some = stock(10)
     some.take(1)
-    assert some.count(LEASE) == 1
-    ready = some.ready
+    assert some.count_spent(LEASE) == 1
+    ready = some.lock_free
     some.advance(LEASE)
     assert (next(ready, NO_WAIT), hit(some), some.spent, some.here) == (NO_WAIT, NO_WAIT, 1, 0)
 
@@ -149,7 +149,7 @@ def test_a_late_taker_uncounts_what_it_took() -> None:
     some = stock(10)
     some.take(1)
     hit(some)
-    some.count(LEASE)
+    some.count_spent(LEASE)
     some.advance(LEASE)
     some.took_late(1)
     assert some.spent == 1
@@ -166,16 +166,16 @@ def test_without_the_gil_nothing_is_laid_out(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_that_is_disowned_has_nothing_for_who_takes_no_lock() -> None:
     some = stock(10)
     some.take(1)
-    some.shut = math.inf
+    some.denied_until = math.inf
     some.disown()
-    assert (hit(some), some.shut) == (NO_WAIT, -math.inf)
+    assert (hit(some), some.denied_until) == (NO_WAIT, -math.inf)
 
 
 STEPS = st.one_of(
     st.integers(1, 30).map(lambda cost: lambda stock: -cost if stock.take(cost) != NO_WAIT else 0),
     st.just(lambda stock: -1 if hit(stock) != NO_WAIT else 0),
     st.integers(0, 20).map(lambda low: lambda stock: stock.keep(low)),
-    st.sampled_from([LeasedTokens.lay_down, LeasedTokens.set_aside]),
+    st.sampled_from([LeasedTokens.reclaim, LeasedTokens.set_aside]),
     st.just(lambda stock: stock.serve(WaitQueue(), None)),
     st.integers(1, 50).map(lambda more: lambda stock: stock._add(more) or more),
     st.just(lambda stock: stock.count(1.0) and 0),
@@ -191,7 +191,7 @@ def test_tokens_are_only_moved(tokens: int, steps: list[Callable[[LeasedTokens],
         tokens += change
         spent -= min(change, 0)
         assert (some.here, some.spent) == (tokens, spent)
-        assert some.loose >= 0
+        assert some.free >= 0
 
 
 def test_who_was_served_by_somebody_who_was_interrupted_is_served_once() -> None:

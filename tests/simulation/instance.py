@@ -118,16 +118,16 @@ class Host:
     @property
     def held(self) -> int:
         """Tokens for which callers of this host could be admitted, now or later."""
-        return self.reservoir.stock.held if self._lives else 0
+        return self.reservoir.tokens.held if self._lives else 0
 
     @property
     def spendable(self) -> int:
         """Those that they could be admitted for now."""
-        return self.reservoir.stock.here if self._lives else 0
+        return self.reservoir.tokens.here if self._lives else 0
 
     @property
     def _lives(self) -> bool:
-        return not self.gone and self.clock() < self.reservoir.stock.expires
+        return not self.gone and self.clock() < self.reservoir.tokens.expires
 
     @property
     def waiting(self) -> list[Caller]:
@@ -137,12 +137,12 @@ class Host:
     @property
     def in_line(self) -> list[Waiter]:
         """Those of them that have no verdict yet."""
-        return list(self.reservoir._line)
+        return list(self.reservoir._queue)
 
     @property
     def awaited(self) -> int:
         """Tokens that somebody waits for, or that are owed."""
-        return self.reservoir._line.cost + self.reservoir._debt.claim.beyond
+        return self.reservoir._queue.cost + self.reservoir._overdraft.claim.beyond
 
     def call(self, cost: int, patience: float = 0.0, then: Callable[[bool], None] = forget) -> None:
         """One caller comes: first the hot path, that of `try_acquire`, then the line."""
@@ -151,12 +151,12 @@ class Host:
         if self._frozen is not None:
             self._frozen.append(lambda: self.call(cost, patience, then))
             return
-        if cost > self.reservoir.largest:
+        if cost > self.reservoir.largest_cost:
             then(False)  # a ValueError
             return
         if not self._callers and self._spend_at_once(cost):
             then(True)
-        elif not patience and self.reservoir.denies(cost, self.clock()):
+        elif not patience and self.reservoir.denied_for(cost, self.clock()):
             self.reservoir.refused += cost
             self.refused += cost
             then(False)
@@ -174,7 +174,7 @@ class Host:
     def stall(self, seconds: float, cost: int) -> None:
         """Stop the process just after a thread took `cost` tokens; it looks at the clock when it goes on."""
         if self._frozen is None and not self.gone:
-            before = self.reservoir.stock.take(cost)
+            before = self.reservoir.tokens.take(cost)
             self._frozen = []
             self.was_disturbed = True
             self._agenda.after(seconds, lambda: self._thaw(cost, before))
@@ -214,15 +214,15 @@ class Host:
         while awake := self.reservoir.to_wake():
             for claim in awake:
                 self._walk(claim)
-        if paid := self.reservoir._debt.paid - self._paid:
+        if paid := self.reservoir._overdraft.paid - self._paid:
             self._paid += paid
             self._spend(paid)
         self._look_later()
 
     def _spend_at_once(self, cost: int) -> bool:
         """As the fronts do: a token that is laid out, or else under the lock."""
-        stock = self.reservoir.stock
-        before = next(stock.ready, NO_WAIT) if cost == 1 else NO_WAIT
+        stock = self.reservoir.tokens
+        before = next(stock.lock_free, NO_WAIT) if cost == 1 else NO_WAIT
         before = before if before != NO_WAIT else stock.take(cost)
         if before == NO_WAIT:
             before = self.reservoir.take_low(cost)
@@ -282,9 +282,9 @@ class Host:
             del self._callers[id(caller)]
 
     def _refund(self, cost: int) -> None:
-        owed = self.reservoir._owed
+        owed = self.reservoir._refunds
         back = self.reservoir.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
-        travelling = back.refund if back else self.reservoir._owed
+        travelling = back.refund if back else self.reservoir._refunds
         self._witness.refunded(owed + cost - travelling)
         if back is not None:
             self._give_back(back)
@@ -303,7 +303,7 @@ class Host:
         if self.clock() < before:
             self._spend(cost)
         elif before != -math.inf:
-            self.reservoir.stock.took_late(cost)
+            self.reservoir.tokens.took_late(cost)
         for happening in [*happenings, lambda: None]:
             self._do(happening)
 
@@ -354,7 +354,7 @@ class Host:
                 self._give_back(back)
             case None:
                 pass
-        if self.reservoir.retired:
+        if self.reservoir.is_retired:
             admitted, refused, calls, *_ = self.reservoir.figures()
             self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
-            self.reservoir, self._paid = self._new(self.reservoir.memo), 0
+            self.reservoir, self._paid = self._new(self.reservoir.snapshot), 0

@@ -36,7 +36,7 @@ def limiter(stage: Slow, clock: Clock, without_breaker: None) -> Iterator[RateLi
 
 def give(limiter: RateLimiter, seconds: float) -> None:
     """Let the store have so much time from now on."""
-    limiter._supply.store._deadline = limiter._supply.store._connecting = seconds
+    limiter._registry.store._deadline = limiter._registry.store._connecting = seconds
 
 
 def try_in_vain(limiter: RateLimiter, gate: Gate, cost: int) -> None:
@@ -59,7 +59,7 @@ def test_all_in_line_leave_with_the_one_that_asked(stage: Slow, limiter: RateLim
     gate = stage.before = Gate()
     line = [start(lambda: limiter.try_acquire(KEY)) for _ in range(8)]
     until(lambda: limiter.statistics().waiting == 8)
-    limiter._supply.store._failed("", KEY, StoreUnavailable("away"))
+    limiter._registry.store._failed("", KEY, StoreUnavailable("away"))
     gate.open()
     assert all(each.result(DEADLINE) for each in line)
     assert limiter.statistics().failures == 1
@@ -169,11 +169,11 @@ def test_who_closes_ends_the_prober(stage: Slow) -> None:
     limiter = RateLimiter(stage, HUNDRED)
     for _ in range(3):
         assert not limiter.try_acquire(KEY)
-    _, prober = limiter._supply.store._probers[""]
+    _, prober = limiter._registry.store._probers[""]
     limiter.close()
     prober.join(DEADLINE)
     assert not prober.is_alive()
-    until(lambda: limiter._supply.store._courier._threads == 0)
+    until(lambda: limiter._registry.store._courier._threads == 0)
 
 
 @pytest.mark.parametrize("answers", [True, False])

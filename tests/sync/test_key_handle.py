@@ -61,16 +61,16 @@ def test_a_wrong_cost_is_an_error_as_ever(limiter: RateLimiter, cost: Any) -> No
 
 
 def _idle(limiter: RateLimiter, clock: Clock) -> None:
-    slot = limiter._slots[KEY]
+    slot = limiter._entries[KEY]
     clock.now += 10_000.0
     slot.tend()
     clock.now += 10_000.0
     slot.tend()
-    assert slot.reservoir.retired
+    assert slot.reservoir.is_retired
 
 
 def _crowded_out(limiter: RateLimiter, _clock: Clock) -> None:
-    assert limiter._supply._evict(limiter._slots[KEY])
+    assert limiter._registry._evict(limiter._entries[KEY])
 
 
 @pytest.mark.usefixtures("without_keeper")

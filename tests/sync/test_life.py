@@ -38,10 +38,10 @@ def spend(limiter: RateLimiter, key: str = KEY) -> int:
 
 def pass_to_due(limiter: RateLimiter, clock: Clock, key: str = KEY) -> None:
     """Let time pass until there is something to do for this key, and the keeper do it."""
-    reservoir = limiter._slots[key].reservoir
+    reservoir = limiter._entries[key].reservoir
     until(lambda: reservoir.due() < math.inf)  # nothing is under way any more
     clock.now = reservoir.due()
-    limiter._supply._keeper._bell.put(None)
+    limiter._registry._keeper._bell.put(None)
     until(lambda: reservoir.due() > clock.now)
 
 
@@ -359,7 +359,7 @@ def test_tokens_in_use_are_renewed_before_they_expire(clock: Clock, without_keep
     stage = Stage(MemoryStore(clock))
     limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
     limiter.acquire(KEY)
-    slot = limiter._slot(KEY)
+    slot = limiter._entry(KEY)
     assert slot.tend() is None
     assert clock.now + 1.3 < slot.due < clock.now + 1.4
     clock.now = slot.due
@@ -450,15 +450,15 @@ def test_a_key_is_dropped_under_the_feet_of_its_callers() -> None:
 def test_a_key_that_is_in_use_stays(clock: Clock, without_keeper: None) -> None:
     limiter = RateLimiter(MemoryStore(clock), HUNDRED, idle_after=5.0, sizer=FixedBatch(1), clock=clock)
     limiter.acquire(KEY)
-    slot = limiter._slot(KEY)
+    slot = limiter._entry(KEY)
     for _ in range(10):
         clock.now += 0.9
         assert slot.tend() is None
-        assert not slot.reservoir.retired
+        assert not slot.reservoir.is_retired
         limiter.acquire(KEY)
     clock.now += 1.0
     slot.tend()
-    assert slot.reservoir.retired
+    assert slot.reservoir.is_retired
 
 
 # Fork

@@ -250,7 +250,7 @@ def test_a_refund_while_an_ask_is_under_way_mints_nothing(limiter: RateLimiter, 
     assert limiter.statistics().held == 4
     clock.now += 1.4
     stage.before = refund
-    slot = limiter._slot(KEY)
+    slot = limiter._entry(KEY)
     renewal = slot.tend()
     assert isinstance(renewal, Fetch)
     slot.fetch(renewal)

@@ -56,8 +56,8 @@ def limiter(stage: Piped, clock: Clock) -> Iterator[RateLimiter]:
 
 def leases_end(limiter: RateLimiter, clock: Clock) -> None:
     """Let it be nearly the end of all leases, and tell the keeper."""
-    clock.pass_by(min(slot.reservoir.due() for slot in limiter._supply.slots.values()) - clock.now)
-    limiter._supply._keeper._bell.put(None)
+    clock.pass_by(min(slot.reservoir.due() for slot in limiter._registry.entries.values()) - clock.now)
+    limiter._registry._keeper._bell.put(None)
 
 
 def test_what_is_due_at_once_is_asked_together(stage: Piped, limiter: RateLimiter, clock: Clock) -> None:
@@ -65,7 +65,7 @@ def test_what_is_due_at_once_is_asked_together(stage: Piped, limiter: RateLimite
     leases_end(limiter, clock)
     until(lambda: len(stage.asks) == asked + len(KEYS))
     assert stage.together == [32, 8]
-    until(lambda: all(slot.due > clock.now for slot in limiter._supply.slots.values()))
+    until(lambda: all(slot.due > clock.now for slot in limiter._registry.entries.values()))
     assert limiter.statistics().calls == len(stage.asks)
     clock.pass_by(0.1)  # the leases of before are over
     assert all(limiter.try_acquire(key) for key in KEYS)
@@ -159,12 +159,12 @@ def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeyp
     with RateLimiter(stage, "5000/s burst 5000", sizer=FixedBatch(500), clock=clock) as limiter:
         begun = clock.now
         assert limiter.try_acquire(KEY)
-        slot = limiter._supply.slots[KEY]
+        slot = limiter._registry.entries[KEY]
         for _ in range(3000):
             assert limiter.try_acquire(KEY)
             clock.pass_by(0.001)
             if slot.due <= clock.now:
-                limiter._supply._keeper._bell.put(None)
+                limiter._registry._keeper._bell.put(None)
                 until(lambda: clock.now < slot.due < math.inf)
         assert all(at < begun + 1.0 for at in surprised), "but of the first batch, when nothing is known"
         assert len(stage.asks) <= 8
@@ -176,9 +176,9 @@ def test_a_plan_that_nobody_told_of_is_made_anew(
     """An interrupt between the noting of a plan and the telling: the key was never looked after again."""
     with RateLimiter(Piped(), TEN, sizer=FixedBatch(10), clock=clock) as limiter:
         told: list[str] = []
-        monkeypatch.setattr(limiter._supply._keeper, "watch", lambda slot: told.append(slot.key))
+        monkeypatch.setattr(limiter._registry._keeper, "watch", lambda slot: told.append(slot.key))
         assert limiter.try_acquire(KEY)
-        slot = limiter._supply.slots[KEY]
+        slot = limiter._registry.entries[KEY]
         slot._watch = lambda slot: told.append(slot.key)
         told.clear()
         slot.due = -math.inf  # as it was noted, and nobody told

@@ -56,11 +56,11 @@ class World:
 
     @property
     def reservoir(self) -> Reservoir:
-        return self.limiter._slot(KEY).reservoir
+        return self.limiter._entry(KEY).reservoir
 
     def tend(self) -> None:
         """Do what the keeper would do now."""
-        slot = self.limiter._slot(KEY)
+        slot = self.limiter._entry(KEY)
         try:
             match slot.tend():
                 case Fetch() as fetch:
@@ -112,13 +112,13 @@ class SpelledOut(World):
     """The same by the reservoir's own methods, one at a time."""
 
     def try_acquire(self, cost: int) -> bool:
-        slot = self.limiter._slot(KEY)
+        slot = self.limiter._entry(KEY)
         reservoir = slot.reservoir
-        if reservoir.denies(cost, self.clock()) and slot.denies(cost):
+        if reservoir.denied_for(cost, self.clock()) and slot.is_denied(cost):
             return False
         if slot.take(cost) != NO_WAIT:
             return True
-        check_cost(cost, reservoir.largest, KEY)
+        check_cost(cost, reservoir.largest_cost, KEY)
         claim = Waiter(cost, NO_WAIT, Event())
         assert slot.enter(claim)
         while isinstance(step := slot.step(claim), Fetch):
@@ -166,8 +166,8 @@ def _refund(tokens: int) -> Callable[[World], object]:
 
     def run(world: World) -> None:
         reservoir = world.reservoir
-        room = reservoir.stock._recorded - reservoir.stock.tokens
-        if world.clock() < reservoir.stock.expires and room >= tokens:
+        room = reservoir.tokens._recorded - reservoir.tokens.available
+        if world.clock() < reservoir.tokens.expires and room >= tokens:
             world.limiter.refund(KEY, tokens)
 
     return run
@@ -204,29 +204,29 @@ def world(without_keeper: None) -> World:
     """A lease of twenty tokens, one of them spent."""
     world = World(FixedBatch(20))
     assert world.try_acquire(1)
-    assert world.reservoir.stock.tokens == 19
+    assert world.reservoir.tokens.available == 19
     return world
 
 
 def test_a_hit_spends_and_asks_nobody(world: World) -> None:
     assert world.try_acquire(19)
-    assert world.reservoir.stock.tokens == 0
+    assert world.reservoir.tokens.available == 0
     assert (len(world.stage.asks), world.limiter.statistics().admitted) == (1, 20)
 
 
 def test_a_hit_leaves_what_is_set_aside_for_a_prefetch(world: World) -> None:
-    world.reservoir.stock.low = 5
+    world.reservoir.tokens.low_watermark = 5
     assert world.try_acquire(14)
     assert len(world.stage.asks) == 1
     assert world.try_acquire(1)
-    assert world.reservoir.hungry
+    assert world.reservoir.wants_refill
     world.tend()
     assert len(world.stage.asks) == 2
 
 
 @pytest.mark.parametrize("late", [0.0, 0.001, 1e6])
 def test_a_lease_is_over_at_the_very_instant(world: World, late: float) -> None:
-    world.clock.now = world.reservoir.stock.expires + late
+    world.clock.now = world.reservoir.tokens.expires + late
     assert world.try_acquire(1)
     assert len(world.stage.asks) == 2
     assert world.limiter.statistics().admitted == 2
@@ -262,13 +262,13 @@ def test_who_was_stopped_between_spending_and_the_look_at_the_clock_spends_nothi
 
     class Stopped(Clock):
         def __call__(self) -> float:
-            taken.append(world.reservoir.stock.tokens)
+            taken.append(world.reservoir.tokens.available)
             world.clock.now += 2.0
             world.limiter._clock = world.clock
             return world.clock.now
 
     world.limiter._clock = Stopped()
-    before = (world.reservoir.stock.tokens, world.limiter.statistics().admitted)
+    before = (world.reservoir.tokens.available, world.limiter.statistics().admitted)
     assert world.try_acquire(cost)
     assert taken == [before[0] - cost]
     assert len(world.stage.asks) == 2
@@ -277,7 +277,7 @@ def test_who_was_stopped_between_spending_and_the_look_at_the_clock_spends_nothi
 
 def test_a_lease_that_is_over_admits_nobody_at_a_dry_bucket(world: World) -> None:
     world.steal(20)
-    world.clock.now = world.reservoir.stock.expires
+    world.clock.now = world.reservoir.tokens.expires
     world.stage.inner = MemoryStore(world.clock)
     world.steal(40)
     assert not world.try_acquire(1)
@@ -289,7 +289,7 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
 
     But for the steps of `ready`, of which nobody gets the same.
     """
-    slot = world.limiter._slot(KEY)
+    slot = world.limiter._entry(KEY)
     loose, ready = LeasedTokens.__dict__["loose"], LeasedTokens.__dict__["ready"]
     changes = []
 
@@ -316,7 +316,7 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
             changes.append(slot.lock._is_owned())
             ready.__set__(self, tokens)
 
-    slot.stock.__class__ = Watched
+    slot.tokens.__class__ = Watched
     assert world.try_acquire(1)
     assert world.try_acquire(2)
     world.clock.now += 1.0

@@ -133,7 +133,7 @@ def test_one_fetches_and_all_others_find_tokens_one_after_the_other() -> None:
 def test_whoever_was_interrupted_in_the_turnstile_keeps_nobody_out_for_long(clock: Clock) -> None:
     """Between two bytecodes a Ctrl-C may leave it closed for ever."""
     with at_a_dry_key(Stage(MemoryStore(clock)), deadline=0.05, clock=clock) as limiter:
-        slot = limiter._slots[KEY]
+        slot = limiter._entries[KEY]
         assert slot.enter_turnstile() is not None
         assert limiter.try_acquire(KEY)
         assert slot.enter_turnstile() is not None, "there is a new one"
