@@ -1,7 +1,7 @@
 """A fleet of processes on one bucket: excess, use, calls and fairness; rivals; what a hit, a stampede and keys cost.
 
     python benchmarks/fleet.py [--url embedded://] [--json] [--quick] [--seconds N] [--only NAME] [--round-trip MS]
-                               [--front async]
+                               [--API async]
 
 Exit status 1 if any run of ours broke the promise. A target that was missed says `short` and changes nothing else.
 """
@@ -81,7 +81,7 @@ def _use(name: str, shown: Report, demand: str, even: bool) -> Figure:
 
 
 def benchmarks(url: str, seconds: float, quick: bool, front: Front) -> dict[str, Callable[[], Iterator[Figure]]]:
-    """All there are, by the name that --only takes; the first three run on the chosen front."""
+    """All there are, by the name that --only takes; the first three run on the chosen API."""
     return {
         "fleets": lambda: fleets(url, seconds, front),
         "rich": lambda: rich(url, seconds, front),

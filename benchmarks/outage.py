@@ -24,7 +24,7 @@ from benchmarks.figures import Figure, report
 
 _CALLS = 20_000
 _QUOTA = Quota(1e6, 1_000_000)
-_POLICIES: dict[str, Any] = {"closed": "closed", "open": "open", "local": FailurePolicy.local(hosts=1)}
+_POLICIES: dict[str, Any] = {"closed": "closed", "open": "open", "local": FailurePolicy.local(instances=1)}
 
 
 class Away(MemoryStore):

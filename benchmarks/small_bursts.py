@@ -1,4 +1,4 @@
-"""How much of a small quota several waiting callers get: by front, store, processes, rate and burst.
+"""How much of a small quota several waiting callers get: by API, store, processes, rate and burst.
 
     python -m benchmarks.small_bursts [--seconds S] [--rates 4,10] [--bursts 1,2] [--processes 1,4] [--keys N] [--json]
 

@@ -1,4 +1,4 @@
-"""What benchmarks/hits.py and local.py measure, for the async front: hits on a loop of its own, and crowds of tasks."""
+"""What benchmarks/hits.py and local.py measure, for the async API: hits on a loop of its own, and crowds of tasks."""
 
 import asyncio
 import gc

@@ -1,6 +1,6 @@
 """What a crowd in line costs: processor time for each waiter, and the longest stop of an event loop.
 
-    .venv/bin/python benchmarks/waiters.py [--front tasks|threads] [--waiters 10000] [--keys 1] [--timeout 30]
+    .venv/bin/python benchmarks/waiters.py [--API tasks|threads] [--waiters 10000] [--keys 1] [--timeout 30]
 
 The waiters come a hundred at a time and call `acquire` on memory://, at 1000/s burst 100 a key; `--timeout 0` means
 that they wait for ever. The floor is as many tasks that sleep, or threads that wait for an event, in that run.

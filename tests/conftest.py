@@ -101,7 +101,7 @@ def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iter
 
 @pytest.fixture
 def valkey(servers: Servers) -> Server:
-    """The one real server of tests of the fronts; that all servers behave alike is for tests/stores to show."""
+    """The one real server of tests of the APIs; that all servers behave alike is for tests/stores to show."""
     return _running(servers, "valkey")
 
 
@@ -118,10 +118,10 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def without_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing happens in the background, on either front, and pauses have no jitter."""
+def without_refresher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing happens in the background, on either API, and pauses have no jitter."""
 
-    def ignore(_keeper: object, _due: object) -> None:
+    def ignore(_refresher: object, _due: object) -> None:
         pass
 
     monkeypatch.setattr("batchlimit.sync.refresher.Keeper.watch", ignore)

@@ -11,7 +11,7 @@ from batchlimit.reservoir.waiter import NO_WAIT, Refuse, Retired, half_of
 
 
 class AcquireAll:
-    """What one caller holds of several keys, until it holds all that it wants; as in the threaded front.
+    """What one caller holds of several keys, until it holds all that it wants; as in the threaded API.
 
     Here the store is asked for all keys at once that nothing is known of.
     """
@@ -19,7 +19,9 @@ class AcquireAll:
     def __init__(self, costs: Mapping[str, int], find: Callable[[str], KeyEntry], clock: Callable[[], float]) -> None:
         self._costs, self._find, self._clock = costs, find, clock
         self._held: list[tuple[KeyEntry, WaitingTask]] = []
-        self._places: dict[KeyEntry, int] = {}  # not by key: a slot may retire, and the next one's line counts anew
+        self._places: dict[
+            KeyEntry, int
+        ] = {}  # not by key: a key entry may retire, and the next one's line counts anew
 
     def __repr__(self) -> str:
         return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
@@ -52,7 +54,7 @@ class AcquireAll:
         callers = {}
         for key in self._order(behind):
             callers[key] = self._join(key, patience)
-            if isinstance(callers[key].claim.verdict, Refuse):
+            if isinstance(callers[key].waiter.verdict, Refuse):
                 break  # by memory: nobody else has to be asked
         for key, caller in callers.items():
             verdict = await caller.verdict(self._clock)
@@ -74,29 +76,29 @@ class AcquireAll:
         return sorted((key for key in self._costs if key != behind), key=rank)
 
     def _refusal(self, key: str, verdict: Refuse) -> RateLimited:
-        slot, caller = next(each for each in self._held if each[0].key == key)
-        settled = AdmissionResult(verdict, caller.waited, caller.claim.asked > 0, slot.reservoir)
+        entry, caller = next(each for each in self._held if each[0].key == key)
+        settled = AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir)
         return settled.refusal(key, self._clock())
 
     def _join(self, key: str, until: float) -> WaitingTask:
-        slot = self._find(key)
-        caller = slot.join(self._costs[key], until, self._places.get(slot, 0))
-        self._places[slot] = caller.claim.number
-        self._held.append((slot, caller))
+        entry = self._find(key)
+        caller = entry.join(self._costs[key], until, self._places.get(entry, 0))
+        self._places[entry] = caller.waiter.number
+        self._held.append((entry, caller))
         return caller
 
     def _confirm(self) -> str | None:
         """Spend all that is held; or return the key whose tokens have expired by now."""
         now = self._clock()
-        for slot, caller in self._held:
-            if not caller.claim.is_good(now):
-                return next(key for key in self._costs if stored(key) == slot.key)
-        for slot, caller in self._held:
-            slot.reservoir.confirm(caller.claim)
+        for entry, caller in self._held:
+            if not caller.waiter.is_good(now):
+                return next(key for key in self._costs if stored(key) == entry.key)
+        for entry, caller in self._held:
+            entry.reservoir.confirm(caller.waiter)
         self._held.clear()
         return None
 
     def _leave(self) -> None:
         while self._held:
-            slot, caller = self._held.pop()
-            slot.leave(caller)
+            entry, caller = self._held.pop()
+            entry.leave(caller)

@@ -19,7 +19,7 @@ class DormantSweep:
         return f"<Sweep of {self._rest} at {self.due}>"
 
     def begin(self) -> None:
-        """Be planned by a new keeper: what another had planned went with it."""
+        """Be planned by a new timer: what another had planned went with it."""
         self.due = math.inf
         self.plan()
 

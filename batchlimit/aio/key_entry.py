@@ -28,11 +28,11 @@ T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
 Step = Verdict | Wait | Fetch
 _PATIENCE = 1.0
-"""How long (s) a slot is left alone whose looking after failed."""
+"""How long (s) a key entry is left alone whose looking after failed."""
 
 
 class Owner(Protocol):
-    """What a slot needs of the limiter that it belongs to."""
+    """What a key entry needs of the limiter that it belongs to."""
 
     store: GuardedStore
     clock: Callable[[], float]
@@ -49,15 +49,15 @@ class Owner(Protocol):
         """Know of work that is under way, until it is done."""
         ...
 
-    def drop(self, slot: "KeyEntry") -> None:
-        """Let go of a slot that has retired."""
+    def drop(self, entry: "KeyEntry") -> None:
+        """Let go of a key entry that has retired."""
         ...
 
 
 class KeyEntry:
     """Where the tasks that want one key's tokens meet. Nothing here is interrupted but where it says `await`."""
 
-    __slots__ = ("_home", "_is_dead", "_rousing", "_turnstile", "due", "key", "reservoir", "seen", "tokens")
+    __slots__ = ("_home", "_is_dead", "_refill_gate", "_rousing", "due", "key", "reservoir", "seen", "tokens")
 
     def __init__(self, key: str, reservoir: Reservoir, home: Owner) -> None:
         self.key = key
@@ -65,7 +65,7 @@ class KeyEntry:
         self.tokens = reservoir.tokens  # one look less for every hit
         self.due = math.inf
         self.seen = 0  # see Ring
-        self._turnstile = NO_GATE
+        self._refill_gate = NO_GATE
         self._home = home
         self._rousing = self._is_dead = False
 
@@ -87,13 +87,13 @@ class KeyEntry:
     async def settle(self, cost: int, deadline: float) -> AdmissionResult | None:
         """Admit a call from memory, or wait in line until there is a verdict; raises what went wrong.
 
-        None: the slot has retired, and another one stands for the key.
+        None: the key entry has retired, and another one stands for the key.
         """
         if self.reservoir.is_retired:
             return None
         if (before := self.take(cost)) != NO_WAIT:
             return AdmissionResult(Admit(before), waited=False, asked=False, reservoir=self.reservoir)
-        if self._turnstile.admits(cost):
+        if self._refill_gate.admits(cost):
             if (before := await self._pass(cost, deadline)) != NO_WAIT:
                 return AdmissionResult(Admit(before), waited=True, asked=False, reservoir=self.reservoir)
             if self.reservoir.is_retired:
@@ -106,18 +106,18 @@ class KeyEntry:
             raise
         if isinstance(verdict, Retired):
             return None
-        if self.reservoir.confirm(caller.claim):
+        if self.reservoir.confirm(caller.waiter):
             self._rouse()
-        return AdmissionResult(verdict, caller.waited, caller.claim.asked > 0, self.reservoir)
+        return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, self.reservoir)
 
     async def _pass(self, cost: int, deadline: float) -> float:
-        """Wait for tokens that come for many, and take some, as `take` does; NOW: stand in line, if at a live slot."""
-        patience = self._turnstile.patience
+        """Wait for tokens that come for many, and take some, as `take` does; NOW: stand in line, if at a live key entry."""
+        patience = self._refill_gate.patience
         last = self._home.clock() + patience  # nobody begins to wait later than that: in line everybody has a turn
         if deadline != NO_WAIT:
             last = min(last, deadline - patience)
-        while self._turnstile.admits(cost) and self._home.clock() <= last:
-            await self._turnstile.turn(cost)
+        while self._refill_gate.admits(cost) and self._home.clock() <= last:
+            await self._refill_gate.turn(cost)
             if self.reservoir.is_retired:
                 return NO_WAIT
             if (before := self.take(cost)) != NO_WAIT:
@@ -127,7 +127,7 @@ class KeyEntry:
     def join(self, cost: int, deadline: float, number: int = 0, *, prompt: bool = False) -> WaitingTask:
         """Put a caller in line, where it stood before if it has a number, and do for it what can be done at once."""
         caller = WaitingTask(self, cost, deadline, prompt=prompt)
-        caller.claim.number = number
+        caller.waiter.number = number
         try:
             self._step(caller, self._enter)
         except BaseException:  # a signal handler of the user's own, while an ask was sent
@@ -140,22 +140,22 @@ class KeyEntry:
         if self._is_dead:
             return
         caller.has_left, caller.due = True, math.inf
-        self.reservoir.leave(caller.claim, self._home.clock())
+        self.reservoir.leave(caller.waiter, self._home.clock())
         self._rouse()
 
     def step(self, caller: WaitingTask) -> None:
         """Do what the caller is to do next, in its place."""
         self._step(caller, self.reservoir.step)
 
-    def _enter(self, claim: Waiter, now: float) -> Step:
-        if (fetch := express.ask(self.reservoir, claim, now)) is not None:
+    def _enter(self, waiter: Waiter, now: float) -> Step:
+        if (fetch := express.ask(self.reservoir, waiter, now)) is not None:
             return fetch
-        self.reservoir.join(claim)
-        return self.reservoir.step(claim, now)
+        self.reservoir.join(waiter)
+        return self.reservoir.step(waiter, now)
 
     def _step(self, caller: WaitingTask, say: Callable[[Waiter, float], Step]) -> None:
         try:
-            step = say(caller.claim, self._home.clock())
+            step = say(caller.waiter, self._home.clock())
         except Exception as error:  # noqa: BLE001  a sizer of the user's own may raise whatever it likes: in its caller
             caller.fail(error)
         else:
@@ -168,15 +168,15 @@ class KeyEntry:
                 if seconds is not None:
                     self._look_again(caller, self._home.clock() + seconds)
             case Fetch() as fetch:
-                self._fetch(fetch, caller.claim)
-                caller.claim.errand = None  # the limiter's own from here on: the caller may leave
+                self._fetch(fetch, caller.waiter)
+                caller.waiter.request = None  # the limiter's own from here on: the caller may leave
             case Admit() | Refuse() | Fail() | Retired():
                 caller.wake()
 
     def die(self) -> None:
         """The loop was closed. Tasks of it may be destroyed later, and leave: they must not move anything any more.
 
-        The next slot of this key is the same host to the store: two of them that ask would mint tokens.
+        The next key entry of this key is the same instance to the store: two of them that ask would mint tokens.
         """
         self._is_dead = True
         self.tokens.disown()
@@ -219,7 +219,7 @@ class KeyEntry:
         return self.reservoir.uses
 
     def evict(self) -> bool:
-        """Retire to make room, unless somebody needs this slot; it is never looked after again."""
+        """Retire to make room, unless somebody needs this key entry; it is never looked after again."""
         if not self.reservoir.evict():
             return False
         self.due = math.inf
@@ -229,7 +229,7 @@ class KeyEntry:
         """Fail whoever waits; to be followed by `drain`, when what is under way has arrived."""
         self.reservoir.close(error, Waiter(0, NO_WAIT, NOBODY))
         self._rouse()
-        self._turnstile.open()
+        self._refill_gate.open()
 
     async def empty(self) -> bool:
         """Return all tokens, after one last ask for what is owed; False: the store is away."""
@@ -240,10 +240,10 @@ class KeyEntry:
             return True
         return isinstance(await self._give_back(back), int)
 
-    def _fetch(self, fetch: Fetch, claim: Waiter | None = None) -> "asyncio.Future[Any] | None":
-        """Ask the store in this turn of the loop, if it can be; else in a task. The claim is the one of who asks."""
+    def _fetch(self, fetch: Fetch, waiter: Waiter | None = None) -> "asyncio.Future[Any] | None":
+        """Ask the store in this turn of the loop, if it can be; else in a task. The waiter is the one of who asks."""
         try:
-            under_way = self._home.store.send(self.key, fetch.quota, fetch.ask, partial(self._heard, fetch, claim))
+            under_way = self._home.store.send(self.key, fetch.quota, fetch.ask, partial(self._heard, fetch, waiter))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             self.reservoir.failed(fetch, unavailable(error), self._home.clock())
             return None
@@ -251,52 +251,54 @@ class KeyEntry:
             self.reservoir.failed(fetch, None, self._home.clock())
             raise
         if under_way is None:
-            return self._take(fetch, claim)
+            return self._take(fetch, waiter)
         self._home.follow(under_way)
-        self._turnstile.shut()
+        self._refill_gate.shut()
         return under_way
 
-    def _take(self, fetch: Fetch, claim: Waiter | None) -> "asyncio.Future[Any] | None":
+    def _take(self, fetch: Fetch, waiter: Waiter | None) -> "asyncio.Future[Any] | None":
         try:
             task = self._home.start(outcome(self._home.store.take, self.key, fetch.quota, fetch.ask))
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
-            self._took(fetch, claim, unavailable(error))  # opens the turnstile, which an ask that came to nothing shut
+            self._took(
+                fetch, waiter, unavailable(error)
+            )  # opens the refill gate, which an ask that came to nothing shut
             return None
         except BaseException:
             self.reservoir.failed(fetch, None, self._home.clock())
             raise
-        task.add_done_callback(partial(self._taken, fetch, claim))
-        self._turnstile.shut()
+        task.add_done_callback(partial(self._taken, fetch, waiter))
+        self._refill_gate.shut()
         return task
 
-    def _taken(self, fetch: Fetch, claim: Waiter | None, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
+    def _taken(self, fetch: Fetch, waiter: Waiter | None, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
         """Not in the task itself, which may be cancelled before it begins."""
-        self._took(fetch, claim, _CANCELLED if task.cancelled() or task.exception() else task.result())
+        self._took(fetch, waiter, _CANCELLED if task.cancelled() or task.exception() else task.result())
 
-    def _heard(self, fetch: Fetch, claim: Waiter | None, outcome: Grant | StoreUnavailable | None) -> None:
+    def _heard(self, fetch: Fetch, waiter: Waiter | None, outcome: Grant | StoreUnavailable | None) -> None:
         if outcome is None:
-            self._take(fetch, claim)
+            self._take(fetch, waiter)
         else:
-            self._took(fetch, claim, outcome)
+            self._took(fetch, waiter, outcome)
 
-    def _took(self, fetch: Fetch, claim: Waiter | None, outcome: object) -> None:
+    def _took(self, fetch: Fetch, waiter: Waiter | None, outcome: object) -> None:
         """Report what became of an ask."""
         now = self._home.clock()
-        self._turnstile.open()  # first: the next ask may leave before this has ended, and shuts it again
+        self._refill_gate.open()  # first: the next ask may leave before this has ended, and shuts it again
         if isinstance(outcome, Grant):
-            self._granted(fetch, claim, outcome, now)
+            self._granted(fetch, waiter, outcome, now)
         else:
-            self._turnstile.learn(0, 0.0)  # in line all hear of the next failure at once
+            self._refill_gate.learn(0, 0.0)  # in line all hear of the next failure at once
             self._failed(fetch, outcome, now)
         self._rouse()
 
-    def _granted(self, fetch: Fetch, claim: Waiter | None, grant: Grant, now: float) -> None:
-        if self._turnstile is NO_GATE and grant.granted >= MANY:
-            self._turnstile = RefillGate(self._home.store.brief)
-        self._turnstile.learn(grant.granted, now - fetch.sent)
+    def _granted(self, fetch: Fetch, waiter: Waiter | None, grant: Grant, now: float) -> None:
+        if self._refill_gate is NO_GATE and grant.granted >= MANY:
+            self._refill_gate = RefillGate(self._home.store.brief)
+        self._refill_gate.learn(grant.granted, now - fetch.sent)
         jitter = uniform(0.75, 1.25)
-        if claim is not None and express.serve(self.reservoir, claim, fetch, grant, now, jitter):
-            claim.waker.set()
+        if waiter is not None and express.serve(self.reservoir, waiter, fetch, grant, now, jitter):
+            waiter.event.set()
         else:
             self.reservoir.granted(fetch, grant, now, jitter)
 
@@ -332,15 +334,15 @@ class KeyEntry:
         self._rousing = True
         try:
             while awake := self.reservoir.to_wake():
-                for claim in awake:
-                    claim.waker.set()
+                for waiter in awake:
+                    waiter.event.set()
         finally:
             self._rousing = False
         self.tokens.denied_until = self.reservoir.denied_until
         self.plan()
 
     def plan(self) -> None:
-        """Have the keeper come when there will be something to do."""
+        """Have the timer come when there will be something to do."""
         self._look_again(self, self.reservoir.due())
 
     def _look_again(self, thing: Due, at: float) -> None:

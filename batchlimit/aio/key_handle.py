@@ -23,29 +23,29 @@ class AsyncKeyHandle:
     the key is let go of when the key is idle, and found again when it is asked for.
     """
 
-    __slots__ = ("_clock", "_limiter", "_place", "_slot", "_supply", "key")
+    __slots__ = ("_clock", "_limiter", "_place", "_registry", "_slot", "key")
 
     def __init__(self, limiter: "AsyncRateLimiter", key: str) -> None:
         self.key, self._place = key, place_of(stored(key))
-        self._limiter, self._clock, self._supply = limiter, limiter._clock, limiter._registry
+        self._limiter, self._clock, self._registry = limiter, limiter._clock, limiter._registry
         self._slot: KeyEntry | None = None
 
     def __repr__(self) -> str:
         return f"<AsyncBucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> Answer[bool]:
-        """As the limiter does; in its words, but for the look for the slot."""
-        slot, supply = self._slot, self._supply
-        if cost is ONE and slot is not None and supply.thread == get_ident():
-            for before in slot.tokens.lock_free:
+        """As the limiter does; in its words, but for the look for the key entry."""
+        entry, registry = self._slot, self._registry
+        if cost is ONE and entry is not None and registry.thread == get_ident():
+            for before in entry.tokens.lock_free:
                 if self._clock() < before:
-                    return supply.yes
-                slot.tokens.took_late(cost)
+                    return registry.yes
+                entry.tokens.took_late(cost)
                 break
             else:
-                if self._clock() < slot.tokens.denied_until:
-                    slot.reservoir.refused += 1
-                    return supply.no
+                if self._clock() < entry.tokens.denied_until:
+                    entry.reservoir.refused += 1
+                    return registry.no
         self._slot = self._limiter._entries.get(self._place)  # the one in use now, if there is one
         return self._limiter.try_acquire(self.key, cost)
 

@@ -121,31 +121,31 @@ class AsyncRateLimiter(Unique):
 
     def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
         """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""
-        # `Stock.take` and `Reservoir.denies` flattened, as in the threaded front, but without a lock: no other task
+        # `Stock.take` and `Reservoir.denies` flattened, as in the threaded API, but without a lock: no other task
         # comes between. That a thread may is why its number is looked at; the loop itself would take 240 ns to ask.
-        supply = self._registry
-        if supply.thread == get_ident() and cost.__class__ is int and cost > 0:
+        registry = self._registry
+        if registry.thread == get_ident() and cost.__class__ is int and cost > 0:
             try:
-                slot = self._entries[key]
+                entry = self._entries[key]
             except (KeyError, TypeError):
                 return Pending(self._try_acquire(key, cost))
-            stock = slot.tokens
+            leased = entry.tokens
             if cost is ONE:
-                for before in stock.lock_free:
+                for before in leased.lock_free:
                     if self._clock() < before:
-                        return supply.yes
-                    stock.took_late(cost)
+                        return registry.yes
+                    leased.took_late(cost)
                     break
                 else:
-                    if self._clock() < stock.denied_until:
-                        slot.reservoir.refused += 1
-                        return supply.no
-            if slot.reservoir.denied_for(cost, self._clock()):
-                slot.reservoir.refused += cost
-                slot.tokens.denied_until = slot.reservoir.denied_until
-                return supply.no
-            if slot.take(cost) != NO_WAIT:
-                return supply.yes
+                    if self._clock() < leased.denied_until:
+                        entry.reservoir.refused += 1
+                        return registry.no
+            if entry.reservoir.denied_for(cost, self._clock()):
+                entry.reservoir.refused += cost
+                entry.tokens.denied_until = entry.reservoir.denied_until
+                return registry.no
+            if entry.take(cost) != NO_WAIT:
+                return registry.yes
         return Pending(self._try_acquire(key, cost))
 
     def bucket(self, key: str) -> AsyncKeyHandle:
@@ -176,9 +176,9 @@ class AsyncRateLimiter(Unique):
 
         Tokens find room up to the burst; asks again at once where the store had just refused.
         """
-        slot = self._entry(key)
-        check_cost(cost, slot.reservoir.largest_cost, key)
-        await arrived(key, slot.refund(cost))
+        entry = self._entry(key)
+        check_cost(cost, entry.reservoir.largest_cost, key)
+        await arrived(key, entry.refund(cost))
 
     def reserve(
         self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
@@ -268,9 +268,9 @@ class AsyncRateLimiter(Unique):
     async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
         """Admit or refuse one call by all the rules; raises what went wrong."""
         while True:
-            slot = self._entry(key)
-            check_cost(cost, slot.reservoir.largest_cost, key)
-            if (settled := await slot.settle(cost, until)) is not None:
+            entry = self._entry(key)
+            check_cost(cost, entry.reservoir.largest_cost, key)
+            if (settled := await entry.settle(cost, until)) is not None:
                 return settled
             self._registry.entry(key)  # it had just retired: this makes a new one
 

@@ -8,7 +8,7 @@ from batchlimit.stores.timeouts import MANY
 class RefillGate:
     """Shut while such a fetch is under way: nobody stands in line for it, and those who wait find its tokens at once.
 
-    In line each has a claim, is served one token, and is woken with it: with 64 tasks that took 16 us each, which was
+    In line each has a waiter, is served one token, and is woken with it: with 64 tasks that took 16 us each, which was
     more than all the rest where they emptied batches of 1,000; here it takes 4.
     """
 

@@ -1,4 +1,4 @@
-"""What all slots of one limiter share: its event loop, its name to the store, its keeper, and its end."""
+"""What all key entries of one limiter share: its event loop, its name to the store, its timer, and its end."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ _AT_ONCE = 64
 
 
 class Registry:
-    """Makes slots, and lets them go when idle, at close, at the end of the loop, and in a forked child.
+    """Makes key entries, and lets them go when idle, at close, at the end of the loop, and in a forked child.
 
     It is at home on one event loop at a time: the first that uses it, until that is closed.
     """
@@ -53,7 +53,7 @@ class Registry:
         self.entries: dict[str, KeyEntry] = {}
         self.closed = False
         self._rule, self._options = rule, options
-        self._born = clock()  # a fork changes the host, but not when its quotas were set
+        self._born = clock()  # a fork changes the instance, but not when its quotas were set
         self._inherited: object = None
         self._begin()
         _supplies.add(self)
@@ -64,8 +64,8 @@ class Registry:
         self.store.allow(connect_timeout)
 
     def _begin(self) -> None:
-        """Become a host: one that the store has never heard of, at home on no loop."""
-        self._host = Keyspace(secrets.token_hex(8), self._born, self._options)
+        """Become a instance: one that the store has never heard of, at home on no loop."""
+        self._instance = Keyspace(secrets.token_hex(8), self._born, self._options)
         self._ring: ClockCache[KeyEntry] = ClockCache(self._options.max_keys)
         self._rest = DormantKeys(self._options.idle_after, self._options.max_keys)
         self._sweep = DormantSweep(self._rest, self)
@@ -85,15 +85,15 @@ class Registry:
         if self._loop is not None:
             if not self._loop.is_closed():
                 raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
-            for slot in self.entries.values():
-                slot.die()
+            for entry in self.entries.values():
+                entry.die()
             self._let_go(self.entries.values())
             self.store.renew()
             if self.owns_store:
                 self._opened.renew()
         self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()
         self.yes, self.no = Known(True, loop), Known(False, loop)
-        self._keeper = Timer(loop, self.clock)
+        self._timer = Timer(loop, self.clock)
         self._sweep.begin()
         self._tasks.clear()
         self._farewell: Any = self._say_farewell()  # typeshed knows nothing of ag_running
@@ -122,19 +122,19 @@ class Registry:
         await asyncio.gather(*left, return_exceptions=True)
 
     def entry(self, key: str) -> KeyEntry:
-        """Return the key's live slot, making it if need be; LimiterClosed after close()."""
+        """Return the key's live key entry, making it if need be; LimiterClosed after close()."""
         quota = self._rule(check_key(key))
         self.check_open()
         name = stored(key)
         place = place_of(name)
-        if (slot := self.entries.get(place)) is not None and not slot.reservoir.is_retired:
-            return slot
-        slot = KeyEntry(name, self._host.reservoir(key, quota, self.clock(), self._rest.take(place)), self)
+        if (entry := self.entries.get(place)) is not None and not entry.reservoir.is_retired:
+            return entry
+        entry = KeyEntry(name, self._instance.reservoir(key, quota, self.clock(), self._rest.take(place)), self)
         self._rest.make_room(self.keys + 1 - self._options.max_keys)
-        self._ring.enter(slot, self._evict)
-        self.entries[place] = slot
-        slot.plan()
-        return slot
+        self._ring.enter(entry, self._evict)
+        self.entries[place] = entry
+        entry.plan()
+        return entry
 
     @property
     def keys(self) -> int:
@@ -149,7 +149,7 @@ class Registry:
     def watch(self, thing: Due) -> None:
         """See Timer.watch. Nobody comes on a loop that is closed: who misses there settles in on another one."""
         if self._loop is not None and not self._loop.is_closed():
-            self._keeper.watch(thing)
+            self._timer.watch(thing)
 
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run this in a task of the limiter's own, that no caller cancels, nor lends what it has in its context."""
@@ -167,31 +167,33 @@ class Registry:
         self._tasks.add(work)
         work.add_done_callback(self._tasks.discard)
 
-    def _evict(self, slot: KeyEntry) -> bool:
-        if not slot.evict():
+    def _evict(self, entry: KeyEntry) -> bool:
+        if not entry.evict():
             return False
-        self._let_go([slot])
+        self._let_go([entry])
         return True
 
-    def drop(self, slot: KeyEntry) -> None:
-        """Let go of a slot that has retired."""
-        self._let_go([slot])
+    def drop(self, entry: KeyEntry) -> None:
+        """Let go of a key entry that has retired."""
+        self._let_go([entry])
 
     def _let_go(self, slots: Iterable[KeyEntry]) -> None:
-        for slot in list(slots):
-            place = place_of(slot.key)
-            if self.entries.get(place) is slot:
+        for entry in list(slots):
+            place = place_of(entry.key)
+            if self.entries.get(place) is entry:
                 del self.entries[place]
-                self._ring.leave(slot)
-                self._host.remember(slot.reservoir.figures())
-                if (memo := slot.reservoir.snapshot) is not None:
-                    self._rest.put(place, memo, self.clock())
+                self._ring.leave(entry)
+                self._instance.remember(entry.reservoir.figures())
+                if (snapshot := entry.reservoir.snapshot) is not None:
+                    self._rest.put(place, snapshot, self.clock())
                     self._sweep.plan()
 
     def statistics(self) -> Statistics:
-        """Return what all slots did, those that were dropped among them."""
-        live = [slot.reservoir for slot in self.entries.values() if not slot.reservoir.is_retired]
-        return self._host.statistics([reservoir.figures() for reservoir in live], len(self._rest), self.store.health)
+        """Return what all key entries did, those that were dropped among them."""
+        live = [entry.reservoir for entry in self.entries.values() if not entry.reservoir.is_retired]
+        return self._instance.statistics(
+            [reservoir.figures() for reservoir in live], len(self._rest), self.store.health
+        )
 
     async def close(self) -> None:
         """Fail whoever waits, give all tokens back, close a store of our own. A second call waits for the first.
@@ -204,8 +206,8 @@ class Registry:
     def _begin_to_close(self) -> "asyncio.Task[None]":
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
-            for slot in list(self.entries.values()):
-                slot.close(LimiterClosed(_CLOSED))
+            for entry in list(self.entries.values()):
+                entry.close(LimiterClosed(_CLOSED))
             self._closing = self.start(self._close())
         return self._closing
 
@@ -216,7 +218,7 @@ class Registry:
         finally:
             self._let_go(slots)
             self._rest.clear()
-            self._keeper.stop()
+            self._timer.stop()
             await self.store.stop()
             if self.owns_store:
                 await self._opened.aclose()
@@ -253,10 +255,12 @@ class Registry:
         """Return the tokens of all of them; what goes wrong at one is no reason to keep the others'."""
         for first in range(0, len(slots), _AT_ONCE):
             some = slots[first : first + _AT_ONCE]
-            outcomes = await asyncio.gather(*(slot.empty() for slot in some), return_exceptions=True)
-            for slot, outcome in zip(some, outcomes, strict=True):
+            outcomes = await asyncio.gather(*(entry.empty() for entry in some), return_exceptions=True)
+            for entry, outcome in zip(some, outcomes, strict=True):
                 if isinstance(outcome, Exception):
-                    _logger.error("tokens of %s were not given back; the others are", shown(slot.key), exc_info=outcome)
+                    _logger.error(
+                        "tokens of %s were not given back; the others are", shown(entry.key), exc_info=outcome
+                    )
                     self._wrong = self._wrong or outcome
 
     def after_fork(self) -> None:
@@ -264,8 +268,8 @@ class Registry:
 
         Nothing of it is let go of: a destructor would write into the pipe that wakes the parent.
         """
-        for slot in self.entries.values():
-            slot.tokens.disown()  # an AsyncBucket may still know it
+        for entry in self.entries.values():
+            entry.tokens.disown()  # an AsyncBucket may still know it
         self._inherited = (self._inherited, dict(self.__dict__), dict(self.entries))
         self.entries.clear()
         self._begin()
@@ -277,8 +281,8 @@ _supplies: weakref.WeakSet[Registry] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for supply in list(_supplies):
-        supply.after_fork()
+    for registry in list(_supplies):
+        registry.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

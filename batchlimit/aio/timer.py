@@ -13,7 +13,7 @@ _logger = logging.getLogger("batchlimit")
 
 
 class Due(Protocol):
-    """Something to come to at the instant `due` (host clock); inf: not at all."""
+    """Something to come to at the instant `due` (instance clock); inf: not at all."""
 
     due: float
 

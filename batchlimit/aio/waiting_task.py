@@ -10,7 +10,7 @@ from batchlimit.reservoir.waiter import Admit, Fail, Refuse, Retired, Waiter
 
 
 class Steps(Protocol):
-    """The slot that a caller is at."""
+    """The key entry that a caller is at."""
 
     key: str
 
@@ -22,23 +22,23 @@ class Steps(Protocol):
 class WaitingTask:
     """A task in line, or about to be. What can be decided for it is decided without it: it wakes for its verdict."""
 
-    __slots__ = ("_error", "_slot", "_woken", "claim", "due", "has_left", "waited")
+    __slots__ = ("_error", "_slot", "_woken", "due", "has_left", "waited", "waiter")
 
-    def __init__(self, slot: Steps, cost: int, deadline: float, *, prompt: bool = False) -> None:
+    def __init__(self, entry: Steps, cost: int, deadline: float, *, prompt: bool = False) -> None:
         """See Waiter for `prompt`."""
-        self.claim = Waiter(cost, deadline, self, tentative=True, prompt=prompt)  # it may be cancelled before it wakes
+        self.waiter = Waiter(cost, deadline, self, tentative=True, prompt=prompt)  # it may be cancelled before it wakes
         self.waited = self.has_left = False
-        self.due = math.inf  # when its slot looks after it, if nothing happens before
-        self._slot = slot
+        self.due = math.inf  # when its key entry looks after it, if nothing happens before
+        self._slot = entry
         self._woken: asyncio.Future[None] | None = None
         self._error: Exception | None = None
 
     def __repr__(self) -> str:
-        return f"<Caller at {shown(self._slot.key)}: {self.claim}>"
+        return f"<Caller at {shown(self._slot.key)}: {self.waiter}>"
 
     def set(self) -> None:
         """Hear that there is something to learn."""
-        if self.claim.verdict is not None:
+        if self.waiter.verdict is not None:
             self.wake()
         elif not self.has_left:
             self._slot.step(self)
@@ -64,7 +64,7 @@ class WaitingTask:
         while True:
             if self._error is not None:
                 raise self._error
-            match self.claim.verdict:
+            match self.waiter.verdict:
                 case Admit(before) as verdict if clock() < before:
                     return verdict
                 case Admit():

@@ -1,6 +1,6 @@
-"""One token bucket that hosts lease from: the arithmetic of `lua/*.lua`, in Python, for `memory://` and for proofs.
+"""One token bucket that instances lease from: the arithmetic of `lua/*.lua`, in Python, for `memory://` and for proofs.
 
-Why it never admits more than burst + rate * t, although hosts spend without asking: tokens that are leased and not
+Why it never admits more than burst + rate * t, although instances spend without asking: tokens that are leased and not
 yet reported spent, given back or expired are *outstanding*, and refill stops where level + outstanding reaches the
 burst. Whatever is spent in a window was in the bucket or outstanding when it opened, together at most the burst, or
 flowed in since, at most rate * t.
@@ -38,7 +38,7 @@ _SECOND = 1_000_000
 
 
 class _Reserved(NamedTuple):
-    """Tokens that only one host may draw on, until it is served or `ends`."""
+    """Tokens that only one instance may draw on, until it is served or `ends`."""
 
     name: str
     tokens: int
@@ -56,8 +56,8 @@ class Bucket:
         "_now",
         "_quota",
         "_reserved",
-        "_roster",
         "_since",
+        "_table",
         "_time",
         "_version",
     )
@@ -68,36 +68,36 @@ class Bucket:
         self._since: int | None = None  # when the quota was set that the bucket obeys; None: not yet asked
         self._bands = bands_of(quota)
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
-        self._roster = InstanceTable()
+        self._table = InstanceTable()
         self._reserved: _Reserved | None = None
 
     def __repr__(self) -> str:
-        return f"<Bucket {self._quota}: levels {self._levels}, outstanding {self._roster.outstanding}>"
+        return f"<Bucket {self._quota}: levels {self._levels}, outstanding {self._table.outstanding}>"
 
     def take(self, quota: Quota, ask: Ask, now: int) -> Grant:
-        """Lease whole tokens to one host, from every bandwidth or from none, within the host's fair share."""
-        self._refill_to(now, ask.host, lease_of(self._bands))
-        host = self._roster.hosts.get(ask.host) or self._roster.enter(ask.host, self._now)
-        if ask.seq < host.seq:
-            return self._grant(quota, host, 0, 0, 0, 0)
-        if ask.seq == host.seq and host.granted > 0:
-            starts_in = max(0, host.starts - self._now)
-            return self._grant(quota, host, host.granted, host.held - host.granted, starts_in, 0)
-        if host.weight != ask.weight:
-            self._roster.weigh(host, ask.weight, self._now)
+        """Lease whole tokens to one instance, from every bandwidth or from none, within the instance's fair share."""
+        self._refill_to(now, ask.instance, lease_of(self._bands))
+        instance = self._table.instances.get(ask.instance) or self._table.enter(ask.instance, self._now)
+        if ask.seq < instance.seq:
+            return self._grant(quota, instance, 0, 0, 0, 0)
+        if ask.seq == instance.seq and instance.granted > 0:
+            starts_in = max(0, instance.starts - self._now)
+            return self._grant(quota, instance, instance.granted, instance.held - instance.granted, starts_in, 0)
+        if instance.weight != ask.weight:
+            self._table.weigh(instance, ask.weight, self._now)
         self._agree(quota, ask)
-        self._report(host, ask)
-        return self._answer(quota, host, ask)
+        self._report(instance, ask)
+        return self._answer(quota, instance, ask)
 
     def give_back(self, back: GiveBack, now: int) -> int:
-        """Credit a host's unspent and refunded tokens, once, as far as there is room below the burst."""
-        self._refill_to(now, back.host, math.inf)
-        host = self._roster.hosts.get(back.host)
-        if host and back.seq <= host.seq:
+        """Credit a instance's unspent and refunded tokens, once, as far as there is room below the burst."""
+        self._refill_to(now, back.instance, math.inf)
+        instance = self._table.instances.get(back.instance)
+        if instance and back.seq <= instance.seq:
             return 0
         if back.refund > 0:
-            host = host or self._roster.enter(back.host, self._now)
-        returned = back.refund + (self._settle(host, back) if host else 0)
+            instance = instance or self._table.enter(back.instance, self._now)
+        returned = back.refund + (self._settle(instance, back) if instance else 0)
         return self._credit(returned)
 
     def peek(self, now: int) -> Level:
@@ -107,7 +107,7 @@ class Bucket:
         self._refill(self._now)
         level = self._lowest()
         self._levels, self._now, self._time, self._reserved = before
-        return Level(level, self._roster.outstanding, self._roster.active)
+        return Level(level, self._table.outstanding, self._table.active)
 
     def expires_in(self) -> int:
         """Return after how many us without a call the bucket is as good as a new one."""
@@ -116,7 +116,7 @@ class Bucket:
 
     @property
     def _pace(self) -> float:
-        return pace_of(self._bands, self._roster.active)
+        return pace_of(self._bands, self._table.active)
 
     def _each(self) -> Iterator[tuple[Band, float]]:
         return zip(self._bands, self._levels, strict=True)
@@ -131,19 +131,19 @@ class Bucket:
 
     def _refill_to(self, now: int, own: str, every: float) -> None:
         self._tell(now)
-        over = self._roster.over(self._now, own, every)
-        for _, host in over:
-            self._refill(max(self._time, host.expires))
-            self._roster.settle(host, 0)
-            host.granted = 0
+        over = self._table.over(self._now, own, every)
+        for _, instance in over:
+            self._refill(max(self._time, instance.expires))
+            self._table.settle(instance, 0)
+            instance.granted = 0
         self._refill(self._now)
-        for name, host in over:
-            self._roster.forget_idle(name, host, self._now)
+        for name, instance in over:
+            self._table.forget_idle(name, instance, self._now)
 
     def _refill(self, instant: int) -> None:
         elapsed, self._time = instant - self._time, instant
         for i, (band, level) in enumerate(self._each()):
-            room = band.burst - self._roster.outstanding - level
+            room = band.burst - self._table.outstanding - level
             self._levels[i] = level + (max(0, room) if elapsed * band.rate >= room else elapsed * band.rate)
 
     def _agree(self, quota: Quota, ask: Ask) -> None:
@@ -160,87 +160,87 @@ class Bucket:
         self._quota, self._version, self._bands = quota, self._version + 1, bands_of(quota)
         shares += [min(1, *shares)] * len(self._bands)
         self._levels = [
-            min(share * band.burst, max(0, band.burst - self._roster.outstanding))
+            min(share * band.burst, max(0, band.burst - self._table.outstanding))
             for band, share in zip(self._bands, shares, strict=False)
         ]
 
-    def _report(self, host: InstanceEntry, ask: Ask) -> None:
-        kept = min(ask.held, host.held)
-        back = min(ask.back, host.held - kept)
-        self._roster.settle(host, kept)
+    def _report(self, instance: InstanceEntry, ask: Ask) -> None:
+        kept = min(ask.held, instance.held)
+        back = min(ask.back, instance.held - kept)
+        self._table.settle(instance, kept)
         self._credit(back)
 
     def _credit(self, tokens: int) -> int:
         """Put tokens back as far as there is room (none where a burst was just lowered); how many whole ones."""
-        rooms = [max(0, band.burst - self._roster.outstanding - level) for band, level in self._each()]
+        rooms = [max(0, band.burst - self._table.outstanding - level) for band, level in self._each()]
         self._levels = [level + min(tokens, room) for level, room in zip(self._levels, rooms, strict=True)]
         return min(tokens, *(math.floor(room) for room in rooms))
 
-    def _settle(self, host: InstanceEntry, back: GiveBack) -> int:
-        kept = min(back.held, host.held)
-        unspent = min(back.tokens, host.held - kept)
-        self._roster.settle(host, kept)
-        host.seq, host.granted = back.seq, 0
+    def _settle(self, instance: InstanceEntry, back: GiveBack) -> int:
+        kept = min(back.held, instance.held)
+        unspent = min(back.tokens, instance.held - kept)
+        self._table.settle(instance, kept)
+        instance.seq, instance.granted = back.seq, 0
         if back.refund > 0:
-            self._known = host.known = self._now + REMEMBERED
+            self._known = instance.known = self._now + REMEMBERED
         elif kept == 0:
-            self._roster.forget(back.host, host, self._now)
+            self._table.forget(back.instance, instance, self._now)
         return unspent
 
-    def _answer(self, quota: Quota, host: InstanceEntry, ask: Ask) -> Grant:
-        granted, wait, accrued = self._offer(host, ask)
+    def _answer(self, quota: Quota, instance: InstanceEntry, ask: Ask) -> Grant:
+        granted, wait, accrued = self._offer(instance, ask)
         starts_in, max_wait = 0, round(ask.max_wait * _SECOND)
         if refused := granted < ask.need:
             starts_in = max(wait, math.ceil(min(self._pace, max_wait)))
-            granted = self._later(host, ask, starts_in) if wait <= max_wait else 0
+            granted = self._later(instance, ask, starts_in) if wait <= max_wait else 0
             refused = granted < ask.need
-        kept, host.seq, host.seen, host.granted = host.held, ask.seq, self._now, 0
+        kept, instance.seq, instance.seen, instance.granted = instance.held, ask.seq, self._now, 0
         if refused:
             if accrued >= ask.need:
                 self._reserve(ask, wait)
-            return self._grant(quota, host, 0, kept, 0, wait)
-        if ask.need > 0 and self._reserved and self._reserved.name == ask.host:
+            return self._grant(quota, instance, 0, kept, 0, wait)
+        if ask.need > 0 and self._reserved and self._reserved.name == ask.instance:
             self._reserved = None
-        self._lend(host, ask, granted, self._now + starts_in)
+        self._lend(instance, ask, granted, self._now + starts_in)
         if ask.need > 0 or (granted > 0 and granted >= accrued):
-            self._roster.serve(host, self._now + starts_in)
-        return self._grant(quota, host, granted, kept, starts_in, 0)
+            self._table.serve(instance, self._now + starts_in)
+        return self._grant(quota, instance, granted, kept, starts_in, 0)
 
     def _level_for(self, ask: Ask, level: float) -> float:
-        return level - (self._reserved.tokens if self._reserved and self._reserved.name != ask.host else 0)
+        return level - (self._reserved.tokens if self._reserved and self._reserved.name != ask.instance else 0)
 
     def _reserve(self, ask: Ask, wait: int) -> None:
-        if self._reserved is None or self._reserved.name == ask.host:
+        if self._reserved is None or self._reserved.name == ask.instance:
             patience = 2 * max(PACE, self._pace) + (wait if ask.max_wait > 0 else 0)
-            self._reserved = _Reserved(ask.host, ask.need, self._now + patience)
+            self._reserved = _Reserved(ask.instance, ask.need, self._now + patience)
 
-    def _offer(self, host: InstanceEntry, ask: Ask) -> tuple[int, int, float]:
+    def _offer(self, instance: InstanceEntry, ask: Ask) -> tuple[int, int, float]:
         granted: float = ask.want
         wait, accrued = 0.0, math.inf
         for band, whole in self._each():
             level = self._level_for(ask, whole)
-            part, mine, fair = division(band, level, self._roster.claims(host), self._now, ask.need)
+            part, mine, fair = division(band, level, self._table.claims(instance), self._now, ask.need)
             soft = max(ALPHA * level * part, mine)
-            cap = min(ALPHA * band.burst * part - host.held, ALPHA * band.burst - self._roster.outstanding)
+            cap = min(ALPHA * band.burst * part - instance.held, ALPHA * band.burst - self._table.outstanding)
             granted = min(granted, level, fair, max(ask.queued, min(cap, soft)))
             wait = max(wait, (ask.need - level) / band.rate, (ask.need - fair) / (band.rate * part))
             accrued = min(accrued, mine)
         return max(0, math.floor(granted)), math.ceil(min(wait, LONGEST)) + 1, accrued
 
-    def _later(self, host: InstanceEntry, ask: Ask, ahead: int) -> int:
-        if self._reserved and self._reserved.name != ask.host:
+    def _later(self, instance: InstanceEntry, ask: Ask, ahead: int) -> int:
+        if self._reserved and self._reserved.name != ask.instance:
             return 0
         granted: float = ask.queued
         for band, level in self._each():
-            part, _, fair = division(band, level, self._roster.claims(host), self._now, ask.need)
+            part, _, fair = division(band, level, self._table.claims(instance), self._now, ask.need)
             flow = band.rate * ahead
-            granted = min(granted, level + flow, fair + flow * part, band.burst - self._roster.outstanding)
+            granted = min(granted, level + flow, fair + flow * part, band.burst - self._table.outstanding)
         return math.floor(granted)
 
-    def _lend(self, host: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:
+    def _lend(self, instance: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:
         lease = self._lease(ask, granted, starts)
         self._levels = [level - granted for level in self._levels]
-        self._roster.lend(host, granted, starts, starts + lease)
+        self._table.lend(instance, granted, starts, starts + lease)
 
     def _lease(self, ask: Ask, granted: int, starts: int) -> int:
         trip = min(round(ask.round_trip * _SECOND), SLOWEST)
@@ -252,16 +252,16 @@ class Bucket:
         return lease_for_trip(rich_lease_of(self._bands) if rich else lease_of(self._bands), trip)
 
     def _grant(
-        self, quota: Quota, host: InstanceEntry, granted: int, kept: int, starts_in: int, retry_after: int
+        self, quota: Quota, instance: InstanceEntry, granted: int, kept: int, starts_in: int, retry_after: int
     ) -> Grant:
         return Grant(
             granted=granted,
             kept=kept,
             starts_in=starts_in / _SECOND,
-            lease=max(0, host.expires - self._now - starts_in) / _SECOND,
+            lease=max(0, instance.expires - self._now - starts_in) / _SECOND,
             retry_after=retry_after / _SECOND,
             level=self._lowest(),
-            active_hosts=self._roster.active,
+            active_instances=self._table.active,
             epoch=self._epoch,
             version=self._version,
             quota=None if quota == self._quota else self._quota,

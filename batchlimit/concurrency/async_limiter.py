@@ -42,14 +42,14 @@ class AsyncConcurrencyLimiter(BaseLimiter):
         `sheddable` may be cancelled there, those of low `priority` first, and the block then ends in
         ConcurrencyLimited; see Shedding. The task that entered such a block has to leave it, as with asyncio.timeout.
         """
-        permit = AsyncPermit(self._door, operation, priority, sheddable)
+        permit = AsyncPermit(self._locked_gate, operation, priority, sheddable)
         permit.partition, permit.timeout = partition, _FOREVER if timeout is None else patience(timeout)
         return permit
 
     async def close(self) -> None:
         """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""
         self._calibration.stop(0)  # a watcher that hangs is not waited for
-        self._door.close()
+        self._locked_gate.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -82,13 +82,13 @@ class AsyncPermit(BasePermit):
     async def _enter(self) -> Self:
         if self.state is not ASKED:
             raise RuntimeError(f"{self!r} was awaited before")
-        if reason := self.door.enter(self, self.partition):
+        if reason := self.locked_gate.enter(self, self.partition):
             await self._wait(reason)
         return self
 
     async def __aenter__(self) -> Self:
         if self.state is ASKED:
-            if reason := self.door.enter(self, self.partition):
+            if reason := self.locked_gate.enter(self, self.partition):
                 await self._wait(reason)
         else:
             self._check()
@@ -103,9 +103,9 @@ class AsyncPermit(BasePermit):
         if self.sheddable and self._cancelled:
             self._end_shed(error)
         if error is None:
-            self.door.leave(self, SUCCESS)
+            self.locked_gate.leave(self, SUCCESS)
         else:
-            self.door.leave_by(self, error)
+            self.locked_gate.leave_by(self, error)
         return _LEFT
 
     def __enter__(self) -> Self:
@@ -124,7 +124,7 @@ class AsyncPermit(BasePermit):
     def _exit(self, error: BaseException | None) -> None:
         if self.sheddable and self._cancelled:
             self._end_shed(error)
-        self.door.leave_by(self, error)
+        self.locked_gate.leave_by(self, error)
 
     def _check(self) -> None:
         if self.state is OVER:
@@ -134,33 +134,33 @@ class AsyncPermit(BasePermit):
 
     async def _wait(self, reason: Reason) -> None:
         """Line up, having been refused for this reason, and come back with the permit held."""
-        door = self.door
-        seconds = door.queue.patience(self.timeout)
+        locked_gate = self.locked_gate
+        seconds = locked_gate.queue.patience(self.timeout)
         self.state = OVER
         if seconds <= 0:
-            raise door.refusal(reason)
+            raise locked_gate.refusal(reason)
         turn = Turn()
         waiter = Waiter(turn.wake)
         self.state = WAITING
         try:
-            door.line_up(waiter, self.partition)
-            await turn.wait(seconds, door.patience, door.look)
-            held = door.end_wait(self, waiter)
+            locked_gate.line_up(waiter, self.partition)
+            await turn.wait(seconds, locked_gate.patience, locked_gate.look)
+            held = locked_gate.end_wait(self, waiter)
         except BaseException:
-            if door.end_wait(self, waiter):
+            if locked_gate.end_wait(self, waiter):
                 self.ignore()
             self.state = OVER
             raise
         if not held:
             self.state = OVER
-            raise door.refusal("queue_timeout")
+            raise locked_gate.refusal("queue_timeout")
 
     # To be shed
 
     def _expose(self) -> None:
         self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
         self._cancels, self._cancelled = self._task.cancelling() if self._task else 0, False
-        self.door.expose(self)
+        self.locked_gate.expose(self)
 
     def give_up(self) -> None:
         """Cancel the task that is in the block of this permit; RuntimeError if its loop is closed. From any thread."""
@@ -178,4 +178,4 @@ class AsyncPermit(BasePermit):
         others = self._task.uncancel() > self._cancels
         if isinstance(error, asyncio.CancelledError) and not others:
             self.ignore()
-            raise self.door.refusal("shed") from error
+            raise self.locked_gate.refusal("shed") from error

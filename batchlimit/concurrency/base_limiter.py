@@ -20,10 +20,12 @@ from batchlimit.unique import Unique
 class Calibration:
     """Watchers that are polled once in `every` seconds, from when it is made until it is stopped."""
 
-    def __init__(self, door: LockedGate, watchers: Sequence[Watcher], every: float, shedding: Shedding | None) -> None:
+    def __init__(
+        self, locked_gate: LockedGate, watchers: Sequence[Watcher], every: float, shedding: Shedding | None
+    ) -> None:
         if shedding is not None and not watchers:
             raise ValueError("shedding needs watchers, whose reasons to back off persist")
-        self._door = door
+        self._locked_gate = locked_gate
         self._shedder = None if shedding is None else Shedder(shedding)
         self._rounds = Rounds(watchers, self._tell, every=every)
         self._rounds.start()
@@ -41,19 +43,19 @@ class Calibration:
 
     def statistics(self) -> ConcurrencyStatistics:
         """Return what the door counted, and the watchers."""
-        return self._door.statistics(self._rounds.statistics())
+        return self._locked_gate.statistics(self._rounds.statistics())
 
     def _tell(self, events: tuple[str, ...]) -> None:
         try:
-            self._door.calibrate(events)
+            self._locked_gate.calibrate(events)
         finally:  # a law that fails is no reason to keep what the memory is full of
             if self._shedder is not None:
                 self._shedder.note(events)
-                self._door.shed(self._shedder.choose)
+                self._locked_gate.shed(self._shedder.choose)
 
 
 class BaseLimiter(Unique):
-    """A door and those who watch the machine for it. How to wait at the door is each front's own."""
+    """A door and those who watch the machine for it. How to wait at the door is each API's own."""
 
     _instead = "make one in each process: each limits itself"
 
@@ -81,7 +83,7 @@ class BaseLimiter(Unique):
             if not callable(function) and (name, function) != ("bypass", None):
                 raise TypeError(f"{name} must be a function, not {function!r}")
         watchers = tuple(watchers)
-        self._door = LockedGate(
+        self._locked_gate = LockedGate(
             law,
             partitions=partitions,
             queue=queue,
@@ -90,17 +92,17 @@ class BaseLimiter(Unique):
             watchers=watchers,
             clock=clock,
         )
-        self._calibration = Calibration(self._door, watchers, every, shedding)
+        self._calibration = Calibration(self._locked_gate, watchers, every, shedding)
         # One that was dropped unclosed leaves no thread behind.
         weakref.finalize(self, self._calibration.retire)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} at {self._door!r}>"
+        return f"<{type(self).__name__} at {self._locked_gate!r}>"
 
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return self._door.limit
+        return self._locked_gate.limit
 
     def statistics(self) -> ConcurrencyStatistics:
         """Return what is under way and waits now, and what was counted so far."""

@@ -24,7 +24,7 @@ class Permit(BasePermit):
     def check(self) -> None:
         """ConcurrencyLimited if this call was told to give up: to be called now and then by one that is sheddable."""
         if self.shed:
-            raise self.door.refusal("shed")
+            raise self.locked_gate.refusal("shed")
 
     def __enter__(self) -> Self:
         if self.state is OVER:
@@ -36,7 +36,7 @@ class Permit(BasePermit):
     ) -> None:
         if isinstance(error, ConcurrencyLimited) and error.reason == "shed" and self.shed:
             self.ignore()
-        self.door.leave_by(self, error)
+        self.locked_gate.leave_by(self, error)
 
 
 _SECOND = 1_000_000_000
@@ -67,45 +67,45 @@ class ConcurrencyLimiter(BaseLimiter):
         than the queue lets it. `operation` is what kind of call it is, for laws that hold unlike kinds apart. One that
         is `sheddable` may be told to give up, those of low `priority` first; see Shedding.
         """
-        permit = Permit(self._door, operation, priority, sheddable)
+        permit = Permit(self._locked_gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
-        if reason := self._door.enter(permit, partition):
+        if reason := self._locked_gate.enter(permit, partition):
             self._wait(permit, partition, wait, reason)
         if sheddable:
-            self._door.expose(permit)
+            self._locked_gate.expose(permit)
         return permit
 
     def _wait(self, permit: Permit, partition: str, timeout: float, reason: Reason) -> None:
         """Line up, having been refused for this reason, and come back with the permit held."""
-        door = self._door
-        seconds = door.queue.patience(timeout)
+        locked_gate = self._locked_gate
+        seconds = locked_gate.queue.patience(timeout)
         if seconds <= 0:
-            raise door.refusal(reason)
+            raise locked_gate.refusal(reason)
         warn_in_loop()
         turn = Turn()
         waiter = Waiter(turn.wake)
         try:
-            door.line_up(waiter, partition)
+            locked_gate.line_up(waiter, partition)
             self._await(turn, seconds)
-            held = door.end_wait(permit, waiter)
+            held = locked_gate.end_wait(permit, waiter)
         except BaseException:
-            if door.end_wait(permit, waiter):
+            if locked_gate.end_wait(permit, waiter):
                 permit.ignore()
             raise
         if not held:
-            raise door.refusal("queue_timeout")
+            raise locked_gate.refusal("queue_timeout")
 
     def _await(self, turn: Turn, seconds: float) -> None:
         """Return when it is their turn, or after so many seconds."""
-        until = self._door.clock() + seconds * _SECOND
-        while seconds > 0 and not turn.wait(min(seconds, self._door.patience())):
-            self._door.look()
-            seconds = (until - self._door.clock()) / _SECOND
+        until = self._locked_gate.clock() + seconds * _SECOND
+        while seconds > 0 and not turn.wait(min(seconds, self._locked_gate.patience())):
+            self._locked_gate.look()
+            seconds = (until - self._locked_gate.clock()) / _SECOND
 
     def close(self) -> None:
         """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""
         self._calibration.stop()
-        self._door.close()
+        self._locked_gate.close()
 
     def __enter__(self) -> Self:
         return self

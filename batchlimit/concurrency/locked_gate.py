@@ -410,8 +410,8 @@ _doors: "weakref.WeakSet[LockedGate]" = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for door in list(_doors):
-        door.after_fork()
+    for locked_gate in list(_doors):
+        locked_gate.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -39,9 +39,9 @@ class BasePermit(Unique):
 
     __slots__ = (
         "__weakref__",
-        "door",
         "gate",
         "in_flight",
+        "locked_gate",
         "operation",
         "place",
         "priority",
@@ -59,11 +59,11 @@ class BasePermit(Unique):
     told: bool
     """Whether it was told to give up; set where it may be."""
 
-    def __init__(self, door: "LockedGate", operation: str, priority: int, sheddable: bool) -> None:
+    def __init__(self, locked_gate: "LockedGate", operation: str, priority: int, sheddable: bool) -> None:
         self.state = ASKED  # first: also one that is wrong is collected
         if sheddable and not isinstance(priority, int):
             raise TypeError(f"the priority of what may be shed must be a whole number, not {priority!r}")
-        self.door = door
+        self.locked_gate = locked_gate
         self.operation = operation
         self.priority = priority
         self.sheddable = sheddable
@@ -79,15 +79,15 @@ class BasePermit(Unique):
 
     def success(self) -> None:
         """The call was served."""
-        self.door.leave(self, Outcome.SUCCESS)
+        self.locked_gate.leave(self, Outcome.SUCCESS)
 
     def drop(self) -> None:
         """Load made the call fail."""
-        self.door.leave(self, Outcome.DROPPED)
+        self.locked_gate.leave(self, Outcome.DROPPED)
 
     def ignore(self) -> None:
         """The call tells nothing about the load."""
-        self.door.leave(self, Outcome.IGNORED)
+        self.locked_gate.leave(self, Outcome.IGNORED)
 
     def give_up(self) -> None:
         """Hear that this call is to end, once; from any thread. RuntimeError: there is nobody to hear it."""
@@ -111,5 +111,5 @@ class BasePermit(Unique):
         except AttributeError:  # a signal handler raised before __init__ began
             return
         if held:
-            self.door.abandon(self)  # first: a warning may be an error
+            self.locked_gate.abandon(self)  # first: a warning may be an error
             warnings.warn(f"{self!r} was never completed", ResourceWarning, stacklevel=2, source=self)

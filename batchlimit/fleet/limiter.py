@@ -91,8 +91,8 @@ class WatchedLimiter(RateLimiter):
         self.tally.waited += settled.waited
         return settled
 
-    def _admit_miss(self, slot: KeyEntry, cost: int) -> AdmissionResult | None:
-        settled = super()._admit_miss(slot, cost)
+    def _admit_miss(self, entry: KeyEntry, cost: int) -> AdmissionResult | None:
+        settled = super()._admit_miss(entry, cost)
         if settled is not None:
             self.tally.waited += settled.waited
         return settled

@@ -55,12 +55,14 @@ class Admission:
         "wants_refill",
     )  # fmt: skip
 
-    def __init__(self, quota: Quota, policy: FailurePolicy, fill: Fill, census: InstanceCount, now: float) -> None:
+    def __init__(
+        self, quota: Quota, policy: FailurePolicy, fill: Fill, instance_count: InstanceCount, now: float
+    ) -> None:
         self.tokens = LeasedTokens(now)
         self.wants_refill = self.is_retired = False
         self.refused = 0
         self._demand, self._denials, self._queue = Demand(now), DenialCache(), WaitQueue()
-        self._view = BucketView(fill, census)
+        self._view = BucketView(fill, instance_count)
         self._fallback = Fallback(policy)
         self._overdraft = NO_OVERDRAFT
         self._asked = 0
@@ -105,7 +107,7 @@ class Admission:
         return self.tokens.available if now < self.tokens.expires else 0
 
     def remaining(self, now: float) -> int:
-        """Return how many tokens this host could still admit, by what it has and by what it last saw in the bucket."""
+        """Return how many tokens this instance could still admit, by what it has and by what it last saw in the bucket."""
         borrowing = self._fallback.bucket if self.tokens.borrowed else None
         return max(0, borrowing.level(now) if borrowing else self._view.level) + self.spendable(now)
 
@@ -136,7 +138,7 @@ class Admission:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether an ask is to wait for prompt claims to be confirmed: for this turn of their loop.
+        """Whether an ask is to wait for prompt waiters to be confirmed: for this turn of their loop.
 
         It would tell the bucket that we hold what they are about to spend, and the bucket keeps room for that. Of a
         small burst so much does not flow in meanwhile: at a burst of 1 half of the rate was used.
@@ -145,39 +147,37 @@ class Admission:
 
     # Waiting in line
 
-    def join(self, claim: Waiter) -> None:
+    def join(self, waiter: Waiter) -> None:
         """Put a caller in line; with a deadline of NOW it takes the first answer."""
-        if claim.cost == 0:
-            claim.verdict = Admit(math.inf)
+        if waiter.cost == 0:
+            waiter.verdict = Admit(math.inf)
             return
-        if (
-            claim.cost > self.largest_cost
-        ):  # a front looks before, but the bucket may have told of a smaller quota since
-            claim.verdict = self._too_much(claim)
+        if waiter.cost > self.largest_cost:  # a API looks before, but the bucket may have told of a smaller quota since
+            waiter.verdict = self._too_much(waiter)
             return
-        self._queue.join(claim)
+        self._queue.join(waiter)
         self.tokens.set_aside()
 
-    def confirm(self, claim: Waiter) -> bool:
-        """Let what a tentative claim was given be spent; for others there is nothing to confirm.
+    def confirm(self, waiter: Waiter) -> bool:
+        """Let what a tentative waiter was given be spent; for others there is nothing to confirm.
 
         Returns:
             Whether somebody may ask now who waited for that, and is to be woken.
         """
-        if claim.tentative and isinstance(claim.verdict, Admit):
-            claim.tentative = False  # first: to confirm it twice would be to forget what others were given
-            return self._confirm(claim)
+        if waiter.tentative and isinstance(waiter.verdict, Admit):
+            waiter.tentative = False  # first: to confirm it twice would be to forget what others were given
+            return self._confirm(waiter)
         return False
 
     def to_wake(self) -> list[Waiter]:
-        """Return the claims that have something to learn since the last call; wake them without the lock."""
+        """Return the waiters that have something to learn since the last call; wake them without the lock."""
         return self._queue.to_wake()
 
     # The rules within
 
-    def _confirm(self, claim: Waiter) -> bool:
+    def _confirm(self, waiter: Waiter) -> bool:
         was_held_up = self.is_held_up
-        self.tokens.confirm(claim)
+        self.tokens.confirm(waiter)
         if is_free := was_held_up and not self.is_held_up:
             self._queue.wake_leader()
         return is_free
@@ -187,13 +187,13 @@ class Admission:
         self._fallback.bucket = None
         self.largest_cost = LARGEST_BURST if quota.denies_all else quota.largest_cost
         self._queue.flow(1.0 / fastest if (fastest := max(each.rate for each in quota.bandwidths)) else 0.0)
-        for claim in self._queue:
-            if claim.cost > self.largest_cost and claim is not self._overdraft.claim:
-                self._queue.dismiss(claim, self._too_much(claim))
+        for waiter in self._queue:
+            if waiter.cost > self.largest_cost and waiter is not self._overdraft.waiter:
+                self._queue.dismiss(waiter, self._too_much(waiter))
         self._overdraft.line_up(self._queue, self.largest_cost)
 
-    def _too_much(self, claim: Waiter) -> Fail:
-        return Fail(ValueError(f"{claim.cost} tokens never fit a burst of {self.largest_cost}"))
+    def _too_much(self, waiter: Waiter) -> Fail:
+        return Fail(ValueError(f"{waiter.cost} tokens never fit a burst of {self.largest_cost}"))
 
     def _count(self, now: float) -> None:
         """Find out what was spent since the last count, and asked for; the hit path itself counts nothing.
@@ -221,18 +221,18 @@ class Admission:
 
     def _serve(self) -> None:
         """Give what is here to whom it belongs, in order of arrival: to callers, and to what is owed."""
-        self.tokens.serve(self._queue, self._overdraft.claim)
-        while self._queue.first is self._overdraft.claim and (paid := self.tokens.pay(self._overdraft.claim.cost)):
+        self.tokens.serve(self._queue, self._overdraft.waiter)
+        while self._queue.first is self._overdraft.waiter and (paid := self.tokens.pay(self._overdraft.waiter.cost)):
             self._overdraft.pay(paid, self._queue, self.largest_cost)
-            self.tokens.serve(self._queue, self._overdraft.claim)
+            self.tokens.serve(self._queue, self._overdraft.waiter)
 
     def _first_cost(self) -> int:
         """Return what must be here before anybody can be served: a debt needs no whole. 0: nobody is in line."""
-        return 1 if self._queue.first is self._overdraft.claim else self._queue.first_cost
+        return 1 if self._queue.first is self._overdraft.waiter else self._queue.first_cost
 
-    def _pause(self, claim: Waiter, now: float) -> float:
+    def _pause(self, waiter: Waiter, now: float) -> float:
         """Return for how long (s) this caller has nothing to ask for: the first in line has not."""
-        pause = self._denials.pause if claim.deadline == NO_WAIT else self._denials.pause_of_waiter
+        pause = self._denials.pause if waiter.deadline == NO_WAIT else self._denials.pause_of_waiter
         return self._coming(now) or pause(self._first_cost(), now)
 
     def _coming(self, now: float) -> float:
@@ -242,64 +242,64 @@ class Admission:
     def _comes_at(self) -> float:
         return self.tokens.pending_from if self.tokens.held >= self._first_cost() else -math.inf
 
-    def _refuse(self, claim: Waiter, now: float) -> Refuse:
+    def _refuse(self, waiter: Waiter, now: float) -> Refuse:
         """Send a caller away; if nothing better is known, it may come back when its cost has flowed in once more."""
-        self.refused += claim.cost
-        ahead = self._first_cost() if claim in self._queue else 0
-        if wait := self._denials.wait(max(claim.cost, ahead), now):
-            wait = max(wait, self._backlog(claim, now))
+        self.refused += waiter.cost
+        ahead = self._first_cost() if waiter in self._queue else 0
+        if wait := self._denials.wait(max(waiter.cost, ahead), now):
+            wait = max(wait, self._backlog(waiter, now))
         else:
-            wait = claim.cost / min(each.rate for each in self.quota.bandwidths)
-        verdict, was_first = Refuse(wait), claim is self._queue.first
-        self._queue.dismiss(claim, verdict)
+            wait = waiter.cost / min(each.rate for each in self.quota.bandwidths)
+        verdict, was_first = Refuse(wait), waiter is self._queue.first
+        self._queue.dismiss(waiter, verdict)
         if was_first:
             self._serve()
         return verdict
 
-    def _turn_away(self, claim: Waiter, now: float) -> Refuse:
+    def _turn_away(self, waiter: Waiter, now: float) -> Refuse:
         """Refuse one who looked; if it was the leader, another is now."""
-        verdict = self._refuse(claim, now)
+        verdict = self._refuse(waiter, now)
         self._queue.wake_leader()
         return verdict
 
     def _dismiss_hopeless(self, now: float) -> None:
         """Refuse whoever cannot be served in time; each who goes leaves more for those behind."""
-        while (claim := self._queue.first_late(self._horizon(now))) is not None:
-            if claim.verdict is None:
-                self._refuse(claim, now)
+        while (waiter := self._queue.first_late(self._horizon(now))) is not None:
+            if waiter.verdict is None:
+                self._refuse(waiter, now)
             else:  # whoever told it was interrupted
-                self._queue.dismiss(claim, claim.verdict)
+                self._queue.dismiss(waiter, waiter.verdict)
 
-    def _is_hopeless(self, claim: Waiter, now: float) -> bool:
-        return claim in self._queue and self._queue.is_late(claim, self._horizon(now))
+    def _is_hopeless(self, waiter: Waiter, now: float) -> bool:
+        return waiter in self._queue and self._queue.is_late(waiter, self._horizon(now))
 
     def _horizon(self, now: float) -> Horizon:
         """Say who in line is hopeless: the bucket is known to be short until after their deadline, or for ever.
 
         Where nothing is known of a lately short bucket, what it was when last seen says nothing either: tokens come
-        back to it, from here and from other hosts, and its quota may have been raised.
+        back to it, from here and from other instances, and its quota may have been raised.
         """
         wait = max(self._coming(now), self._denials.wait(self._first_cost(), now))
         if wait == 0.0 or wait == math.inf:
             return NEVER if wait else NEAR
         return Horizon(now + wait, self._view.flows_since(self.tokens.held, self.quota))
 
-    def _backlog(self, claim: Waiter, now: float) -> float:
-        """Return the seconds that it takes at the least until there was enough for those ahead of a claim, and for it.
+    def _backlog(self, waiter: Waiter, now: float) -> float:
+        """Return the seconds that it takes at the least until there was enough for those ahead of a waiter, and for it.
 
         What is not here, nor was in the bucket when last it was seen, has to flow in first; others may take of it too.
         """
-        if claim not in self._queue:
+        if waiter not in self._queue:
             return 0.0
-        missing = self._queue.ahead_of(claim) + claim.cost - self.tokens.held
+        missing = self._queue.ahead_of(waiter) + waiter.cost - self.tokens.held
         return self._view.to_flow_in(missing, self.quota, now)
 
-    def _rejoin(self, claim: Waiter) -> None:
+    def _rejoin(self, waiter: Waiter) -> None:
         """Put a caller back in its place whose tokens expired before it woke."""
-        self._queue.join(claim)
-        if claim.tentative:
-            self._confirm(claim)
-        claim.verdict, claim.asked = None, 0
-        self.tokens.took_late(claim.cost)
+        self._queue.join(waiter)
+        if waiter.tentative:
+            self._confirm(waiter)
+        waiter.verdict, waiter.asked = None, 0
+        self.tokens.took_late(waiter.cost)
         self.tokens.set_aside()
         self._serve()

@@ -1,4 +1,4 @@
-"""What the bucket last told this host: on which terms the next ask goes out."""
+"""What the bucket last told this instance: on which terms the next ask goes out."""
 
 import math
 from typing import Literal, get_args
@@ -10,14 +10,14 @@ from batchlimit.reservoir.dormant import KeySnapshot
 from batchlimit.reservoir.waiter import Fetch
 
 _WINDOW = 60.0
-"""Seconds: a key that few hosts asked for lately must not hide how many there are; hosts that left are to go."""
+"""Seconds: a key that few instances asked for lately must not hide how many there are; instances that left are to go."""
 
 
 class InstanceCount:
-    """The most hosts that were active at any key within the last minute or two in which the store told.
+    """The most instances that were active at any key within the last minute or two in which the store told.
 
     One key knows only who asked for it within a second. To divide by that when the store is gone would give each of
-    four hosts that ask rarely the whole limit.
+    four instances that ask rarely the whole limit.
     """
 
     __slots__ = ("_before", "_now", "_since")
@@ -27,53 +27,57 @@ class InstanceCount:
         self._before = self._now = 0
 
     def __repr__(self) -> str:
-        return f"<InstanceCount of {self.hosts}>"
+        return f"<InstanceCount of {self.instances}>"
 
     @property
-    def hosts(self) -> int:
+    def instances(self) -> int:
         """The number; 0: none was ever told."""
         return max(self._before, self._now)
 
-    def learn(self, hosts: int, now: float) -> None:
+    def learn(self, instances: int, now: float) -> None:
         """Take in what one key's bucket tells. Racing threads may lose a word of it, never the order of magnitude."""
         if now - self._since >= _WINDOW:
             self._before = self._now if now - self._since < 2 * _WINDOW else 0
             self._since, self._now = now, 0
-        self._now = max(self._now, hosts)
+        self._now = max(self._now, instances)
 
 
 Fill = Literal["full", "share", "empty"]
-"""How full a bucket begins anew whose state was lost: the whole burst, one host's share of it, or nothing."""
+"""How full a bucket begins anew whose state was lost: the whole burst, one instance's share of it, or nothing."""
 FILLS = get_args(Fill)
 _KEPT = MARGIN / 1e6
 """How long (s) a bucket is kept at least."""
 
 
 class BucketView:
-    """The bucket's epoch and level, how many hosts share it, and how long an answer takes (s)."""
+    """The bucket's epoch and level, how many instances share it, and how long an answer takes (s)."""
 
-    __slots__ = ("_census", "_epoch", "_fill", "_heard", "active_hosts", "level", "losses", "round_trip")
+    __slots__ = ("_epoch", "_fill", "_heard", "_instance_count", "active_instances", "level", "losses", "round_trip")
 
-    def __init__(self, fill: Fill, census: InstanceCount) -> None:
+    def __init__(self, fill: Fill, instance_count: InstanceCount) -> None:
         self.level = self._epoch = 0
         self.losses = 0  # how often the bucket's state was lost
-        self._census = census
+        self._instance_count = instance_count
         self._heard = -math.inf
-        self.active_hosts = 1
+        self.active_instances = 1
         self.round_trip = 0.0
         self._fill = fill
 
     def __repr__(self) -> str:
-        return f"<Terms: epoch {self._epoch}, level {self.level}, hosts {self.active_hosts}>"
+        return f"<Terms: epoch {self._epoch}, level {self.level}, hosts {self.active_instances}>"
 
     def known(self) -> tuple[float, float, float, float, float]:
         """Return what a Memo wants to know of this, in its order."""
-        return self._epoch, self.level, self.active_hosts, self.round_trip, self._heard
+        return self._epoch, self.level, self.active_instances, self.round_trip, self._heard
 
-    def recall(self, memo: KeySnapshot) -> None:
+    def recall(self, snapshot: KeySnapshot) -> None:
         """Know it again."""
-        self._epoch, self.level, self.active_hosts = int(memo.epoch), int(memo.level), int(memo.active_hosts)
-        self.round_trip, self._heard = memo.round_trip, memo.heard
+        self._epoch, self.level, self.active_instances = (
+            int(snapshot.epoch),
+            int(snapshot.level),
+            int(snapshot.active_instances),
+        )
+        self.round_trip, self._heard = snapshot.round_trip, snapshot.heard
 
     @property
     def fill(self) -> float:
@@ -82,7 +86,7 @@ class BucketView:
             case "full":
                 return 1.0
             case "share":
-                return 1.0 / self.active_hosts
+                return 1.0 / self.active_instances
             case "empty":
                 return 0.0
 
@@ -112,20 +116,20 @@ class BucketView:
         return self._heard - there / fastest if (fastest := _fastest(quota)) else -math.inf
 
     def last_seen(self, quota: Quota, now: float) -> tuple[int, float]:
-        """Return how many hosts share the quota (0: never told), and how much must be in the bucket by now.
+        """Return how many instances share the quota (0: never told), and how much must be in the bucket by now.
 
         A bucket that was never seen is full, as far as anyone knows.
         """
         rate = min(each.rate for each in quota.bandwidths)
         flowed = rate * (now - self._heard) if self._heard > -math.inf else math.inf
-        return self._census.hosts, min(quota.largest_cost, self.level + flowed)
+        return self._instance_count.instances, min(quota.largest_cost, self.level + flowed)
 
     def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in an answer that arrived at `now`; round trips are smoothed over about five."""
         self.losses += 0 < fetch.ask.epoch != grant.epoch
-        self._census.learn(grant.active_hosts, now)
+        self._instance_count.learn(grant.active_instances, now)
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
-        self.active_hosts = max(1, grant.active_hosts)
+        self.active_instances = max(1, grant.active_instances)
         sample = now - fetch.sent
         self.round_trip += (sample - self.round_trip) * (0.2 if self.round_trip else 1.0)
 

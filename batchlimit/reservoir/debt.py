@@ -7,16 +7,16 @@ from batchlimit.reservoir.waiter import NOBODY, Waiter
 
 
 class Overdraft:
-    """Tokens that are owed. A claim stands in line for them, always in the same place, and nobody waits with it.
+    """Tokens that are owed. A waiter stands in line for them, always in the same place, and nobody waits with it.
 
     It stands there for a burst at the most, for that is what a bucket ever has, and the rest comes beyond that. It
     needs no whole: what is there is paid, when its turn has come.
     """
 
-    __slots__ = ("claim", "paid")
+    __slots__ = ("paid", "waiter")
 
     def __init__(self) -> None:
-        self.claim = Waiter(0, math.inf, NOBODY)
+        self.waiter = Waiter(0, math.inf, NOBODY)
         self.paid = 0
 
     def __repr__(self) -> str:
@@ -25,28 +25,28 @@ class Overdraft:
     @property
     def total(self) -> int:
         """What is owed, in tokens."""
-        return self.claim.cost + self.claim.beyond
+        return self.waiter.cost + self.waiter.beyond
 
     def line_up(self, line: WaitQueue, largest: int) -> None:
         """Stand in line for what is owed: last, if it was not there, and for `largest` tokens at the most."""
         total = self.total
-        if total and self.claim not in line:
-            self.claim.cost = self.claim.number = self.claim.beyond = 0
-            line.join(self.claim)
+        if total and self.waiter not in line:
+            self.waiter.cost = self.waiter.number = self.waiter.beyond = 0
+            line.join(self.waiter)
         cost = min(total, largest)
-        line.resize(self.claim, cost, total - cost)
+        line.resize(self.waiter, cost, total - cost)
         if not total:
-            line.withdraw(self.claim)
+            line.withdraw(self.waiter)
 
     def pay(self, tokens: int, line: WaitQueue, largest: int) -> None:
         """Pay so many of those that it stands in line for."""
         self.paid += tokens
-        line.resize(self.claim, self.claim.cost - tokens, self.claim.beyond)
+        line.resize(self.waiter, self.waiter.cost - tokens, self.waiter.beyond)
         self.line_up(line, largest)
 
     def forget(self) -> None:
         """Owe nothing any more: the reservoir is closed."""
-        self.claim.cost = self.claim.beyond = 0
+        self.waiter.cost = self.waiter.beyond = 0
 
 
 NO_OVERDRAFT = Overdraft()

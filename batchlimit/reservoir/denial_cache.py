@@ -1,4 +1,4 @@
-"""When not to ask the bucket: what this host remembers of a bucket that was short."""
+"""When not to ask the bucket: what this instance remembers of a bucket that was short."""
 
 import math
 
@@ -10,27 +10,28 @@ from batchlimit.reservoir.waiter import Fetch
 _FIFTH = 0.2
 """The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""
 _LONGEST = 0.5 * ACTIVE / 1e6
-"""Seconds after which a waiting host asks again in any case: in time for the bucket not to take it for gone, for it
+"""Seconds after which a waiting instance asks again in any case: in time for the bucket not to take it for gone, for it
 would lose its turn; and soon enough to hear of a raised limit."""
 
 _SMALL = 4
-"""Where this many times as much fits the burst nothing is lost while a host is late: more flows in meanwhile."""
+"""Where this many times as much fits the burst nothing is lost while a instance is late: more flows in meanwhile."""
 _PACES = 2.0
 """Elsewhere who waits asks so many paces before its cost fits: for a grant that begins right then, and a grant begins
-after one pace at the soonest. Four hosts that asked when it fits used 95 % of 100/s burst 1, instead of 97: each was
-late by a round trip and by its timer (simulated, 0.3 ms away)."""
+after one pace at the soonest. Four instances that asked when it fits used 95 % of 100/s burst 1, instead of 97: each
+was late by a round trip and by its timer (simulated, 0.3 ms away)."""
 
 
 class DenialCache:
-    """Refuses from memory, until `dry_until`, whatever costs `dry_cost` or more. An instant is one of the host's clock.
+    """Refuses from memory, until `dry_until`, whatever costs `dry_cost` or more. An instant is one of the instance's
+    clock.
 
-    Only a bucket that was itself short makes a host pause. A grant cut down to the host's share does not: pausing for
-    that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for half a second:
-    a limit may be raised, or tokens refunded, by another host.
+    Only a bucket that was itself short makes a instance pause. A grant cut down to the instance's share does not:
+    pausing for that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for half a
+    second: a limit may be raised, or tokens refunded, by another instance.
 
     The alternative, grants that begin later, serves callers who wait. For callers who do not it changed nothing: after
-    a pause there is nearly always something for the first of them, so there is nothing to put off. Simulated, 20 hosts
-    at 10,000/s: 1.93 % calls per decision at twice the rate, 0.68 % at six times, 99.9 % used, with either.
+    a pause there is nearly always something for the first of them, so there is nothing to put off. Simulated, 20
+    instances at 10,000/s: 1.93 % calls per decision at twice the rate, 0.68 % at six times, 99.9 % used, with either.
     """
 
     __slots__ = ("_asks_at", "_fits_at", "dry_cost", "dry_until")
@@ -73,13 +74,13 @@ class DenialCache:
         self.dry_until = min(self._fits_at, now + _LONGEST)
 
     def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
-        """Decide from an answer when to ask next; `jitter` (about 1) keeps hosts from asking in step."""
+        """Decide from an answer when to ask next; `jitter` (about 1) keeps instances from asking in step."""
         if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and _is_plenty(grant.level, quota, jitter):
             self.dry_cost, self._fits_at, self._asks_at, self.dry_until = 1, now, now, now
             return
         bands = bands_of(quota)
-        pace = jitter * pace_of(bands, grant.active_hosts) / 1e6
-        flow = pace * min(each.rate for each in quota.bandwidths)  # what flows in meanwhile
+        denials = jitter * pace_of(bands, grant.active_instances) / 1e6
+        flow = denials * min(each.rate for each in quota.bandwidths)  # what flows in meanwhile
         wait, early, self.dry_cost = 0.0, 0.0, 1
         if grant.starts_in > 0.0:
             wait = grant.starts_in
@@ -87,16 +88,16 @@ class DenialCache:
             # A repeated ask got the answer to an older question: it says nothing about this one.
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait, self.dry_cost = 0.0 if fetch.repeated else max(shortest, grant.retry_after), fetch.cost
-            early = min(_head_start(fetch.ask, quota, pace), wait - shortest)
-        elif grant.level < flow >= 1.0 and grant.granted < demand * pace:
-            wait = pace  # where less than a token flows in meanwhile, only a refusal tells when there is one
+            early = min(_head_start(fetch.ask, quota, denials), wait - shortest)
+        elif grant.level < flow >= 1.0 and grant.granted < demand * denials:
+            wait = denials  # where less than a token flows in meanwhile, only a refusal tells when there is one
         self.pause_for(wait, self.dry_cost, now)
         self._asks_at -= max(0.0, early)
 
 
-def _head_start(ask: Ask, quota: Quota, pace: float) -> float:
+def _head_start(ask: Ask, quota: Quota, denials: float) -> float:
     """Return how long (s) before what is needed fits one who waits asks for it: for a grant that begins right then."""
-    return min(_PACES * pace, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
+    return min(_PACES * denials, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
 
 
 def _is_plenty(level: int, quota: Quota, jitter: float) -> bool:

@@ -1,4 +1,4 @@
-"""How many tokens those in a line ask for who stand ahead of a claim, and who of them cannot be served in time."""
+"""How many tokens those in a line ask for who stand ahead of a waiter, and who of them cannot be served in time."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ NEVER = Horizon(math.inf, math.inf)
 
 
 class _Node(NamedTuple):
-    """What there is to know of some claims whose numbers follow each other."""
+    """What there is to know of some waiters whose numbers follow each other."""
 
     tokens: int
     """What they ask for."""
@@ -39,7 +39,7 @@ _Level = dict[int, _Node]
 class Depths:
     """A tree over the numbers of a line: each node is the sum of two of the level below.
 
-    A question takes as many steps as the number of claims has binary digits. Who joins or leaves is only noted, and
+    A question takes as many steps as the number of waiters has binary digits. Who joins or leaves is only noted, and
     `update` takes in all of them before the next question: neighbours that change together share most of the work.
     """
 
@@ -55,11 +55,11 @@ class Depths:
         return f"<Depths of {len(self._levels[0])}, {len(self._changed)} of them changed>"
 
     def changed(self, number: int) -> None:
-        """Note that a claim joined, or asks for another number of tokens."""
+        """Note that a waiter joined, or asks for another number of tokens."""
         self._changed.add(number)
 
     def left(self, number: int) -> None:
-        """Note that a claim left."""
+        """Note that a waiter left."""
         if number in self._levels[0]:
             self._changed.add(number)
         else:
@@ -87,7 +87,7 @@ class Depths:
         return tokens
 
     def first_late(self, horizon: Horizon) -> int | None:
-        """Return the first number whose claim is late; None: all are in time."""
+        """Return the first number whose waiter is late; None: all are in time."""
         for number, top in self._levels[-1].items():
             if _is_late(top, 0.0, horizon):
                 return self._find(number, horizon)
@@ -106,12 +106,12 @@ class Depths:
                 ahead += left.tokens * self._seconds
         return number
 
-    def _set_leaf(self, number: int, claim: Waiter | None) -> None:
-        if claim is None:
+    def _set_leaf(self, number: int, waiter: Waiter | None) -> None:
+        if waiter is None:
             self._levels[0].pop(number, None)
         else:
-            latest = claim.cost * self._seconds - claim.deadline
-            self._levels[0][number] = _Node(claim.cost + claim.beyond, latest, claim.deadline)
+            latest = waiter.cost * self._seconds - waiter.deadline
+            self._levels[0][number] = _Node(waiter.cost + waiter.beyond, latest, waiter.deadline)
 
     def _update_above(self, height: int, changed: Iterable[int]) -> set[int]:
         """Sum up the changed nodes of a level, and return the numbers of the sums; of all, if nobody did before."""

@@ -1,4 +1,4 @@
-"""Keys at rest: nobody needs them now, somebody may come back, and until then a memo is all that is kept of each."""
+"""Keys at rest: nobody needs them now, somebody may come back, and until then a snapshot is all that is kept of each."""
 
 import math
 import struct
@@ -10,7 +10,7 @@ _FORM = struct.Struct("9d")
 
 
 class KeySnapshot(NamedTuple):
-    """Instants are of the host's clock, the rest as `Demand`, `Terms` and `Usage` have it."""
+    """Instants are of the instance's clock, the rest as `Demand`, `Terms` and `Usage` have it."""
 
     used: float
     """When somebody last asked for a token."""
@@ -20,7 +20,7 @@ class KeySnapshot(NamedTuple):
     last_want: float
     epoch: float
     level: float
-    active_hosts: float
+    active_instances: float
     round_trip: float
     heard: float
     """When the bucket last answered; -inf: never."""
@@ -46,7 +46,7 @@ _BREAK = 0.001
 
 
 class Shelf:
-    """Keys that came to rest one after the other; at `idle_at` (host clock) the last of them is idle."""
+    """Keys that came to rest one after the other; at `idle_at` (instance clock) the last of them is idle."""
 
     __slots__ = ("idle_at", "memos", "since")
 
@@ -60,7 +60,7 @@ class DormantKeys:
     """Memos by key. They leave `idle_after` seconds after their last use, or an eighth of that later.
 
     One that has to make room is of the eighth that came first. No order is kept within a shelf, so that nothing is
-    stored for it: a place in a queue, and a plan of when to leave, would take as much as the memo. And where a
+    stored for it: a place in a queue, and a plan of when to leave, would take as much as the snapshot. And where a
     million may be there, the dict of a shelf stands still for 5 ms at the most when it grows: one for all took 70.
     """
 
@@ -79,16 +79,16 @@ class DormantKeys:
         # No count of our own: an interrupt between a change and its count would leave it wrong for good.
         return sum(len(shelf.memos) for shelf in list(self._shelves))
 
-    def put(self, key: str, memo: KeySnapshot, now: float) -> None:
-        """Let a key rest that has no memo here; one that is idle by now has nothing to wait for."""
-        if memo.used + self._idle_after <= now:
+    def put(self, key: str, snapshot: KeySnapshot, now: float) -> None:
+        """Let a key rest that has no snapshot here; one that is idle by now has nothing to wait for."""
+        if snapshot.used + self._idle_after <= now:
             return
         shelf = self._shelf(now)
-        shelf.memos[key] = memo.pack()
-        shelf.idle_at = max(shelf.idle_at, memo.used + self._idle_after)
+        shelf.memos[key] = snapshot.pack()
+        shelf.idle_at = max(shelf.idle_at, snapshot.used + self._idle_after)
 
     def take(self, key: str) -> KeySnapshot | None:
-        """Return the memo of a key that is needed again, and keep it no longer."""
+        """Return the snapshot of a key that is needed again, and keep it no longer."""
         for shelf in list(self._shelves):
             if (packed := shelf.memos.pop(key, None)) is not None:
                 return KeySnapshot.unpack(packed)

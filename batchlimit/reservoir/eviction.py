@@ -40,7 +40,7 @@ class ClockCache(Generic[K]):
     def __init__(self, most: int) -> None:
         self._most = most
         self._kept = 0
-        self._places: deque[K] = deque()  # the hand is at the front
+        self._places: deque[K] = deque()  # the hand is at the API
 
     def __repr__(self) -> str:
         return f"<Ring of {self._kept}, {self._most} at most>"

@@ -14,29 +14,29 @@ Kind = Literal["closed", "open", "local"]
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """`closed` refuses, `open` admits, `local` admits one host's fair share of the quota.
+    """`closed` refuses, `open` admits, `local` admits one instance's fair share of the quota.
 
-    The share is rate / hosts and burst / hosts, by how many hosts there were when the store last told, or by `hosts`
-    where that is more: the store tells of those only that asked at nearly the same time. Where it never told, and
-    `hosts` is None, nothing is admitted: the whole limit on each host is no limit. A limiter warns of that when it is
-    made, and the StoreUnavailable says so.
+    The share is rate / instances and burst / instances, by how many instances there were when the store last told, or
+    by `instances` where that is more: the store tells of those only that asked at nearly the same time. Where it never
+    told, and `instances` is None, nothing is admitted: the whole limit on each instance is no limit. A limiter warns of
+    that when it is made, and the StoreUnavailable says so.
     """
 
     kind: Kind = "closed"
-    hosts: int | None = None
+    instances: int | None = None
 
     def __post_init__(self) -> None:
         """Say what is wrong, with its value."""
         if self.kind not in get_args(Kind):
             raise ValueError(f"a failure policy is 'closed', 'open' or 'local', not {shown(self.kind)}")
-        if self.hosts is None:
+        if self.instances is None:
             return
         if self.kind != "local":
             raise ValueError(f"only a 'local' policy divides by hosts, not {shown(self.kind)}")
-        if isinstance(self.hosts, bool) or not isinstance(self.hosts, int):
-            raise TypeError(f"hosts must be a whole number, not {shown(self.hosts)}")
-        if self.hosts < 1:
-            raise ValueError(f"hosts must be at least 1, not {shown(self.hosts)}")
+        if isinstance(self.instances, bool) or not isinstance(self.instances, int):
+            raise TypeError(f"hosts must be a whole number, not {shown(self.instances)}")
+        if self.instances < 1:
+            raise ValueError(f"hosts must be at least 1, not {shown(self.instances)}")
 
     @classmethod
     def closed(cls) -> Self:
@@ -49,9 +49,9 @@ class FailurePolicy:
         return cls("open")
 
     @classmethod
-    def local(cls, hosts: int | None = None) -> Self:
-        """Admit a fair share, of `hosts` hosts at the least."""
-        return cls("local", hosts)
+    def local(cls, instances: int | None = None) -> Self:
+        """Admit a fair share, of `instances` instances at the least."""
+        return cls("local", instances)
 
 
 class CircuitOpen(StoreUnavailable):
@@ -63,7 +63,7 @@ UNCOUNTED = (
     "on_failure='local' admits nothing in a process that has not learnt how many limiter instances share the limit: "
     "say how many there are, as in FailurePolicy.local(hosts=4)"
 )
-"""What is said of a local policy without a number of hosts: when it is given, and when it refuses."""
+"""What is said of a local policy without a number of instances: when it is given, and when it refuses."""
 FailureSource = FailurePolicy | Kind | Mapping[str, FailurePolicy | Kind]
 
 

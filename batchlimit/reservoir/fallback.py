@@ -42,10 +42,10 @@ class Fallback:
         """Whether a refund may be of what was admitted without the store."""
         return self._unrefunded > 0
 
-    def bucket_now(self, quota: Quota, terms: BucketView, now: float) -> FallbackBucket | None:
+    def bucket_now(self, quota: Quota, view: BucketView, now: float) -> FallbackBucket | None:
         """Return what answers instead of the bucket, by what it was when last seen; None: nothing does."""
         if self.bucket is None:
-            self.bucket = fallback(self._policy, quota, *terms.last_seen(quota, now), now)
+            self.bucket = fallback(self._policy, quota, *view.last_seen(quota, now), now)
         return self.bucket
 
     def count(self, spent: int) -> None:
@@ -53,20 +53,20 @@ class Fallback:
         self.admitted += spent
         self._unrefunded += spent
 
-    def pay_back(self, stock: LeasedTokens, now: float) -> None:
+    def pay_back(self, leased: LeasedTokens, now: float) -> None:
         """Nobody used what is left of what was borrowed: it is for who needs it later."""
         if self.bucket is not None:
-            self.bucket.put_back(stock.pay_back(), now)
+            self.bucket.put_back(leased.pay_back(), now)
 
-    def end(self, stock: LeasedTokens, now: float) -> None:
+    def end(self, leased: LeasedTokens, now: float) -> None:
         """The store is back."""
         if self.bucket is not None and self.bucket.full_at() <= now:
             self.bucket = None  # else it goes on where it was: a store that comes and goes mints nothing
-        if stock.borrowed:
-            self.pay_back(stock, now)
+        if leased.borrowed:
+            self.pay_back(leased, now)
             self._forgiven_at = now + _ABSOLVED
 
-    def absorb(self, tokens: int, stock: LeasedTokens, now: float) -> int:
+    def absorb(self, tokens: int, leased: LeasedTokens, now: float) -> int:
         """Return how many of these refunded tokens were never the bucket's, as far as is known: it must not get them.
 
         Those that were admitted without the store come first, for a minute after its return.
@@ -75,6 +75,6 @@ class Fallback:
             self._unrefunded, self._forgiven_at = 0, math.inf
         absorbed = min(tokens, self._unrefunded)
         self._unrefunded -= absorbed
-        if stock.borrowed and self.bucket is not None:
+        if leased.borrowed and self.bucket is not None:
             self.bucket.put_back(absorbed, now)
         return absorbed

@@ -1,4 +1,4 @@
-"""One host, as the buckets know it: its name, its numbers, and what became of the keys that it let go."""
+"""One instance, as the buckets know it: its name, its numbers, and what became of the keys that it let go."""
 
 import itertools
 
@@ -12,25 +12,25 @@ from batchlimit.reservoir.statistics import Health, KeyStatistics, Statistics
 
 
 class Keyspace:
-    """Makes the reservoirs of one limiter in one process; a forked child is another host, of another name.
+    """Makes the reservoirs of one limiter in one process; a forked child is another instance, of another name.
 
     `born` is when its quotas were set, by its own clock.
     """
 
-    __slots__ = ("_born", "_census", "_name", "_options", "_past", "_policy", "_seqs")
+    __slots__ = ("_born", "_instance_count", "_name", "_options", "_past", "_policy", "_seqs")
 
     def __init__(self, name: str, born: float, options: Options) -> None:
         self._name, self._born, self._options = name, born, options
         self._seqs = itertools.count(1)  # one for all keys, so that a key that was dropped never repeats a number
         self._policy = failure_rule(options.on_failure)
-        self._census = InstanceCount()
+        self._instance_count = InstanceCount()
         self._past = [0, 0, 0, 0, 0]  # admitted, refused, calls, fallback and losses of the reservoirs that are gone
 
     def __repr__(self) -> str:
         return f"<Host {self._name}>"
 
-    def reservoir(self, key: str, quota: Quota, now: float, memo: KeySnapshot | None) -> Reservoir:
-        """Return a new one for a key, with nothing in it; `memo` is what there is of one before."""
+    def reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
+        """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
         return Reservoir(
             quota,
             self._name,
@@ -42,8 +42,8 @@ class Keyspace:
             born=self._born,
             weight=self._options.weight,
             policy=self._policy(key),
-            census=self._census,
-            memo=memo,
+            instance_count=self._instance_count,
+            snapshot=snapshot,
         )
 
     def remember(self, figures: KeyStatistics) -> None:

@@ -1,4 +1,4 @@
-"""What a host grants itself of one key while the store is away."""
+"""What a instance grants itself of one key while the store is away."""
 
 import math
 from typing import NamedTuple, Protocol
@@ -66,11 +66,12 @@ class OpenBucket:
 
 
 class LocalBucket:
-    """A token bucket of this process alone, with one host's fair share of a quota: rate / hosts, burst / hosts.
+    """A token bucket of this process alone, with one instance's fair share of a quota: rate / instances, burst /
+    instances.
 
-    What is `known` of the bucket in the store is how much was in it, and it is shared alike: the hosts together begin
-    with what there was, and not with a burst. Of a quota with several bandwidths only the lowest level is known, so all
-    of them begin with that.
+    What is `known` of the bucket in the store is how much was in it, and it is shared alike: the instances together
+    begin with what there was, and not with a burst. Of a quota with several bandwidths only the lowest level is known,
+    so all of them begin with that.
 
     A cost above the share of the burst is admitted when the share is full, and leaves it below 0: it would never be
     otherwise, and the rate is kept.
@@ -78,9 +79,9 @@ class LocalBucket:
 
     __slots__ = ("_at", "_bands", "_levels")
 
-    def __init__(self, quota: Quota, hosts: int, known: float, now: float) -> None:
-        self._bands = [(each.rate / hosts, each.burst / hosts) for each in quota.bandwidths]
-        self._levels = [min(burst, known / hosts) for _, burst in self._bands]
+    def __init__(self, quota: Quota, instances: int, known: float, now: float) -> None:
+        self._bands = [(each.rate / instances, each.burst / instances) for each in quota.bandwidths]
+        self._levels = [min(burst, known / instances) for _, burst in self._bands]
         self._at = now
 
     def __repr__(self) -> str:
@@ -121,13 +122,13 @@ class LocalBucket:
         return [min(burst, level + rate * elapsed) for (rate, burst), level in pairs]
 
 
-def fallback(policy: FailurePolicy, quota: Quota, hosts: int, known: float, now: float) -> FallbackBucket | None:
-    """Return what stands in for a bucket with `known` tokens, shared by `hosts` (0: never told); or nothing."""
+def fallback(policy: FailurePolicy, quota: Quota, instances: int, known: float, now: float) -> FallbackBucket | None:
+    """Return what stands in for a bucket with `known` tokens, shared by `instances` (0: never told); or nothing."""
     match policy.kind:
         case "closed":
             return None
         case "open":
             return OpenBucket(quota)
         case "local":
-            hosts = max(hosts, policy.hosts or 0)
-            return LocalBucket(quota, hosts, known, now) if hosts else None
+            instances = max(instances, policy.instances or 0)
+            return LocalBucket(quota, instances, known, now) if instances else None

@@ -21,8 +21,8 @@ _ROUNDING = 1.5e-6
 def furthest(quota: Quota) -> float:
     """Return how far in the future (s) a waiting caller's grant may begin: as far as the bucket takes to fill.
 
-    What begins later keeps the bucket from filling meanwhile, for all: of four hosts at a burst of 1 each waited for
-    its own share by such a grant, and 49 % of the rate were used.
+    What begins later keeps the bucket from filling meanwhile, for all: of four instances at a burst of 1 each waited
+    for its own share by such a grant, and 49 % of the rate were used.
     """
     fills_in = min(each.burst / each.rate for each in quota.bandwidths) if quota.also else quota.burst / quota.rate
     return fills_in + _ROUNDING if fills_in <= AHEAD else AHEAD
@@ -31,15 +31,15 @@ def furthest(quota: Quota) -> float:
 class Requests(Admission):
     """A Admission that writes what is to be sent; when, and what becomes of an answer, is the Reservoir's affair.
 
-    While something is under way nothing else is begun: the bucket knows a host by the last number that it had.
+    While something is under way nothing else is begun: the bucket knows a instance by the last number that it had.
     """
 
     __slots__ = (
         "_born",
         "_checks_at",
         "_closer",
-        "_host",
         "_in_flight",
+        "_instance",
         "_last_target",
         "_lost_seq",
         "_refunds",
@@ -52,7 +52,7 @@ class Requests(Admission):
     def __init__(
         self,
         quota: Quota,
-        host: str,
+        instance: str,
         seqs: Iterator[int],
         now: float,
         *,
@@ -61,11 +61,11 @@ class Requests(Admission):
         born: float,
         weight: int,
         policy: FailurePolicy,
-        census: InstanceCount,
+        instance_count: InstanceCount,
     ) -> None:
         """See Reservoir."""
-        super().__init__(quota, policy, fill, census, now)
-        self._host, self._seqs, self._born, self._sizer, self._weight = host, seqs, born, sizer, weight
+        super().__init__(quota, policy, fill, instance_count, now)
+        self._instance, self._seqs, self._born, self._sizer, self._weight = instance, seqs, born, sizer, weight
         self.calls = 0
         self._refunds = self._last_target = 0
         self._lost_seq: int | None = None  # of an ask that had no answer: the next one repeats it
@@ -73,11 +73,11 @@ class Requests(Admission):
         self._closer: Waiter | None = None
         self._checks_at = math.inf  # whether callers are about to come upon the low mark
 
-    def _ask(self, now: float, claim: Waiter | None = None, back: int = 0) -> Fetch:
-        return self._ask_for(now, self._target(self.tokens.leased), claim, back)
+    def _ask(self, now: float, waiter: Waiter | None = None, back: int = 0) -> Fetch:
+        return self._ask_for(now, self._target(self.tokens.leased), waiter, back)
 
     def _ask_for(
-        self, now: float, target: int, claim: Waiter | None = None, back: int = 0, ahead: float = math.inf
+        self, now: float, target: int, waiter: Waiter | None = None, back: int = 0, ahead: float = math.inf
     ) -> Fetch:
         """Ask for those in line, and for so many tokens as make `target` with those that are here."""
         first, needed, pool = self._queue.first, self._first_cost(), self.tokens.leased
@@ -86,21 +86,21 @@ class Requests(Admission):
         for each in self._queue.hasty:
             each.asked += 1
         max_wait = max(0.0, min(ahead, furthest(self.quota), first.deadline - now)) if first else 0.0
-        return self._send(now, claim, needed, (max(0, needed - pool), queued, want), back, max_wait)
+        return self._send(now, waiter, needed, (max(0, needed - pool), queued, want), back, max_wait)
 
     def _send(
-        self, now: float, claim: Waiter | None, needed: int, tokens: tuple[int, int, int], back: int, max_wait: float
+        self, now: float, waiter: Waiter | None, needed: int, tokens: tuple[int, int, int], back: int, max_wait: float
     ) -> Fetch:
         """Begin an ask for so many tokens: what it needs, what is queued, and what it wants."""
         need, queued, self._last_target = tokens
-        terms, held, age = self._view, self.tokens.held_for_report(), max(0.0, now - self._born)
+        view, held, age = self._view, self.tokens.held_for_report(), max(0.0, now - self._born)
         seq = next(self._seqs) if self._lost_seq is None else self._lost_seq
-        known = terms.epoch(self.quota, now), terms.fill, terms.round_trip
-        ask = Ask(self._host, seq, need, queued, self._last_target, held, back, max_wait, age, *known, self._weight)
+        known = view.epoch(self.quota, now), view.fill, view.round_trip
+        ask = Ask(self._instance, seq, need, queued, self._last_target, held, back, max_wait, age, *known, self._weight)
         self.wants_refill, self.tokens.low_watermark, self._checks_at = False, 0, math.inf
         self.calls += 1
         fetch = Fetch(ask, self.quota, now, needed, self._lost_seq is not None)
-        self._begin(fetch, claim)
+        self._begin(fetch, waiter)
         return fetch
 
     def _renew(self, now: float) -> Fetch:
@@ -114,22 +114,22 @@ class Requests(Admission):
         rich = self._view.is_rich(self.quota)
         return wanted(self._sizer, Usage(self.quota, self._demand.rate, self._last_target, left, rich))
 
-    def _repay(self, claim: Waiter | None = None) -> GiveBack | None:
-        return self._return(0, claim) if self._refunds and self._in_flight is None else None
+    def _repay(self, waiter: Waiter | None = None) -> GiveBack | None:
+        return self._return(0, waiter) if self._refunds and self._in_flight is None else None
 
-    def _return(self, tokens: int, claim: Waiter | None = None) -> GiveBack:
+    def _return(self, tokens: int, waiter: Waiter | None = None) -> GiveBack:
         """Send tokens back, and refunds with them. A lost ask is not repeated after this: its number is too old."""
         self.calls += 1
-        back = GiveBack(self._host, next(self._seqs), tokens, self.tokens.held_for_report(), self._refunds)
+        back = GiveBack(self._instance, next(self._seqs), tokens, self.tokens.held_for_report(), self._refunds)
         self._refunds, self._lost_seq = 0, None
-        self._begin(back, claim)
+        self._begin(back, waiter)
         return back
 
-    def _begin(self, errand: Fetch | GiveBack, claim: Waiter | None) -> None:
-        """Let an errand be under way; first its caller is to know of it, who gives it up when interrupted."""
-        if claim is not None:
-            claim.errand = errand
-        self._in_flight = errand
+    def _begin(self, request: Fetch | GiveBack, waiter: Waiter | None) -> None:
+        """Let an request be under way; first its caller is to know of it, who gives it up when interrupted."""
+        if waiter is not None:
+            waiter.request = request
+        self._in_flight = request
 
     def _wake_next(self) -> None:
         """The leader may send something to the store now, or whoever closes."""

@@ -20,7 +20,7 @@ from batchlimit.reservoir.waiter import NO_WAIT, RETIRED, Admit, Fail, Fetch, Ve
 _REST = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
 _LONG_REST = 1.0
-"""The same while the store is given up: a thousand keys that owe something must not keep a host busy for nothing."""
+"""The same while the store is given up: a thousand keys that owe something must not keep a instance busy for nothing."""
 _SHUT = 0.05
 """For so long (s) refuses from memory, without a lock, what could be asked for only at a store that is given up."""
 _AWAKE = 1.0
@@ -30,7 +30,7 @@ _AWAKE = 1.0
 class Reservoir(Requests):
     """One key's leased tokens, and the rules by which more are asked for: when, how many, and what becomes of them.
 
-    No method blocks, reads a clock or talks to a store, and all but `denies` want the front's lock held. A front
+    No method blocks, reads a clock or talks to a store, and all but `denies` want the API's lock held. A API
     spends with `stock.take`; when that fails it puts a Waiter in line and calls `step` until it has a verdict, doing
     what it is told: Wait, or Fetch and report. After every call it wakes whom `to_wake` names.
     """
@@ -40,7 +40,7 @@ class Reservoir(Requests):
     def __init__(
         self,
         quota: Quota,
-        host: str,
+        instance: str,
         seqs: Iterator[int],
         now: float,
         *,
@@ -50,16 +50,16 @@ class Reservoir(Requests):
         born: float | None = None,
         weight: int = 1,
         policy: FailurePolicy = CLOSED,
-        census: InstanceCount | None = None,
-        memo: KeySnapshot | None = None,
+        instance_count: InstanceCount | None = None,
+        snapshot: KeySnapshot | None = None,
     ) -> None:
-        """`born` is when the quota was set, by the host's clock: now, unless told. `census` is of all its keys.
+        """`born` is when the quota was set, by the instance's clock: now, unless told. `census` is of all its keys.
 
-        `memo` is what the key's last reservoir left.
+        `snapshot` is what the key's last reservoir left.
         """
         super().__init__(
             quota,
-            host,
+            instance,
             seqs,
             now,
             sizer=sizer,
@@ -67,7 +67,7 @@ class Reservoir(Requests):
             born=now if born is None else born,
             weight=weight,
             policy=policy,
-            census=census or InstanceCount(),
+            instance_count=instance_count or InstanceCount(),
         )
         self._idle_after = idle_after
         self._rest_until = -math.inf
@@ -76,8 +76,8 @@ class Reservoir(Requests):
         self.snapshot: KeySnapshot | None = (
             None  # for the key's next reservoir, when this one has retired to let the key rest
         )
-        if memo is not None:
-            self._restore(memo)
+        if snapshot is not None:
+            self._restore(snapshot)
 
     def take_low(self, cost: int) -> float:
         """Spend some of the last tokens, and have more fetched in the background: as `Stock.take`, after it had none.
@@ -90,46 +90,46 @@ class Reservoir(Requests):
         self.tokens.low_watermark, self.wants_refill = 0, True
         return self.tokens.take(cost)
 
-    def step(self, claim: Waiter, now: float) -> Verdict | Wait | Fetch:
-        """Say what the caller with this claim does next."""
+    def step(self, waiter: Waiter, now: float) -> Verdict | Wait | Fetch:
+        """Say what the caller with this waiter does next."""
         self._advance(now)
-        if isinstance(claim.verdict, Admit) and now >= claim.verdict.before:
-            self._come_late(claim)
-        if self._ended is not None and claim.verdict is None:
-            self._queue.dismiss(claim, Fail(self._ended))
-        if claim.verdict is not None:
-            self._queue.withdraw(claim)
-            return claim.verdict
-        if NO_WAIT < claim.deadline <= now:
-            return self._turn_away(claim, now)
+        if isinstance(waiter.verdict, Admit) and now >= waiter.verdict.before:
+            self._come_late(waiter)
+        if self._ended is not None and waiter.verdict is None:
+            self._queue.dismiss(waiter, Fail(self._ended))
+        if waiter.verdict is not None:
+            self._queue.withdraw(waiter)
+            return waiter.verdict
+        if NO_WAIT < waiter.deadline <= now:
+            return self._turn_away(waiter, now)
         if self._in_flight is not None or self.is_held_up:
-            return Wait(_within(math.inf, claim.deadline, now))
-        if (pause := self._pause(claim, now)) == 0.0:
-            return self._ask(now, claim)
-        if self._is_hopeless(claim, now):
-            return self._turn_away(claim, now)
-        if claim is not self._queue.leader:
-            return Wait(_within(math.inf, claim.deadline, now))
+            return Wait(_within(math.inf, waiter.deadline, now))
+        if (pause := self._pause(waiter, now)) == 0.0:
+            return self._ask(now, waiter)
+        if self._is_hopeless(waiter, now):
+            return self._turn_away(waiter, now)
+        if waiter is not self._queue.leader:
+            return Wait(_within(math.inf, waiter.deadline, now))
         self._dismiss_hopeless(now)  # who came while something was under way, and hears of nothing else till then
-        return Wait(_within(pause, claim.deadline, now))
+        return Wait(_within(pause, waiter.deadline, now))
 
-    def leave(self, claim: Waiter, now: float) -> None:
+    def leave(self, waiter: Waiter, now: float) -> None:
         """Take a caller out of line whatever its verdict, and wherever it was interrupted.
 
         Tokens that it was given stay here for others, unless they have expired, or the bucket was told meanwhile that
         they are spent: then it no longer counts them ours, and to send them back would be to mint what flowed in for
-        them. It is not told so of a tentative claim's. An errand that the caller has not reported on has failed.
+        them. It is not told so of a tentative waiter's. An request that the caller has not reported on has failed.
         """
-        if self._in_flight is not None and claim.errand is self._in_flight:
-            self._give_up(claim.errand, now)
-        self._queue.withdraw(claim)
-        is_ours = claim.tentative or claim.told == self.tokens.told
-        self.confirm(claim)
-        if isinstance(claim.verdict, Admit) and claim.cost:
-            is_leased = is_ours and now < claim.verdict.before and claim.verdict.generation == self.tokens.generation
-            back = self.tokens.unspend(claim.cost, now) if is_leased else 0
-            self.tokens.took_late(claim.cost - back)
-        claim.verdict = None  # what it was given is returned once
+        if self._in_flight is not None and waiter.request is self._in_flight:
+            self._give_up(waiter.request, now)
+        self._queue.withdraw(waiter)
+        is_ours = waiter.tentative or waiter.told == self.tokens.told
+        self.confirm(waiter)
+        if isinstance(waiter.verdict, Admit) and waiter.cost:
+            is_leased = is_ours and now < waiter.verdict.before and waiter.verdict.generation == self.tokens.generation
+            back = self.tokens.unspend(waiter.cost, now) if is_leased else 0
+            self.tokens.took_late(waiter.cost - back)
+        waiter.verdict = None  # what it was given is returned once
         self._serve()
 
     # Talking to the store
@@ -149,9 +149,9 @@ class Reservoir(Requests):
         self.tokens.credit(fetch, grant, now)
         self._untouched = True
         self._advance(now)
-        for claim in self._queue.hasty:  # each refusal may let others be served
-            if claim.verdict is None and self._is_answered(claim, fetch, grant):
-                self._refuse(claim, now)
+        for waiter in self._queue.hasty:  # each refusal may let others be served
+            if waiter.verdict is None and self._is_answered(waiter, fetch, grant):
+                self._refuse(waiter, now)
         self._dismiss_hopeless(now)
         self._count(now)  # who was served just now used the key now, and not when somebody looks at it next
         self._set_watermark(now)
@@ -170,16 +170,16 @@ class Reservoir(Requests):
             self._unsent(now)
         else:
             self._lost_seq = fetch.ask.seq
-        for claim in self._queue.hasty:
-            claim.asked = 0
+        for waiter in self._queue.hasty:
+            waiter.asked = 0
         if error is not None and not self._fall_back(now):
             self._fail(error, now)
         self._serve()
         self._wake_next()
 
-    def _give_up(self, errand: Fetch | GiveBack, now: float) -> None:
-        if isinstance(errand, Fetch):
-            self.failed(errand, None, now)
+    def _give_up(self, request: Fetch | GiveBack, now: float) -> None:
+        if isinstance(request, Fetch):
+            self.failed(request, None, now)
         else:
             self.gave_back(now)
 
@@ -216,7 +216,7 @@ class Reservoir(Requests):
         """Say what there is to do when no caller is here, if anything.
 
         Tokens in use are renewed before they expire; tokens nobody used go back; a reservoir that was empty and
-        unused for a while retires, and a front must not use it any more. If it leaves a memo the key is at rest.
+        unused for a while retires, and a API must not use it any more. If it leaves a snapshot the key is at rest.
         """
         self._advance(now)
         self._count(now)  # whom the advance has served
@@ -246,8 +246,9 @@ class Reservoir(Requests):
     def evict(self) -> bool:
         """Retire to make room; False where somebody is in line or being served, something under way, or owed.
 
-        What is held here expires at the store, or is taken for spent when this host asks for the key again. To give it
-        back would be a call of the store for each key that leaves: whoever invents keys would cost two instead of one.
+        What is held here expires at the store, or is taken for spent when this instance asks for the key again. To give
+        it back would be a call of the store for each key that leaves: whoever invents keys would cost two instead of
+        one.
         """
         if self._queue or self._in_flight is not None or self._refunds or self.tokens.is_pledged:
             return False
@@ -261,9 +262,9 @@ class Reservoir(Requests):
         True: something is under way, and the closer is woken when that has ended, so that it can drain the rest too.
         """
         self.is_retired, self._ended = True, error
-        for claim in self._queue:
-            if claim is not self._overdraft.claim:
-                self._queue.dismiss(claim, Fail(error))
+        for waiter in self._queue:
+            if waiter is not self._overdraft.waiter:
+                self._queue.dismiss(waiter, Fail(error))
         self._closer = closer
         return self._in_flight is not None
 
@@ -282,13 +283,13 @@ class Reservoir(Requests):
         if self._in_flight is not None:
             return None
         if self._ended is not None:
-            self._queue.withdraw(self._overdraft.claim)
+            self._queue.withdraw(self._overdraft.waiter)
             self._overdraft.forget()
         tokens = self.tokens.take_all()
         return self._return(tokens) if tokens or self._refunds else None
 
-    def refund(self, claim: Waiter, now: float) -> GiveBack | None:
-        """Take back the spent tokens of a claim that was admitted.
+    def refund(self, waiter: Waiter, now: float) -> GiveBack | None:
+        """Take back the spent tokens of a waiter that was admitted.
 
         What exceeds the lease they came from goes to the store, now or when it can.
 
@@ -297,12 +298,12 @@ class Reservoir(Requests):
         self._advance(now)
         if self.quota.denies_all:
             return None  # nothing was ever admitted
-        cost = claim.cost - self._fallback.absorb(claim.cost, self.tokens, now)
+        cost = waiter.cost - self._fallback.absorb(waiter.cost, self.tokens, now)
         self._refunds += cost - self.tokens.refund(cost, now)
         self._denials.forget()
         self._serve()
         self._queue.wake_leader()
-        return self._repay(claim)
+        return self._repay(waiter)
 
     def debit(self, tokens: int, now: float) -> None:
         """Charge tokens that were used and not admitted.
@@ -314,13 +315,13 @@ class Reservoir(Requests):
             return
         if self._overdraft is NO_OVERDRAFT:
             self._overdraft = Overdraft()
-        self._overdraft.claim.beyond += tokens
+        self._overdraft.waiter.beyond += tokens
         self._overdraft.line_up(self._queue, self.largest_cost)
         self._serve()
 
     def figures(self) -> KeyStatistics:
         """Return what happened up to this moment."""
-        waiting = len(self._queue) - (self._overdraft.claim in self._queue)
+        waiting = len(self._queue) - (self._overdraft.waiter in self._queue)
         spent, held = self.tokens.spent, self.tokens.held
         unbacked = self._fallback.admitted + (spent - self.tokens.admitted if self.tokens.borrowed else 0)
         done = (spent, self.refused, self.calls, unbacked, self._view.losses)
@@ -328,15 +329,15 @@ class Reservoir(Requests):
 
     # The rules within
 
-    def _come_late(self, claim: Waiter) -> None:
+    def _come_late(self, waiter: Waiter) -> None:
         """Put a caller back in its place whose tokens expired before it woke, if this is where its key is served still.
 
-        An ask from here too would be the same host's to the bucket as one from the next reservoir, and mint tokens.
+        An ask from here too would be the same instance's to the bucket as one from the next reservoir, and mint tokens.
         """
         if self.is_retired and self._ended is None:
-            claim.verdict = RETIRED
+            waiter.verdict = RETIRED
         else:
-            self._rejoin(claim)
+            self._rejoin(waiter)
 
     def _fall_back(self, now: float) -> bool:
         """Answer those in line without the store, as the policy says; False where it has no answer."""
@@ -353,9 +354,9 @@ class Reservoir(Requests):
         self.tokens.borrow(tokens, LEASE, now)
         self._denials.pause_for(wait, self._first_cost(), now)
         self._advance(now)
-        for claim in self._queue.hasty:  # each refusal may let others be served
-            if claim.verdict is None:
-                self._refuse(claim, now)
+        for waiter in self._queue.hasty:  # each refusal may let others be served
+            if waiter.verdict is None:
+                self._refuse(waiter, now)
         self._dismiss_hopeless(now)
         return True
 
@@ -363,27 +364,27 @@ class Reservoir(Requests):
         """Tell all in line, those too whom no ask spoke for yet: the next one would take as long to fail."""
         if isinstance(error, CircuitOpen):
             self._failing_until = now + _SHUT
-        for claim in self._queue:
-            if claim is not self._overdraft.claim:
-                self.refused += claim.cost
-                self._queue.dismiss(claim, self.failure(error))
+        for waiter in self._queue:
+            if waiter is not self._overdraft.waiter:
+                self.refused += waiter.cost
+                self._queue.dismiss(waiter, self.failure(error))
 
     def _unsent(self, now: float) -> None:
         """Nothing went to the store, and nothing does in the background for a while: it is given up."""
         self.calls -= 1
         self._rest_until = now + _LONG_REST
 
-    def _is_answered(self, claim: Waiter, fetch: Fetch, grant: Grant) -> bool:
+    def _is_answered(self, waiter: Waiter, fetch: Fetch, grant: Grant) -> bool:
         """Whether an answer is all that this caller waits for: the bucket was short.
 
         The answer to a repeated ask is about an older question; and a grant that came too late to be spent says
         nothing about the bucket, so the caller may ask once more.
         """
         short = grant.granted < fetch.ask.queued
-        return not fetch.repeated and claim.asked >= (1 if short else 2)
+        return not fetch.repeated and waiter.asked >= (1 if short else 2)
 
     def _leaves_at(self) -> float:
-        """Return when an empty reservoir retires: soon, if a memo is all that there is to keep, or when it is idle."""
+        """Return when an empty reservoir retires: soon, if a snapshot is all that there is to keep, or when it is idle."""
         if self.tokens.is_pledged:
             return self._used + _AWAKE  # whom it was given comes back here, should it come too late
         idle = self._used + self._idle_after
@@ -406,10 +407,10 @@ class Reservoir(Requests):
         last_want = min(self._last_target, LARGEST_BURST)
         return KeySnapshot(self._used, self._demand.rate, self._demand.at, last_want, *self._view.known())
 
-    def _restore(self, memo: KeySnapshot) -> None:
-        self._demand = Demand(memo.counted_at, memo.demand)
-        self._last_target = int(memo.last_want)
-        self._view.recall(memo)
+    def _restore(self, snapshot: KeySnapshot) -> None:
+        self._demand = Demand(snapshot.counted_at, snapshot.demand)
+        self._last_target = int(snapshot.last_want)
+        self._view.recall(snapshot)
 
     def _set_watermark(self, now: float) -> None:
         """Set with how few tokens more are fetched in the background, and when to look how many are left."""

@@ -1,4 +1,4 @@
-"""How much to lease at a time: what callers of this host ask for, smoothed, and what each policy makes of it."""
+"""How much to lease at a time: what callers of this instance ask for, smoothed, and what each policy makes of it."""
 
 import math
 import sys
@@ -12,7 +12,7 @@ _KERNEL = 0.25
 
 
 class Demand:
-    """Tokens per second that callers of this host ask for, smoothed by an exponential kernel of 250 ms."""
+    """Tokens per second that callers of this instance ask for, smoothed by an exponential kernel of 250 ms."""
 
     __slots__ = ("at", "rate")
 
@@ -48,7 +48,7 @@ class Usage(NamedTuple):
 
 @runtime_checkable
 class BatchSizer(Protocol):
-    """Says how many tokens a host should hold after its next lease; the bucket may grant fewer."""
+    """Says how many tokens a instance should hold after its next lease; the bucket may grant fewer."""
 
     def want(self, usage: Usage) -> int:
         """Return the target in whole tokens; what callers wait for now is asked for where it is more.

@@ -12,7 +12,7 @@ _MOVES = 8
 
 
 class Due(Protocol):
-    """Something to look at at the instant `due` (host clock); inf: not at all."""
+    """Something to look at at the instant `due` (instance clock); inf: not at all."""
 
     due: float
 

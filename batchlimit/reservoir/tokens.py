@@ -27,14 +27,14 @@ class LeasedTokens:
     Of those to spend most are laid out in `ready`, an iterator each step of which is one token, and whose value is the
     end of its lease: who gets it has it, whatever becomes of the rest, for no other step brings the same one. So a hit
     needs no lock. (A lock and a subtraction took 200 ns, or 20 times as long for 64 threads when a thread lost the GIL
-    in between; a step takes 10.) All else is done under the front's lock: the `loose` tokens are spent there, and what
+    in between; a step takes 10.) All else is done under the API's lock: the `loose` tokens are spent there, and what
     is laid out is taken back by the same steps before it is given to anyone else.
 
     Nothing counts a hit: what was spent is what is missing since the last `count`. `recorded` is how many tokens the
     bucket counts as leased to us at the least, whatever is under way: only so many may ever be held or taken back.
 
-    Tokens may also be `borrowed`: granted by this host to itself while the store is away. Those are not the bucket's:
-    it is never told of them, none go back to it, and with its next grant they are gone.
+    Tokens may also be `borrowed`: granted by this instance to itself while the store is away. Those are not the
+    bucket's: it is never told of them, none go back to it, and with its next grant they are gone.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class LeasedTokens:
         self.admitted = 0
         self._starts = now
         self._base = self._recorded = 0
-        self._pledged = 0  # what was given to claims that are tentative still
+        self._pledged = 0  # what was given to waiters that are tentative still
         self.prompt = 0  # and to those of them that are prompt
         self.borrowed = False
         self._foreign = 0  # of what is borrowed, what was left of a lease
@@ -184,7 +184,7 @@ class LeasedTokens:
         self.reserved_for_waiters += everything
 
     def serve(self, line: WaitQueue, debt: Waiter) -> None:
-        """Spend on the line, from its front while the tokens last; set the rest free if nobody is left in it.
+        """Spend on the line, from its API while the tokens last; set the rest free if nobody is left in it.
 
         A debt is not served but paid.
         """
@@ -224,11 +224,11 @@ class LeasedTokens:
         self._recorded = 0 if self.borrowed else self.held + self._pledged
         return self._recorded
 
-    def confirm(self, claim: Waiter) -> None:
-        """Let what was given to a tentative claim be spent, as far as the bucket is concerned."""
-        self._pledged = max(0, self._pledged - claim.cost)
-        if claim.prompt:
-            self.prompt = max(0, self.prompt - claim.cost)
+    def confirm(self, waiter: Waiter) -> None:
+        """Let what was given to a tentative waiter be spent, as far as the bucket is concerned."""
+        self._pledged = max(0, self._pledged - waiter.cost)
+        if waiter.prompt:
+            self.prompt = max(0, self.prompt - waiter.cost)
 
     def credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""
@@ -248,7 +248,7 @@ class LeasedTokens:
         self._recorded = grant.kept + grant.granted
 
     def borrow(self, tokens: int, lease: float, now: float) -> None:
-        """Take in what this host grants itself. What is left of the bucket's lease becomes borrowed as well.
+        """Take in what this instance grants itself. What is left of the bucket's lease becomes borrowed as well.
 
         It keeps its end: nothing that was leased is spent after its lease. What was to come is let go.
         """
@@ -318,7 +318,7 @@ class LeasedTokens:
 
     @property
     def is_pledged(self) -> bool:
-        """Whether a claim that is tentative still was given some."""
+        """Whether a waiter that is tentative still was given some."""
         return self._pledged > 0
 
     def _add(self, tokens: int) -> None:

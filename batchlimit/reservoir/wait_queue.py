@@ -13,13 +13,13 @@ _NO_NUMBERS: list[int] = []
 _NO_SET: set[int] = set()
 _NONE: list[Waiter] = []
 _STALE = 64
-"""So many numbers of claims that have left are kept in any case."""
+"""So many numbers of waiters that have left are kept in any case."""
 
 
 class WaitQueue:
-    """A queue of claims. Its leader watches the clock, and fetches, for all: so there is always one who is awake.
+    """A queue of waiters. Its leader watches the clock, and fetches, for all: so there is always one who is awake.
 
-    No question looks at every claim, however many there are: see Depths.
+    No question looks at every waiter, however many there are: see Depths.
     """
 
     __slots__ = ("_awake", "_claims", "_debtor", "_depths", "_hasty", "_last", "_numbers", "_seconds", "cost")
@@ -42,11 +42,11 @@ class WaitQueue:
         return len(self._claims)
 
     def __iter__(self) -> Iterator[Waiter]:
-        """Go through a copy: a claim may be dismissed on the way."""
+        """Go through a copy: a waiter may be dismissed on the way."""
         return iter([self._claims[number] for number in sorted(self._claims)])
 
-    def __contains__(self, claim: Waiter) -> bool:
-        return self._claims.get(claim.number) is claim
+    def __contains__(self, waiter: Waiter) -> bool:
+        return self._claims.get(waiter.number) is waiter
 
     @property
     def first(self) -> Waiter | None:
@@ -73,43 +73,43 @@ class WaitQueue:
     @property
     def hasty(self) -> list[Waiter]:
         """Return all who take the first answer, in their order."""
-        return [claim for number in sorted(self._hasty) if (claim := self._claims.get(number)) is not None]
+        return [waiter for number in sorted(self._hasty) if (waiter := self._claims.get(number)) is not None]
 
-    def join(self, claim: Waiter) -> None:
+    def join(self, waiter: Waiter) -> None:
         """Stand last; or where one stood before, ahead of all who came later, with the number that one had there."""
-        if claim in self:
+        if waiter in self:
             return
-        number = claim.number = claim.number or self._last + 1
+        number = waiter.number = waiter.number or self._last + 1
         self._last = max(self._last, number)
         if not self._claims:
             self._clear()  # whoever left last may have been interrupted
             self._claims, self._numbers = {}, []
-        if claim.deadline == NO_WAIT:
+        if waiter.deadline == NO_WAIT:
             self._hasty = self._hasty or set()
             self._hasty.add(number)
-        if claim.waker is NOBODY:
-            self._debtor = claim
+        if waiter.event is NOBODY:
+            self._debtor = waiter
         else:
             heappush(self._numbers, number)
         if self._depths is not None:
             self._depths.changed(number)
-        self._claims[number] = claim
-        self.cost += claim.cost
+        self._claims[number] = waiter
+        self.cost += waiter.cost
 
-    def ahead_of(self, claim: Waiter) -> int:
-        """Return what is asked for by those who stand before a claim in line, in tokens."""
-        if claim.number == self._last:
-            beyond = self._debtor.beyond if self._debtor is not None and self._debtor is not claim else 0
-            return self.cost - claim.cost + beyond
-        return self._measured().ahead_of(claim.number)
+    def ahead_of(self, waiter: Waiter) -> int:
+        """Return what is asked for by those who stand before a waiter in line, in tokens."""
+        if waiter.number == self._last:
+            beyond = self._debtor.beyond if self._debtor is not None and self._debtor is not waiter else 0
+            return self.cost - waiter.cost + beyond
+        return self._measured().ahead_of(waiter.number)
 
-    def is_late(self, claim: Waiter, horizon: Horizon) -> bool:
-        """Whether a claim in line cannot be served in time."""
-        if claim.deadline < horizon.until or horizon is NEVER:
+    def is_late(self, waiter: Waiter, horizon: Horizon) -> bool:
+        """Whether a waiter in line cannot be served in time."""
+        if waiter.deadline < horizon.until or horizon is NEVER:
             return True
-        if horizon is NEAR or claim.deadline == math.inf:
+        if horizon is NEAR or waiter.deadline == math.inf:
             return False
-        return horizon.since + (self.ahead_of(claim) + claim.cost) * self._seconds > claim.deadline
+        return horizon.since + (self.ahead_of(waiter) + waiter.cost) * self._seconds > waiter.deadline
 
     def first_late(self, horizon: Horizon) -> Waiter | None:
         """Return the first in line who cannot be served in time."""
@@ -125,30 +125,30 @@ class WaitQueue:
         self._seconds = seconds
         self._depths = None
 
-    def resize(self, claim: Waiter, cost: int, beyond: int) -> None:
-        """Have a claim ask for more or less, in its place, and for some more when it has got that."""
-        if claim in self:
-            self.cost += cost - claim.cost
+    def resize(self, waiter: Waiter, cost: int, beyond: int) -> None:
+        """Have a waiter ask for more or less, in its place, and for some more when it has got that."""
+        if waiter in self:
+            self.cost += cost - waiter.cost
             if self._depths is not None:
-                self._depths.changed(claim.number)
-        claim.cost, claim.beyond = cost, beyond
+                self._depths.changed(waiter.number)
+        waiter.cost, waiter.beyond = cost, beyond
 
-    def dismiss(self, claim: Waiter, verdict: Verdict) -> None:
-        """Tell a claim its verdict, and let it go: in this order, so that no claim is ever lost without one."""
-        claim.verdict = verdict
-        self.wake(claim)
-        if claim in self:
-            self._remove(claim)
+    def dismiss(self, waiter: Waiter, verdict: Verdict) -> None:
+        """Tell a waiter its verdict, and let it go: in this order, so that no waiter is ever lost without one."""
+        waiter.verdict = verdict
+        self.wake(waiter)
+        if waiter in self:
+            self._remove(waiter)
 
     def dissolve(self) -> None:
         """Let all go, who know why."""
         self._debtor = None
         self._clear()
 
-    def withdraw(self, claim: Waiter) -> None:
-        """Let a claim go that knows why, if it ever joined; if it was the leader, another is now."""
-        if claim in self:
-            self._remove(claim)
+    def withdraw(self, waiter: Waiter) -> None:
+        """Let a waiter go that knows why, if it ever joined; if it was the leader, another is now."""
+        if waiter in self:
+            self._remove(waiter)
             self.wake_leader()
 
     def wake_leader(self) -> None:
@@ -156,28 +156,28 @@ class WaitQueue:
         if (leader := self.leader) is not None:
             self.wake(leader)
 
-    def wake(self, claim: Waiter) -> None:
+    def wake(self, waiter: Waiter) -> None:
         """Have somebody look again, who need not be in line."""
         self._awake = self._awake or []
-        self._awake.append(claim)
+        self._awake.append(waiter)
 
     def to_wake(self) -> list[Waiter]:
         """Return whom to wake since the last call."""
         awake, self._awake = self._awake, _NONE
         return awake
 
-    def _remove(self, claim: Waiter) -> None:
-        if self._debtor is claim:
+    def _remove(self, waiter: Waiter) -> None:
+        if self._debtor is waiter:
             self._debtor = None
         if len(self._claims) == 1:
             self._clear()
             return
         if self._depths is not None:
-            self._depths.left(claim.number)
-        if claim.deadline == NO_WAIT:
-            self._hasty.discard(claim.number)
-        del self._claims[claim.number]
-        self.cost -= claim.cost
+            self._depths.left(waiter.number)
+        if waiter.deadline == NO_WAIT:
+            self._hasty.discard(waiter.number)
+        del self._claims[waiter.number]
+        self.cost -= waiter.cost
         if len(self._numbers) > 2 * len(self._claims) + _STALE:
             self._numbers = sorted(number for number, each in self._claims.items() if each is not self._debtor)
 

@@ -46,7 +46,7 @@ class _Nobody:
 
 
 NOBODY: Wakeable = _Nobody()
-"""The waker of a claim that nobody waits with."""
+"""The waker of a waiter that nobody waits with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Fetch(NamedTuple):
     ask: Ask
     quota: Quota
     sent: float
-    """The instant (host clock) from which a lease counts: just before the ask leaves."""
+    """The instant (instance clock) from which a lease counts: just before the ask leaves."""
     cost: int
     """What the first in line asks for; 0 for a prefetch."""
     repeated: bool
@@ -138,28 +138,38 @@ Verdict = Admit | Refuse | Fail | Retired
 class Waiter:
     """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed.
 
-    What a `tentative` claim is given counts as this host's, and not as spent, until it is confirmed: its caller may
-    still have to leave it here. One that is `prompt` as well is confirmed, or leaves, in the next turn of its event
+    What a `tentative` waiter is given counts as this instance's, and not as spent, until it is confirmed: its caller
+    may still have to leave it here. One that is `prompt` as well is confirmed, or leaves, in the next turn of its event
     loop: until then nothing is asked for.
     """
 
     __slots__ = (
-        "asked", "beyond", "cost", "deadline", "errand", "number", "prompt", "tentative", "told", "verdict", "waker",
+        "asked",
+        "beyond",
+        "cost",
+        "deadline",
+        "event",
+        "number",
+        "prompt",
+        "request",
+        "tentative",
+        "told",
+        "verdict",
     )  # fmt: skip
 
     def __init__(
-        self, cost: int, deadline: float, waker: Wakeable, *, tentative: bool = False, prompt: bool = False
+        self, cost: int, deadline: float, event: Wakeable, *, tentative: bool = False, prompt: bool = False
     ) -> None:
         self.cost = cost
         self.deadline = deadline
-        self.waker = waker
+        self.event = event
         self.tentative = tentative
         self.prompt = prompt
         self.number = 0  # its place in the order of arrival
         self.beyond = 0  # tokens that it will ask for when it has got its cost; only a debt does
         self.told = 0  # how often the bucket had been told what is held here, when it was given its tokens
         self.asked = 0  # how many asks have spoken for it, where it takes the first answer
-        self.errand: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
+        self.request: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
         self.verdict: Verdict | None = None
 
     def is_good(self, now: float) -> bool:

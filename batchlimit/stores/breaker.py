@@ -14,7 +14,7 @@ THRESHOLD = 3
 class Breaker:
     """Counts the failures of one part of a store; open, it says that there is no use in asking. One answer closes it.
 
-    Who asks now and then whether the part is back is the front's affair.
+    Who asks now and then whether the part is back is the API's affair.
     """
 
     __slots__ = ("_closed", "error", "in_a_row", "probe_at", "relapses", "since")

@@ -1,4 +1,4 @@
-"""How long a call of a store may take, as far as both fronts have the same rules for it."""
+"""How long a call of a store may take, as far as both APIs have the same rules for it."""
 
 from typing import Protocol
 

@@ -1,1 +1,1 @@
-"""The threaded front: drives the core with locks, events and one background thread a limiter."""
+"""The threaded API: drives the core with locks, events and one background thread a limiter."""

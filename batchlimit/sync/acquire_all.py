@@ -25,7 +25,9 @@ class AcquireAll:
         self._costs, self._find, self._store, self._clock = costs, find, store, clock
         self._begun: dict[str, tuple[KeyEntry, Waiter, Event]] = {}  # asked for together
         self._held: list[tuple[KeyEntry, Waiter]] = []
-        self._places: dict[KeyEntry, int] = {}  # not by key: a slot may retire, and the next one's line counts anew
+        self._places: dict[
+            KeyEntry, int
+        ] = {}  # not by key: a key entry may retire, and the next one's line counts anew
 
     def __repr__(self) -> str:
         return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
@@ -92,46 +94,46 @@ class AcquireAll:
                 ask_together(self._store, asks)
 
     def _begin(self, key: str) -> tuple[KeyEntry, Fetch, Waiter] | None:
-        slot, waker = self._find(key), Event()
-        claim = Waiter(self._costs[key], NO_WAIT, waker, tentative=True)
-        self._held.append((slot, claim))  # before it is given anything: an interrupt falls where it will
-        if (fetch := slot.begin(claim)) is None:
+        entry, event = self._find(key), Event()
+        waiter = Waiter(self._costs[key], NO_WAIT, event, tentative=True)
+        self._held.append((entry, waiter))  # before it is given anything: an interrupt falls where it will
+        if (fetch := entry.begin(waiter)) is None:
             self._held.pop()
             return None
-        self._places[slot] = claim.number
-        self._begun[key] = slot, claim, waker
-        return slot, fetch, claim
+        self._places[entry] = waiter.number
+        self._begun[key] = entry, waiter, event
+        return entry, fetch, waiter
 
     def _hold(self, key: str, until: float) -> AdmissionResult:
         if key in self._begun:
-            slot, claim, waker = self._begun.pop(key)
-            verdict, waited = slot.finish(claim, waker)
+            entry, waiter, event = self._begun.pop(key)
+            verdict, waited = entry.finish(waiter, event)
             if not isinstance(verdict, Retired):
-                return AdmissionResult(verdict, waited, claim.asked > 0, slot.reservoir)
-            self._held.remove((slot, claim))
+                return AdmissionResult(verdict, waited, waiter.asked > 0, entry.reservoir)
+            self._held.remove((entry, waiter))
         while True:
-            slot, waker = self._find(key), Event()
-            claim = Waiter(self._costs[key], until, waker, tentative=True)
-            claim.number = self._places.get(slot, 0)
-            self._held.append((slot, claim))  # before it is given anything: an interrupt falls where it will
-            if slot.hold(claim, waker):
-                self._places[slot] = claim.number
-                assert isinstance(claim.verdict, Admit | Refuse)
-                return AdmissionResult(claim.verdict, True, claim.asked > 0, slot.reservoir)
-            self._held.pop()  # the slot had just retired
+            entry, event = self._find(key), Event()
+            waiter = Waiter(self._costs[key], until, event, tentative=True)
+            waiter.number = self._places.get(entry, 0)
+            self._held.append((entry, waiter))  # before it is given anything: an interrupt falls where it will
+            if entry.hold(waiter, event):
+                self._places[entry] = waiter.number
+                assert isinstance(waiter.verdict, Admit | Refuse)
+                return AdmissionResult(waiter.verdict, True, waiter.asked > 0, entry.reservoir)
+            self._held.pop()  # the key entry had just retired
 
     def _confirm(self) -> str | None:
         """Spend all that is held; or return the key whose tokens have expired by now."""
         now = self._clock()
-        for slot, claim in self._held:
-            if not claim.is_good(now):
-                return next(key for key in self._costs if stored(key) == slot.key)
-        for slot, claim in self._held:
-            slot.confirm(claim)
+        for entry, waiter in self._held:
+            if not waiter.is_good(now):
+                return next(key for key in self._costs if stored(key) == entry.key)
+        for entry, waiter in self._held:
+            entry.confirm(waiter)
         self._held.clear()
         return None
 
     def _leave(self) -> None:
         while self._held:
-            slot, claim = self._held.pop()
-            slot.leave(claim)
+            entry, waiter = self._held.pop()
+            entry.leave(waiter)

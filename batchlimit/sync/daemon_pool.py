@@ -54,19 +54,19 @@ class DaemonPool:
         Or after `most`, unless it is `failing`: asked each `seconds`. What has not begun by then never will. Else it
         goes on, and nobody hears what becomes of it.
         """
-        errand: Future[T] = Future()
+        request: Future[T] = Future()
         with free(self._lock):
             taken = not self._stopped and self._hire()
             if taken:
-                self._errands.append((errand, work))
+                self._errands.append((request, work))
                 self._news.notify()
         if not taken:
             return work()  # it was stopped, or the interpreter ends: there are no others to be kept waiting
         try:
-            return _awaited(errand, seconds, most, failing)
+            return _awaited(request, seconds, most, failing)
         finally:
-            if errand.cancel():
-                self._forget((errand, work))
+            if request.cancel():
+                self._forget((request, work))
 
     def stop(self) -> None:
         """Let the threads end after what they are doing; what is run later, its caller runs."""
@@ -74,13 +74,13 @@ class DaemonPool:
             self._stopped = True
             self._news.notify_all()
 
-    def _forget(self, errand: tuple["Future[Any]", Callable[[], Any]]) -> None:
+    def _forget(self, request: tuple["Future[Any]", Callable[[], Any]]) -> None:
         """Nobody waits for it any more; where all threads hang, what is left behind would pile up."""
         with free(self._lock), contextlib.suppress(ValueError):
-            self._errands.remove(errand)
+            self._errands.remove(request)
 
     def _hire(self) -> bool:
-        """Requires the lock. Have somebody for one errand more, now or in a while; False if there is nobody."""
+        """Requires the lock. Have somebody for one request more, now or in a while; False if there is nobody."""
         if self._idle <= len(self._errands) and self._threads < _MOST:
             try:
                 threading.Thread(target=self._work, name="batchlimit-courier", daemon=True).start()
@@ -90,9 +90,9 @@ class DaemonPool:
         return True
 
     def _work(self) -> None:
-        while (errand := self._next()) is not None:
-            _do(*errand)
-            del errand  # a thread that waits keeps nothing alive
+        while (request := self._next()) is not None:
+            _do(*request)
+            del request  # a thread that waits keeps nothing alive
 
     def _next(self) -> tuple["Future[Any]", Callable[[], Any]] | None:
         """Wait for something to do; None: this thread is to end."""
@@ -108,17 +108,17 @@ class DaemonPool:
             return None
 
 
-def _awaited(errand: "Future[T]", seconds: float, most: float, failing: Callable[[], bool]) -> T:
+def _awaited(request: "Future[T]", seconds: float, most: float, failing: Callable[[], bool]) -> T:
     begun = woken = monotonic()
     budget, lenience = seconds, _Lenience(seconds)
     while True:
         due = woken + budget
         try:
-            return errand.result(max(0.0, due - monotonic()))
+            return request.result(max(0.0, due - monotonic()))
         except TimeoutError:
             woken = monotonic()
-            if errand.done():  # it ended just now; or it raised a TimeoutError of its own
-                return errand.result()
+            if request.done():  # it ended just now; or it raised a TimeoutError of its own
+                return request.result()
         is_over = failing() or woken - begun >= most
         budget = lenience.more(woken - due) if is_over else seconds
         if budget == 0.0:
@@ -144,9 +144,9 @@ class _Lenience:
         return grace
 
 
-def _do(errand: "Future[Any]", work: Callable[[], Any]) -> None:
-    if errand.set_running_or_notify_cancel():
+def _do(request: "Future[Any]", work: Callable[[], Any]) -> None:
+    if request.set_running_or_notify_cancel():
         try:
-            errand.set_result(work())
+            request.set_result(work())
         except BaseException as error:  # noqa: BLE001  raised where the result is awaited, if anybody awaits it still
-            errand.set_exception(error)
+            request.set_exception(error)

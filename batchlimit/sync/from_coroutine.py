@@ -36,51 +36,51 @@ class TaskEvent:
                 await self._event.wait()
 
 
-async def settle(slot: KeyEntry, cost: int, deadline: float, clock: Callable[[], float]) -> AdmissionResult | None:
+async def settle(entry: KeyEntry, cost: int, deadline: float, clock: Callable[[], float]) -> AdmissionResult | None:
     """Do what `KeyEntry.settle` does for a thread, for a task; only the store is asked in a thread, and that is bounded."""
-    if slot.reservoir.is_retired:
+    if entry.reservoir.is_retired:
         return None
-    if (before := slot.take(cost)) != NO_WAIT:
-        return AdmissionResult(Admit(before), waited=False, asked=False, reservoir=slot.reservoir)
+    if (before := entry.take(cost)) != NO_WAIT:
+        return AdmissionResult(Admit(before), waited=False, asked=False, reservoir=entry.reservoir)
     bell = TaskEvent()
-    claim = Waiter(cost, deadline, bell, tentative=True)  # it may be cancelled before it wakes
+    waiter = Waiter(cost, deadline, bell, tentative=True)  # it may be cancelled before it wakes
     try:
-        verdict = await _walk(slot, claim, bell, clock) if slot.enter(claim) else None
-        slot.confirm(claim)
-        return None if verdict is None else AdmissionResult(verdict, True, claim.asked > 0, slot.reservoir)
+        verdict = await _walk(entry, waiter, bell, clock) if entry.enter(waiter) else None
+        entry.confirm(waiter)
+        return None if verdict is None else AdmissionResult(verdict, True, waiter.asked > 0, entry.reservoir)
     except BaseException:
-        slot.leave(claim)
+        entry.leave(waiter)
         raise
 
 
-async def _walk(slot: KeyEntry, claim: Waiter, bell: TaskEvent, clock: Callable[[], float]) -> Admit | Refuse | None:
+async def _walk(entry: KeyEntry, waiter: Waiter, bell: TaskEvent, clock: Callable[[], float]) -> Admit | Refuse | None:
     while True:
         bell.clear()  # before the look, so that whatever happens after it is not missed
-        match slot.step(claim):
+        match entry.step(waiter):
             case Admit(before) as verdict:
                 if clock() < before:
                     return verdict
             case Refuse() as verdict:
                 return verdict
             case Fail() as verdict:
-                raise verdict.to_raise(slot.key)
+                raise verdict.to_raise(entry.key)
             case Retired():
                 return None
             case Wait(seconds):
                 await bell.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
             case Fetch() as fetch:
-                await _fetch(slot, claim, fetch)
+                await _fetch(entry, waiter, fetch)
 
 
-async def _fetch(slot: KeyEntry, claim: Waiter, fetch: Fetch) -> None:
+async def _fetch(entry: KeyEntry, waiter: Waiter, fetch: Fetch) -> None:
     """Ask in a thread, which reports back whether or not anybody still waits for it."""
-    claim.errand = None  # the thread's own from here on: the caller may leave
-    slot.hand_over()
+    waiter.request = None  # the thread's own from here on: the caller may leave
+    entry.hand_over()
     try:
-        asking = _threads.submit(slot.fetch, fetch)
+        asking = _threads.submit(entry.fetch, fetch)
     except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there
         _renew_threads()
-        slot.lose(fetch)
+        entry.lose(fetch)
         raise
     await asyncio.shield(asyncio.wrap_future(asking))  # one that waits for a free thread must not be cancelled either
 

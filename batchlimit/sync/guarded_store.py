@@ -52,7 +52,7 @@ class GuardedStore(Timeouts):
 
     def _begin(self) -> None:
         self._has_answered = False
-        self._courier, self._scouts = DaemonPool(), DaemonPool()
+        self._pool, self._scouts = DaemonPool(), DaemonPool()
         self._probers: dict[str, tuple[float | None, threading.Thread]] = {}
         self._breakers = Breakers()
         self._lock = own_lock()  # held to touch the breakers
@@ -97,7 +97,7 @@ class GuardedStore(Timeouts):
     def stop(self) -> None:
         """Let all threads end."""
         self._stopped.set()
-        self._courier.stop()
+        self._pool.stop()
         self._scouts.stop()
 
     def _call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -127,7 +127,7 @@ class GuardedStore(Timeouts):
                 pass
         seconds = self._deadline + self._to_connect()
         try:
-            return self._courier.run(partial(_told, work, *args), self._deadline, seconds, lambda: breaker.is_failing)
+            return self._pool.run(partial(_told, work, *args), self._deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
             raise StoreUnavailable(f"{self.address} did not answer in time ({self._deadline:g} s)") from error
 
@@ -191,12 +191,12 @@ class GuardedStore(Timeouts):
         with contextlib.suppress(Exception):  # it was stopped; or this key alone is not to be served
             retrying(look)
         if breaker.since == since and not self._stopped.is_set():
-            self._renew_courier()
+            self._renew_pool()
             self._answered(part, breaker)
 
-    def _renew_courier(self) -> None:
+    def _renew_pool(self) -> None:
         """Leave alone those who still wait for answers of before: a store without any timeout may keep all of them."""
-        before, self._courier = self._courier, DaemonPool()
+        before, self._pool = self._pool, DaemonPool()
         before.stop()
 
 

@@ -28,18 +28,28 @@ _logger = logging.getLogger("batchlimit")
 HEARTBEAT = 1.0
 """A waiter looks again after so many seconds though nobody woke it: whoever should have may have been interrupted."""
 _LOOK = 60.0
-"""The keeper looks at a slot after so many seconds at the latest, so that its plans do not pile up."""
+"""The background thread looks at a key entry after so many seconds at the latest, so that its plans do not pile up."""
 TOGETHER = 32
 """Asks that leave in one write, at the most: a server takes 3 ms for so many, and as long each of those keys waits."""
 _LOST = 1.0
-"""A plan that is overdue for so many seconds is made anew: whoever should have told the keeper was interrupted."""
+"""A plan that is overdue for so many seconds is made anew: whoever should have told the background thread was interrupted."""
 
 
 class KeyEntry:
-    """Where the threads that want one key's tokens meet; `due` is when the keeper looks after it next."""
+    """Where the threads that want one key's tokens meet; `due` is when the background thread looks after it next."""
 
     __slots__ = (
-        "_asker", "_clock", "_errand", "_store", "_turnstile", "_watch", "due", "key", "lock", "reservoir", "seen",
+        "_asker",
+        "_clock",
+        "_errand",
+        "_refill_gate",
+        "_store",
+        "_watch",
+        "due",
+        "key",
+        "lock",
+        "reservoir",
+        "seen",
         "tokens",
     )  # fmt: skip
 
@@ -61,7 +71,7 @@ class KeyEntry:
         self._clock = clock
         self._errand: object = None  # what was sent to the store last, or is to be
         self._asker = 0  # by which thread
-        self._turnstile: threading.Lock | None = None  # is there while fetches bring many tokens
+        self._refill_gate: threading.Lock | None = None  # is there while fetches bring many tokens
         self._watch = watch
 
     def __repr__(self) -> str:
@@ -90,13 +100,13 @@ class KeyEntry:
         line each had to be woken, to be served one token: with 64 threads and a batch of 1,000 that took three times
         as long as all the rest.
         """
-        if (turnstile := self._turnstile) is None:
+        if (refill_gate := self._refill_gate) is None:
             return None
         warn_in_loop()
-        if turnstile.acquire(timeout=self._store.brief):
-            return turnstile
-        if self._turnstile is turnstile:  # who was in it was interrupted at the wrong moment, or the store is away
-            self._turnstile = None
+        if refill_gate.acquire(timeout=self._store.brief):
+            return refill_gate
+        if self._refill_gate is refill_gate:  # who was in it was interrupted at the wrong moment, or the store is away
+            self._refill_gate = None
         return None
 
     def figures(self) -> KeyStatistics:
@@ -119,7 +129,7 @@ class KeyEntry:
     def settle(self, cost: int, deadline: float) -> AdmissionResult | None:
         """Admit a call from memory, or wait in line until there is a verdict; raises what went wrong.
 
-        None: the slot has retired, and another one stands for the key.
+        None: the key entry has retired, and another one stands for the key.
         """
         if self.reservoir.is_retired:
             return None
@@ -129,46 +139,46 @@ class KeyEntry:
 
     def miss(self, cost: int, deadline: float) -> AdmissionResult | None:
         """As `settle`, for who found nothing in memory."""
-        waker = Event()
-        claim = Waiter(cost, deadline, waker)
+        event = Event()
+        waiter = Waiter(cost, deadline, event)
         try:
-            verdict, waited = self._stand(claim, waker)
+            verdict, waited = self._stand(waiter, event)
             if isinstance(verdict, Retired):
                 return None
-            return AdmissionResult(verdict, waited, claim.asked > 0, self.reservoir)
+            return AdmissionResult(verdict, waited, waiter.asked > 0, self.reservoir)
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
-            self.leave(claim)
+            self.leave(waiter)
             raise
 
-    def hold(self, claim: Waiter, waker: Event) -> bool:
-        """Wait in line with a tentative claim, and then confirm it or leave, whatever happens. False: retired."""
-        verdict, _ = self._stand(claim, waker)
+    def hold(self, waiter: Waiter, event: Event) -> bool:
+        """Wait in line with a tentative waiter, and then confirm it or leave, whatever happens. False: retired."""
+        verdict, _ = self._stand(waiter, event)
         return not isinstance(verdict, Retired)
 
-    def begin(self, claim: Waiter) -> Fetch | None:
-        """Put a claim in line whom nobody is before, and return what to ask for it; None: it is not there.
+    def begin(self, waiter: Waiter) -> Fetch | None:
+        """Put a waiter in line whom nobody is before, and return what to ask for it; None: it is not there.
 
         To be followed by `ask_together`, and by `finish` or `leave`, whatever happens.
         """
         with free(self.lock):
-            return self._ask_alone(claim)
+            return self._ask_alone(waiter)
 
-    def finish(self, claim: Waiter, waker: Event, waited: bool = True) -> tuple[Admit | Refuse | Retired, bool]:
-        """Wait for the verdict on a claim in line; return it, and whether that took waiting. Raises what went wrong."""
-        verdict, waited = self._walk(claim, waker, waited)
+    def finish(self, waiter: Waiter, event: Event, waited: bool = True) -> tuple[Admit | Refuse | Retired, bool]:
+        """Wait for the verdict on a waiter in line; return it, and whether that took waiting. Raises what went wrong."""
+        verdict, waited = self._walk(waiter, event, waited)
         if isinstance(verdict, Fail):
             raise verdict.to_raise(self.key)
         return verdict, waited
 
-    def confirm(self, claim: Waiter) -> None:
-        """Spend what a claim holds."""
-        self.locked(lambda: self.reservoir.confirm(claim))
+    def confirm(self, waiter: Waiter) -> None:
+        """Spend what a waiter holds."""
+        self.locked(lambda: self.reservoir.confirm(waiter))
 
-    def leave(self, claim: Waiter) -> None:
-        """Take a claim out of line; what it was given is for others."""
-        self.locked(lambda: self.reservoir.leave(claim, self._clock()))
+    def leave(self, waiter: Waiter) -> None:
+        """Take a waiter out of line; what it was given is for others."""
+        self.locked(lambda: self.reservoir.leave(waiter, self._clock()))
 
-    def _stand(self, claim: Waiter, waker: Event) -> tuple[Admit | Refuse | Retired, bool]:
+    def _stand(self, waiter: Waiter, event: Event) -> tuple[Admit | Refuse | Retired, bool]:
         """Stand in line until there is a verdict; return it, and whether that took waiting.
 
         To be followed by `leave` when it is interrupted.
@@ -177,27 +187,27 @@ class KeyEntry:
         with free(self.lock):
             if self.reservoir.is_retired:
                 return RETIRED, False
-            if (fetch := self._ask_alone(claim)) is None:
-                self.reservoir.join(claim)
+            if (fetch := self._ask_alone(waiter)) is None:
+                self.reservoir.join(waiter)
         if fetch is not None:
-            self.fetch(fetch, claim)
-        return self.finish(claim, waker, fetch is not None)
+            self.fetch(fetch, waiter)
+        return self.finish(waiter, event, fetch is not None)
 
-    def _ask_alone(self, claim: Waiter) -> Fetch | None:
-        """Requires the lock. Put a claim in line whom nobody is before, and return what to ask for it."""
-        if (fetch := express.ask(self.reservoir, claim, self._clock())) is not None:
+    def _ask_alone(self, waiter: Waiter) -> Fetch | None:
+        """Requires the lock. Put a waiter in line whom nobody is before, and return what to ask for it."""
+        if (fetch := express.ask(self.reservoir, waiter, self._clock())) is not None:
             self.tokens.denied_until = self.reservoir.denied_until
             self._note_asker()
         return fetch
 
-    def _walk(self, claim: Waiter, waker: Event, waited: bool) -> tuple[Verdict, bool]:
+    def _walk(self, waiter: Waiter, event: Event, waited: bool) -> tuple[Verdict, bool]:
         asked = waited
         while True:
             # As a step would say; but whom somebody served who was interrupted amid it, only a step takes out of line.
-            if asked and isinstance(claim.verdict, Admit) and self._clock() < claim.verdict.before:
-                return claim.verdict, waited
+            if asked and isinstance(waiter.verdict, Admit) and self._clock() < waiter.verdict.before:
+                return waiter.verdict, waited
             asked = False
-            match self.step(claim):
+            match self.step(waiter):
                 case Admit(before) as verdict:
                     if self._clock() < before:
                         return verdict, waited
@@ -207,28 +217,28 @@ class KeyEntry:
                     if self._waits_for_itself:
                         raise RuntimeError(AMID)
                     waited = True
-                    waker.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
+                    event.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
                 case Fetch() as fetch:
                     waited = asked = True
-                    self.fetch(fetch, claim)
+                    self.fetch(fetch, waiter)
 
-    def enter(self, claim: Waiter) -> bool:
-        """Put a claim in line, to be followed by `leave` whatever happens; False: the slot has retired."""
+    def enter(self, waiter: Waiter) -> bool:
+        """Put a waiter in line, to be followed by `leave` whatever happens; False: the key entry has retired."""
         with free(self.lock):
             if not self.reservoir.is_retired:
-                self.reservoir.join(claim)
+                self.reservoir.join(waiter)
             return not self.reservoir.is_retired
 
-    def step(self, claim: Waiter) -> Verdict | Wait | Fetch:
-        """Say what the caller with this claim does next."""
-        return self.locked(lambda: self.reservoir.step(claim, self._clock()))
+    def step(self, waiter: Waiter) -> Verdict | Wait | Fetch:
+        """Say what the caller with this waiter does next."""
+        return self.locked(lambda: self.reservoir.step(waiter, self._clock()))
 
     def lose(self, fetch: Fetch) -> None:
         """Take note that nobody asks this after all."""
         self.locked(lambda: self.reservoir.failed(fetch, None, self._clock()))
 
-    def fetch(self, fetch: Fetch, claim: Waiter | None = None) -> None:
-        """Ask the store and report back, whatever happens; the claim is the caller's."""
+    def fetch(self, fetch: Fetch, waiter: Waiter | None = None) -> None:
+        """Ask the store and report back, whatever happens; the waiter is the caller's."""
         outcome: Grant | StoreUnavailable
         try:
             outcome = self._store.take(self.key, fetch.quota, fetch.ask)
@@ -237,7 +247,7 @@ class KeyEntry:
         except BaseException:
             self.lose(fetch)
             raise
-        self.report(fetch, outcome, claim)
+        self.report(fetch, outcome, waiter)
 
     def hand_over(self) -> None:
         """Have another thread than this one do what it was told to send to the store."""
@@ -253,20 +263,20 @@ class KeyEntry:
         """Whether what is under way is this thread's own: who would wait for it has interrupted it."""
         return self._asker == get_ident() and self.reservoir.under_way is self._errand is not None
 
-    def report(self, fetch: Fetch, outcome: Grant | StoreUnavailable, claim: Waiter | None = None) -> None:
-        """Take in what became of an ask; the claim is the one of who asked."""
+    def report(self, fetch: Fetch, outcome: Grant | StoreUnavailable, waiter: Waiter | None = None) -> None:
+        """Take in what became of an ask; the waiter is the one of who asked."""
         if isinstance(outcome, StoreUnavailable):
             self.locked(lambda: self.reservoir.failed(fetch, outcome, self._clock()))
             return
         is_for_many = outcome.granted >= MANY and self._clock() - fetch.sent < self._store.brief
-        if claim is None or not self._serve_alone(claim, fetch, outcome):
+        if waiter is None or not self._serve_alone(waiter, fetch, outcome):
             self.locked(lambda: self.reservoir.granted(fetch, outcome, self._clock(), uniform(0.75, 1.25)))
-        self._turnstile = (self._turnstile or threading.Lock()) if is_for_many else None
+        self._refill_gate = (self._refill_gate or threading.Lock()) if is_for_many else None
 
-    def _serve_alone(self, claim: Waiter, fetch: Fetch, grant: Grant) -> bool:
-        """Take in an answer for a claim that is alone in line; False: somebody joined it, or that is not all."""
+    def _serve_alone(self, waiter: Waiter, fetch: Fetch, grant: Grant) -> bool:
+        """Take in an answer for a waiter that is alone in line; False: somebody joined it, or that is not all."""
         with free(self.lock):
-            if not express.serve(self.reservoir, claim, fetch, grant, self._clock(), uniform(0.75, 1.25)):
+            if not express.serve(self.reservoir, waiter, fetch, grant, self._clock(), uniform(0.75, 1.25)):
                 return False
             self.tokens.denied_until = self.reservoir.denied_until
             sooner = self._look_sooner()
@@ -285,12 +295,12 @@ class KeyEntry:
 
     def refund(self, cost: int) -> bool:
         """Take back tokens that were admitted and not used; at most one round trip. False: retired."""
-        claim = Waiter(cost, NO_WAIT, Event())
+        waiter = Waiter(cost, NO_WAIT, Event())
 
         def take_back() -> tuple[bool, GiveBack | None]:
             if self.reservoir.is_retired:
                 return False, None
-            return True, self.reservoir.refund(claim, self._clock())
+            return True, self.reservoir.refund(waiter, self._clock())
 
         is_live, failed = True, None
         try:
@@ -298,7 +308,7 @@ class KeyEntry:
             if back is not None:
                 self.give_back(back)
         except BaseException as error:
-            self.locked(lambda: self.reservoir.leave(claim, self._clock()))
+            self.locked(lambda: self.reservoir.leave(waiter, self._clock()))
             if not isinstance(error, StoreUnavailable):
                 raise
             failed = Fail(error)
@@ -316,7 +326,7 @@ class KeyEntry:
         return self.reservoir.uses
 
     def evict(self) -> bool:
-        """Retire to make room, unless somebody needs this slot; it is never looked after again."""
+        """Retire to make room, unless somebody needs this key entry; it is never looked after again."""
         if self.lock._is_owned():  # whoever we interrupted is amid a change of it
             return False
         with self.lock:
@@ -352,7 +362,7 @@ class KeyEntry:
         return ended if self.locked(lambda: self.reservoir.close(error, closer)) else None
 
     def empty(self, ended: threading.Event | None, deadline: float) -> bool:
-        """Return all tokens of a closed slot, after what is under way has ended; False: the store is away."""
+        """Return all tokens of a closed key entry, after what is under way has ended; False: the store is away."""
         if ended is not None and not self._waits_for_itself:
             ended.wait(max(0.0, deadline - time.monotonic()))
         try:
@@ -366,7 +376,7 @@ class KeyEntry:
         return True
 
     def plan(self) -> None:
-        """Have the keeper come when there will be something to do, and callers see what there is now."""
+        """Have the background thread come when there will be something to do, and callers see what there is now."""
         self.locked(lambda: None)
 
     def locked(self, change: Callable[[], T]) -> T:
@@ -377,14 +387,14 @@ class KeyEntry:
             awake = self.reservoir.to_wake()
             self.tokens.denied_until = self.reservoir.denied_until
             sooner = self._look_sooner()
-        for claim in awake:
-            claim.waker.set()
+        for waiter in awake:
+            waiter.event.set()
         if sooner:
             self._watch(self)
         return result
 
     def _look_sooner(self) -> bool:
-        """Requires the lock. Whether the keeper must come earlier than it planned."""
+        """Requires the lock. Whether the background thread must come earlier than it planned."""
         due, now = self.reservoir.due(), self._clock()
         if max(due, now) >= self.due > now - _LOST:  # that one is no later than _LOOK from now
             return False
@@ -395,10 +405,10 @@ class KeyEntry:
 def ask_together(store: GuardedStore, asks: Sequence[tuple[KeyEntry, Fetch, Waiter | None]]) -> None:
     """Ask a store that is pipelined for all of them in one round trip, and report each, whatever happens."""
     try:
-        outcomes = store.take_many([(slot.key, fetch.quota, fetch.ask) for slot, fetch, _ in asks])
+        outcomes = store.take_many([(entry.key, fetch.quota, fetch.ask) for entry, fetch, _ in asks])
     except BaseException:
-        for slot, fetch, _ in asks:
-            slot.lose(fetch)
+        for entry, fetch, _ in asks:
+            entry.lose(fetch)
         raise
-    for (slot, fetch, claim), outcome in zip(asks, outcomes, strict=True):
-        slot.report(fetch, outcome, claim)
+    for (entry, fetch, waiter), outcome in zip(asks, outcomes, strict=True):
+        entry.report(fetch, outcome, waiter)

@@ -32,17 +32,17 @@ class KeyHandle:
         return f"<Bucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> bool:
-        """As the limiter does; in its words, but for the look for the slot."""
-        slot = self._slot
-        if cost is ONE and slot is not None:
-            for before in slot.tokens.lock_free:
+        """As the limiter does; in its words, but for the look for the key entry."""
+        entry = self._slot
+        if cost is ONE and entry is not None:
+            for before in entry.tokens.lock_free:
                 if self._clock() < before:
                     return True
-                slot.took_late(cost)
+                entry.took_late(cost)
                 break
             else:
-                if self._clock() < slot.tokens.denied_until:
-                    slot.reservoir.refused += 1
+                if self._clock() < entry.tokens.denied_until:
+                    entry.reservoir.refused += 1
                     return False
         return self._look_up(cost)
 

@@ -45,11 +45,12 @@ class RateLimiter(Unique):
     tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory, and sooner where more than
     `max_keys` would be there: about the least recently used one, and none with callers in line, an ask under way or
     tokens owed; so there may be more by those. `fill` is how full a bucket begins anew after the store lost it. Where
-    tokens are short a host of `weight` 2 gets twice as many as one of weight 1. `clock` must never run backwards.
+    tokens are short a instance of `weight` 2 gets twice as many as one of weight 1. `clock` must never run backwards.
 
     A call of the store has `deadline` seconds, and the time that connecting takes on top where it never answered yet.
     What callers get that need the store while it is away says `on_failure`: "closed" refuses, "open" admits, "local"
-    or FailurePolicy.local(hosts=n) admits this host's share; or a dict from keys and patterns to those, and "*".
+    or FailurePolicy.local(instances=n) admits this instance's share; or a dict from keys and patterns to those, and
+    "*".
 
     A cost is a whole number of tokens; 0 is always admitted, more than the burst raises ValueError, another type
     TypeError. Methods raise LimiterClosed after close(), and those that need the store StoreUnavailable where
@@ -136,33 +137,33 @@ class RateLimiter(Unique):
         # tests/sync/test_shortcut.py holds the two against each other. A loop, for of all ways to step an iterator once
         # it is the cheapest: next() with a default took 20 ns more.
         try:
-            slot = self._entries[key]
+            entry = self._entries[key]
         except (KeyError, TypeError):
             return self._try_all_rules(key, cost)
-        stock = slot.tokens
+        leased = entry.tokens
         if cost is ONE:
-            for before in stock.lock_free:
+            for before in leased.lock_free:
                 if self._clock() < before:
                     return True
-                slot.took_late(cost)
+                entry.took_late(cost)
                 break
             else:
-                if self._clock() < stock.denied_until:
-                    slot.reservoir.refused += 1
+                if self._clock() < leased.denied_until:
+                    entry.reservoir.refused += 1
                     return False
-        elif cost.__class__ is int and 0 < cost <= stock.free and not slot.lock._is_owned():
-            with slot.lock:  # no call within: all threads would wait for one that lost the GIL there
-                left = stock.free - cost
-                if left >= stock.low_watermark:
-                    stock.free = left
-                    before = stock.expires
+        elif cost.__class__ is int and 0 < cost <= leased.free and not entry.lock._is_owned():
+            with entry.lock:  # no call within: all threads would wait for one that lost the GIL there
+                left = leased.free - cost
+                if left >= leased.low_watermark:
+                    leased.free = left
+                    before = leased.expires
                 else:
                     before = NO_WAIT
             if self._clock() < before:
                 return True
             if before != NO_WAIT:
-                slot.took_late(cost)
-        return self._try_locked(slot, key, cost)
+                entry.took_late(cost)
+        return self._try_locked(entry, key, cost)
 
     def bucket(self, key: str) -> KeyHandle:
         """Return the limiter of this one key, for loops in which even to look the key up takes too long."""
@@ -185,8 +186,8 @@ class RateLimiter(Unique):
 
     def peek(self, key: str) -> Decision:
         """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
-        slot = self._entry(key)
-        reservoir = slot.reservoir
+        entry = self._entry(key)
+        reservoir = entry.reservoir
         if reservoir.quota.denies_all:
             return outlook(reservoir.quota, 0, 0)
         warn_in_loop()
@@ -196,7 +197,7 @@ class RateLimiter(Unique):
             failed = reservoir.failure(error)
         else:
             return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
-        if (told := slot.outlook()) is None:
+        if (told := entry.outlook()) is None:
             raise failed.to_raise(key)
         return told
 
@@ -205,8 +206,8 @@ class RateLimiter(Unique):
 
         Tokens find room up to the burst; asks again at once where the store had just refused.
         """
-        slot = self._entry(key)
-        check_cost(cost, slot.reservoir.largest_cost, key)
+        entry = self._entry(key)
+        check_cost(cost, entry.reservoir.largest_cost, key)
         warn_in_loop()
         self._adjust(key, -cost)
 
@@ -258,37 +259,37 @@ class RateLimiter(Unique):
     ) -> None:
         self.close()
 
-    def _try_locked(self, slot: KeyEntry, key: str, cost: int) -> bool:
+    def _try_locked(self, entry: KeyEntry, key: str, cost: int) -> bool:
         """Admit by tokens that are not laid out yet, or refuse from memory; else by all the rules."""
-        if cost.__class__ is int and 0 < cost <= slot.reservoir.largest_cost:
-            if self._clock() < slot.tokens.denied_until:
-                slot.reservoir.refused += cost
+        if cost.__class__ is int and 0 < cost <= entry.reservoir.largest_cost:
+            if self._clock() < entry.tokens.denied_until:
+                entry.reservoir.refused += cost
                 return False
-            if slot.reservoir.denied_for(cost, self._clock()) and slot.is_denied(cost):
+            if entry.reservoir.denied_for(cost, self._clock()) and entry.is_denied(cost):
                 return False
             if (
-                slot.tokens.available and slot.take(cost) != NO_WAIT
+                entry.tokens.available and entry.take(cost) != NO_WAIT
             ):  # those on their way look like none: a miss finds them
                 return True
-            if (turnstile := slot.enter_turnstile()) is None:
-                return self._try_store(slot, key, cost)
+            if (refill_gate := entry.enter_turnstile()) is None:
+                return self._try_store(entry, key, cost)
             try:
-                return slot.take(cost) != NO_WAIT or self._try_store(slot, key, cost)
+                return entry.take(cost) != NO_WAIT or self._try_store(entry, key, cost)
             finally:
-                turnstile.release()
+                refill_gate.release()
         return self._try_all_rules(key, cost)
 
-    def _try_store(self, slot: KeyEntry, key: str, cost: int) -> bool:
+    def _try_store(self, entry: KeyEntry, key: str, cost: int) -> bool:
         """Admit by what the store grants."""
         try:
-            settled = self._admit_miss(slot, cost)
+            settled = self._admit_miss(entry, cost)
         except StoreUnavailable:
             return False
         return self._try_all_rules(key, cost) if settled is None else settled.admitted
 
-    def _admit_miss(self, slot: KeyEntry, cost: int) -> AdmissionResult | None:
-        """Settle one call that found nothing in memory; None: the slot had just retired."""
-        return slot.miss(cost, NO_WAIT)
+    def _admit_miss(self, entry: KeyEntry, cost: int) -> AdmissionResult | None:
+        """Settle one call that found nothing in memory; None: the key entry had just retired."""
+        return entry.miss(cost, NO_WAIT)
 
     def _try_all_rules(self, key: str, cost: int) -> bool:
         try:
@@ -306,15 +307,15 @@ class RateLimiter(Unique):
         """Acquire in a task, for a coroutine function that is limited."""
         until, settled = deadline(timeout, self._clock()), None
         while settled is None:
-            slot = self._live_entry(key)
-            check_cost(cost, slot.reservoir.largest_cost, key)
-            settled = await from_coroutine.settle(slot, cost, until, self._clock)
+            entry = self._live_entry(key)
+            check_cost(cost, entry.reservoir.largest_cost, key)
+            settled = await from_coroutine.settle(entry, cost, until, self._clock)
         if not settled.admitted:
             raise settled.refusal(key, self._clock())
 
     def _live_entry(self, key: str) -> KeyEntry:
-        slot = self._entry(key)
-        return self._registry.entry(key) if slot.reservoir.is_retired else slot
+        entry = self._entry(key)
+        return self._registry.entry(key) if entry.reservoir.is_retired else entry
 
     def _adjust(self, key: str, tokens: int) -> None:
         """Charge tokens that were used already, or refund them where they are less than 0."""
@@ -326,8 +327,8 @@ class RateLimiter(Unique):
     def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
         """Admit or refuse one call by all the rules; raises what went wrong."""
         while True:
-            slot = self._entry(key)
-            check_cost(cost, slot.reservoir.largest_cost, key)
-            if (settled := slot.settle(cost, until)) is not None:
+            entry = self._entry(key)
+            check_cost(cost, entry.reservoir.largest_cost, key)
+            if (settled := entry.settle(cost, until)) is not None:
                 return settled
             self._registry.entry(key)  # it had just retired: this makes a new one

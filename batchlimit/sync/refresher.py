@@ -18,19 +18,20 @@ from batchlimit.sync.key_entry import TOGETHER, KeyEntry, ask_together
 
 _logger = logging.getLogger("batchlimit")
 _PATIENCE = 1.0
-"""How long (s) a slot is left alone whose looking after failed, and the thread that could not be started."""
+"""How long (s) a key entry is left alone whose looking after failed, and the thread that could not be started."""
 _CROWD = 1024
-"""Whenever so many slots have come in they are looked through, however early it is: some may have left by now."""
+"""Whenever so many key entries have come in they are looked through, however early it is: some may have left by now."""
 
 Asks = list[tuple[KeyEntry, Fetch, None]]
 
 
 class Refresher:
-    """Looks after each slot at its `due`; the thread starts with the first slot and ends with `stop`.
+    """Looks after each key entry at its `due`; the thread starts with the first key entry and ends with `stop`.
 
     Slots come in by a dict, each once, and a bell rings only if the thread would sleep past what is due: a million new
     keys are no reason to wake it a million times. Both may be touched anywhere, even in a destructor: neither takes a
-    lock of ours. The plans are the thread's own. Where no thread can be had, all slots that live stay in the dict.
+    lock of ours. The plans are the thread's own. Where no thread can be had, all key entries that live stay in the
+    dict.
     """
 
     def __init__(
@@ -56,19 +57,19 @@ class Refresher:
         self._tries_at = -math.inf  # when to try anew to start one
         self._starting = own_lock()  # held to start the thread once
 
-    def watch(self, slot: KeyEntry) -> None:
-        """Come to this slot at its `due`."""
-        self._inbox[slot] = None
-        if slot.due == math.inf:  # it was let go of meanwhile, or is just being looked after
-            self.forget(slot)
+    def watch(self, entry: KeyEntry) -> None:
+        """Come to this key entry at its `due`."""
+        self._inbox[entry] = None
+        if entry.due == math.inf:  # it was let go of meanwhile, or is just being looked after
+            self.forget(entry)
         if self._thread is None and self._clock() >= self._tries_at:
             self._start()
-        if (slot.due < self._sleeps_until or len(self._inbox) % _CROWD == 0) and self._bell.empty():
+        if (entry.due < self._sleeps_until or len(self._inbox) % _CROWD == 0) and self._bell.empty():
             self._bell.put(None)
 
-    def forget(self, slot: KeyEntry) -> None:
-        """Come to a slot no more that is not due any more; it may be planned still, for a while."""
-        self._inbox.pop(slot, None)
+    def forget(self, entry: KeyEntry) -> None:
+        """Come to a key entry no more that is not due any more; it may be planned still, for a while."""
+        self._inbox.pop(entry, None)
 
     def stop(self) -> bool:
         """Tell the thread to end after what it is doing, and then to call `ended`; False if none ever started."""
@@ -106,8 +107,8 @@ class Refresher:
         self._plan_inbox()
         now = self._clock()
         asks: Asks = []
-        while not self._stopping and (slot := self._plans.take(now)) is not None:
-            self._tend(slot, asks)
+        while not self._stopping and (entry := self._plans.take(now)) is not None:
+            self._tend(entry, asks)
             if len(asks) == TOGETHER:
                 self._ask(asks)
                 asks = []
@@ -128,31 +129,31 @@ class Refresher:
     def _plan_inbox(self) -> None:
         while self._inbox:
             with contextlib.suppress(KeyError):  # the last one was just forgotten
-                if (slot := self._inbox.popitem()[0]).due < math.inf:
-                    self._plans.add(slot)
+                if (entry := self._inbox.popitem()[0]).due < math.inf:
+                    self._plans.add(entry)
 
-    def _tend(self, slot: KeyEntry, asks: Asks) -> None:
+    def _tend(self, entry: KeyEntry, asks: Asks) -> None:
         """Do what there is to do, but what can be asked together; a store that is away is no reason to stop."""
         try:
-            match slot.tend():
+            match entry.tend():
                 case Fetch() as fetch if self._store.is_pipelined:
-                    asks.append((slot, fetch, None))
+                    asks.append((entry, fetch, None))
                 case Fetch() as fetch:
-                    slot.fetch(fetch)
+                    entry.fetch(fetch)
                 case GiveBack() as back:
                     self._ask(asks)  # first: callers of those keys wait for it
                     asks.clear()
-                    slot.give_back(back)
+                    entry.give_back(back)
                 case None:
                     pass
         except StoreUnavailable as error:
-            _logger.debug("tokens of %s were not given back: %s", shown(slot.key), error)
+            _logger.debug("tokens of %s were not given back: %s", shown(entry.key), error)
         except Exception:  # a sizer of the user's own
-            _logger.exception("looking after %s failed; the other keys are looked after", shown(slot.key))
-            slot.due = self._clock() + _PATIENCE
-            self.watch(slot)
-        if slot.reservoir.is_retired:
-            self._retire(slot)
+            _logger.exception("looking after %s failed; the other keys are looked after", shown(entry.key))
+            entry.due = self._clock() + _PATIENCE
+            self.watch(entry)
+        if entry.reservoir.is_retired:
+            self._retire(entry)
 
     def _ask(self, asks: Asks) -> None:
         """Ask for all of them in one round trip, and report each, whatever happens."""

@@ -1,4 +1,4 @@
-"""What all slots of one limiter share: its name to the store, its slots, its keeper, and its end."""
+"""What all key entries of one limiter share: its name to the store, its key entries, its background thread, and its end."""
 
 import atexit
 import logging
@@ -30,11 +30,11 @@ T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
 _PATIENCE = 2.0
-"""How long (s) a closing limiter waits for its keeper, and for the answers that are under way."""
+"""How long (s) a closing limiter waits for its background thread, and for the answers that are under way."""
 
 
 class Registry:
-    """Makes slots, and lets them go when idle, at close, at exit, and in a forked child."""
+    """Makes key entries, and lets them go when idle, at close, at exit, and in a forked child."""
 
     def __init__(
         self, store: Store, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
@@ -45,7 +45,7 @@ class Registry:
         self.clock = clock
         self.entries: dict[str, KeyEntry] = {}
         self._rule, self._options = rule, options
-        self._born = clock()  # a fork changes the host, but not when its quotas were set
+        self._born = clock()  # a fork changes the instance, but not when its quotas were set
         self._begin()
         _supplies.add(self)
 
@@ -55,32 +55,32 @@ class Registry:
         self.store.allow(connect_timeout)
 
     def _begin(self) -> None:
-        """Become a host: one that the store has never heard of, with nothing leased and nobody waiting."""
+        """Become a instance: one that the store has never heard of, with nothing leased and nobody waiting."""
         self.closed = False
         self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
-        self._host = Keyspace(secrets.token_hex(8), self._born, self._options)
-        self._lock = own_lock()  # held to change which slots there are
+        self._instance = Keyspace(secrets.token_hex(8), self._born, self._options)
+        self._lock = own_lock()  # held to change which key entries there are
         self._ring: ClockCache[KeyEntry] = ClockCache(self._options.max_keys)
         self._rest = DormantKeys(self._options.idle_after, self._options.max_keys)
-        self._keeper = Refresher(self.clock, self.store, self._drop, self._forget_idle, self._drain)
+        self._refresher = Refresher(self.clock, self.store, self._drop, self._forget_idle, self._drain)
 
     def entry(self, key: str) -> KeyEntry:
-        """Return the key's live slot, making it if need be; LimiterClosed after close()."""
+        """Return the key's live key entry, making it if need be; LimiterClosed after close()."""
         quota = self._rule(check_key(key))
         place = place_of(stored(key))
         with free(self._lock):
             self.check_open()
-            slot = self.entries.get(place)
-            if slot is not None and slot.reservoir.is_retired:
-                self._let_go(slot)
-                slot = None
-            if slot is None:
-                slot = self._make(key, quota)
+            entry = self.entries.get(place)
+            if entry is not None and entry.reservoir.is_retired:
+                self._let_go(entry)
+                entry = None
+            if entry is None:
+                entry = self._make(key, quota)
                 self._rest.make_room(self.keys + 1 - self._options.max_keys)
-                self._ring.enter(slot, self._evict)
-                self.entries[place] = slot
-        slot.plan()
-        return slot
+                self._ring.enter(entry, self._evict)
+                self.entries[place] = entry
+        entry.plan()
+        return entry
 
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""
@@ -94,29 +94,29 @@ class Registry:
 
     def _make(self, key: str, quota: Quota) -> KeyEntry:
         name = stored(key)
-        reservoir = self._host.reservoir(key, quota, self.clock(), self._rest.take(place_of(name)))
-        return KeyEntry(name, reservoir, self.store, self.clock, self._keeper.watch)
+        reservoir = self._instance.reservoir(key, quota, self.clock(), self._rest.take(place_of(name)))
+        return KeyEntry(name, reservoir, self.store, self.clock, self._refresher.watch)
 
-    def _drop(self, slot: KeyEntry) -> None:
+    def _drop(self, entry: KeyEntry) -> None:
         with free(self._lock):
-            self._let_go(slot)
+            self._let_go(entry)
 
-    def _evict(self, slot: KeyEntry) -> bool:
-        if not slot.evict():
+    def _evict(self, entry: KeyEntry) -> bool:
+        if not entry.evict():
             return False
-        self._let_go(slot)
+        self._let_go(entry)
         return True
 
-    def _let_go(self, slot: KeyEntry) -> None:
-        """Requires the lock. Forget a slot that has retired, but for what it did; once, whoever else comes to do it."""
-        place = place_of(slot.key)
-        if self.entries.get(place) is slot:
+    def _let_go(self, entry: KeyEntry) -> None:
+        """Requires the lock. Forget a key entry that has retired, but for what it did; once, whoever else comes to do it."""
+        place = place_of(entry.key)
+        if self.entries.get(place) is entry:
             del self.entries[place]
-            self._keeper.forget(slot)
-            self._ring.leave(slot)
-            self._host.remember(slot.figures())
-            if (memo := slot.reservoir.snapshot) is not None:
-                self._rest.put(place, memo, self.clock())
+            self._refresher.forget(entry)
+            self._ring.leave(entry)
+            self._instance.remember(entry.figures())
+            if (snapshot := entry.reservoir.snapshot) is not None:
+                self._rest.put(place, snapshot, self.clock())
 
     def _forget_idle(self) -> float:
         """Let go of keys at rest that are idle by now; return when to come again."""
@@ -124,12 +124,12 @@ class Registry:
             return self._rest.forget_idle(self.clock())
 
     def statistics(self) -> Statistics:
-        """Return what all slots did, those that were dropped among them."""
+        """Return what all key entries did, those that were dropped among them."""
         with free(self._lock):
-            for slot in [each for each in self.entries.values() if each.reservoir.is_retired]:
-                self._let_go(slot)  # the keeper is about to: until then it would be counted nowhere
-            live = [slot.figures() for slot in self.entries.values()]
-            return self._host.statistics(live, len(self._rest), self.store.health)
+            for entry in [each for each in self.entries.values() if each.reservoir.is_retired]:
+                self._let_go(entry)  # the background thread is about to: until then it would be counted nowhere
+            live = [entry.figures() for entry in self.entries.values()]
+            return self._instance.statistics(live, len(self._rest), self.store.health)
 
     def close(self) -> None:
         """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do.
@@ -138,8 +138,8 @@ class Registry:
         """
         with free(self._lock):
             self.closed = True
-        self._keeper.stop()
-        self._keeper.join(_PATIENCE)
+        self._refresher.stop()
+        self._refresher.join(_PATIENCE)
         self._drain()
         with free(self._lock):
             wrong, self._wrong = self._wrong, None
@@ -149,13 +149,13 @@ class Registry:
     def abandon(self) -> None:
         """Close without blocking, from wherever the last reference was dropped, even inside one of our locks."""
         self.closed = True
-        if not self._keeper.stop():
+        if not self._refresher.stop():
             self._close_store()
 
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's; spending it twice would break the promise."""
-        for slot in self.entries.values():
-            slot.tokens.disown()
+        for entry in self.entries.values():
+            entry.tokens.disown()
         self.entries.clear()
         closed = self.closed
         self._begin()
@@ -163,27 +163,27 @@ class Registry:
         self.store.after_fork()
 
     def _drain(self) -> None:
-        """Return all tokens; runs where the keeper ends, and again, with nothing to do, in close()."""
+        """Return all tokens; runs where the background thread ends, and again, with nothing to do, in close()."""
         with free(self._lock):
             slots = list(self.entries.values())
             self.entries.clear()
             self._ring.clear()
             self._rest.clear()
         deadline = time.monotonic() + _PATIENCE
-        ends = [self._try(slot, partial(slot.close, LimiterClosed(_CLOSED))) for slot in slots]
-        for slot, ended in zip(slots, ends, strict=True):
-            self._try(slot, partial(slot.empty, ended, deadline))  # each: a part of the store may be away, or one key
-        for slot in slots:
-            self._try(slot, lambda slot=slot: self._host.remember(slot.figures()))  # type: ignore[misc]
-            self._keeper.forget(slot)
+        ends = [self._try(entry, partial(entry.close, LimiterClosed(_CLOSED))) for entry in slots]
+        for entry, ended in zip(slots, ends, strict=True):
+            self._try(entry, partial(entry.empty, ended, deadline))  # each: a part of the store may be away, or one key
+        for entry in slots:
+            self._try(entry, lambda entry=entry: self._instance.remember(entry.figures()))  # type: ignore[misc]
+            self._refresher.forget(entry)
         self._close_store()
 
-    def _try(self, slot: KeyEntry, act: Callable[[], T]) -> T | None:
+    def _try(self, entry: KeyEntry, act: Callable[[], T]) -> T | None:
         """Do this, and keep what goes wrong for the end: it is no reason not to do it for the other keys."""
         try:
             return act()
         except Exception as error:
-            _logger.exception("tokens of %s were not given back; the others are", shown(slot.key))
+            _logger.exception("tokens of %s were not given back; the others are", shown(entry.key))
             self._wrong = self._wrong or error
             return None
 
@@ -198,14 +198,14 @@ _supplies: weakref.WeakSet[Registry] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for supply in list(_supplies):
-        supply.after_fork()
+    for registry in list(_supplies):
+        registry.after_fork()
 
 
 def _at_exit() -> None:
-    for supply in list(_supplies):
+    for registry in list(_supplies):
         try:
-            supply.close()
+            registry.close()
         except Exception:
             _logger.exception("a limiter was not closed as it should; the others are")
 

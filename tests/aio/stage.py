@@ -1,4 +1,4 @@
-"""What the tests of the asyncio front share: a store that does as told, and limiters on it in virtual time."""
+"""What the tests of the asyncio API share: a store that does as told, and limiters on it in virtual time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

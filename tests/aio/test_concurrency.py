@@ -224,7 +224,7 @@ def test_a_limit_that_rises_serves_who_waits() -> None:
 def shed_all(limiter: AsyncConcurrencyLimiter) -> None:
     shedder = Shedder(Shedding(after=1, share=1))
     shedder.note(["memory"])
-    limiter._door.shed(shedder.choose)
+    limiter._locked_gate.shed(shedder.choose)
 
 
 def test_a_task_that_is_shed_ends_in_a_refusal() -> None:
@@ -317,7 +317,7 @@ def test_a_task_is_shed_from_another_thread() -> None:
 
     ended = start(lambda: asyncio.run(call()))
     until(lambda: limiter.statistics().in_flight == 1)
-    until(lambda: len(limiter._door._exposed) == 1)
+    until(lambda: len(limiter._locked_gate._exposed) == 1)
     shed_all(limiter)
     with pytest.raises(ConcurrencyLimited, match=r"\(shed\)"):
         ended.result(DEADLINE)
@@ -359,7 +359,7 @@ def test_a_waiter_of_the_parent_is_nobody_in_a_child() -> None:
     waits = enter()
     task = loop.create_task(waits)
     loop.run_until_complete(yields())
-    limiter._door.after_fork()  # what a child does first
+    limiter._locked_gate.after_fork()  # what a child does first
     waits.close()
     seen = limiter.statistics()
     assert (seen.waiting, seen.in_flight) == (0, 0)

@@ -1,4 +1,4 @@
-"""The public face of the asyncio front: what each method says and does, one caller at a time."""
+"""The public face of the asyncio API: what each method says and does, one caller at a time."""
 
 import asyncio
 import math
@@ -49,8 +49,8 @@ async def test_a_cost_is_spent_whole_or_not_at_all() -> None:
     assert not await limiter.try_acquire(KEY)
 
 
-async def test_time_brings_tokens_and_a_refusal_says_when(without_keeper: None) -> None:
-    """The same timeline as the threaded front's: the rules are the same."""
+async def test_time_brings_tokens_and_a_refusal_says_when(without_refresher: None) -> None:
+    """The same timeline as the threaded API's: the rules are the same."""
     loop = virtual_loop()
     limiter = AsyncRateLimiter(MemoryStore(loop.time), "10/s", clock=loop.time)
     timeline = [  # at, cost, allowed, retry after
@@ -73,7 +73,7 @@ async def test_time_brings_tokens_and_a_refusal_says_when(without_keeper: None) 
         assert decision.retry_after == pytest.approx(retry_after, abs=0.001)
 
 
-async def test_acquire_returns_none_or_raises(without_keeper: None) -> None:
+async def test_acquire_returns_none_or_raises(without_refresher: None) -> None:
     limiter = hundred(Stage())
     await limiter.acquire(KEY)
     await limiter.acquire(KEY, 99, timeout=0)

@@ -8,7 +8,7 @@ from batchlimit import AsyncRateLimiter, FixedBatch, LimiterClosed, RateLimited,
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, Gate, Stage, in_line, limiter_on, nothing
 
-pytestmark = pytest.mark.usefixtures("without_keeper")
+pytestmark = pytest.mark.usefixtures("without_refresher")
 RICH = "1_000_000/s burst 1_000_000"
 BATCH = 100
 DEADLINE = 0.8
@@ -164,7 +164,7 @@ async def test_nobody_waits_here_for_long_for_a_store_that_hangs() -> None:
 
 @pytest.mark.parametrize("timeout", [PATIENCE / 2, PATIENCE, PATIENCE * 1.5, PATIENCE * 3])
 async def test_a_timeout_ends_where_it_ought_to(timeout: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # a keeper it takes: who is in line hears from it that its time is over
+    monkeypatch.undo()  # a timer it takes: who is in line hears from it that its time is over
     stage = Stage()
     limiter = await at_a_dry_key(stage)
     _, first = await one_fetches(stage, limiter)

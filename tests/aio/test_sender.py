@@ -13,7 +13,7 @@ from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, TEN, Stage, limiter_on
 from tests.servers import Server
 
-pytestmark = pytest.mark.usefixtures("without_keeper")
+pytestmark = pytest.mark.usefixtures("without_refresher")
 
 
 class Sender(Stage):

@@ -50,8 +50,8 @@ class World:
         await self.stage.inner.take(KEY, QUOTA, ask)
 
     def state(self) -> dict[str, Any]:
-        stock = self.reservoir.tokens
-        tokens = (stock.available, stock.reserved_for_waiters, stock.pending, stock.low_watermark, stock.expires)
+        leased = self.reservoir.tokens
+        tokens = (leased.available, leased.reserved_for_waiters, leased.pending, leased.low_watermark, leased.expires)
         return {"tokens": tokens, "statistics": self.limiter.statistics(), "asks": len(self.stage.asks)}
 
 
@@ -70,11 +70,11 @@ class SpelledOut(World):
     """The same without the shortcut."""
 
     async def try_acquire(self, cost: int) -> bool:
-        slot = self.limiter._entry(KEY)
-        if slot.take(cost) != NO_WAIT:
+        entry = self.limiter._entry(KEY)
+        if entry.take(cost) != NO_WAIT:
             return True
-        if slot.reservoir.denied_for(cost, virtual_loop().time()):
-            slot.reservoir.refused += cost
+        if entry.reservoir.denied_for(cost, virtual_loop().time()):
+            entry.reservoir.refused += cost
             return False
         try:
             return (await self.limiter._admit(KEY, cost, NO_WAIT)).admitted
@@ -121,7 +121,7 @@ async def _story(
     return [(await step(world), world.state()) for step in steps]
 
 
-@pytest.mark.usefixtures("without_keeper", "without_breaker")
+@pytest.mark.usefixtures("without_refresher", "without_breaker")
 @settings(max_examples=depth(50, 200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SIZERS, st.lists(STEPS, max_size=30))
 def test_the_shortcut_does_what_the_rules_do(
@@ -133,7 +133,7 @@ def test_the_shortcut_does_what_the_rules_do(
 
 
 @pytest.mark.parametrize("late", [0.0, 0.001, 1e6])
-async def test_a_lease_is_over_at_the_very_instant(without_keeper: None, late: float) -> None:
+async def test_a_lease_is_over_at_the_very_instant(without_refresher: None, late: float) -> None:
     world = World(FixedBatch(20))
     assert await world.try_acquire(1)
     virtual_loop().now = world.reservoir.tokens.expires + late
@@ -142,8 +142,8 @@ async def test_a_lease_is_over_at_the_very_instant(without_keeper: None, late: f
     assert world.limiter.statistics().admitted == 2
 
 
-async def test_who_was_stopped_after_it_took_a_token_spends_nothing_of_a_dead_lease(without_keeper: None) -> None:
-    """The clock is read after the token is taken, as in the threaded front."""
+async def test_who_was_stopped_after_it_took_a_token_spends_nothing_of_a_dead_lease(without_refresher: None) -> None:
+    """The clock is read after the token is taken, as in the threaded API."""
     world = World(FixedBatch(20))
     assert [await world.try_acquire(1) for _ in range(2)] == [True, True]
     taken = []
@@ -161,7 +161,7 @@ async def test_who_was_stopped_after_it_took_a_token_spends_nothing_of_a_dead_le
     assert world.limiter.statistics().admitted == 3
 
 
-async def test_a_hit_asks_nobody_and_takes_what_it_costs(without_keeper: None) -> None:
+async def test_a_hit_asks_nobody_and_takes_what_it_costs(without_refresher: None) -> None:
     world = World(FixedBatch(20))
     assert await world.try_acquire(1)
     assert await world.try_acquire(19)

@@ -127,7 +127,7 @@ async def test_who_waits_wakes_for_its_verdict_alone() -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, 0.0, 1e-9, 1.0, 999])
-async def test_a_deadline_that_cannot_be_met_is_refused_at_once(timeout: float, without_keeper: None) -> None:
+async def test_a_deadline_that_cannot_be_met_is_refused_at_once(timeout: float, without_refresher: None) -> None:
     limiter = limiter_on(Stage())
     await limiter.acquire(KEY, 10)
     begun = virtual_loop().now

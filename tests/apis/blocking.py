@@ -1,4 +1,4 @@
-"""The asyncio front behind the face of the threaded one, so that one test can be held against both."""
+"""The asyncio API behind the face of the threaded one, so that one test can be held against both."""
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -131,7 +131,7 @@ class Blocking:
 
 
 class Front(Protocol):
-    """Makes limiters of one front, with the face of the threaded one."""
+    """Makes limiters of one API, with the face of the threaded one."""
 
     def __call__(self, store: Any, quota: Any, **options: Any) -> "RateLimiter | Blocking": ...
 

@@ -28,7 +28,7 @@ class Caller:
 
 
 class Callers(Protocol):
-    """What the tests of permits do to either front. Nothing has happened for sure until `settle` returns."""
+    """What the tests of permits do to either API. Nothing has happened for sure until `settle` returns."""
 
     limiter: Any
     law: Settable

@@ -1,4 +1,4 @@
-"""Both fronts, each in turn, and a clock that stands still."""
+"""Both APIs, each in turn, and a clock that stands still."""
 
 from typing import cast
 

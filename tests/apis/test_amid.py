@@ -100,7 +100,7 @@ def threaded(n: int, name: str, keep: list[Any]) -> bool:
 
 @pytest.mark.parametrize(("place", "name"), list(enumerate(NAMES)))
 def test_a_handler_amid_a_call_of_its_thread_ends_and_mints_nothing(
-    place: int, name: str, without_keeper: None
+    place: int, name: str, without_refresher: None
 ) -> None:
     """It waited for ever for a lock that its own thread had, or for the answer that its own thread was to fetch."""
     kept: list[Any] = []
@@ -155,7 +155,7 @@ def test_a_handler_amid_a_loop_is_answered_and_mints_nothing(cost: int) -> None:
     assert n > 100
 
 
-def test_a_handler_at_a_key_whose_answer_its_own_thread_fetches_raises(clock: Clock, without_keeper: None) -> None:
+def test_a_handler_at_a_key_whose_answer_its_own_thread_fetches_raises(clock: Clock, without_refresher: None) -> None:
     """And at other keys it is served."""
     stage, seen = Stage(), []
     limiter = RateLimiter(stage, QUOTA, sizer=FixedBatch(5), clock=clock)

@@ -85,7 +85,7 @@ STATES = {"cold": _cold, "warm": _warm, "dry": _dry, "expired": _expired}
 
 
 @pytest.fixture(params=STATES)
-def limiter(request: pytest.FixtureRequest, front: Front, without_keeper: None) -> Limiter:
+def limiter(request: pytest.FixtureRequest, front: Front, without_refresher: None) -> Limiter:
     """A limiter in each state of its key; time stands still, and who spins on the clock is found out."""
     return STATES[request.param](front, Clock(reads=10_000))
 
@@ -135,12 +135,12 @@ def test_a_cost_of_zero_is_admitted_and_spends_nothing(
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
 def test_a_cost_of_zero_is_admitted_whatever_the_rate(
-    front: Front, without_keeper: None, call: Callable[[Limiter, str, int], bool]
+    front: Front, without_refresher: None, call: Callable[[Limiter, str, int], bool]
 ) -> None:
     assert call(_zero(front, Clock(reads=10_000)), KEY, 0)
 
 
-def test_a_cost_of_zero_does_not_stand_in_line(front: Front, clock: Clock, without_keeper: None) -> None:
+def test_a_cost_of_zero_does_not_stand_in_line(front: Front, clock: Clock, without_refresher: None) -> None:
     limiter = _dry(front, clock)
     waiter = start(lambda: limiter.acquire(KEY))
     until(lambda: limiter.statistics().waiting == 1)
@@ -166,7 +166,7 @@ def test_a_refund_of_zero_changes_nothing(limiter: Limiter) -> None:
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
 def test_the_whole_burst_fits_at_once(
-    front: Front, without_keeper: None, call: Callable[[Limiter, str, int], bool], clock: Clock
+    front: Front, without_refresher: None, call: Callable[[Limiter, str, int], bool], clock: Clock
 ) -> None:
     assert call(_cold(front, clock), KEY, 10)
 
@@ -260,7 +260,7 @@ def test_a_timeout_is_named(limiter: Limiter) -> None:
 
 @pytest.mark.parametrize("quota", ["0/s", "0 per hour", Quota(0), "100/s; 0/s", "0/s; 100/s"])
 def test_a_rate_of_zero_refuses_everything_at_once_and_for_ever(
-    front: Front, clock: Clock, without_keeper: None, quota: Quota | str
+    front: Front, clock: Clock, without_refresher: None, quota: Quota | str
 ) -> None:
     stage = Stage(MemoryStore(clock))
     limiter = front(stage, quota, clock=clock)

@@ -29,7 +29,7 @@ def holding(front: Front, stage: Stage, sizer: Moody, clock: Clock) -> Any:
     return limiter
 
 
-def test_a_sizer_is_not_asked_by_a_limiter_that_closes(front: Front, clock: Clock, without_keeper: None) -> None:
+def test_a_sizer_is_not_asked_by_a_limiter_that_closes(front: Front, clock: Clock, without_refresher: None) -> None:
     """It once was, for a key that owed something; and where it raised, no tokens of other keys went back."""
     stage, sizer = Stage(), Greedy()
     limiter = holding(front, stage, sizer, clock)
@@ -44,12 +44,16 @@ def test_a_sizer_is_not_asked_by_a_limiter_that_closes(front: Front, clock: Cloc
 
 
 def test_what_fails_at_one_key_is_raised_when_all_is_done_for_the_others(
-    front: Front, clock: Clock, without_keeper: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    front: Front,
+    clock: Clock,
+    without_refresher: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = Stage()
     limiter = holding(front, stage, Greedy(), clock)
     here = getattr(limiter, "_inner", limiter)
-    here._supply.own_store(1.0)
+    here._registry.own_store(1.0)
     unlucky, drain = here._slots[KEYS[70]].reservoir, Reservoir.drain
 
     def fail_once(reservoir: Reservoir) -> Any:

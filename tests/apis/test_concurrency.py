@@ -293,7 +293,7 @@ def test_a_signal_handler_may_use_the_limiter(limiter: Any) -> None:
     def handle(_number: int, _frame: object) -> None:
         seen.append(here.statistics().in_flight)
         inner = getattr(here, "_inner", here)
-        inner._door.close()
+        inner._locked_gate.close()
 
     class Rung(Fixed):
         def update(self, sample: Sample) -> int:
@@ -662,9 +662,9 @@ def _in_child(limiter: Any, permit: Any, writer: int) -> None:
         first = limiter.statistics().in_flight
         permit.success()
         second = limiter.statistics().in_flight
-        door = getattr(limiter, "_inner", limiter)._door
-        entering = [Permit(door, "", 0, False) for _ in range(3)]
-        entered = sum(door.enter(each, "") is None for each in entering)
+        locked_gate = getattr(limiter, "_inner", limiter)._locked_gate
+        entering = [Permit(locked_gate, "", 0, False) for _ in range(3)]
+        entered = sum(locked_gate.enter(each, "") is None for each in entering)
         os.write(writer, f"{first} {second} {entered}".encode())
     finally:
         os._exit(0)
@@ -738,7 +738,7 @@ def test_who_passes_by_is_not_shed(limiter: Any) -> None:
         asked.append(calls)
         return calls
 
-    getattr(here, "_inner", here)._door.shed(choose)
+    getattr(here, "_inner", here)._locked_gate.shed(choose)
     assert asked == [[doomed]]
     assert here.statistics().shed == 1
     healthy.success()

@@ -1,4 +1,4 @@
-"""What an error carries for whoever handles it, on both fronts."""
+"""What an error carries for whoever handles it, on both APIs."""
 
 import copy
 import math
@@ -44,7 +44,7 @@ def _dry(front: Front, clock: Clock) -> RateLimiter | Blocking:
 
 @pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
 def test_a_refusal_carries_its_key_and_the_decision_on_the_call(
-    front: Front, clock: Clock, without_keeper: None, call: Call
+    front: Front, clock: Clock, without_refresher: None, call: Call
 ) -> None:
     with _dry(front, clock) as limiter:
         expected = limiter.decide(KEY, 3)
@@ -67,7 +67,7 @@ FAILED: dict[str, Call] = {
 @pytest.mark.parametrize("call", FAILED.values(), ids=FAILED)
 @pytest.mark.parametrize("kind", [StoreUnavailable, BucketUnavailable])
 def test_a_failure_carries_the_key_the_address_and_the_code(
-    front: Front, clock: Clock, without_keeper: None, call: Call, kind: type[StoreUnavailable]
+    front: Front, clock: Clock, without_refresher: None, call: Call, kind: type[StoreUnavailable]
 ) -> None:
     def fail() -> None:
         raise kind("full", code="OOM")
@@ -84,7 +84,7 @@ def test_a_failure_carries_the_key_the_address_and_the_code(
 
 @pytest.mark.parametrize("call", FAILED.values(), ids=FAILED)
 def test_while_the_circuit_is_open_it_carries_them_too(
-    front: Front, clock: Clock, without_keeper: None, call: Call
+    front: Front, clock: Clock, without_refresher: None, call: Call
 ) -> None:
     def fail() -> None:
         raise StoreUnavailable("full", code="OOM")
@@ -101,7 +101,7 @@ def test_while_the_circuit_is_open_it_carries_them_too(
     assert (caught.value.key, caught.value.address, caught.value.code) == (KEY, "stage://", "OOM")
 
 
-def test_a_refund_that_does_not_arrive_carries_them(front: Front, clock: Clock, without_keeper: None) -> None:
+def test_a_refund_that_does_not_arrive_carries_them(front: Front, clock: Clock, without_refresher: None) -> None:
     def fail() -> None:
         raise StoreUnavailable("full", code="OOM")
 
@@ -136,7 +136,7 @@ def test_a_bucket_that_somebody_gave_a_rate_of_0_is_an_error_that_says_so(
 
 @pytest.mark.parametrize("call", FAILED.values(), ids=FAILED)
 def test_the_cause_of_a_failure_is_what_went_wrong_and_is_told_once(
-    front: Front, clock: Clock, without_keeper: None, call: Call
+    front: Front, clock: Clock, without_refresher: None, call: Call
 ) -> None:
     def fail() -> None:
         raise StoreUnavailable("full") from OSError("disk")
@@ -151,7 +151,7 @@ def test_the_cause_of_a_failure_is_what_went_wrong_and_is_told_once(
 
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
-def test_what_an_error_carries_travels_along(front: Front, clock: Clock, without_keeper: None, way: Any) -> None:
+def test_what_an_error_carries_travels_along(front: Front, clock: Clock, without_refresher: None, way: Any) -> None:
     with _dry(front, clock) as limiter, pytest.raises(RateLimited) as caught:
         limiter.acquire(KEY, timeout=0)
     told: list[Exception] = [caught.value, StoreUnavailable("a: full", key="k", address="a", code="OOM")]

@@ -1,4 +1,4 @@
-"""A store that is away, on both fronts: when it is given up, what callers get meanwhile, and how it comes back."""
+"""A store that is away, on both APIs: when it is given up, what callers get meanwhile, and how it comes back."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -218,7 +218,7 @@ def test_a_warning_points_at_the_line_that_makes_the_limiter(make: Callable[[], 
 
 
 def test_local_admits_a_share(outage: Begin) -> None:
-    story = outage(on_failure=FailurePolicy.local(hosts=4))
+    story = outage(on_failure=FailurePolicy.local(instances=4))
     story.give_up()
     assert sum(story.limiter.try_acquire(KEY) for _ in range(100)) == 25
     told = story.limiter.decide(KEY)
@@ -245,7 +245,7 @@ def test_the_last_known_number_of_hosts_divides(outage: Begin, front: Front) -> 
 
 
 def test_each_key_has_its_policy(outage: Begin) -> None:
-    story = outage(on_failure={"login:*": "closed", "search:*": FailurePolicy.local(hosts=2), "*": "open"})
+    story = outage(on_failure={"login:*": "closed", "search:*": FailurePolicy.local(instances=2), "*": "open"})
     story.give_up()
     with pytest.raises(StoreUnavailable):
         story.limiter.decide("login:ann")
@@ -253,7 +253,7 @@ def test_each_key_has_its_policy(outage: Begin) -> None:
     assert sum(story.limiter.try_acquire("ann") for _ in range(200)) == 200
 
 
-@pytest.mark.parametrize("policy", ["open", FailurePolicy.local(hosts=4)])
+@pytest.mark.parametrize("policy", ["open", FailurePolicy.local(instances=4)])
 def test_who_is_not_refused_hears_of_no_store(outage: Begin, policy: Any) -> None:
     story = outage(on_failure=policy)
     story.limiter.acquire(KEY, 5)
@@ -297,7 +297,7 @@ def test_a_refund_during_an_outage_arrives_after_it(outage: Begin) -> None:
     until(lambda: [back.refund for back in story.stage.backs if back.refund] == [20])
 
 
-@pytest.mark.parametrize("policy", ["open", FailurePolicy.local(hosts=1)])
+@pytest.mark.parametrize("policy", ["open", FailurePolicy.local(instances=1)])
 def test_what_was_admitted_without_the_store_is_not_refunded_to_it(outage: Begin, policy: Any) -> None:
     story = outage(on_failure=policy)
     story.limiter.acquire(KEY)  # so that it is known how many hosts there are
@@ -340,7 +340,7 @@ def test_a_lost_answer_is_charged_once(outage: Begin) -> None:
 
 
 def test_who_waits_for_a_share_is_served(outage: Begin) -> None:
-    story = outage(on_failure=FailurePolicy.local(hosts=4))
+    story = outage(on_failure=FailurePolicy.local(instances=4))
     story.give_up()
     story.limiter.acquire(KEY, 25)
     waiter = start(lambda: story.limiter.acquire(KEY, timeout=10.0))

@@ -1,4 +1,4 @@
-"""Both fronts have one face: who knows one of them knows the other."""
+"""Both APIs have one face: who knows one of them knows the other."""
 
 import inspect
 

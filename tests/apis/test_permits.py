@@ -1,4 +1,4 @@
-"""No permit is ever lost or doubled, whatever happens when: both fronts against a model that a page holds."""
+"""No permit is ever lost or doubled, whatever happens when: both APIs against a model that a page holds."""
 
 import itertools
 import warnings
@@ -101,7 +101,7 @@ class Model:
 
 
 class Permits(RuleBasedStateMachine):
-    """Either front does what the model does."""
+    """Either API does what the model does."""
 
     front: type[Tasks] | type[Threads]
     callers: Callers
@@ -115,7 +115,7 @@ class Permits(RuleBasedStateMachine):
     )
     def begin(self, limit: int, shares: bool, strict: bool, length: int, order: str) -> None:
         queue = Queue(length, MAX_WAIT, order)  # type: ignore[arg-type]
-        # In the strict world of the model time stands still, and so no claim of a share ends.
+        # In the strict world of the model time stands still, and so no waiter of a share ends.
         self.model = Model(limit, SHARES if shares else {}, strict and shares, queue)
         self.callers = self.front(limit, Partitions(SHARES, strict=strict) if shares else None, queue)
         self.all: list[Caller] = []

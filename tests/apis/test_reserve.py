@@ -22,7 +22,7 @@ def stage(clock: Clock) -> Stage:
 
 
 @pytest.fixture
-def limiter(front: Front, stage: Stage, clock: Clock, without_keeper: None) -> Any:
+def limiter(front: Front, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """A hundred tokens, and no more leased than callers ask for."""
     return front(stage, HUNDRED, sizer=FixedBatch(1), clock=clock)
 
@@ -208,7 +208,7 @@ def test_what_is_owed_at_the_end_is_charged_as_far_as_it_is_there(front: Front, 
     assert store.peek(KEY, Quota.parse("1/h burst 1000")).level == 0
 
 
-def test_a_debt_does_not_outlive_the_limiter(front: Front, stage: Stage, clock: Clock, without_keeper: None) -> None:
+def test_a_debt_does_not_outlive_the_limiter(front: Front, stage: Stage, clock: Clock, without_refresher: None) -> None:
     limiter = front(stage, HUNDRED, clock=clock)
     with limiter.reserve(KEY, 100) as reservation:
         reservation.settle(10**12)

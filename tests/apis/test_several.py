@@ -22,15 +22,15 @@ def stage(clock: Clock) -> Stage:
 
 
 @pytest.fixture
-def limiter(front: Front, stage: Stage, clock: Clock, without_keeper: None) -> Any:
+def limiter(front: Front, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """Three keys, and no more leased than callers ask for."""
     return front(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
 
 
 def is_short(limiter: Any, key: str) -> bool:
     """Whether somebody waits at this key, having asked in vain."""
-    slot = getattr(limiter, "_inner", limiter)._slots.get(key)
-    return slot is not None and slot.reservoir.figures().waiting == 1 and quiet(limiter, key)
+    entry = getattr(limiter, "_inner", limiter)._slots.get(key)
+    return entry is not None and entry.reservoir.figures().waiting == 1 and quiet(limiter, key)
 
 
 def levels(limiter: Any) -> list[int]:

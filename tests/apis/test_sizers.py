@@ -58,7 +58,7 @@ def test_each_who_waits_hears_of_a_sizer_that_fails_and_none_waits_for_ever(
 
 
 def test_a_key_that_is_refused_for_ever_with_a_growing_batch_is_refused_and_never_fails(
-    front: Front, clock: Clock, without_keeper: None
+    front: Front, clock: Clock, without_refresher: None
 ) -> None:
     """After 1,750 refusals the batch was infinite, and every later call an OverflowError."""
     stage = Stage(MemoryStore(clock))

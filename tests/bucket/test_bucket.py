@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, quota: Quota = HUNDRED, fill: float = 1.0) -> None:
         self.quota, self.bucket, self.seq = quota, Bucket(quota, START, fill), 0
 
-    def ask(self, at: float, need: int = 0, host: str = "a", **rest: Any) -> Grant:
+    def ask(self, at: float, need: int = 0, instance: str = "a", **rest: Any) -> Grant:
         """By default nothing is held: what was granted before has been spent. Answers take so long that a lease of
         tokens for who waits lasts as long as any other, 0.4 s.
         """
@@ -33,19 +33,21 @@ class Desk:
         quota = rest.pop("quota", self.quota)
         queued = rest.pop("queued", need)
         want = rest.pop("want", queued)
-        return self.bucket.take(quota, Ask(host, rest.pop("seq", self.seq), need, queued, want, **rest), instant(at))
+        return self.bucket.take(
+            quota, Ask(instance, rest.pop("seq", self.seq), need, queued, want, **rest), instant(at)
+        )
 
-    def give(self, at: float, tokens: int = 0, host: str = "a", **rest: Any) -> int:
+    def give(self, at: float, tokens: int = 0, instance: str = "a", **rest: Any) -> int:
         self.seq += 1
-        return self.bucket.give_back(GiveBack(host, rest.pop("seq", self.seq), tokens, **rest), instant(at))
+        return self.bucket.give_back(GiveBack(instance, rest.pop("seq", self.seq), tokens, **rest), instant(at))
 
     def look(self, at: float) -> Level:
         return self.bucket.peek(instant(at))
 
-    def spend(self, at: float, tokens: int, host: str = "a") -> None:
+    def spend(self, at: float, tokens: int, instance: str = "a") -> None:
         """Take tokens and report them spent."""
-        assert self.ask(at, tokens, host).granted == tokens
-        self.ask(at, 0, host)
+        assert self.ask(at, tokens, instance).granted == tokens
+        self.ask(at, 0, instance)
 
 
 def instant(at: float) -> int:
@@ -196,7 +198,7 @@ def test_no_lease_is_shorter_than_answers_take(round_trip: float, lease: float) 
 
 
 def test_an_expired_lease_leaves_room_but_no_tokens() -> None:
-    """The host may have spent them at the last moment."""
+    """The instance may have spent them at the last moment."""
     desk = Desk()
     desk.ask(0.0, 60)
     for at, level, outstanding in [(0.39, 40, 60), (0.40, 40, 0), (0.50, 50, 0), (1.00, 100, 0)]:
@@ -240,11 +242,17 @@ def test_a_host_keeps_nothing_of_a_lease_that_expired_on_the_way() -> None:
 def test_hosts_that_vanished_are_swept() -> None:
     """A second after their last ask they no longer share; the tokens they held are gone with their lease."""
     desk = Desk()
-    for host in "bcd":
-        desk.ask(0.0, 20, host)
-    timeline = [(0.0, 4, 60), (0.39, 4, 60), (0.41, 4, 0), (0.99, 4, 0), (1.5, 1, 0)]  # at, active hosts, outstanding
+    for instance in "bcd":
+        desk.ask(0.0, 20, instance)
+    timeline = [
+        (0.0, 4, 60),
+        (0.39, 4, 60),
+        (0.41, 4, 0),
+        (0.99, 4, 0),
+        (1.5, 1, 0),
+    ]  # at, active instances, outstanding
     for at, active, outstanding in timeline:
-        assert (at, desk.ask(at).active_hosts, desk.look(at).outstanding) == (at, active, outstanding)
+        assert (at, desk.ask(at).active_instances, desk.look(at).outstanding) == (at, active, outstanding)
 
 
 # What arrives twice, or late
@@ -336,7 +344,7 @@ def test_what_is_credited_is_said_in_whole_tokens_though_there_is_room_for_a_fra
 
 
 def test_a_copy_of_a_refund_is_known_for_half_a_minute_by_a_host_that_has_no_share() -> None:
-    """A client that repeats what was not answered does so seconds later; its host may long be silent by then."""
+    """A client that repeats what was not answered does so seconds later; its instance may long be silent by then."""
     desk = Desk()
     desk.spend(0.0, 100)
     assert desk.give(0.0, refund=10, seq=50) == 10
@@ -345,7 +353,7 @@ def test_a_copy_of_a_refund_is_known_for_half_a_minute_by_a_host_that_has_no_sha
         desk.give(at, 0, "b")
         desk.spend(at, desk.look(at).level, "b")
         assert (at, desk.give(at, refund=10, seq=50), desk.look(at).level) == (at, 0, 0)
-    assert desk.bucket._roster.weights == 1
+    assert desk.bucket._table.weights == 1
 
 
 def test_a_host_accrues_by_its_weight() -> None:
@@ -355,7 +363,8 @@ def test_a_host_accrues_by_its_weight() -> None:
     desk.spend(0.0, 100, "light")
     desk.ask(0.0, 1, "heavy", weight=2)
     assert [
-        desk.ask(0.3, 1, host, queued=100, weight=weight).granted for host, weight in [("heavy", 2), ("light", 1)]
+        desk.ask(0.3, 1, instance, queued=100, weight=weight).granted
+        for instance, weight in [("heavy", 2), ("light", 1)]
     ] == [
         20,
         10,
@@ -366,9 +375,9 @@ def test_a_host_that_gives_all_back_leaves_its_share_to_the_others() -> None:
     desk = Desk()
     desk.ask(0.0, 10)
     desk.ask(0.0, 10, "b")
-    assert desk.look(0.0).active_hosts == 2
+    assert desk.look(0.0).active_instances == 2
     desk.give(0.0, 10)
-    assert desk.look(0.0).active_hosts == 1
+    assert desk.look(0.0).active_instances == 1
 
 
 # Several bandwidths
@@ -448,13 +457,13 @@ def test_two_quotas_in_turn_mint_nothing() -> None:
 def test_a_caller_who_can_wait_is_promised_what_will_have_flowed_in() -> None:
     desk = Desk()
     desk.spend(0.0, 100)
-    for at, host, need, max_wait, granted, starts_in, level in [
+    for at, instance, need, max_wait, granted, starts_in, level in [
         (0.0, "a", 20, 1.0, 20, 0.2, -20),
         (0.0, "a", 50, 0.6, 0, 0.0, -20),
         (0.1, "a", 20, 1.0, 20, 0.3, -30),
         (0.4, "a", 20, 1.0, 20, 0.2, -20),
     ]:
-        grant = desk.ask(at, need, host, max_wait=max_wait, held=0)
+        grant = desk.ask(at, need, instance, max_wait=max_wait, held=0)
         assert (at, grant.granted, grant.level) == (at, granted, level)
         assert grant.starts_in == about(starts_in)
 
@@ -482,20 +491,20 @@ def test_waiting_is_not_needed_where_tokens_are() -> None:
     assert Desk().ask(0.0, 100, max_wait=10.0).starts_in == 0.0
 
 
-# Between hosts
+# Between instances
 
 
-@pytest.mark.parametrize("hosts", [2, 4])
+@pytest.mark.parametrize("instances", [2, 4])
 @pytest.mark.parametrize(("quota", "need"), [(HUNDRED, 7), (Quota(1000.0, 1000), 1), (Quota(1000.0, 300), 7)])
-def test_equal_hosts_at_a_dry_bucket_get_equal_shares(quota: Quota, need: int, hosts: int) -> None:
+def test_equal_hosts_at_a_dry_bucket_get_equal_shares(quota: Quota, need: int, instances: int) -> None:
     """Each asks about every 50 ms, jittered as a Pace is, for far more than there is."""
-    desk, chance, spent = Desk(quota), Random(0), [0] * hosts
+    desk, chance, spent = Desk(quota), Random(0), [0] * instances
     desk.spend(0.0, quota.burst, "0")
-    asks = [(0.01 * host, host) for host in range(hosts)]
+    asks = [(0.01 * instance, instance) for instance in range(instances)]
     while asks[0][0] < 20.0:
-        at, host = heappop(asks)
-        spent[host] += desk.ask(at, need, str(host), queued=10_000).granted
-        heappush(asks, (at + 0.05 * chance.uniform(0.75, 1.25), host))
+        at, instance = heappop(asks)
+        spent[instance] += desk.ask(at, need, str(instance), queued=10_000).granted
+        heappush(asks, (at + 0.05 * chance.uniform(0.75, 1.25), instance))
     assert sum(spent) >= 0.98 * 20 * quota.rate
     assert min(spent) >= 0.95 * max(spent)
 
@@ -580,29 +589,29 @@ _asks = st.tuples(
 def test_hosts_that_spend_in_the_last_moment_spend_burst_and_flow(
     asks: list[tuple[int, str, int, int, int, float, float]], quota: Quota
 ) -> None:
-    """Whatever a host reports as spent it spent just now; whatever expires, it spent just before."""
+    """Whatever a instance reports as spent it spent just now; whatever expires, it spent just before."""
     desk, now = Desk(quota), 0
-    pools: dict[str, list[tuple[int, int, int]]] = {host: [] for host in "abc"}  # (tokens, from, until)
+    pools: dict[str, list[tuple[int, int, int]]] = {instance: [] for instance in "abc"}  # (tokens, from, until)
     spendings: list[tuple[int, int]] = []
-    for pause, host, need, more, most, part, max_wait in asks:
+    for pause, instance, need, more, most, part, max_wait in asks:
         now += pause
         for each, pool in pools.items():
             spendings += [(until, tokens) for tokens, _, until in pool if until <= now]
             pools[each] = [entry for entry in pool if entry[2] > now]
-        held = sum(math.floor(part * tokens) if begins <= now else tokens for tokens, begins, _ in pools[host])
-        spendings.append((now, sum(tokens for tokens, *_ in pools[host]) - held))
+        held = sum(math.floor(part * tokens) if begins <= now else tokens for tokens, begins, _ in pools[instance])
+        spendings.append((now, sum(tokens for tokens, *_ in pools[instance]) - held))
         grant = desk.ask(
-            now / SECOND, need, host, queued=need + more, want=need + more + most, held=held, max_wait=max_wait
+            now / SECOND, need, instance, queued=need + more, want=need + more + most, held=held, max_wait=max_wait
         )
         assert grant.granted == 0 or need <= grant.granted <= need + more + most
         assert grant.kept == held
         for band, level in zip(quota.bandwidths, desk.bucket._levels, strict=True):
-            assert level + desk.bucket._roster.outstanding <= band.burst * (1 + 1e-12)
+            assert level + desk.bucket._table.outstanding <= band.burst * (1 + 1e-12)
         begins = now + round(grant.starts_in * SECOND)
         until = begins + round(grant.lease * SECOND)
-        waiting = [(tokens, since, until) for tokens, since, _ in pools[host] if since > now]
+        waiting = [(tokens, since, until) for tokens, since, _ in pools[instance] if since > now]
         here = held - sum(tokens for tokens, *_ in waiting)
-        pools[host] = [(here, now, until), *waiting, (grant.granted, begins, until)]
+        pools[instance] = [(here, now, until), *waiting, (grant.granted, begins, until)]
     spendings.sort()
     for band in quota.bandwidths:
         assert excess(spendings, band.rate, band.burst) <= 1e-3 + 2 * band.rate / SECOND

@@ -1,4 +1,4 @@
-"""Both fronts, each in turn, a clock that stands still, and a server for one test alone."""
+"""Both APIs, each in turn, a clock that stands still, and a server for one test alone."""
 
 from collections.abc import Iterator
 from typing import cast

@@ -19,24 +19,24 @@ def reservoir(idle_after: float = 10.0) -> Reservoir:
 
 def ask(here: Reservoir, cost: int = 1, until: float = NEVER, *, tentative: bool = False) -> tuple[Waiter, Fetch]:
     """A caller who comes to a dry reservoir, and what it is told to ask."""
-    claim = Waiter(cost, until, NOBODY, tentative=tentative)
-    here.join(claim)
-    fetch = here.step(claim, 0.0)
+    waiter = Waiter(cost, until, NOBODY, tentative=tentative)
+    here.join(waiter)
+    fetch = here.step(waiter, 0.0)
     assert isinstance(fetch, Fetch)
-    return claim, fetch
+    return waiter, fetch
 
 
 def filled(*, tentative: bool = False, idle_after: float = 10.0) -> tuple[Reservoir, Waiter]:
     """One that holds 9 tokens, and has given 1 to this caller."""
     here = reservoir(idle_after)
-    claim, fetch = ask(here, tentative=tentative)
+    waiter, fetch = ask(here, tentative=tentative)
     here.granted(fetch, answer(10), 0.0, 1.0)
-    return here, claim
+    return here, waiter
 
 
 def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
-    here, claim = filled()
-    assert isinstance(here.step(claim, 0.0), Admit)
+    here, waiter = filled()
+    assert isinstance(here.step(waiter, 0.0), Admit)
     assert here.evict()
     assert here.is_retired
     assert here.figures() == KeyStatistics(admitted=1, calls=1)
@@ -48,19 +48,19 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
 
 def test_one_who_is_in_line_keeps_it() -> None:
     here = reservoir()
-    claim, fetch = ask(here, 50)
+    waiter, fetch = ask(here, 50)
     assert not here.evict()
     here.granted(fetch, answer(0, retry_after=1.0), 0.0, 1.0)
     assert not here.evict(), "nothing is under way, and yet somebody waits"
-    here.leave(claim, 0.0)
+    here.leave(waiter, 0.0)
     assert here.evict()
 
 
 def test_an_ask_that_is_under_way_keeps_it() -> None:
     here = reservoir()
-    claim, fetch = ask(here)
-    claim.errand = None  # another's now, who brings the answer
-    here.leave(claim, 0.0)
+    waiter, fetch = ask(here)
+    waiter.request = None  # another's now, who brings the answer
+    here.leave(waiter, 0.0)
     assert not here.evict()
     here.granted(fetch, answer(10), 0.0, 1.0)
     assert here.evict()
@@ -90,50 +90,50 @@ def test_a_refund_that_is_owed_keeps_it() -> None:
 
 
 def test_one_that_holds_tokens_of_several_keys_keeps_it() -> None:
-    here, claim = filled(tentative=True)
+    here, waiter = filled(tentative=True)
     assert not here.evict()
-    here.confirm(claim)
+    here.confirm(waiter)
     assert here.evict()
 
 
 def test_who_was_interrupted_puts_nothing_back() -> None:
     """Another reservoir may have told the bucket by then that all of it is spent."""
-    here, claim = filled()
+    here, waiter = filled()
     assert here.evict()
-    here.leave(claim, 0.0)
+    here.leave(waiter, 0.0)
     assert here.tokens.here == 0
     assert here.tokens.take(1) == NO_WAIT
 
 
 def test_who_wakes_too_late_begins_anew() -> None:
     """It once rejoined the line of the one that had left, and asked from there: two of one host who ask mint tokens."""
-    here, claim = filled()
+    here, waiter = filled()
     assert here.evict()
-    assert here.step(claim, 2.0) == RETIRED
+    assert here.step(waiter, 2.0) == RETIRED
     assert here.calls == 1
-    here.leave(claim, 2.0)
+    here.leave(waiter, 2.0)
 
 
 def test_who_wakes_too_late_at_an_idle_one_begins_anew() -> None:
-    here, claim = filled()
+    here, waiter = filled()
     for now in (20.0, 40.0):  # what was held has expired, and then nobody came
         assert here.tend(now) is None
     assert here.is_retired
-    assert here.step(claim, 40.0) == RETIRED
+    assert here.step(waiter, 40.0) == RETIRED
 
 
 def test_who_was_served_and_has_not_looked_keeps_an_idle_one() -> None:
     """A task that holds tokens of one key while it waits for another's."""
-    here, claim = filled(tentative=True, idle_after=0.0)
+    here, waiter = filled(tentative=True, idle_after=0.0)
     for now in (2.0, 5.0, 50.0):
         assert here.due() <= now
         assert here.tend(now) is None
         assert not here.is_retired
         assert here.due() > now, "the keeper would come back at once, again and again"
-    assert isinstance(here.step(claim, 50.0), Fetch), "it asks anew, in its old place"
+    assert isinstance(here.step(waiter, 50.0), Fetch), "it asks anew, in its old place"
 
 
 def test_who_wakes_in_time_is_admitted_though_it_left() -> None:
-    here, claim = filled()
+    here, waiter = filled()
     assert here.evict()
-    assert isinstance(here.step(claim, 0.5), Admit)
+    assert isinstance(here.step(waiter, 0.5), Admit)

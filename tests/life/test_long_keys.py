@@ -55,7 +55,7 @@ def test_each_long_key_has_its_own_tokens_awake_and_after_a_rest(front: Front, c
         assert limiter.statistics().keys == len(keys)
 
 
-def test_a_bucket_of_a_long_key_hits_as_any_other(front: Front, clock: Clock, without_keeper: None) -> None:
+def test_a_bucket_of_a_long_key_hits_as_any_other(front: Front, clock: Clock, without_refresher: None) -> None:
     with front(MemoryStore(clock), "100/s burst 10", clock=clock, sizer=FixedBatch(20)) as limiter:
         here: Any = getattr(limiter, "_inner", limiter)
         bucket = here.bucket(long_key(1))

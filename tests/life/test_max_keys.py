@@ -45,7 +45,7 @@ def test_a_flood_of_keys_leaves_no_more_than_that(front: Front, clock: Clock, mo
     assert limiter.statistics().admitted == 300
 
 
-def test_what_leaves_costs_no_call(front: Front, clock: Clock, without_keeper: None) -> None:
+def test_what_leaves_costs_no_call(front: Front, clock: Clock, without_refresher: None) -> None:
     stage = Stage(MemoryStore(clock))
     with front(stage, HUNDRED, clock=clock, max_keys=10, sizer=FixedBatch(5)) as limiter:
         for i in range(100):
@@ -53,7 +53,7 @@ def test_what_leaves_costs_no_call(front: Front, clock: Clock, without_keeper: N
         assert (len(stage.asks), len(stage.backs)) == (100, 0)
 
 
-def test_a_key_in_use_stays_while_a_flood_passes(front: Front, clock: Clock, without_keeper: None) -> None:
+def test_a_key_in_use_stays_while_a_flood_passes(front: Front, clock: Clock, without_refresher: None) -> None:
     """Though it came first, and its hits tell nobody."""
     stage = Noting(clock)
     with front(stage, Quota(1000.0, 10_000), clock=clock, max_keys=50, sizer=FixedBatch(2000)) as limiter:
@@ -64,7 +64,7 @@ def test_a_key_in_use_stays_while_a_flood_passes(front: Front, clock: Clock, wit
 
 
 def test_a_key_that_comes_back_is_the_same_host_with_later_numbers(
-    front: Front, clock: Clock, without_keeper: None
+    front: Front, clock: Clock, without_refresher: None
 ) -> None:
     """So the bucket takes for spent what was leased before, and a late duplicate of an ask for nothing."""
     stage = Noting(clock)
@@ -73,12 +73,12 @@ def test_a_key_that_comes_back_is_the_same_host_with_later_numbers(
             assert limiter.try_acquire(key)
         assert stage.keys == ["a", "b", "a", "b", "a"]
         assert [ask.seq for ask in stage.asks] == [1, 2, 3, 4, 5]
-        assert len({ask.host for ask in stage.asks}) == 1
+        assert len({ask.instance for ask in stage.asks}) == 1
         assert {ask.held for ask in stage.asks} == {0}
         assert stage.peek("a", HUNDRED).outstanding == 5
 
 
-def test_a_thread_that_still_has_the_slot_gets_nothing_of_it(clock: Clock, without_keeper: None) -> None:
+def test_a_thread_that_still_has_the_slot_gets_nothing_of_it(clock: Clock, without_refresher: None) -> None:
     """It is between two lines of try_acquire while another key comes."""
     stage = Noting(clock)
     limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
@@ -92,7 +92,7 @@ def test_a_thread_that_still_has_the_slot_gets_nothing_of_it(clock: Clock, witho
     assert (stale.tokens.here, stale.reservoir.calls) == (0, 1)
 
 
-def test_a_refund_at_a_slot_that_has_just_left_goes_to_the_next(clock: Clock, without_keeper: None) -> None:
+def test_a_refund_at_a_slot_that_has_just_left_goes_to_the_next(clock: Clock, without_refresher: None) -> None:
     """Returned by the one that left, it would say to the bucket that this host holds nothing."""
     stage = Noting(clock)
     limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
@@ -112,10 +112,10 @@ def test_a_caller_in_line_keeps_its_key(clock: Clock) -> None:
     with RateLimiter(stage, HUNDRED, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
         caller = start(lambda: limiter.try_acquire("busy"))
         stage.slow["busy"].await_someone()
-        slot = limiter._entries["busy"]
+        entry = limiter._entries["busy"]
         for i in range(50):
             assert limiter.try_acquire(f"key-{i}")
-        assert limiter._entries["busy"] is slot
+        assert limiter._entries["busy"] is entry
         stage.slow["busy"].open()
         assert caller.result(60.0)
     assert stage.keys.count("busy") == 1
@@ -127,12 +127,12 @@ def test_a_task_in_line_keeps_its_key() -> None:
         store, quota = MemoryStore(clock), Quota(1.0, 5)
         async with AsyncRateLimiter(store, quota, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
             await limiter.acquire("busy", 5)
-            slot = limiter._entries["busy"]
+            entry = limiter._entries["busy"]
             callers = [asyncio.create_task(limiter.acquire("busy", 5)) for _ in range(3)]
             await asyncio.sleep(0.01)
             for i in range(50):
                 assert await limiter.try_acquire(f"key-{i}")
-            assert limiter._entries["busy"] is slot
+            assert limiter._entries["busy"] is entry
             await asyncio.gather(*callers)
             assert limiter.statistics().keys <= 3
         assert store.peek("busy", quota).level == 0
@@ -140,7 +140,7 @@ def test_a_task_in_line_keeps_its_key() -> None:
     run(main)
 
 
-def test_a_debt_keeps_its_key(front: Front, clock: Clock, without_keeper: None) -> None:
+def test_a_debt_keeps_its_key(front: Front, clock: Clock, without_refresher: None) -> None:
     with front(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2, sizer=FixedBatch(5)) as limiter:
         with limiter.reserve("owing", 90) as reservation:
             reservation.settle(150)
@@ -166,13 +166,13 @@ def test_idle_keys_make_room_too(front: Front, clock: Clock) -> None:
         for i in range(50):
             assert limiter.try_acquire(f"key-{i}")
         until(lambda: limiter.statistics().keys == 0)
-        supply: Any = limiter._registry if isinstance(limiter, RateLimiter) else limiter._inner._registry
-        assert len(supply._ring) == len(supply._ring._places) == 0
+        registry: Any = limiter._registry if isinstance(limiter, RateLimiter) else limiter._inner._registry
+        assert len(registry._ring) == len(registry._ring._places) == 0
         assert limiter.statistics().admitted == 50
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_leaves_the_promise_is_kept(front: Front, clock: Clock, seed: int, without_keeper: None) -> None:
+def test_whatever_leaves_the_promise_is_kept(front: Front, clock: Clock, seed: int, without_refresher: None) -> None:
     """Every key is asked for more than it has, at instants that are known; nobody looks after leases here."""
     chance = random.Random(seed)
     quota = Quota(100.0, 20)
@@ -211,7 +211,7 @@ def test_threads_and_a_key_that_leaves_under_their_feet_keep_the_promise() -> No
             return spent
 
         spent = sum(together(6, work))
-        assert limiter.statistics().admitted >= spent  # a token that was taken too late at a slot that left counts
+        assert limiter.statistics().admitted >= spent  # a token that was taken too late at a key entry that left counts
         assert limiter.statistics().keys <= 2 + 6
     assert all(excess(log, quota) == 0.0 for log in admitted.values())
 
@@ -234,12 +234,12 @@ def test_a_limiter_that_was_opened_by_url_has_the_bound_too(front: Front) -> Non
 def test_what_left_is_no_longer_in_memory() -> None:
     """Nor planned to be looked after: a flood once stood there for as long as keys are kept that nobody uses."""
     with RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
-        keeper = limiter._registry._keeper
+        refresher = limiter._registry._timer
         for i in range(5000):
             assert limiter.try_acquire(f"key-{i}")
-            assert len(keeper._inbox) <= 4096
-        until(lambda: not keeper._inbox or len(keeper._inbox) < 1024)
-        assert len(keeper._plans) <= 256
+            assert len(refresher._inbox) <= 4096
+        until(lambda: not refresher._inbox or len(refresher._inbox) < 1024)
+        assert len(refresher._plans) <= 256
 
 
 def test_what_left_is_not_planned_on_a_loop_either() -> None:
@@ -248,6 +248,6 @@ def test_what_left_is_not_planned_on_a_loop_either() -> None:
         async with AsyncRateLimiter(MemoryStore(clock), HUNDRED, clock=clock, max_keys=10) as limiter:
             for i in range(5000):
                 assert await limiter.try_acquire(f"key-{i}")
-            assert len(limiter._registry._keeper._plans) <= 256
+            assert len(limiter._registry._timer._plans) <= 256
 
     run(main)

@@ -68,7 +68,7 @@ def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(front: Front, cloc
         assert limiter.try_acquire("key")
         reservoir = supply_of(limiter).slots["key"].reservoir
         for _ in range(2):  # renewed, for it was in use; and then returned
-            assert reservoir.stock.held > 0
+            assert reservoir.leased.held > 0
             clock.now = reservoir.due()
             until(lambda: clock.now < reservoir.due() < FOR_EVER)
         clock.pass_by(5.0)

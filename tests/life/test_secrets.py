@@ -51,8 +51,8 @@ def ears(caplog: pytest.LogCaptureFixture) -> Iterator[Ears]:
     assert found.secret[:8] not in found.heard(), "nor a part of it"
 
 
-def _supply(limiter: Any) -> Any:
-    return getattr(limiter, "_inner", limiter)._supply
+def _registry(limiter: Any) -> Any:
+    return getattr(limiter, "_inner", limiter)._registry
 
 
 def attempt(ears: Ears, front: Front, url: str, **options: Any) -> StoreUnavailable:
@@ -60,15 +60,15 @@ def attempt(ears: Ears, front: Front, url: str, **options: Any) -> StoreUnavaila
     errors = []
     with front.from_url(url, "5/s", **options) as limiter:
         ears.hear(limiter, getattr(limiter, "_inner", limiter))
-        supply = _supply(limiter)
-        ears.hear(supply.store, supply.store.address)
+        registry = _registry(limiter)
+        ears.hear(registry.store, registry.store.address)
         assert not limiter.try_acquire(KEY)
         for call in (limiter.acquire, limiter.decide, limiter.peek):
             with pytest.raises(StoreUnavailable) as caught:
                 call(KEY)
             ears.hear(caught.value)
             errors.append(caught.value)
-        ears.hear(supply.slots[KEY], supply.slots[KEY].reservoir)
+        ears.hear(registry.slots[KEY], registry.slots[KEY].reservoir)
     return errors[-1]
 
 
@@ -196,7 +196,7 @@ def test_of_a_url_in_the_place_of_any_argument(ears: Ears, front: Front, wrong: 
 
 def test_of_a_url_in_the_place_of_a_prefix_that_it_may_be(ears: Ears, front: Front) -> None:
     with front.from_url("redis://127.0.0.1:1", "5/s", prefix=f"redis://:{ears.secret}@host") as limiter:
-        ears.hear(_supply(limiter).store)
+        ears.hear(_registry(limiter).store)
 
 
 def test_of_a_url_that_changed_places_with_the_quota(ears: Ears, front: Front) -> None:
@@ -230,7 +230,7 @@ def test_of_a_url_in_the_place_of_a_key(ears: Ears, front: Front, url: str, cloc
             said.append(str(caught.value))
         with limiter.reserve(key, 1) as reservation:
             said.append(repr(getattr(reservation, "_inner", reservation)))
-        said.append(repr(_supply(limiter).slots[key]))
+        said.append(repr(_registry(limiter).slots[key]))
     with pytest.raises(ValueError, match="no quota") as none, front(Stage(), {"other": "1/s"}) as limiter:
         limiter.try_acquire(key)
     said.append(str(none.value))
@@ -278,8 +278,8 @@ def test_a_key_is_no_line_of_the_log(front: Front, caplog: pytest.LogCaptureFixt
             said.append(str(caught.value))
         with limiter.reserve(LINE, 1) as reservation:
             said.append(repr(getattr(reservation, "_inner", reservation)))
-        supply = _supply(limiter)
-        said.append(repr(supply.slots[LINE]))
+        registry = _registry(limiter)
+        said.append(repr(registry.slots[LINE]))
         until(lambda: "were not given back" in caplog.text)
     said += [record.getMessage() for record in caplog.records if record.name == "batchlimit"]
     assert sum("user:1" in each for each in said) >= 5

@@ -63,12 +63,12 @@ def test_a_flood_of_keys_leaves_no_more_in_memory_than_there_may_be(no_threads: 
 def test_a_flood_of_keys_leaves_no_more_while_the_thread_is_busy() -> None:
     before = slots()
     with RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
-        keeper = limiter._registry._keeper
-        keeper._thread = threading.current_thread()  # none is started, and nobody looks
+        refresher = limiter._registry._refresher
+        refresher._thread = threading.current_thread()  # none is started, and nobody looks
         for i in range(3000):
             assert limiter.try_acquire(f"key-{i}")
         assert slots() - before <= 20, "those that live, and as many places of the gone"
-        assert keeper._bell.qsize() <= 1
+        assert refresher._bell.qsize() <= 1
 
 
 def test_it_is_tried_anew_once_a_second_and_told_of_once(

@@ -57,11 +57,11 @@ class Pair:
         self.seqs = dict.fromkeys(_HOSTS, 0)
         self.epoch = 0
 
-    def take(self, host: str, seq: str, counts: tuple[int, ...], max_wait: float, age: float, quota: Quota) -> None:
+    def take(self, instance: str, seq: str, counts: tuple[int, ...], max_wait: float, age: float, quota: Quota) -> None:
         need, more, most, held, back = counts
         ask = Ask(
-            host=host,
-            seq=self._seq(host, seq),
+            instance=instance,
+            seq=self._seq(instance, seq),
             need=need,
             queued=need + more,
             want=need + more + most,
@@ -70,7 +70,7 @@ class Pair:
             max_wait=max_wait,
             age=age,
             round_trip=age / 10,
-            weight=_WEIGHTS[host] + (max_wait > 0),
+            weight=_WEIGHTS[instance] + (max_wait > 0),
             epoch=self.epoch,
             fill=0.5,
         )
@@ -83,8 +83,8 @@ class Pair:
         needed = min(self.twin.expires_in(), 10 * 365 * 86_400_000_000)
         assert needed - 1000 <= self.lua.ttl * 1000 <= needed + 3_001_000
 
-    def give_back(self, host: str, seq: str, counts: tuple[int, ...], quota: Quota) -> None:
-        back = GiveBack(host, self._seq(host, seq), *counts)
+    def give_back(self, instance: str, seq: str, counts: tuple[int, ...], quota: Quota) -> None:
+        back = GiveBack(instance, self._seq(instance, seq), *counts)
         credited = self.twin.give_back(back, self.lua.now) if self.twin else 0
         assert self.lua.give_back(quota, back) == credited
 
@@ -92,17 +92,21 @@ class Pair:
         if self.twin is not None:
             assert self.lua.peek(quota) == self.twin.peek(self.lua.now)
             self._check_bucket(self.twin, self.lua.fields)
-            for name, host in self.twin._roster.hosts.items():
-                _check_instance(host, _whole(self.lua.fields[f"instance:{name}"]))
+            for name, instance in self.twin._table.instances.items():
+                _check_instance(instance, _whole(self.lua.fields[f"instance:{name}"]))
 
     def _check_bucket(self, twin: Bucket, fields: dict[str, str]) -> None:
-        roster = twin._roster
+        table = twin._table
         assert (int(fields["epoch"]), int(fields["version"])) == (twin._epoch, twin._version)
         assert [float(level) for level in fields["level"].split()] == twin._levels
-        assert int(fields["outstanding"]) == roster.outstanding == sum(host.held for host in roster.hosts.values())
-        assert _whole(fields["shares"]) == [roster.active, roster.weights, roster.lasts]
+        assert (
+            int(fields["outstanding"])
+            == table.outstanding
+            == sum(instance.held for instance in table.instances.values())
+        )
+        assert _whole(fields["shares"]) == [table.active, table.weights, table.lasts]
         time, swept, _, since, known, is_reserved = (*_whole(fields["times"]), 0, 0)[:6]
-        assert (time, time - swept, since) == (twin._time, roster._swept, twin._since)
+        assert (time, time - swept, since) == (twin._time, table._swept, twin._since)
         assert known == max(0, twin._known - time)
         assert ("reserved" in fields) == bool(is_reserved) == (twin._reserved is not None)
         if twin._reserved:
@@ -112,23 +116,23 @@ class Pair:
                 twin._reserved.ends,
                 f"instance:{twin._reserved.name}",
             )
-        assert {name[9:] for name in fields if name.startswith("instance:")} == set(roster.hosts)
+        assert {name[9:] for name in fields if name.startswith("instance:")} == set(table.instances)
 
-    def _seq(self, host: str, seq: str) -> int:
-        self.seqs[host] += seq == "next"
-        return max(0, self.seqs[host] - (seq == "older"))
+    def _seq(self, instance: str, seq: str) -> int:
+        self.seqs[instance] += seq == "next"
+        return max(0, self.seqs[instance] - (seq == "older"))
 
 
 def _whole(text: str) -> list[int]:
     return [int(each) for each in text.split(" ")]
 
 
-def _check_instance(host: InstanceEntry, told: list[int]) -> None:
+def _check_instance(instance: InstanceEntry, told: list[int]) -> None:
     held, seen, lasting, granted, seq, weight, served, starts, known = (*told, 0, 0)[:9]
-    assert (held, seen, granted, seq) == (host.held, host.seen, host.granted, host.seq)
-    assert (weight, seen - served, known) == (host.weight, host.last, max(0, host.known - seen))
-    assert seen + lasting == host.expires or held == 0
-    assert seen + starts == host.starts or granted == 0
+    assert (held, seen, granted, seq) == (instance.held, instance.seen, instance.granted, instance.seq)
+    assert (weight, seen - served, known) == (instance.weight, instance.last, max(0, instance.known - seen))
+    assert seen + lasting == instance.expires or held == 0
+    assert seen + starts == instance.starts or granted == 0
 
 
 @settings(max_examples=depth(75, 300), deadline=None)
@@ -206,8 +210,8 @@ def test_level_and_outstanding_never_exceed_the_burst(quota: Quota, steps: list[
         getattr(pair, call)(*arguments, quota)
         if pair.twin is not None:
             for band, level in zip(quota.bandwidths, pair.twin._levels, strict=True):
-                assert level + pair.twin._roster.outstanding <= band.burst * (1 + 1e-12)
-            assert pair.twin._roster.outstanding >= 0
+                assert level + pair.twin._table.outstanding <= band.burst * (1 + 1e-12)
+            assert pair.twin._table.outstanding >= 0
 
 
 @given(_bandwidths, st.integers(1, 200))
@@ -270,7 +274,7 @@ def test_no_field_of_a_usual_bucket_makes_it_a_larger_hash() -> None:
 
 
 def test_the_field_reserved_is_there_while_tokens_are_reserved() -> None:
-    """A greedy host takes what flows in, until what a cost near the burst has accrued is set aside; it is served."""
+    """A greedy instance takes what flows in, until what a cost near the burst has accrued is set aside; it is served."""
     lua, shown = Interpreter(), list[tuple[int, bool]]()
     lua.now = _START
     for seq in range(1, 50):

@@ -1,4 +1,4 @@
-"""A front that a test drives by hand: callers in line, and what becomes of their asks."""
+"""A API that a test drives by hand: callers in line, and what becomes of their asks."""
 
 import itertools
 import math
@@ -25,21 +25,21 @@ class Front:
     ) -> None:
         self.reservoir = Reservoir(quota, "a", itertools.count(1), 0.0, sizer=sizer, **rest)
         if tokens:
-            claim = self.join(1)
-            self.reservoir.granted(self.fetch(claim), answer(tokens + 1), 0.0, 1.0)
-            assert claim.verdict == Admit(1.0)
+            waiter = self.join(1)
+            self.reservoir.granted(self.fetch(waiter), answer(tokens + 1), 0.0, 1.0)
+            assert waiter.verdict == Admit(1.0)
             self.reservoir.to_wake()
 
     def join(self, cost: int, deadline: float = PATIENT) -> Waiter:
-        claim = Waiter(cost, deadline, Bell())
-        self.reservoir.join(claim)
-        return claim
+        waiter = Waiter(cost, deadline, Bell())
+        self.reservoir.join(waiter)
+        return waiter
 
-    def step(self, claim: Waiter, at: float = 0.0) -> Verdict | Wait | Fetch:
-        return self.reservoir.step(claim, at)
+    def step(self, waiter: Waiter, at: float = 0.0) -> Verdict | Wait | Fetch:
+        return self.reservoir.step(waiter, at)
 
-    def fetch(self, claim: Waiter, at: float = 0.0) -> Fetch:
-        step = self.step(claim, at)
+    def fetch(self, waiter: Waiter, at: float = 0.0) -> Fetch:
+        step = self.step(waiter, at)
         assert isinstance(step, Fetch)
         return step
 

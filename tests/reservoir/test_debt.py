@@ -28,9 +28,9 @@ class Debtor:
             self.reservoir.debit(owed, self.at)
 
     def join(self, cost: int, deadline: float = math.inf) -> Waiter:
-        claim = Waiter(cost, deadline, Bell())
-        self.reservoir.join(claim)
-        return claim
+        waiter = Waiter(cost, deadline, Bell())
+        self.reservoir.join(waiter)
+        return waiter
 
     def tend(self) -> Fetch:
         fetch = self.reservoir.tend(self.at)

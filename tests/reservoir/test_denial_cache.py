@@ -1,4 +1,4 @@
-"""When a host keeps away from the bucket: where the bucket was short, and only there."""
+"""When a instance keeps away from the bucket: where the bucket was short, and only there."""
 
 import math
 
@@ -23,15 +23,15 @@ def fetch(need: int, *, queued: int | None = None, cost: int | None = None, repe
 def learned(
     asked: Fetch, grant: Grant, *, quota: Quota = THOUSAND, demand: float = 0.0, now: float = 0.0, jitter: float = 1.0
 ) -> DenialCache:
-    pace = DenialCache()
-    pace.learn(asked, grant, quota, demand, now, jitter)
-    return pace
+    denials = DenialCache()
+    denials.learn(asked, grant, quota, demand, now, jitter)
+    return denials
 
 
 @pytest.mark.parametrize(
     ("asked", "grant", "demand", "pause"),
     [
-        # all that was wanted, or cut down to the host's share: whatever else it wants, the bucket has more
+        # all that was wanted, or cut down to the instance's share: whatever else it wants, the bucket has more
         (fetch(10), answer(10), 1000.0, 0.0),
         (fetch(10, queued=90), answer(20), 1000.0, 0.0),
         (fetch(1), answer(1), 1e6, 0.0),
@@ -39,7 +39,7 @@ def learned(
         # refused: until it fits, but no less than a pace
         (fetch(10), answer(0, retry_after=0.2, level=8), 0.0, 0.2),
         (fetch(10), answer(0, retry_after=0.01, level=9), 0.0, 0.05),
-        (fetch(10), answer(0, retry_after=0.2), 0.0, 0.2),  # short of this host's share, with much in the bucket
+        (fetch(10), answer(0, retry_after=0.2), 0.0, 0.2),  # short of this instance's share, with much in the bucket
         # the last drops of a bucket: until more have flowed in than a few callers ask for
         (fetch(1, queued=9), answer(3, level=0), 1000.0, 0.05),
         (fetch(1, queued=9), answer(3, level=49), 1000.0, 0.05),
@@ -53,9 +53,9 @@ def learned(
     ],
 )
 def test_a_host_pauses_where_the_bucket_was_short(asked: Fetch, grant: Grant, demand: float, pause: float) -> None:
-    pace = learned(asked, grant, demand=demand)
-    assert pace.pause(1000, 0.0) == about(pause)
-    assert pace.wait(1000, 0.0) == about(pause)
+    denials = learned(asked, grant, demand=demand)
+    assert denials.pause(1000, 0.0) == about(pause)
+    assert denials.wait(1000, 0.0) == about(pause)
 
 
 @pytest.mark.parametrize(
@@ -71,41 +71,41 @@ def test_a_host_pauses_where_the_bucket_was_short(asked: Fetch, grant: Grant, de
     ids=str,
 )
 def test_a_pace_is_a_fifth_of_the_time_to_fill_or_50_ms_jittered(quota: Quota, jitter: float, pause: float) -> None:
-    pace = learned(fetch(5), answer(0, retry_after=0.001, level=0), quota=quota, jitter=jitter)
-    assert pace.pause(5, 0.0) == about(pause)
+    denials = learned(fetch(5), answer(0, retry_after=0.001, level=0), quota=quota, jitter=jitter)
+    assert denials.pause(5, 0.0) == about(pause)
 
 
-@pytest.mark.parametrize(("hosts", "pause"), [(0, 0.05), (2, 0.05), (4, 0.1), (8, 0.2), (200, 0.2)])
-def test_the_more_hosts_the_longer_the_pace(hosts: int, pause: float) -> None:
-    """As long as a host accrues 25 tokens, but no longer than 200 ms."""
-    pace = learned(fetch(1, queued=9), answer(3, level=0, active_hosts=hosts), demand=1000.0)
-    assert pace.pause(5, 0.0) == about(pause)
+@pytest.mark.parametrize(("instances", "pause"), [(0, 0.05), (2, 0.05), (4, 0.1), (8, 0.2), (200, 0.2)])
+def test_the_more_hosts_the_longer_the_pace(instances: int, pause: float) -> None:
+    """As long as a instance accrues 25 tokens, but no longer than 200 ms."""
+    denials = learned(fetch(1, queued=9), answer(3, level=0, active_instances=instances), demand=1000.0)
+    assert denials.pause(5, 0.0) == about(pause)
 
 
 def test_a_pause_ends() -> None:
-    pace = learned(fetch(10), answer(0, retry_after=0.4, level=6), now=100.0)
+    denials = learned(fetch(10), answer(0, retry_after=0.4, level=6), now=100.0)
     for now, pause in [(100.0, 0.4), (100.3, 0.1), (100.4001, 0.0), (200.0, 0.0)]:
-        assert (now, pace.pause(10, now)) == (now, about(pause))
+        assert (now, denials.pause(10, now)) == (now, about(pause))
 
 
 @pytest.mark.parametrize(("cost", "pauses"), [(1, False), (9, False), (10, True), (11, True), (1000, True)])
 def test_a_refusal_holds_for_this_cost_or_more(cost: int, pauses: bool) -> None:
     """The cost that was refused is that of the first in line, whatever of it was at hand already."""
-    pace = learned(fetch(4, cost=10), answer(0, retry_after=0.4, level=2))
-    assert (pace.pause(cost, 0.0) > 0.0) == pauses
-    assert (pace.wait(cost, 0.0) > 0.0) == pauses
+    denials = learned(fetch(4, cost=10), answer(0, retry_after=0.4, level=2))
+    assert (denials.pause(cost, 0.0) > 0.0) == pauses
+    assert (denials.wait(cost, 0.0) > 0.0) == pauses
 
 
 def test_when_the_bucket_is_dry_it_is_dry_for_every_cost_but_none() -> None:
-    pace = learned(fetch(0), answer(0, level=0), demand=1000.0)
-    assert [pace.pause(cost, 0.0) > 0.0 for cost in (0, 1, 50)] == [False, True, True]
+    denials = learned(fetch(0), answer(0, level=0), demand=1000.0)
+    assert [denials.pause(cost, 0.0) > 0.0 for cost in (0, 1, 50)] == [False, True, True]
 
 
 def test_a_long_wait_is_told_in_full_but_kept_for_half_a_second() -> None:
-    """A limit may be raised meanwhile, or tokens refunded, by another host."""
-    pace = learned(fetch(10), answer(0, retry_after=3600.0, level=0))
-    assert (pace.pause(10, 0.0), pace.wait(10, 0.0)) == (0.5, 3600.0)
-    assert (pace.pause(10, 1.0), pace.wait(10, 1.0)) == (0.0, 3599.0)
+    """A limit may be raised meanwhile, or tokens refunded, by another instance."""
+    denials = learned(fetch(10), answer(0, retry_after=3600.0, level=0))
+    assert (denials.pause(10, 0.0), denials.wait(10, 0.0)) == (0.5, 3600.0)
+    assert (denials.pause(10, 1.0), denials.wait(10, 1.0)) == (0.0, 3599.0)
 
 
 def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
@@ -114,22 +114,22 @@ def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
 
 
 def test_a_new_answer_replaces_the_old() -> None:
-    pace = learned(fetch(10), answer(0, retry_after=0.9, level=0))
-    pace.learn(fetch(2), answer(2), THOUSAND, 0.0, 0.1, 1.0)
-    assert pace.pause(10, 0.1) == 0.0
+    denials = learned(fetch(10), answer(0, retry_after=0.9, level=0))
+    denials.learn(fetch(2), answer(2), THOUSAND, 0.0, 0.1, 1.0)
+    assert denials.pause(10, 0.1) == 0.0
 
 
 def test_forgetting_is_asking_again_at_once() -> None:
-    pace = learned(fetch(10), answer(0, retry_after=0.9, level=0))
-    pace.forget()
-    assert (pace.pause(10, 0.0), pace.wait(10, 0.0)) == (0.0, 0.0)
+    denials = learned(fetch(10), answer(0, retry_after=0.9, level=0))
+    denials.forget()
+    assert (denials.pause(10, 0.0), denials.wait(10, 0.0)) == (0.0, 0.0)
 
 
 def test_a_new_host_does_not_pause_and_one_that_never_may_always_does() -> None:
-    pace = DenialCache()
-    assert pace.pause(1, -1e9) == 0.0
-    pace.never()
-    assert (pace.pause(1, 1e9), pace.wait(1, 1e9)) == (math.inf, math.inf)
+    denials = DenialCache()
+    assert denials.pause(1, -1e9) == 0.0
+    denials.never()
+    assert (denials.pause(1, 1e9), denials.wait(1, 1e9)) == (math.inf, math.inf)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,6 @@ def test_who_waits_at_a_small_burst_asks_before_its_cost_fits(
     quota: Quota, max_wait: float, wait: float, asks_after: float
 ) -> None:
     asked = fetch(1)._replace(ask=Ask("a", 1, 1, 1, 1, max_wait=max_wait))
-    pace = learned(asked, answer(0, retry_after=wait, level=0), quota=quota)
-    assert pace.pause_of_waiter(1, 0.0) == about(asks_after)
-    assert pace.pause(1, 0.0) == about(wait)  # who does not wait is refused by memory until then
+    denials = learned(asked, answer(0, retry_after=wait, level=0), quota=quota)
+    assert denials.pause_of_waiter(1, 0.0) == about(asks_after)
+    assert denials.pause(1, 0.0) == about(wait)  # who does not wait is refused by memory until then

@@ -1,4 +1,4 @@
-"""Keys at rest: a memo comes back as it was; keys leave when idle, or the first first, and a few at a time."""
+"""Keys at rest: a snapshot comes back as it was; keys leave when idle, or the first first, and a few at a time."""
 
 import gc
 import math
@@ -13,8 +13,8 @@ EPOCH = 4_000_000_000_000_000
 """Microseconds: the year 2096."""
 
 
-def memo(used: float, **rest: float) -> KeySnapshot:
-    fields = {"demand": 0.5, "counted_at": used, "last_want": 3, "epoch": EPOCH, "level": -7, "active_hosts": 4}
+def snapshot(used: float, **rest: float) -> KeySnapshot:
+    fields = {"demand": 0.5, "counted_at": used, "last_want": 3, "epoch": EPOCH, "level": -7, "active_instances": 4}
     return KeySnapshot(used=used, **(fields | {"round_trip": 0.001, "heard": used} | rest))
 
 
@@ -22,13 +22,13 @@ def filled(keys: int, *, most: int = 1000, idle_after: float = math.inf) -> Dorm
     """One key a second came to rest, each when it was used last."""
     rest = DormantKeys(idle_after, most)
     for i in range(keys):
-        rest.put(f"key-{i}", memo(float(i)), float(i))
+        rest.put(f"key-{i}", snapshot(float(i)), float(i))
     return rest
 
 
 @pytest.mark.parametrize("heard", [-math.inf, 0.0, 12345.678901234567])
 def test_a_memo_comes_back_as_it_was_and_once(heard: float) -> None:
-    rest, left = DormantKeys(10.0, 100), memo(1.0, heard=heard)
+    rest, left = DormantKeys(10.0, 100), snapshot(1.0, heard=heard)
     rest.put("a", left, 1.0)
     assert len(rest) == 1
     assert rest.take("b") is None
@@ -39,7 +39,7 @@ def test_a_memo_comes_back_as_it_was_and_once(heard: float) -> None:
 
 @pytest.mark.parametrize("largest", [2**53, -(2**53)])
 def test_a_memo_keeps_whole_numbers_whole(largest: int) -> None:
-    assert KeySnapshot.unpack(memo(0.0, level=largest).pack()).level == largest
+    assert KeySnapshot.unpack(snapshot(0.0, level=largest).pack()).level == largest
 
 
 def test_who_is_idle_is_forgotten_in_time_and_nobody_before() -> None:
@@ -51,19 +51,19 @@ def test_who_is_idle_is_forgotten_in_time_and_nobody_before() -> None:
         assert there >= {i for i in range(100) if now - i < 40}
         assert there <= {i for i in range(100) if now - i < 40 + 40 / 8 + 1}
         for i in sorted(there):
-            rest.put(f"key-{i}", memo(float(i)), float(now))
+            rest.put(f"key-{i}", snapshot(float(i)), float(now))
 
 
 def test_who_is_idle_already_does_not_come_to_rest() -> None:
     rest = DormantKeys(10.0, 100)
-    rest.put("a", memo(5.0), 15.0)
+    rest.put("a", snapshot(5.0), 15.0)
     assert (len(rest), rest.due) == (0, math.inf)
 
 
 def test_many_are_forgotten_a_few_at_a_time() -> None:
     rest = DormantKeys(10.0, 10_000)
     for i in range(5000):
-        rest.put(f"key-{i}", memo(0.0), 0.0)
+        rest.put(f"key-{i}", snapshot(0.0), 0.0)
     lots, now = [], rest.due
     while rest.due < math.inf:
         before = len(rest)
@@ -108,7 +108,7 @@ def test_who_looks_for_a_key_looks_at_a_few_shelves(most: int, idle_after: float
     """However long ago it was, and however many left."""
     rest = DormantKeys(idle_after, most)
     for i in range(3000):
-        rest.put(f"key-{i}", memo(1.0 * i), 1.0 * i)
+        rest.put(f"key-{i}", snapshot(1.0 * i), 1.0 * i)
         if i % 50:
             rest.take(f"key-{i}")
     assert len(rest._shelves) <= 16
@@ -129,7 +129,7 @@ def test_whatever_happens_it_knows_how_many_there_are(most: int, steps: list[tup
     for step, number, seconds in steps:
         now, key = now + seconds, f"key-{number}"
         if step == "put" and key not in there:
-            there[key] = memo(now)
+            there[key] = snapshot(now)
             rest.put(key, there[key], now)
         elif step == "take":
             assert rest.take(key) == there.pop(key, None)

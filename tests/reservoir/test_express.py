@@ -54,9 +54,9 @@ class Twins:
         step = self.joined(self.short, mine) if fetch is None else fetch
         self.heed((mine, other), step, self.joined(self.long, other))
 
-    def joined(self, reservoir: Reservoir, claim: Waiter) -> Any:
-        reservoir.join(claim)
-        return reservoir.step(claim, self.now)
+    def joined(self, reservoir: Reservoir, waiter: Waiter) -> Any:
+        reservoir.join(waiter)
+        return reservoir.step(waiter, self.now)
 
     def heed(self, pair: Pair | None, mine: Any, other: Any) -> None:
         assert _plain(mine) == _plain(other)
@@ -68,7 +68,7 @@ class Twins:
         """One of those who still have something to learn looks again."""
         if waiting := [pair for pair in self.pairs if pair[0].verdict is None]:
             pair = waiting[which % len(waiting)]
-            steps = [each.step(claim, self.now) for each, claim in zip(self.both, pair, strict=True)]
+            steps = [each.step(waiter, self.now) for each, waiter in zip(self.both, pair, strict=True)]
             self.heed(pair, *steps)
 
     def answer(self, grant: Grant, jitter: float) -> None:
@@ -95,8 +95,8 @@ class Twins:
 
     def interrupt(self, which: int) -> None:
         if self.pairs:
-            for each, claim in zip(self.both, self.pairs.pop(which % len(self.pairs)), strict=True):
-                each.leave(claim, self.now)
+            for each, waiter in zip(self.both, self.pairs.pop(which % len(self.pairs)), strict=True):
+                each.leave(waiter, self.now)
             if self.short._in_flight is None:
                 self.asking = None
         self.check()
@@ -128,16 +128,16 @@ class Twins:
         self.each(_state)
         for mine, other in self.pairs:
             assert _plain(mine) == _plain(other)
-        woken = [{self.place(claim, i) for claim in each.to_wake()} for i, each in enumerate(self.both)]
+        woken = [{self.place(waiter, i) for waiter in each.to_wake()} for i, each in enumerate(self.both)]
         asker = {i for i, pair in enumerate(self.pairs) if pair[0].verdict is not None}
         assert woken[0] - asker == woken[1] - asker
 
-    def place(self, claim: Waiter, side: int) -> int:
-        return next((i for i, pair in enumerate(self.pairs) if pair[side] is claim), -1)
+    def place(self, waiter: Waiter, side: int) -> int:
+        return next((i for i, pair in enumerate(self.pairs) if pair[side] is waiter), -1)
 
 
 def _state(reservoir: Reservoir) -> dict[str, Any]:
-    ignored = {"_host", "_seqs", "_sizer", "_policy"}
+    ignored = {"_instance", "_seqs", "_sizer", "_policy"}
     return {name: _plain(getattr(reservoir, name)) for name in fields_of(Reservoir) if name not in ignored}
 
 
@@ -154,7 +154,7 @@ def _plain(value: Any) -> Any:
     if not type(value).__module__.startswith("batchlimit.") or isinstance(value, Quota | tuple):
         return value
     names = fields_of(type(value)) or vars(value)
-    return {name: _plain(getattr(value, name)) for name in names if name not in ("waker", "_awake")}
+    return {name: _plain(getattr(value, name)) for name in names if name not in ("event", "_awake")}
 
 
 def _answer(share: float, kept: bool, at: dict[str, Any], jitter: float) -> Callable[[Twins], object]:
@@ -190,7 +190,7 @@ AT = st.one_of(
             "level": st.integers(0, 100),
             "starts_in": st.sampled_from([0.0, 0.0, 0.2]),
             "lease": st.sampled_from([0.0, 0.1, 1.0]),
-            "active_hosts": st.integers(1, 20),
+            "active_instances": st.integers(1, 20),
             "epoch": st.integers(7, 9),
             "retry_after": st.sampled_from([0.0, 0.5]),
             "quota": st.sampled_from([None, None, YOUNGER]),
@@ -227,7 +227,7 @@ STEPS = st.one_of(
 @given(
     st.sampled_from([HUNDRED, SEVERAL, Quota(1.0, 2), Quota(0.0, 0)]),
     st.sampled_from([FixedBatch(1), FixedBatch(20), TimeBatch()]),
-    st.sampled_from([CLOSED, FailurePolicy.local(hosts=2), FailurePolicy.open()]),
+    st.sampled_from([CLOSED, FailurePolicy.local(instances=2), FailurePolicy.open()]),
     st.lists(STEPS, max_size=30),
 )
 def test_the_short_way_does_what_the_rules_do(
@@ -255,7 +255,7 @@ def test_who_is_alone_asks_and_is_served_by_the_short_way() -> None:
     twins = alone()
     twins.answer(answer(20), 1.0)
     assert twins.shortcuts == 2
-    assert [claim.is_good(0.5) for claim in twins.pairs[0]] == [True, True]
+    assert [waiter.is_good(0.5) for waiter in twins.pairs[0]] == [True, True]
     assert twins.short.figures().held == 19
 
 
@@ -317,7 +317,7 @@ def test_who_comes_too_late_or_to_a_reservoir_that_has_retired_asks_nothing() ->
 
 
 def test_what_is_admitted_without_the_store_is_counted_as_that() -> None:
-    twins = Twins(HUNDRED, FixedBatch(20), FailurePolicy.local(hosts=2))
+    twins = Twins(HUNDRED, FixedBatch(20), FailurePolicy.local(instances=2))
     twins.arrive(1, NO_WAIT)
     twins.fail(DEAD)
     _spend(twins)
@@ -328,7 +328,7 @@ def test_what_is_admitted_without_the_store_is_counted_as_that() -> None:
 
 
 def test_a_share_that_has_filled_up_again_is_forgotten() -> None:
-    twins = Twins(HUNDRED, FixedBatch(20), FailurePolicy.local(hosts=2))
+    twins = Twins(HUNDRED, FixedBatch(20), FailurePolicy.local(instances=2))
     twins.arrive(1, NO_WAIT)
     twins.fail(DEAD)
     twins.now = 0.1

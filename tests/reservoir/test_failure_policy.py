@@ -9,7 +9,7 @@ def test_a_policy_is_made_by_name() -> None:
     assert FailurePolicy.closed() == FailurePolicy("closed") == CLOSED
     assert FailurePolicy.open() == FailurePolicy("open")
     assert FailurePolicy.local() == FailurePolicy("local")
-    assert FailurePolicy.local(hosts=4) == FailurePolicy("local", 4)
+    assert FailurePolicy.local(instances=4) == FailurePolicy("local", 4)
 
 
 def test_one_policy_is_every_keys() -> None:
@@ -51,10 +51,10 @@ def test_a_wrong_source_says_what_is_wrong(source: object, kind: type[Exception]
 
 
 @pytest.mark.parametrize(
-    ("kind", "hosts", "error"),
+    ("kind", "instances", "error"),
     [("local", 0, ValueError), ("local", -1, ValueError), ("local", True, TypeError), ("local", 2.0, TypeError),
      ("open", 3, ValueError), ("closed", 1, ValueError)],
 )  # fmt: skip
-def test_hosts_are_a_whole_number_and_for_local_alone(kind: str, hosts: object, error: type[Exception]) -> None:
+def test_hosts_are_a_whole_number_and_for_local_alone(kind: str, instances: object, error: type[Exception]) -> None:
     with pytest.raises(error):
-        FailurePolicy(kind, hosts)  # type: ignore[arg-type]
+        FailurePolicy(kind, instances)  # type: ignore[arg-type]

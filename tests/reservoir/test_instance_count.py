@@ -1,4 +1,4 @@
-"""How many hosts there are, as a table of (when a key told how many, how many there are now)."""
+"""How many instances there are, as a table of (when a key told how many, how many there are now)."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from batchlimit.reservoir.bucket_view import InstanceCount
 
 
 @pytest.mark.parametrize(
-    ("told", "hosts"),
+    ("told", "instances"),
     [
         ([], 0),
         ([(100.0, 3)], 3),
@@ -18,8 +18,8 @@ from batchlimit.reservoir.bucket_view import InstanceCount
         ([(100.0, 9), (159.9, 9), (161.0, 1), (200.0, 2), (225.0, 1)], 2),
     ],
 )
-def test_the_most_of_the_last_minute_or_two(told: list[tuple[float, int]], hosts: int) -> None:
-    census = InstanceCount()
+def test_the_most_of_the_last_minute_or_two(told: list[tuple[float, int]], instances: int) -> None:
+    instance_count = InstanceCount()
     for now, n in told:
-        census.learn(n, now)
-    assert census.hosts == hosts
+        instance_count.learn(n, now)
+    assert instance_count.instances == instances

@@ -1,4 +1,4 @@
-"""What a host grants itself while the store is away, as tables of (time, wish, granted)."""
+"""What a instance grants itself while the store is away, as tables of (time, wish, granted)."""
 
 import math
 
@@ -20,8 +20,8 @@ HUNDRED = Quota(100.0, 100)
         (FailurePolicy.closed(), 4, None),
         (FailurePolicy.open(), 0, OpenBucket),
         (FailurePolicy.local(), 4, LocalBucket),
-        (FailurePolicy.local(), 0, None),  # nothing to divide by: the whole limit on each host is no limit
-        (FailurePolicy.local(hosts=4), 0, LocalBucket),
+        (FailurePolicy.local(), 0, None),  # nothing to divide by: the whole limit on each instance is no limit
+        (FailurePolicy.local(instances=4), 0, LocalBucket),
     ],
 )
 def test_a_policy_has_its_standby(policy: FailurePolicy, told: int, expected: type | None) -> None:
@@ -110,23 +110,23 @@ def test_it_tells_when_forgetting_it_mints_nothing() -> None:
     st.integers(1, 7),
     st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 8), st.integers(0, 50), st.integers(0, 9)), max_size=40),
 )
-def test_hosts_together_admit_no_more_than_the_quota(hosts: int, steps: list[tuple[float, int, int, int]]) -> None:
-    """With costs up to a share of the burst; each of the hosts, with the same luck."""
+def test_hosts_together_admit_no_more_than_the_quota(instances: int, steps: list[tuple[float, int, int, int]]) -> None:
+    """With costs up to a share of the burst; each of the instances, with the same luck."""
     quota = Quota(70.0, 70)
-    share, now, granted = LocalBucket(quota, hosts, 70.0, 0.0), 0.0, []
+    share, now, granted = LocalBucket(quota, instances, 70.0, 0.0), 0.0, []
     for elapsed, first, more, back in steps:
         now += elapsed
         tokens, wait = share.grant(Wish(first, first, more), now)
         assert (tokens > 0) == (wait == 0.0)
         used = max(0, tokens - back)
         share.put_back(tokens - used, now)
-        granted.append((round(now * SECOND), used * hosts))
+        granted.append((round(now * SECOND), used * instances))
     assert excess(granted, 70.0, 70) < 0.01
 
 
 def test_open_admits_all() -> None:
-    standby = OpenBucket(HUNDRED)
+    fallback = OpenBucket(HUNDRED)
     for _ in range(1000):
-        tokens, wait = standby.grant(Wish(100, 5000, 200), 0.0)
+        tokens, wait = fallback.grant(Wish(100, 5000, 200), 0.0)
         assert tokens >= 5000
         assert wait == 0.0

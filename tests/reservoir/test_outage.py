@@ -16,12 +16,12 @@ from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fail, Fetch, Refuse, Wai
 from tests.reservoir.front import DEAD, HUNDRED, Front
 from tests.reservoir.world import Bell, about
 
-LOCAL = FailurePolicy.local(hosts=4)
+LOCAL = FailurePolicy.local(instances=4)
 
 
-def fail(front: Front, claim: Waiter, at: float) -> None:
-    """The claim's ask goes out, and fails."""
-    front.reservoir.failed(front.fetch(claim, at), DEAD, at)
+def fail(front: Front, waiter: Waiter, at: float) -> None:
+    """The waiter's ask goes out, and fails."""
+    front.reservoir.failed(front.fetch(waiter, at), DEAD, at)
 
 
 def away(policy: FailurePolicy = LOCAL, quota: Quota = HUNDRED, **rest: Any) -> Front:
@@ -31,9 +31,9 @@ def away(policy: FailurePolicy = LOCAL, quota: Quota = HUNDRED, **rest: Any) -> 
 @pytest.mark.parametrize("deadline", [NO_WAIT, 5.0, math.inf])
 def test_closed_fails_whoever_is_in_line(deadline: float) -> None:
     front = away(FailurePolicy.closed())
-    claim = front.join(2, deadline)
-    fail(front, claim, 1.0)
-    assert claim.verdict == Fail(DEAD)
+    waiter = front.join(2, deadline)
+    fail(front, waiter, 1.0)
+    assert waiter.verdict == Fail(DEAD)
     assert not front.reservoir.falls_back
     assert front.reservoir.figures() == KeyStatistics(refused=2, calls=1)
 
@@ -41,12 +41,12 @@ def test_closed_fails_whoever_is_in_line(deadline: float) -> None:
 def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     """For 50 ms, so that the first call after them finds out whether it still is."""
     front = away(FailurePolicy.closed(), tokens=2)
-    claim = front.join(3, NO_WAIT)
-    fail(front, claim, 0.1)
+    waiter = front.join(3, NO_WAIT)
+    fail(front, waiter, 0.1)
     assert front.reservoir.denied_for(3, 0.1) == 0.0, "one failure is no reason not to ask"
-    claim = front.join(3, NO_WAIT)
-    front.reservoir.failed(front.fetch(claim, 0.1), CircuitOpen("given up"), 0.1)
-    assert isinstance(claim.verdict, Fail)
+    waiter = front.join(3, NO_WAIT)
+    front.reservoir.failed(front.fetch(waiter, 0.1), CircuitOpen("given up"), 0.1)
+    assert isinstance(waiter.verdict, Fail)
     assert [front.reservoir.denied_for(cost, 0.12) for cost in (1, 2)] == [0.0, 0.0], "what is leased still serves"
     assert front.reservoir.denied_for(3, 0.12) == about(0.03)
     assert front.reservoir.denied_for(101, 0.12) == 0.0, "what never fits is an error"
@@ -76,7 +76,7 @@ def test_open_admits_whatever_comes() -> None:
     front = away(FailurePolicy.open())
     line = [front.join(cost, deadline) for cost, deadline in ((100, NO_WAIT), (1, NO_WAIT), (50, math.inf))]
     fail(front, line[0], 1.0)
-    assert [claim.verdict for claim in line] == [Admit(1.0 + LEASE)] * 3
+    assert [waiter.verdict for waiter in line] == [Admit(1.0 + LEASE)] * 3
     assert front.reservoir.tokens.take(100) == 1.0 + LEASE, "who comes next hits"
     assert front.reservoir.falls_back
     found = front.reservoir.figures()
@@ -87,7 +87,7 @@ def test_local_admits_its_share_and_refuses_the_rest_from_memory() -> None:
     front = away()
     line = [front.join(1, NO_WAIT) for _ in range(30)]
     fail(front, line[0], 1.0)
-    assert [isinstance(claim.verdict, Admit) for claim in line] == [True] * 25 + [False] * 5
+    assert [isinstance(waiter.verdict, Admit) for waiter in line] == [True] * 25 + [False] * 5
     late = front.join(1, NO_WAIT)
     fail(front, late, 1.0)
     assert late.verdict == Refuse(about(0.04)), "a token of its share of the rate"
@@ -118,27 +118,27 @@ def test_who_cannot_wait_so_long_is_told() -> None:
 
 def test_nothing_is_divided_by_nobody_knows_how_many() -> None:
     front = away(FailurePolicy.local())
-    claim = front.join(1, NO_WAIT)
-    fail(front, claim, 1.0)
-    assert claim.verdict == Fail(DEAD)
+    waiter = front.join(1, NO_WAIT)
+    fail(front, waiter, 1.0)
+    assert waiter.verdict == Fail(DEAD)
 
 
 def test_other_keys_tell_how_many_hosts_there_are() -> None:
-    census = InstanceCount()
-    census.learn(10, 0.0)
-    front = away(FailurePolicy.local(hosts=2), census=census)
+    instance_count = InstanceCount()
+    instance_count.learn(10, 0.0)
+    front = away(FailurePolicy.local(instances=2), instance_count=instance_count)
     line = [front.join(1, NO_WAIT) for _ in range(30)]
     fail(front, line[0], 1.0)
-    assert sum(isinstance(claim.verdict, Admit) for claim in line) == 10
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 10
 
 
 def test_it_begins_with_its_share_of_what_was_in_the_bucket() -> None:
     front = away()
     first = front.join(1)
-    front.grant(front.fetch(first, 1.0), 1.0, 1, level=40, active_hosts=5)
+    front.grant(front.fetch(first, 1.0), 1.0, 1, level=40, active_instances=5)
     line = [front.join(1, NO_WAIT) for _ in range(30)]
     fail(front, line[0], 1.1)
-    assert sum(isinstance(claim.verdict, Admit) for claim in line) == 10, "(40 + 100/s x 0.1 s) / 5"
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 10, "(40 + 100/s x 0.1 s) / 5"
 
 
 def test_a_lease_goes_on_through_a_blip() -> None:
@@ -208,7 +208,7 @@ def test_what_was_granted_for_later_is_not_there_at_once() -> None:
     """Nor later: it was the bucket's, and who knows what became of that."""
     front = away()
     first = front.join(5)
-    front.grant(front.fetch(first, 1.0), 1.0, 5, starts_in=0.3, level=-5, active_hosts=4)
+    front.grant(front.fetch(first, 1.0), 1.0, 5, starts_in=0.3, level=-5, active_instances=4)
     other = front.join(9)
     fetch = front.reservoir.last_ask(1.0) or front.reservoir._ask(1.0)
     front.reservoir.failed(fetch, DEAD, 1.0)
@@ -219,10 +219,10 @@ def test_what_was_granted_for_later_is_not_there_at_once() -> None:
 
 def test_what_flowed_in_since_is_what_the_slowest_bandwidth_lets() -> None:
     front = away(quota=Quota(100.0, 100) & Quota(1.0, 100))
-    front.grant(front.fetch(front.join(1), 1.0), 1.0, 1, level=20, active_hosts=4)
+    front.grant(front.fetch(front.join(1), 1.0), 1.0, 1, level=20, active_instances=4)
     line = [front.join(1, NO_WAIT) for _ in range(30)]
     fail(front, line[0], 5.1)
-    assert sum(isinstance(claim.verdict, Admit) for claim in line) == 6, "(20 + 4) / 4"
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 6, "(20 + 4) / 4"
 
 
 def test_what_a_tentative_caller_borrowed_does_not_return_to_a_lease() -> None:
@@ -252,10 +252,10 @@ def test_what_expired_unused_is_there_again() -> None:
     front = away(quota=Quota(0.001, 100), sizer=FixedBatch(20))
     admitted = 0
     for second in range(30):
-        claim = front.join(1, NO_WAIT)
+        waiter = front.join(1, NO_WAIT)
         if front.reservoir.tokens.take(1) == -math.inf:
-            fail(front, claim, float(second))
-        admitted += isinstance(claim.verdict, Admit)
+            fail(front, waiter, float(second))
+        admitted += isinstance(waiter.verdict, Admit)
         front.reservoir.tend(second + LEASE)
     assert admitted == 25
 
@@ -302,22 +302,22 @@ def test_a_store_that_comes_and_goes_mints_nothing() -> None:
     front = away()
     line = [front.join(1, NO_WAIT) for _ in range(25)]
     fail(front, line[0], 1.0)
-    claim = front.join(1, NO_WAIT)
-    front.grant(front.fetch(claim, 1.1), 1.1, 1, level=100, active_hosts=4)
-    assert claim.verdict == Admit(2.1)
+    waiter = front.join(1, NO_WAIT)
+    front.grant(front.fetch(waiter, 1.1), 1.1, 1, level=100, active_instances=4)
+    assert waiter.verdict == Admit(2.1)
     line = [front.join(1, NO_WAIT) for _ in range(25)]
     fail(front, line[0], 1.2)
-    assert sum(isinstance(claim.verdict, Admit) for claim in line) == 5, "what 0.2 s brought in"
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 5, "what 0.2 s brought in"
 
 
 def test_a_share_that_is_full_again_is_forgotten() -> None:
     """Then the next outage begins with what is in the bucket by then, shared by as many as there are by then."""
     front = away()
     fail(front, front.join(25, NO_WAIT), 1.0)
-    front.grant(front.fetch(front.join(1, NO_WAIT), 2.1), 2.1, 1, level=0, active_hosts=4)
+    front.grant(front.fetch(front.join(1, NO_WAIT), 2.1), 2.1, 1, level=0, active_instances=4)
     line = [front.join(1, NO_WAIT) for _ in range(25)]
     fail(front, line[0], 2.2)
-    assert sum(isinstance(claim.verdict, Admit) for claim in line) == 2, "(0 + 100/s x 0.1 s) / 4"
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 2, "(0 + 100/s x 0.1 s) / 4"
 
 
 def test_a_key_does_not_retire_before_its_share_is_full() -> None:
@@ -341,11 +341,11 @@ def test_a_repeated_ask_pauses_too() -> None:
     """That its answer would be about an older question must not make its callers ask without end."""
     front = away()
     fail(front, front.join(25), 1.0)
-    claim = front.join(1, math.inf)
-    fetch = front.fetch(claim, 1.0)
+    waiter = front.join(1, math.inf)
+    fetch = front.fetch(waiter, 1.0)
     assert fetch.repeated
     front.reservoir.failed(fetch, DEAD, 1.0)
-    assert isinstance(front.step(claim, 1.0), Wait)
+    assert isinstance(front.step(waiter, 1.0), Wait)
 
 
 def test_a_bucket_that_lost_its_state_is_counted() -> None:
@@ -375,19 +375,19 @@ def test_a_quota_that_changes_changes_the_share() -> None:
     front = away()
     fail(front, front.join(25, NO_WAIT), 1.0)
     younger = Quota(1000.0, 1000)
-    front.grant(front.fetch(front.join(1, NO_WAIT), 1.1), 1.1, 1, level=800, active_hosts=4, quota=younger)
+    front.grant(front.fetch(front.join(1, NO_WAIT), 1.1), 1.1, 1, level=800, active_instances=4, quota=younger)
     line = [front.join(1, NO_WAIT) for _ in range(300)]
     fail(front, line[0], 1.1)
-    assert sum(isinstance(claim.verdict, Admit) for claim in line) == 200
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 200
 
 
 def test_fetches_follow_each_other_no_faster_than_their_pauses() -> None:
     """A caller that waits while the store is away asks as often as its share has something for it, and no oftener."""
     front = away(quota=Quota(10.0, 10))
     fail(front, front.join(10), 0.0)
-    claim, now, asks = front.join(10, math.inf), 0.0, 0
-    while claim.verdict is None:
-        match front.step(claim, now):
+    waiter, now, asks = front.join(10, math.inf), 0.0, 0
+    while waiter.verdict is None:
+        match front.step(waiter, now):
             case Fetch() as fetch:
                 asks += 1
                 front.reservoir.failed(fetch, DEAD, now)

@@ -179,10 +179,10 @@ def test_at_a_bucket_that_was_short_nobody_looks() -> None:
     """What flows in there is asked for at its pace."""
     front = Front(Quota(4000.0, 4000), sizer=FixedBatch(BATCH))
     front.grant(front.fetch(front.join(1000)), 0.001, 1000)
-    front.grant(front.fetch(front.join(1), 0.001), 0.002, 300, level=0, active_hosts=1000)
-    stock = front.reservoir.tokens
-    assert stock.low_watermark == 0
-    assert front.reservoir.due() == about(stock.expires - 0.1 * stock.lease)
+    front.grant(front.fetch(front.join(1), 0.001), 0.002, 300, level=0, active_instances=1000)
+    leased = front.reservoir.tokens
+    assert leased.low_watermark == 0
+    assert front.reservoir.due() == about(leased.expires - 0.1 * leased.lease)
 
 
 def test_nobody_looks_at_tokens_that_have_gone() -> None:

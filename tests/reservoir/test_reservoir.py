@@ -61,17 +61,17 @@ def test_a_fetch_asks_for_what_the_sizer_wants_beyond_what_is_here() -> None:
 def test_asks_are_numbered_in_order_and_carry_what_the_bucket_said_last() -> None:
     front = Front()
     first = front.fetch(front.join(1)).ask
-    assert (first.host, first.seq, first.age, first.epoch) == ("a", 1, 0.0, 0)
+    assert (first.instance, first.seq, first.age, first.epoch) == ("a", 1, 0.0, 0)
     front = Front()
     front.grant(front.fetch(front.join(1)), tokens=1, version=5, epoch=9)
     second = front.fetch(front.join(1)).ask
-    assert (second.host, second.seq, second.epoch) == ("a", 2, 9)
+    assert (second.instance, second.seq, second.epoch) == ("a", 2, 9)
 
 
 @pytest.mark.parametrize(("fill", "share"), [("full", 1.0), ("share", 0.25), ("empty", 0.0)])
 def test_an_ask_says_how_full_a_bucket_begins_that_was_lost(fill: Fill, share: float) -> None:
     front = Front(fill=fill)
-    front.grant(front.fetch(front.join(1)), tokens=1, active_hosts=4)
+    front.grant(front.fetch(front.join(1)), tokens=1, active_instances=4)
     assert front.fetch(front.join(1)).ask.fill == share
 
 
@@ -104,12 +104,12 @@ def test_a_grant_begins_no_later_than_the_bucket_takes_to_fill(quota: Quota, max
 def test_a_stampede_is_served_by_one_fetch() -> None:
     front = Front()
     crowd = [front.join(1, NO_WAIT) for _ in range(16)]
-    steps = [front.step(claim) for claim in crowd]
+    steps = [front.step(waiter) for waiter in crowd]
     assert [type(step) for step in steps] == [Fetch] + [Wait] * 15
     assert isinstance(steps[0], Fetch)
     assert steps[0].ask.queued == 16
     front.grant(steps[0], 0.1, 16)
-    assert [claim.verdict for claim in crowd] == [Admit(1.0)] * 16
+    assert [waiter.verdict for waiter in crowd] == [Admit(1.0)] * 16
     assert set(front.woken()) == set(crowd)
 
 
@@ -138,7 +138,7 @@ def test_part_of_a_grant_serves_who_came_first() -> None:
     front = Front()
     line = [front.join(2) for _ in range(3)]
     front.grant(front.fetch(line[0]), 0.1, 5)
-    assert [claim.verdict for claim in line] == [Admit(1.0), Admit(1.0), None]
+    assert [waiter.verdict for waiter in line] == [Admit(1.0), Admit(1.0), None]
     following = front.fetch(line[2], 0.1)
     assert (following.ask.need, following.ask.held) == (1, 1)
 
@@ -159,9 +159,9 @@ def test_when_the_first_goes_the_next_is_woken_and_fetches(way: str) -> None:
 
 def test_tokens_are_set_aside_while_someone_waits_and_free_again_when_nobody_does() -> None:
     front = Front(tokens=4)
-    claim = front.join(10)
+    waiter = front.join(10)
     assert front.reservoir.tokens.take(1) == -math.inf
-    front.reservoir.leave(claim, 0.0)
+    front.reservoir.leave(waiter, 0.0)
     assert front.reservoir.tokens.take(4) == 1.0
     assert front.held == 0
 
@@ -171,25 +171,25 @@ def test_tokens_are_set_aside_while_someone_waits_and_free_again_when_nobody_doe
 
 def test_a_lease_counts_from_before_the_ask_was_sent() -> None:
     front = Front()
-    claim = front.join(1)
-    front.grant(front.fetch(claim, 5.0), 5.3, 4, lease=1.0)
-    assert claim.verdict == Admit(6.0)
+    waiter = front.join(1)
+    front.grant(front.fetch(waiter, 5.0), 5.3, 4, lease=1.0)
+    assert waiter.verdict == Admit(6.0)
     assert front.reservoir.tokens.take(1) == 6.0
     assert front.reservoir.tokens.take(3) == -math.inf
 
 
 def test_expired_tokens_are_gone() -> None:
     front = Front(tokens=5)
-    claim = front.join(3)
-    fetch = front.fetch(claim, 1.0)
+    waiter = front.join(3)
+    fetch = front.fetch(waiter, 1.0)
     assert (fetch.ask.held, fetch.ask.need) == (0, 3)
 
 
 def test_a_grant_that_arrives_after_its_lease_is_not_spent() -> None:
     front = Front()
-    claim = front.join(1, NO_WAIT)
-    front.grant(front.fetch(claim), 1.0, 5, lease=1.0)
-    assert not isinstance(claim.verdict, Admit)
+    waiter = front.join(1, NO_WAIT)
+    front.grant(front.fetch(waiter), 1.0, 5, lease=1.0)
+    assert not isinstance(waiter.verdict, Admit)
     assert front.held == 0
 
 
@@ -217,35 +217,35 @@ def test_callers_who_wake_too_late_together_keep_their_order() -> None:
 
 def test_a_grant_that_begins_later_is_spent_from_then_on() -> None:
     front = Front()
-    claim = front.join(5)
-    front.grant(front.fetch(claim), 0.1, 5, starts_in=0.5, lease=1.0, level=-5)
+    waiter = front.join(5)
+    front.grant(front.fetch(waiter), 0.1, 5, starts_in=0.5, lease=1.0, level=-5)
     for at, step in [(0.1, Wait(about(0.5))), (0.5, Wait(about(0.1))), (0.61, Admit(1.5))]:
-        assert (at, front.step(claim, at)) == (at, step)
+        assert (at, front.step(waiter, at)) == (at, step)
 
 
 def test_a_later_answer_does_not_bring_a_promise_forward() -> None:
     front = Front()
-    gone, claim = front.join(5), front.join(6)
+    gone, waiter = front.join(5), front.join(6)
     front.grant(front.fetch(gone), 0.0, 5, starts_in=0.5, lease=1.0, level=-5)
     front.reservoir.leave(gone, 0.0)
     front.refund(1)
-    fetch = front.fetch(claim, 0.1)
+    fetch = front.fetch(waiter, 0.1)
     assert (fetch.ask.held, fetch.ask.need) == (5, 1)
     front.grant(fetch, 0.2, 1, level=-5)
-    assert claim.verdict is None
-    assert front.step(claim, 0.4) == Wait(about(0.1))
-    assert front.step(claim, 0.51) == Admit(about(1.1))
+    assert waiter.verdict is None
+    assert front.step(waiter, 0.4) == Wait(about(0.1))
+    assert front.step(waiter, 0.51) == Admit(about(1.1))
 
 
 def test_what_is_to_come_is_waited_for_and_not_asked_for_again() -> None:
     """However far off it is: who asked again meanwhile would sleep past its beginning, and past its short lease."""
     front = Front()
-    claim = front.join(5)
-    front.grant(front.fetch(claim), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
-    assert front.step(claim, 0.6) == Wait(about(0.3))
+    waiter = front.join(5)
+    front.grant(front.fetch(waiter), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
+    assert front.step(waiter, 0.6) == Wait(about(0.3))
     front.refund(1)
-    assert front.step(claim, 0.7) == Wait(about(0.2))
-    assert isinstance(front.step(claim, 0.91), Admit)
+    assert front.step(waiter, 0.7) == Wait(about(0.2))
+    assert isinstance(front.step(waiter, 0.91), Admit)
 
 
 def test_who_does_not_wait_does_not_wait_for_what_is_to_come_either() -> None:
@@ -260,8 +260,8 @@ def test_who_does_not_wait_does_not_wait_for_what_is_to_come_either() -> None:
 def test_what_never_fits_is_sent_away_though_it_fitted_when_it_came() -> None:
     front = Front()
     front.grant(front.fetch(front.join(1)), 0.1, 1, quota=Quota(100.0, 10), version=2)
-    claim = front.join(50)
-    assert isinstance(front.step(claim, 0.2), Fail)
+    waiter = front.join(50)
+    assert isinstance(front.step(waiter, 0.2), Fail)
 
 
 # Leaving
@@ -339,9 +339,9 @@ def test_who_leaves_the_line_unserved_is_not_asked_for() -> None:
 
 def test_a_deadline_that_cannot_be_met_is_refused_at_once_and_told_when() -> None:
     front = Front()
-    claim, patient = front.join(5, 1.0), front.join(5, 9.0)
-    front.refuse(front.fetch(claim), 0.1, retry_after=2.0)
-    assert claim.verdict == Refuse(about(2.0))
+    waiter, patient = front.join(5, 1.0), front.join(5, 9.0)
+    front.refuse(front.fetch(waiter), 0.1, retry_after=2.0)
+    assert waiter.verdict == Refuse(about(2.0))
     assert patient.verdict is None
     assert front.step(patient, 0.1) == Wait(about(0.5))  # a long wait is looked at every half second
     hasty = front.join(5, 1.5)
@@ -351,21 +351,21 @@ def test_a_deadline_that_cannot_be_met_is_refused_at_once_and_told_when() -> Non
 
 def test_a_deadline_that_passes_is_a_refusal_that_says_when() -> None:
     front = Front()
-    claim = front.join(5, 1.0)
-    front.fetch(claim)
-    assert front.step(claim, 0.9) == Wait(about(0.1))
-    refusal = front.step(claim, 1.0)
+    waiter = front.join(5, 1.0)
+    front.fetch(waiter)
+    assert front.step(waiter, 0.9) == Wait(about(0.1))
+    refusal = front.step(waiter, 1.0)
     assert isinstance(refusal, Refuse)
     assert refusal.retry_after > 0.0
 
 
 def test_who_does_not_wait_takes_the_first_answer() -> None:
     front = Front()
-    claim = front.join(5, NO_WAIT)
-    fetch = front.fetch(claim)
+    waiter = front.join(5, NO_WAIT)
+    fetch = front.fetch(waiter)
     front.refuse(fetch, 0.1, retry_after=0.5)
-    assert claim.verdict == Refuse(about(0.5))
-    assert front.woken() == [claim]
+    assert waiter.verdict == Refuse(about(0.5))
+    assert front.woken() == [waiter]
 
 
 def test_who_does_not_wait_is_refused_what_a_grant_leaves_out_and_told_when() -> None:
@@ -458,10 +458,10 @@ def test_what_comes_back_drops_the_memory_of_a_refusal(comes: str) -> None:
 def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> None:
     """Never is not later: who joined under the old limit would wait for ever, and everyone behind."""
     front = Front()
-    claim, small = front.join(80), front.join(1)
-    front.grant(front.fetch(claim), 0.1, quota=Quota(50.0, 50), version=2, retry_after=1.0, level=0)
+    waiter, small = front.join(80), front.join(1)
+    front.grant(front.fetch(waiter), 0.1, quota=Quota(50.0, 50), version=2, retry_after=1.0, level=0)
     assert front.reservoir.largest_cost == 50
-    assert claim.verdict is not None or not isinstance(front.step(claim, 0.1), Wait | Fetch)
+    assert waiter.verdict is not None or not isinstance(front.step(waiter, 0.1), Wait | Fetch)
     assert small.verdict is None
 
 
@@ -482,29 +482,29 @@ def test_a_lost_answer_is_asked_for_again_by_its_number() -> None:
 def test_a_repeated_denial_refuses_nobody() -> None:
     """It may be the answer to an older question; the next one is new."""
     front = Front()
-    claim = front.join(5, NO_WAIT)
-    front.reservoir.failed(front.fetch(claim), None, 0.1)
-    repeated = front.fetch(claim, 0.1)
+    waiter = front.join(5, NO_WAIT)
+    front.reservoir.failed(front.fetch(waiter), None, 0.1)
+    repeated = front.fetch(waiter, 0.1)
     assert repeated.repeated
     front.refuse(repeated, 0.2)
-    assert claim.verdict is None
-    fresh = front.fetch(claim, 0.2)
+    assert waiter.verdict is None
+    fresh = front.fetch(waiter, 0.2)
     assert (fresh.ask.seq, fresh.repeated) == (repeated.ask.seq + 1, False)
     front.refuse(fresh, 0.3)
-    assert isinstance(claim.verdict, Refuse)
+    assert isinstance(waiter.verdict, Refuse)
 
 
 def test_a_lost_ask_is_not_repeated_by_its_number_once_tokens_were_given_back_under_a_later_one() -> None:
     """If the give-back then arrived after the repetition, it would report as spent what that has just granted."""
     front, bucket = Front(tokens=5), Bucket(HUNDRED, 0)
-    claim = front.join(9)
-    front.reservoir.failed(front.fetch(claim), None, 0.1)
+    waiter = front.join(9)
+    front.reservoir.failed(front.fetch(waiter), None, 0.1)
     back = front.reservoir.drain()
     assert back is not None
     front.reservoir.gave_back(0.2)
-    fetch = front.fetch(claim, 0.2)
+    fetch = front.fetch(waiter, 0.2)
     front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 200_000), 0.2, 1.0)
-    front.reservoir.leave(claim, 0.2)
+    front.reservoir.leave(waiter, 0.2)
     bucket.give_back(back, 250_000)
     assert front.held <= bucket.peek(250_000).outstanding
 
@@ -516,7 +516,7 @@ def test_an_error_fails_all_in_line() -> None:
     fetch = front.fetch(asked[0])
     others = [front.join(1), front.join(2, NO_WAIT)]
     front.reservoir.failed(fetch, DEAD, 0.1)
-    assert [claim.verdict for claim in (*asked, *others)] == [Fail(DEAD)] * 5
+    assert [waiter.verdict for waiter in (*asked, *others)] == [Fail(DEAD)] * 5
     assert set(front.woken()) >= {*asked, *others}
     assert front.reservoir.figures() == KeyStatistics(refused=6, calls=1)
 
@@ -542,11 +542,11 @@ def test_after_a_failure_the_background_rests_but_a_caller_asks_at_once() -> Non
 
 def test_what_the_bucket_no_longer_counts_as_ours_is_dropped() -> None:
     front = Front(tokens=5)
-    claim = front.join(8)
-    fetch = front.fetch(claim)
+    waiter = front.join(8)
+    fetch = front.fetch(waiter)
     assert fetch.ask.held == 5
     front.grant(fetch, 0.1, 10, kept=0)
-    assert claim.verdict == Admit(1.0)
+    assert waiter.verdict == Admit(1.0)
     assert front.held == 2
 
 
@@ -610,8 +610,8 @@ def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
         assert front.reservoir.due() > front.reservoir._used
     left, now = front.held, front.reservoir._used + 0.01
     assert 0 < left <= 30
-    claim = front.join(1, NO_WAIT)
-    assert isinstance(front.step(claim, now), Admit)
+    waiter = front.join(1, NO_WAIT)
+    assert isinstance(front.step(waiter, now), Admit)
     assert front.reservoir.due() <= now
     fetch = front.tend(now)
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.held, fetch.cost) == (0, 0, left - 1, 0)
@@ -658,25 +658,25 @@ def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None
 
 def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
     front = Front(idle_after=0.3)
-    claim = front.join(5)
-    front.grant(front.fetch(claim), 0.0, 5, starts_in=0.5, level=-5)
+    waiter = front.join(5)
+    front.grant(front.fetch(waiter), 0.0, 5, starts_in=0.5, level=-5)
     assert front.reservoir.tend(0.6) is None
-    assert claim.verdict == Admit(1.5)
+    assert waiter.verdict == Admit(1.5)
     assert not front.reservoir.is_retired
 
 
 def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     """Who holds several keys may look late: it once found a reservoir that had retired, and its caller an exception."""
     front = Front(idle_after=0.3)
-    claim = Waiter(5, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(claim)
-    front.grant(front.fetch(claim), 0.0, 5)
+    waiter = Waiter(5, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(waiter)
+    front.grant(front.fetch(waiter), 0.0, 5)
     for now in (2.0, 4.0, 40.0):
         assert front.reservoir.tend(now) is None
         assert not front.reservoir.is_retired
         assert now < front.reservoir.due() < math.inf
-    assert isinstance(front.step(claim, 40.0), Fetch)
-    front.reservoir.leave(claim, 40.0)
+    assert isinstance(front.step(waiter, 40.0), Fetch)
+    front.reservoir.leave(waiter, 40.0)
     for now in (50.0, 60.0):  # the first look sees that somebody has left
         assert front.reservoir.tend(now) is None
     assert front.reservoir.is_retired
@@ -690,9 +690,9 @@ def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.Monke
         front.reservoir.join(each)
     front.grant(front.fetch(claims[0]), 0.0, 10)
 
-    def confirm_and_be_interrupted(self: LeasedTokens, claim: Waiter) -> None:
+    def confirm_and_be_interrupted(self: LeasedTokens, waiter: Waiter) -> None:
         monkeypatch.undo()
-        self.confirm(claim)
+        self.confirm(waiter)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(LeasedTokens, "confirm", confirm_and_be_interrupted)
@@ -731,8 +731,8 @@ def test_a_cost_of_zero_is_admitted_at_once(where: str) -> None:
     if where in ("dry", "behind one who waits"):
         waiting = front.join(5, PATIENT if where == "behind one who waits" else NO_WAIT)
         front.refuse(front.fetch(waiting), 2.0, retry_after=0.5)
-    claim = front.join(0, NO_WAIT)
-    verdict = front.step(claim, 2.0)
+    waiter = front.join(0, NO_WAIT)
+    verdict = front.step(waiter, 2.0)
     assert isinstance(verdict, Admit)
     assert verdict.before > 2.0
 
@@ -743,7 +743,7 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
     fetch = front.fetch(line[0])
     closed = RuntimeError("closed")
     front.reservoir.close(closed, Waiter(0, NO_WAIT, Bell()))
-    assert [claim.verdict for claim in line] == [Fail(closed)] * 3
+    assert [waiter.verdict for waiter in line] == [Fail(closed)] * 3
     assert set(front.woken()) == set(line)
     assert front.reservoir.is_retired
     assert front.reservoir.due() == math.inf
@@ -785,11 +785,11 @@ def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
 def test_a_refund_wakes_who_waits() -> None:
     front = Front(tokens=9)
     front.reservoir.tokens.take(9)
-    claim = front.join(4)
-    front.refuse(front.fetch(claim))  # which reported the nine as spent
+    waiter = front.join(4)
+    front.refuse(front.fetch(waiter))  # which reported the nine as spent
     assert front.refund(4, 0.1) == GiveBack("a", 3, tokens=0, refund=4)
-    assert claim in front.woken()
-    assert front.fetch(claim, 0.1).ask.need == 4
+    assert waiter in front.woken()
+    assert front.fetch(waiter, 0.1).ask.need == 4
 
 
 @pytest.mark.parametrize(("at", "here"), [(0.5, 6), (1.0, 0)])
@@ -814,11 +814,11 @@ def test_while_tokens_are_given_back_nothing_is_asked() -> None:
     """The numbers of the two tell their order; under way together they could arrive in another."""
     front = Front(tokens=5)
     assert front.reservoir.drain() is not None
-    claim = front.join(1)
-    assert front.step(claim) == Wait(None)
+    waiter = front.join(1)
+    assert front.step(waiter) == Wait(None)
     front.reservoir.gave_back(0.1)
-    assert claim in front.woken()
-    assert front.fetch(claim, 0.1).ask.seq == 3
+    assert waiter in front.woken()
+    assert front.fetch(waiter, 0.1).ask.seq == 3
 
 
 class Pair:
@@ -831,13 +831,13 @@ class Pair:
         return self.bucket.take(HUNDRED, fetch.ask, round(at * SECOND))
 
     def spend(self, cost: int) -> None:
-        claim = self.front.join(cost)
-        fetch = self.front.fetch(claim)
+        waiter = self.front.join(cost)
+        fetch = self.front.fetch(waiter)
         self.front.reservoir.granted(fetch, self.take(fetch, 0.0), 0.0, 1.0)
-        assert isinstance(claim.verdict, Admit)
+        assert isinstance(waiter.verdict, Admit)
 
     def check(self, at: float) -> None:
-        """What this host can spend, the bucket counts as outstanding."""
+        """What this instance can spend, the bucket counts as outstanding."""
         assert self.front.held <= self.bucket.peek(round(at * SECOND)).outstanding
 
 
@@ -865,8 +865,8 @@ def test_a_refund_after_a_lost_answer_makes_no_tokens() -> None:
 def test_a_refund_sent_while_an_ask_is_out_does_not_report_its_grant_as_spent() -> None:
     pair = Pair()
     pair.spend(10)
-    claim = pair.front.join(10, 9.0)
-    fetch = pair.front.fetch(claim, 0.1)
+    waiter = pair.front.join(10, 9.0)
+    fetch = pair.front.fetch(waiter, 0.1)
     grant = pair.take(fetch, 0.1)
     back = pair.front.reservoir.refund(Waiter(60, NO_WAIT, Bell()), 0.1)
     if back is not None:
@@ -879,13 +879,13 @@ def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
     """Refused means that there is no token, never that a message came too early."""
     pair = Pair()
     pair.spend(10)
-    claim = pair.front.join(10, NO_WAIT)
-    fetch = pair.front.fetch(claim, 0.3)
+    waiter = pair.front.join(10, NO_WAIT)
+    fetch = pair.front.fetch(waiter, 0.3)
     back = pair.front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 0.4)
     if back is not None:
         pair.bucket.give_back(back, round(0.4 * SECOND))
     pair.front.reservoir.granted(fetch, pair.take(fetch, 0.4), 0.4, 1.0)
-    assert not isinstance(claim.verdict, Refuse)
+    assert not isinstance(waiter.verdict, Refuse)
 
 
 # What is counted
@@ -899,13 +899,13 @@ def test_the_figures_are_exact() -> None:
     assert reservoir.figures() == KeyStatistics(6, 0, 1, held=15, waiting=0)
     reservoir.refund(Waiter(2, NO_WAIT, Bell()), 0.1)
     assert reservoir.figures() == KeyStatistics(6, 0, 1, held=17, waiting=0)
-    claim = front.join(30, NO_WAIT)
+    waiter = front.join(30, NO_WAIT)
     assert reservoir.figures() == KeyStatistics(6, 0, 1, held=17, waiting=1)
-    fetch = front.fetch(claim, 0.2)
+    fetch = front.fetch(waiter, 0.2)
     assert reservoir.figures() == KeyStatistics(6, 0, 2, held=17, waiting=1)
     front.refuse(fetch, 0.2)
     assert reservoir.figures() == KeyStatistics(6, 30, 2, held=17, waiting=0)
-    reservoir.refused += 40  # from memory, by a front
+    reservoir.refused += 40  # from memory, by a API
     reservoir.tokens.take(17)
     assert reservoir.figures() == KeyStatistics(23, 70, 2, held=0, waiting=0)
     front.grant(front.fetch(front.join(1), 0.7), 0.7, 9)
@@ -944,14 +944,14 @@ def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
     assert front.held == 9
 
 
-# Tentative claims
+# Tentative waiters
 
 
 def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
     front = Front(tokens=10)
-    claim = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(claim)
-    assert isinstance(front.step(claim), Admit)
+    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(waiter)
+    assert isinstance(front.step(waiter), Admit)
     other = front.join(9)
     assert front.fetch(other).ask.held == 10
     assert front.reservoir.tokens.held == 6
@@ -959,21 +959,21 @@ def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
 
 def test_it_is_told_once_the_claim_is_confirmed() -> None:
     front = Front(tokens=10)
-    claim = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(claim)
-    front.step(claim)
-    front.reservoir.confirm(claim)
+    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(waiter)
+    front.step(waiter)
+    front.reservoir.confirm(waiter)
     assert front.fetch(front.join(9)).ask.held == 6
 
 
 def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanwhile() -> None:
     front = Front(tokens=10)
-    claim = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(claim)
-    front.step(claim)
+    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(waiter)
+    front.step(waiter)
     other = front.join(9)
     fetch = front.fetch(other)
-    front.reservoir.leave(claim, 0.0)
+    front.reservoir.leave(waiter, 0.0)
     assert isinstance(other.verdict, Admit)
     front.grant(fetch)
     assert front.reservoir.tokens.available == 1
@@ -982,25 +982,25 @@ def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanw
 def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -> None:
     """The key's next reservoir would report them as spent, and the bucket let others flow in their place."""
     front = Front(tokens=10)
-    claim = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(claim)
-    front.step(claim)
+    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(waiter)
+    front.step(waiter)
     assert not front.reservoir.evict()
     assert not front.reservoir.is_retired
-    front.reservoir.confirm(claim)
+    front.reservoir.confirm(waiter)
     assert front.reservoir.evict()
 
 
 @pytest.mark.parametrize("tentative", [False, True])
 def test_a_claim_leaves_once(tentative: bool) -> None:
     front = Front(tokens=10)
-    claim = Waiter(4, PATIENT, Bell(), tentative=tentative)
-    front.reservoir.join(claim)
-    front.step(claim)
+    waiter = Waiter(4, PATIENT, Bell(), tentative=tentative)
+    front.reservoir.join(waiter)
+    front.step(waiter)
     spender = front.join(6)
     assert isinstance(front.step(spender), Admit)
     for _ in range(2):
-        front.reservoir.leave(claim, 0.0)
+        front.reservoir.leave(waiter, 0.0)
         assert front.reservoir.tokens.available == 4
     assert front.reservoir.figures()[0] == 1 + 6
 
@@ -1008,9 +1008,9 @@ def test_a_claim_leaves_once(tentative: bool) -> None:
 def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
     """It will be spent: a refund that took its room would be spent as well, and nobody had leased it."""
     front = Front(tokens=10)
-    claim = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(claim)
-    front.step(claim)
+    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
+    front.reservoir.join(waiter)
+    front.step(waiter)
     front.grant(front.fetch(front.join(9)), tokens=3)
     front.refuse(front.fetch(front.join(1)))  # by this ask the bucket knows that all but those four are spent
     back = front.reservoir.refund(Waiter(5, NO_WAIT, Bell()), 0.0)
@@ -1061,8 +1061,8 @@ def test_a_deadline_that_may_be_met_is_waited_for_though_others_are_ahead() -> N
 def test_a_line_is_in_the_order_of_its_numbers_whoever_comes_back() -> None:
     line = WaitQueue()
     claims = [Waiter(1, PATIENT, Bell()) for _ in range(5)]
-    for claim in claims:
-        line.join(claim)
+    for waiter in claims:
+        line.join(waiter)
     line.withdraw(claims[1])
     assert claims[1] not in line
     line.withdraw(claims[1])

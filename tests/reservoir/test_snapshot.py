@@ -29,7 +29,7 @@ def served(**rest: Any) -> Front:
 
 
 def rests_at(front: Front) -> float:
-    """When it retires with a memo, if nobody comes."""
+    """When it retires with a snapshot, if nobody comes."""
     at = due = front.reservoir.due()
     while not front.reservoir.is_retired and due < math.inf:
         front.reservoir.tend(due)
@@ -62,8 +62,8 @@ def test_one_whose_lease_lasts_waits_for_its_end() -> None:
 def test_one_that_is_dry_stays_while_it_refuses_from_memory() -> None:
     front = Front()
     front.refuse(front.fetch(front.join(1, NO_WAIT), 0.8), 0.8, retry_after=0.4)
-    claim = front.join(1, NO_WAIT)
-    front.step(claim, 1.1)
+    waiter = front.join(1, NO_WAIT)
+    front.step(waiter, 1.1)
     assert front.reservoir.denied_for(1, 1.15) > 0.0
     assert rests_at(front) == about(1.1 + AWAKE)
     assert rests_at(Front(Quota(0.0, 0))) == math.inf
@@ -75,8 +75,8 @@ def test_one_that_is_idle_leaves_no_memo() -> None:
 
 def test_one_that_waits_for_its_lost_answer_stays() -> None:
     front = Front(idle_after=10.0)
-    claim = front.join(1, NO_WAIT)
-    front.reservoir.failed(front.fetch(claim), DEAD, 0.0)
+    waiter = front.join(1, NO_WAIT)
+    front.reservoir.failed(front.fetch(waiter), DEAD, 0.0)
     assert front.reservoir.due() == 10.0
 
 
@@ -108,33 +108,33 @@ DAILY = Quota(100 / 86400, 100)
     st.floats(0.0, 20.0),
 )
 def test_who_wakes_asks_what_it_would_have_asked(
-    sizer: BatchSizer, quota: Quota, level: int, hosts: int, seconds: float
+    sizer: BatchSizer, quota: Quota, level: int, instances: int, seconds: float
 ) -> None:
-    """As if the key had stayed awake: of demand, epoch, level and hosts nothing is forgotten."""
+    """As if the key had stayed awake: of demand, epoch, level and instances nothing is forgotten."""
     asks = []
     for is_to_rest in (False, True):
         here = reservoir(sizer, quota, 0.0, None)
-        ask(here, 0.25, level, hosts)
+        ask(here, 0.25, level, instances)
         if is_to_rest:
             here.tend(2.0)
             assert here.snapshot is not None
             here = reservoir(sizer, quota, 2.0 + seconds, KeySnapshot.unpack(here.snapshot.pack()))
         else:
             here._count(2.0)  # as the keeper's look does
-        asks.append(ask(here, 2.0 + seconds, level, hosts))
+        asks.append(ask(here, 2.0 + seconds, level, instances))
     awake, woken = asks
     assert woken._replace(seq=awake.seq, age=awake.age) == awake
 
 
-def reservoir(sizer: BatchSizer, quota: Quota, now: float, memo: KeySnapshot | None) -> Reservoir:
-    return Reservoir(quota, "a", itertools.count(1), now, sizer=sizer, idle_after=100.0, born=0.0, memo=memo)
+def reservoir(sizer: BatchSizer, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
+    return Reservoir(quota, "a", itertools.count(1), now, sizer=sizer, idle_after=100.0, born=0.0, snapshot=snapshot)
 
 
-def ask(here: Reservoir, now: float, level: int, hosts: int) -> Ask:
+def ask(here: Reservoir, now: float, level: int, instances: int) -> Ask:
     """What it asks for its first caller; it is granted that, and all of it is spent."""
-    claim = Waiter(1, math.inf, NOBODY)
-    here.join(claim)
-    fetch = here.step(claim, now)
+    waiter = Waiter(1, math.inf, NOBODY)
+    here.join(waiter)
+    fetch = here.step(waiter, now)
     assert isinstance(fetch, Fetch)
-    here.granted(fetch, answer(1, kept=fetch.ask.held, level=level, active_hosts=hosts), now + 0.001, 1.0)
+    here.granted(fetch, answer(1, kept=fetch.ask.held, level=level, active_instances=instances), now + 0.001, 1.0)
     return fetch.ask

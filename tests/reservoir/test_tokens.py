@@ -24,7 +24,7 @@ def with_the_gil(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stock_module, "MOST", MOST)
 
 
-def stock(tokens: int, low: int = 0) -> LeasedTokens:
+def leased(tokens: int, low: int = 0) -> LeasedTokens:
     """So many tokens, none of them laid out."""
     made = LeasedTokens(0.0)
     made.borrow(tokens, LEASE, 0.0)
@@ -33,13 +33,13 @@ def stock(tokens: int, low: int = 0) -> LeasedTokens:
     return made
 
 
-def lie(stock: LeasedTokens) -> tuple[int, int]:
+def lie(leased: LeasedTokens) -> tuple[int, int]:
     """What is laid out, and what is loose."""
-    return length_hint(stock.lock_free), stock.free
+    return length_hint(leased.lock_free), leased.free
 
 
-def hit(stock: LeasedTokens) -> float:
-    return next(stock.lock_free, NO_WAIT)
+def hit(leased: LeasedTokens) -> float:
+    return next(leased.lock_free, NO_WAIT)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def hit(stock: LeasedTokens) -> float:
     ],
 )
 def test_where_they_lie_after_calls(tokens: int, low: int, costs: list[int], lies: tuple[int, int]) -> None:
-    some = stock(tokens, low)
+    some = leased(tokens, low)
     for cost in costs:
         some.take(cost)
     assert lie(some) == lies
@@ -70,7 +70,7 @@ def test_where_they_lie_after_calls(tokens: int, low: int, costs: list[int], lie
 )
 def test_what_is_taken_one_by_one_is_laid_out_as_it_comes(costs: list[int], lies: tuple[int, int]) -> None:
     """Nobody who takes one has to do that; who takes several finds them loose."""
-    some = stock(10)
+    some = leased(10)
     for cost in costs:
         some.take(cost)
     some.reclaim()
@@ -80,13 +80,13 @@ def test_what_is_taken_one_by_one_is_laid_out_as_it_comes(costs: list[int], lies
 
 
 def test_who_takes_a_step_has_until_the_lease_ends() -> None:
-    some = stock(3)
+    some = leased(3)
     assert some.take(1) == LEASE
     assert [hit(some) for _ in range(4)] == [LEASE, LEASE, NO_WAIT, NO_WAIT]
 
 
 def test_a_token_of_an_older_lease_does_not_live_longer() -> None:
-    some = stock(3)
+    some = leased(3)
     some.take(1)
     ready = some.lock_free
     some.borrow(0, LEASE, 5.0)
@@ -99,7 +99,7 @@ def test_a_token_of_an_older_lease_does_not_live_longer() -> None:
     [LeasedTokens.reclaim, LeasedTokens.set_aside, LeasedTokens.take_all, LeasedTokens.forfeit, LeasedTokens.pay_back],
 )
 def test_what_is_given_to_others_is_taken_back_first(change: Callable[[LeasedTokens], object]) -> None:
-    some = stock(10)
+    some = leased(10)
     some.take(1)
     ready = some.lock_free
     change(some)
@@ -130,14 +130,14 @@ def test_what_is_hit_while_it_is_emptied_does_not_go_back_as_well() -> None:
 
 
 def test_a_step_is_counted_where_it_was_taken() -> None:
-    some = stock(10)
+    some = leased(10)
     some.take(1)
     hit(some)
     assert (some.spent, some.count_spent(1.0), some.count_spent(1.0), some.admitted) == (2, 2, 0, 2)
 
 
 def test_a_step_after_the_end_is_counted_until_its_taker_says_so() -> None:
-    some = stock(10)
+    some = leased(10)
     some.take(1)
     assert some.count_spent(LEASE) == 1
     ready = some.lock_free
@@ -146,7 +146,7 @@ def test_a_step_after_the_end_is_counted_until_its_taker_says_so() -> None:
 
 
 def test_a_late_taker_uncounts_what_it_took() -> None:
-    some = stock(10)
+    some = leased(10)
     some.take(1)
     hit(some)
     some.count_spent(LEASE)
@@ -158,13 +158,13 @@ def test_a_late_taker_uncounts_what_it_took() -> None:
 def test_without_the_gil_nothing_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """There a step is not one to other threads; and everything works by the lock."""
     monkeypatch.setattr(stock_module, "MOST", 0)
-    some = stock(10, low=2)
+    some = leased(10, low=2)
     assert [some.take(cost) for cost in (1, 3, 1, 3, 1)] == [LEASE, LEASE, LEASE, LEASE, NO_WAIT]
     assert lie(some) == (0, 2)
 
 
 def test_one_that_is_disowned_has_nothing_for_who_takes_no_lock() -> None:
-    some = stock(10)
+    some = leased(10)
     some.take(1)
     some.denied_until = math.inf
     some.disown()
@@ -172,19 +172,19 @@ def test_one_that_is_disowned_has_nothing_for_who_takes_no_lock() -> None:
 
 
 STEPS = st.one_of(
-    st.integers(1, 30).map(lambda cost: lambda stock: -cost if stock.take(cost) != NO_WAIT else 0),
-    st.just(lambda stock: -1 if hit(stock) != NO_WAIT else 0),
-    st.integers(0, 20).map(lambda low: lambda stock: stock.keep(low)),
+    st.integers(1, 30).map(lambda cost: lambda leased: -cost if leased.take(cost) != NO_WAIT else 0),
+    st.just(lambda leased: -1 if hit(leased) != NO_WAIT else 0),
+    st.integers(0, 20).map(lambda low: lambda leased: leased.keep(low)),
     st.sampled_from([LeasedTokens.reclaim, LeasedTokens.set_aside]),
-    st.just(lambda stock: stock.serve(WaitQueue(), None)),
-    st.integers(1, 50).map(lambda more: lambda stock: stock._add(more) or more),
-    st.just(lambda stock: stock.count(1.0) and 0),
+    st.just(lambda leased: leased.serve(WaitQueue(), None)),
+    st.integers(1, 50).map(lambda more: lambda leased: leased._add(more) or more),
+    st.just(lambda leased: leased.count(1.0) and 0),
 )
 
 
 @given(st.integers(0, 200), st.lists(STEPS, max_size=40))
 def test_tokens_are_only_moved(tokens: int, steps: list[Callable[[LeasedTokens], int | None]]) -> None:
-    some = stock(tokens)
+    some = leased(tokens)
     spent = 0
     for step in steps:
         change = step(some) or 0
@@ -195,12 +195,12 @@ def test_tokens_are_only_moved(tokens: int, steps: list[Callable[[LeasedTokens],
 
 
 def test_who_was_served_by_somebody_who_was_interrupted_is_served_once() -> None:
-    some, line = stock(10), WaitQueue()
+    some, line = leased(10), WaitQueue()
     first, second = (Waiter(cost, math.inf, Bell(), tentative=True) for cost in (11, 3))
     for each in first, second:
         line.join(each)
     first.verdict = Admit(LEASE)  # and then the interrupt came
-    some.serve(line, NO_OVERDRAFT.claim)
+    some.serve(line, NO_OVERDRAFT.waiter)
     assert len(line) == 0
     assert isinstance(second.verdict, Admit)
     assert (some.here, some._pledged) == (7, 3)

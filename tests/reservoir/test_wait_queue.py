@@ -1,4 +1,4 @@
-"""A line answers by sums what a look at each of its claims would say, and the work for each does not grow with them."""
+"""A line answers by sums what a look at each of its waiters would say, and the work for each does not grow with them."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -31,15 +31,15 @@ class Plain:
     def __init__(self) -> None:
         self.claims: list[Waiter] = []
 
-    def ahead_of(self, claim: Waiter) -> int:
-        return sum(each.cost + each.beyond for each in self.claims if each.number < claim.number)
+    def ahead_of(self, waiter: Waiter) -> int:
+        return sum(each.cost + each.beyond for each in self.claims if each.number < waiter.number)
 
-    def is_late(self, claim: Waiter, horizon: Horizon) -> bool:
-        if claim.waker is NOBODY or horizon is NEAR:
+    def is_late(self, waiter: Waiter, horizon: Horizon) -> bool:
+        if waiter.event is NOBODY or horizon is NEAR:
             return False
-        if horizon is NEVER or claim.deadline < horizon.until:
+        if horizon is NEVER or waiter.deadline < horizon.until:
             return True
-        return horizon.since + (self.ahead_of(claim) + claim.cost) * TOKEN > claim.deadline
+        return horizon.since + (self.ahead_of(waiter) + waiter.cost) * TOKEN > waiter.deadline
 
     def first_late(self, horizon: Horizon) -> Waiter | None:
         return next((each for each in self.claims if self.is_late(each, horizon)), None)
@@ -54,15 +54,15 @@ class Both:
         self.gone: list[Waiter] = []
         self.debtor = Waiter(1, math.inf, NOBODY)
 
-    def join(self, claim: Waiter) -> None:
-        self.line.join(claim)
-        self.plain.claims = sorted([*self.plain.claims, claim], key=lambda each: each.number)
+    def join(self, waiter: Waiter) -> None:
+        self.line.join(waiter)
+        self.plain.claims = sorted([*self.plain.claims, waiter], key=lambda each: each.number)
 
     def leave(self, which: int) -> None:
         if self.plain.claims:
-            claim = self.plain.claims.pop(which % len(self.plain.claims))
-            self.line.withdraw(claim)
-            self.gone.append(claim)
+            waiter = self.plain.claims.pop(which % len(self.plain.claims))
+            self.line.withdraw(waiter)
+            self.gone.append(waiter)
 
     def come_back(self, which: int) -> None:
         if self.gone:
@@ -116,13 +116,13 @@ PAUSE = 0.25
 """Seconds after which a bucket that was short is asked again, in any case."""
 
 
-def _short(front: Front, claim: Waiter, at: float, tokens: int = 0, level: int = 0) -> None:
-    front.grant(front.fetch(claim, at), at, tokens=tokens, level=level, retry_after=0.01)
+def _short(front: Front, waiter: Waiter, at: float, tokens: int = 0, level: int = 0) -> None:
+    front.grant(front.fetch(waiter, at), at, tokens=tokens, level=level, retry_after=0.01)
     front.woken()
 
 
-def _leave(front: Front, claim: Waiter, leader: Waiter) -> None:
-    front.reservoir.leave(claim, 0.0)
+def _leave(front: Front, waiter: Waiter, leader: Waiter) -> None:
+    front.reservoir.leave(waiter, 0.0)
     front.step(leader, 0.0)
 
 
@@ -136,7 +136,7 @@ def _served_a_few_at_a_time(deadline: float) -> Story:
         front, claims = _crowd(count, deadline)
         for first in range(0, count, 4):
             yield partial(_short, front, claims[first], first * PAUSE, tokens=4)
-        assert all(isinstance(claim.verdict, Admit) for claim in claims)
+        assert all(isinstance(waiter.verdict, Admit) for waiter in claims)
 
     return story
 
@@ -160,9 +160,9 @@ def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
 def _is_out_of_time(count: int) -> Iterator[Callable[[], object]]:
     front, claims = _crowd(count, 1000.0)
     _short(front, claims[0], 999.9)
-    for claim in reversed(claims):
-        yield partial(front.step, claim, 1000.0)
-    assert all(isinstance(claim.verdict, Refuse) for claim in claims)
+    for waiter in reversed(claims):
+        yield partial(front.step, waiter, 1000.0)
+    assert all(isinstance(waiter.verdict, Refuse) for waiter in claims)
 
 
 def _turns_out_hopeless(count: int) -> Iterator[Callable[[], object]]:
@@ -170,13 +170,13 @@ def _turns_out_hopeless(count: int) -> Iterator[Callable[[], object]]:
     front, claims = _crowd(count, count / RATE)
     for late in range(count // 4):
         yield partial(_short, front, claims[0], late * PAUSE)
-    assert sum(isinstance(claim.verdict, Refuse) for claim in claims) >= count // 3
+    assert sum(isinstance(waiter.verdict, Refuse) for waiter in claims) >= count // 3
 
 
 def _takes_the_first_answer(count: int) -> Iterator[Callable[[], object]]:
     front, claims = _crowd(count, NO_WAIT)
     yield lambda: _short(front, claims[0], 0.0)
-    assert all(isinstance(claim.verdict, Refuse) for claim in claims)
+    assert all(isinstance(waiter.verdict, Refuse) for waiter in claims)
 
 
 STORIES: dict[str, Story] = {

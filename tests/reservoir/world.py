@@ -33,7 +33,7 @@ class Moody:
 
 
 ANSWER = Grant(
-    granted=0, kept=0, starts_in=0.0, lease=1.0, retry_after=0.0, level=90, active_hosts=1, epoch=7, version=1
+    granted=0, kept=0, starts_in=0.0, lease=1.0, retry_after=0.0, level=90, active_instances=1, epoch=7, version=1
 )
 """What a rich bucket says to an ask for nothing."""
 

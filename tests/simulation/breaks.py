@@ -20,9 +20,9 @@ def _refill_over_what_is_leased() -> AbstractContextManager[Any]:
     refill = Bucket._refill
 
     def broken(self: Bucket, now: int) -> None:
-        outstanding, self._roster.outstanding = self._roster.outstanding, 0
+        outstanding, self._table.outstanding = self._table.outstanding, 0
         refill(self, now)
-        self._roster.outstanding = outstanding
+        self._table.outstanding = outstanding
 
     return patch.object(Bucket, "_refill", broken)
 
@@ -34,10 +34,10 @@ def _credit_copies() -> AbstractContextManager[Any]:
 
     def broken(self: Bucket, back: GiveBack, now: int) -> int:
         credited = give_back(self, back, now)
-        if (back.host, back.seq) in carried_out:
-            rooms = [band.burst - self._roster.outstanding - level for band, level in self._each()]
+        if (back.instance, back.seq) in carried_out:
+            rooms = [band.burst - self._table.outstanding - level for band, level in self._each()]
             self._levels = [level + min(back.tokens, room) for level, room in zip(self._levels, rooms, strict=True)]
-        carried_out.add((back.host, back.seq))
+        carried_out.add((back.instance, back.seq))
         return credited
 
     return patch.object(Bucket, "give_back", broken)
@@ -47,8 +47,8 @@ def _grant_repetitions_anew() -> AbstractContextManager[Any]:
     take = Bucket.take
 
     def broken(self: Bucket, quota: Quota, ask: Ask, now: int) -> Grant:
-        if (host := self._roster.hosts.get(ask.host)) is not None:
-            host.granted, host.seq = 0, min(host.seq, ask.seq)
+        if (instance := self._table.instances.get(ask.instance)) is not None:
+            instance.granted, instance.seq = 0, min(instance.seq, ask.seq)
         return take(self, quota, ask, now)
 
     return patch.object(Bucket, "take", broken)
@@ -90,19 +90,19 @@ def _serve_the_last_first() -> AbstractContextManager[Any]:
 def _give_nothing_to_who_is_not_alone() -> AbstractContextManager[Any]:
     offer, later = Bucket._offer, Bucket._later
 
-    def broken(self: Bucket, host: InstanceEntry, ask: Ask) -> tuple[int, int, float]:
-        granted, wait, accrued = offer(self, host, ask)
-        return (granted if self._roster.active == 1 else 0), wait, accrued
+    def broken(self: Bucket, instance: InstanceEntry, ask: Ask) -> tuple[int, int, float]:
+        granted, wait, accrued = offer(self, instance, ask)
+        return (granted if self._table.active == 1 else 0), wait, accrued
 
-    def broken_too(self: Bucket, host: InstanceEntry, ask: Ask, ahead: int) -> int:
-        return later(self, host, ask, ahead) if self._roster.active == 1 else 0
+    def broken_too(self: Bucket, instance: InstanceEntry, ask: Ask, ahead: int) -> int:
+        return later(self, instance, ask, ahead) if self._table.active == 1 else 0
 
     return patch.multiple(Bucket, _offer=broken, _later=broken_too)
 
 
 def _lose_count_of_service() -> AbstractContextManager[Any]:
-    def broken(self: InstanceTable, host: InstanceEntry, at: int) -> None:
-        host.last = at
+    def broken(self: InstanceTable, instance: InstanceEntry, at: int) -> None:
+        instance.last = at
 
     return patch.object(InstanceTable, "serve", broken)
 

@@ -1,4 +1,4 @@
-"""A plan carried out in virtual time, by hosts whose threads call as those of real processes do: the same report.
+"""A plan carried out in virtual time, by instances whose threads call as those of real processes do: the same report.
 
 What takes no time here: a decision from memory, the server's work, the waking of a thread. A round trip takes what it
 is told to. So calls, excess, use and fairness can be compared with those of real fleets; latencies cannot.
@@ -31,7 +31,7 @@ Verdict = Callable[[bool, bool], None]
 
 
 class SimulatedLimiter(Protocol):
-    """One host's limiter in virtual time."""
+    """One instance's limiter in virtual time."""
 
     @property
     def calls(self) -> int:
@@ -48,21 +48,21 @@ class SimulatedLimiter(Protocol):
 
 
 Maker = Callable[[Agenda, Plan, float], Callable[[int], SimulatedLimiter]]
-"""For a world, a plan and a round trip (s): what makes the limiter of each host. They share one store."""
+"""For a world, a plan and a round trip (s): what makes the limiter of each instance. They share one store."""
 
 
 def simulate(plan: Plan, make: Maker, round_trip: float) -> Report:
     """Carry the plan out, and draw up the report that a real fleet would get."""
     agenda = Agenda()
     new_limiter = make(agenda, plan, round_trip)
-    hosts = [SimulatedHost(agenda, plan, host, new_limiter) for host in range(plan.hosts)]
+    instances = [SimulatedHost(agenda, plan, instance, new_limiter) for instance in range(plan.instances)]
     agenda.run(round(plan.seconds * SECOND))
-    logs = [host.log() for host in hosts]
+    logs = [instance.log() for instance in instances]
     return report(plan, FleetLog(0.0, logs), Work(sum(log.calls for log in logs), 0.0), f"simulated, {round_trip:g} s")
 
 
 class SimulatedHost:
-    """One host of the plan: it joins, its threads call, and perhaps it vanishes."""
+    """One instance of the plan: it joins, its threads call, and perhaps it vanishes."""
 
     def __init__(self, agenda: Agenda, plan: Plan, number: int, new_limiter: Callable[[int], SimulatedLimiter]) -> None:
         self.admitted, self.refused = CallLog(), CallLog()
@@ -92,10 +92,10 @@ class Thread:
     """One thread: every call at its time, one after the other; while it waits for the store the next ones are late."""
 
     def __init__(
-        self, host: SimulatedHost, agenda: Agenda, limiter: SimulatedLimiter, plan: Plan, number: int, thread: int
+        self, instance: SimulatedHost, agenda: Agenda, limiter: SimulatedLimiter, plan: Plan, number: int, thread: int
     ) -> None:
         dice = Random(f"{plan.seed} {number * plan.threads + thread}")
-        self._host, self._agenda, self._limiter = host, agenda, limiter
+        self._instance, self._agenda, self._limiter = instance, agenda, limiter
         self._due = _schedule(plan, number, dice.random())
         self._costs = cycle(dice.sample(plan.costs, len(plan.costs)))
         self._next = next(self._due, None)
@@ -115,12 +115,12 @@ class Thread:
     def _call(self, cost: int) -> bool:
         """Make one call; return whether it was decided at once."""
         before, decided, slept = self._agenda.now / SECOND, False, False
-        self._host.offered[int(before / SPELL)] += cost
+        self._instance.offered[int(before / SPELL)] += cost
 
         def then(admitted: bool, waited: bool) -> None:
             nonlocal decided
             decided = True
-            log = self._host.admitted if admitted else self._host.refused
+            log = self._instance.admitted if admitted else self._instance.refused
             log.add(before, self._agenda.now / SECOND, cost, waited)
             if slept:
                 self._wake()
@@ -130,12 +130,12 @@ class Thread:
         return decided
 
 
-def _schedule(plan: Plan, host: int, offset: float) -> Iterator[int]:
+def _schedule(plan: Plan, instance: int, offset: float) -> Iterator[int]:
     """When (us) each call of one thread is due."""
-    joins, leaves = plan.stay(host)
+    joins, leaves = plan.stay(instance)
     for phase, (begin, end) in zip(plan.phases, pairwise([0.0, *plan.ends]), strict=True):
         first, last = max(begin, joins), min(end, leaves)
-        rate = phase.rate * plan.share(host) / plan.threads
+        rate = phase.rate * plan.share(instance) / plan.threads
         if rate > 0.0:
             yield from (
                 round((first + (n + 1 - offset) / rate) * SECOND) for n in range(int((last - first) * rate + offset))
@@ -145,13 +145,13 @@ def _schedule(plan: Plan, host: int, offset: float) -> Iterator[int]:
 class _Silence:
     """Nobody watches: what a fleet does is in its logs."""
 
-    def spent(self, host: Host, cost: int) -> None:
+    def spent(self, instance: Host, cost: int) -> None:
         pass
 
-    def asked(self, host: Host, ask: Ask, grant: Grant) -> None:
+    def asked(self, instance: Host, ask: Ask, grant: Grant) -> None:
         pass
 
-    def ended(self, host: Host, caller: Caller) -> None:
+    def ended(self, instance: Host, caller: Caller) -> None:
         pass
 
     def refunded(self, tokens: int) -> None:
@@ -159,21 +159,21 @@ class _Silence:
 
 
 class OursInVirtualTime:
-    """A host with the real rules."""
+    """A instance with the real rules."""
 
-    def __init__(self, agenda: Agenda, host: Host) -> None:
-        self._agenda, self._host = agenda, host
+    def __init__(self, agenda: Agenda, instance: Host) -> None:
+        self._agenda, self._instance = agenda, instance
 
     @property
     def calls(self) -> int:
-        return self._host.calls
+        return self._instance.calls
 
     def decide(self, cost: int, then: Verdict) -> None:
         began = self._agenda.now
-        self._host.call(cost, then=lambda admitted: then(admitted, self._agenda.now > began))
+        self._instance.call(cost, then=lambda admitted: then(admitted, self._agenda.now > began))
 
     def crash(self) -> None:
-        self._host.crash()
+        self._instance.crash()
 
 
 def ours(agenda: Agenda, plan: Plan, round_trip: float) -> Callable[[int], SimulatedLimiter]:

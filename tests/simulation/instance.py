@@ -1,4 +1,4 @@
-"""A host: a real Reservoir behind a front that has no threads; whatever a front does takes no time here."""
+"""A instance: a real Reservoir behind a API that has no threads; whatever a API does takes no time here."""
 
 import itertools
 import math
@@ -20,20 +20,20 @@ from tests.simulation.server import Server
 class Witness(Protocol):
     """Who hears what a fleet does."""
 
-    def spent(self, host: "Host", cost: int) -> None:
+    def spent(self, instance: "Host", cost: int) -> None:
         """A caller was admitted."""
         ...
 
-    def asked(self, host: "Host", ask: Ask, grant: Grant) -> None:
-        """The bucket carried out an ask; the host may never hear of it."""
+    def asked(self, instance: "Host", ask: Ask, grant: Grant) -> None:
+        """The bucket carried out an ask; the instance may never hear of it."""
         ...
 
-    def ended(self, host: "Host", caller: "Caller") -> None:
+    def ended(self, instance: "Host", caller: "Caller") -> None:
         """A caller that stood in line has its verdict."""
         ...
 
     def refunded(self, tokens: int) -> None:
-        """Spent tokens are there again, at a host or in the bucket."""
+        """Spent tokens are there again, at a instance or in the bucket."""
         ...
 
 
@@ -49,7 +49,7 @@ class Caller(Waiter):
 
 
 class _Host:
-    """The host walks with each claim that is to be woken: there is nothing to ring."""
+    """The instance walks with each claim that is to be woken: there is nothing to ring."""
 
     def set(self) -> None:
         pass
@@ -117,7 +117,7 @@ class Host:
 
     @property
     def held(self) -> int:
-        """Tokens for which callers of this host could be admitted, now or later."""
+        """Tokens for which callers of this instance could be admitted, now or later."""
         return self.reservoir.tokens.held if self._lives else 0
 
     @property
@@ -142,7 +142,7 @@ class Host:
     @property
     def awaited(self) -> int:
         """Tokens that somebody waits for, or that are owed."""
-        return self.reservoir._queue.cost + self.reservoir._overdraft.claim.beyond
+        return self.reservoir._queue.cost + self.reservoir._overdraft.waiter.beyond
 
     def call(self, cost: int, patience: float = 0.0, then: Callable[[bool], None] = forget) -> None:
         """One caller comes: first the hot path, that of `try_acquire`, then the line."""
@@ -197,10 +197,10 @@ class Host:
         now = self.reservoir.figures()
         return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
 
-    def _new(self, memo: KeySnapshot | None) -> Reservoir:
+    def _new(self, snapshot: KeySnapshot | None) -> Reservoir:
         return Reservoir(
             self.quota, self.name, self._seqs, self.clock(),
-            idle_after=self._idle_after, sizer=self._sizer, born=self._born, weight=self._weight, memo=memo,
+            idle_after=self._idle_after, sizer=self._sizer, born=self._born, weight=self._weight, snapshot=snapshot,
         )  # fmt: skip
 
     def _do(self, happening: Happening) -> None:
@@ -212,18 +212,18 @@ class Host:
             return
         happening()
         while awake := self.reservoir.to_wake():
-            for claim in awake:
-                self._walk(claim)
+            for waiter in awake:
+                self._walk(waiter)
         if paid := self.reservoir._overdraft.paid - self._paid:
             self._paid += paid
             self._spend(paid)
         self._look_later()
 
     def _spend_at_once(self, cost: int) -> bool:
-        """As the fronts do: a token that is laid out, or else under the lock."""
-        stock = self.reservoir.tokens
-        before = next(stock.lock_free, NO_WAIT) if cost == 1 else NO_WAIT
-        before = before if before != NO_WAIT else stock.take(cost)
+        """As the APIs do: a token that is laid out, or else under the lock."""
+        leased = self.reservoir.tokens
+        before = next(leased.lock_free, NO_WAIT) if cost == 1 else NO_WAIT
+        before = before if before != NO_WAIT else leased.take(cost)
         if before == NO_WAIT:
             before = self.reservoir.take_low(cost)
             self._look_later()
@@ -231,7 +231,7 @@ class Host:
             self._spend(cost)
             return True
         if before != -math.inf:
-            stock.took_late(cost)
+            leased.took_late(cost)
         return False
 
     def _spend(self, cost: int) -> None:
@@ -245,9 +245,9 @@ class Host:
         self._callers[id(caller)] = caller
         self._walk(caller)
 
-    def _walk(self, claim: Waiter) -> None:
+    def _walk(self, waiter: Waiter) -> None:
         """What a thread does that waits in line, until it sleeps or leaves."""
-        while (caller := self._callers.get(id(claim))) is not None:
+        while (caller := self._callers.get(id(waiter))) is not None:
             match self.reservoir.step(caller, self.clock()):
                 case Admit(before):
                     if self.clock() < before:
@@ -262,7 +262,7 @@ class Host:
                     self._end(caller, admitted=False)
                 case Wait(seconds):
                     if seconds is not None:
-                        self._agenda.after(seconds, lambda: self._do(lambda: self._walk(claim)))
+                        self._agenda.after(seconds, lambda: self._do(lambda: self._walk(waiter)))
                     return
                 case Fetch() as fetch:
                     self._send(fetch)
@@ -292,8 +292,8 @@ class Host:
     def _close(self) -> None:
         self.reservoir.close(ConnectionError("closed"), Waiter(0, NO_WAIT, NOBODY))
         while awake := self.reservoir.to_wake():
-            for claim in awake:
-                self._walk(claim)
+            for waiter in awake:
+                self._walk(waiter)
         if (back := self.reservoir.drain()) is not None:
             self._give_back(back)
         self.gone = True

@@ -1,4 +1,4 @@
-"""The network between hosts and the server: what becomes of each message, decided by its sender, number and seed."""
+"""The network between instances and the server: what becomes of each message, decided by its sender, number and seed."""
 
 from collections import Counter
 from collections.abc import Callable

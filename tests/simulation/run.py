@@ -27,8 +27,8 @@ class Run:
         self._quota = scenario.quotas[0]
         self._requotas = 0
         self._joined = 0
-        self.hosts: list[Host] = []
-        self.watch = Watch(self._agenda, self._server, self._quota, self.hosts, scenario.timeout)
+        self.instances: list[Host] = []
+        self.watch = Watch(self._agenda, self._server, self._quota, self.instances, scenario.timeout)
         if not scenario.is_exact:
             self.watch.changed(list(scenario.quotas))
         if trace:
@@ -41,13 +41,13 @@ class Run:
             self._agenda.at(round(event.at * SECOND), partial(self._happen, event))
         self._go_on(self.scenario.seconds)
         self._post.calm = True
-        for host in self._places:  # a process that was stopped goes on
-            if host.stopped:
-                host.crash()
+        for instance in self._places:  # a process that was stopped goes on
+            if instance.stopped:
+                instance.crash()
         self._go_on(self._agenda.now / SECOND + _PATIENCE + self._time_to_serve())
-        for host in self.hosts:
-            if not host.gone and (host.waiting or host.in_line):
-                raise Violation(f"{host.name} still has {host.waiting or host.in_line} in line")
+        for instance in self.instances:
+            if not instance.gone and (instance.waiting or instance.in_line):
+                raise Violation(f"{instance.name} still has {instance.waiting or instance.in_line} in line")
 
     def _go_on(self, until: float) -> None:
         while self._agenda.next_before(round(until * SECOND)):
@@ -55,87 +55,87 @@ class Run:
             self.watch.look()
 
     def _time_to_serve(self) -> float:
-        waiting = sum(host.awaited for host in self.hosts)
+        waiting = sum(instance.awaited for instance in self.instances)
         return 3.0 * max(waiting / each.rate for quota in self.scenario.quotas for each in quota.bandwidths)
 
     def _join(self, place: int) -> Host:
         self._joined += 1
         idle_after = 2.0 * min(each.burst / each.rate for each in self._quota.bandwidths)
-        host = Host(
+        instance = Host(
             f"{self.scenario.seed}-{place}.{self._joined}", self._quota, self._agenda, self._server, self._post,
             self.watch, idle_after=idle_after, weight=self.scenario.weights[place],
         )  # fmt: skip
-        self.hosts.append(host)
-        return host
+        self.instances.append(instance)
+        return instance
 
     def _happen(self, event: Event) -> None:
         if self.watch.trace is not None:
             self.watch.trace.append(str(event))
-        host = self._places[event.place]
+        instance = self._places[event.place]
         happenings: dict[str, Callable[[Event, Host], None]] = {
             "calls": self._calls, "wait": self._wait, "stream": self._stream, "stall": self._stall,
             "crash": self._crash, "close": self._close, "refund": self._refund, "debit": self._debit,
             "interrupt": self._interrupt, "jump": self._jump, "lose": self._lose,
             "requota": self._requota,
         }  # fmt: skip
-        happenings[event.kind](event, host)
+        happenings[event.kind](event, instance)
 
-    def _calls(self, event: Event, host: Host) -> None:
+    def _calls(self, event: Event, instance: Host) -> None:
         for _ in range(event.number):
-            host.call(event.cost, event.seconds)
+            instance.call(event.cost, event.seconds)
 
-    def _wait(self, event: Event, host: Host) -> None:
+    def _wait(self, event: Event, instance: Host) -> None:
         """Callers come that wait as long as it takes."""
         for _ in range(event.number):
-            host.call(event.cost, math.inf)
+            instance.call(event.cost, math.inf)
 
-    def _stream(self, event: Event, host: Host) -> None:
+    def _stream(self, event: Event, instance: Host) -> None:
         """Whoever is in this place by then is called."""
         for i in range(event.number):
             self._agenda.after(event.seconds * i / event.number, lambda: self._places[event.place].call(event.cost))
 
-    def _stall(self, event: Event, host: Host) -> None:
-        host.stall(event.seconds, event.cost)
+    def _stall(self, event: Event, instance: Host) -> None:
+        instance.stall(event.seconds, event.cost)
 
-    def _crash(self, event: Event, host: Host) -> None:
-        host.crash()
+    def _crash(self, event: Event, instance: Host) -> None:
+        instance.crash()
         self._places[event.place] = self._join(event.place)
 
-    def _close(self, event: Event, host: Host) -> None:
-        if not host.stopped:
-            host.close()
+    def _close(self, event: Event, instance: Host) -> None:
+        if not instance.stopped:
+            instance.close()
             self._places[event.place] = self._join(event.place)
 
-    def _refund(self, event: Event, host: Host) -> None:
+    def _refund(self, event: Event, instance: Host) -> None:
         """Callers give back what they were admitted for, once."""
-        tokens = min(event.number * event.cost, host.admitted - host.refunded)
-        if tokens > 0 and not host.stopped:
-            host.refunded += tokens
-            host.refund(tokens)
+        tokens = min(event.number * event.cost, instance.admitted - instance.refunded)
+        if tokens > 0 and not instance.stopped:
+            instance.refunded += tokens
+            instance.refund(tokens)
 
-    def _debit(self, event: Event, host: Host) -> None:
+    def _debit(self, event: Event, instance: Host) -> None:
         """Callers used more than they had estimated; it may be more than ever fits at once."""
-        host.debit(event.number * event.cost)
+        instance.debit(event.number * event.cost)
 
-    def _interrupt(self, event: Event, host: Host) -> None:
-        host.leave_line(event.number)
+    def _interrupt(self, event: Event, instance: Host) -> None:
+        instance.leave_line(event.number)
 
-    def _jump(self, event: Event, host: Host) -> None:
+    def _jump(self, event: Event, instance: Host) -> None:
         outstanding = self._outstanding()
         self._server.jump(event.seconds)
         self.watch.jumped(outstanding, event.seconds)
 
-    def _lose(self, event: Event, host: Host) -> None:
+    def _lose(self, event: Event, instance: Host) -> None:
         bucket = self._server.bucket
         self.watch.lost(self._outstanding(), max(0.0, -min(bucket._levels)) if bucket else 0.0)
         self._server.lose()
 
-    def _requota(self, event: Event, host: Host) -> None:
+    def _requota(self, event: Event, instance: Host) -> None:
         """A deployment reaches this place: the process ends, and the next one has the new quota."""
         self._requotas += 1
         self._quota = self.scenario.quotas[self._requotas % len(self.scenario.quotas)]
-        self._close(event, host)
+        self._close(event, instance)
 
     def _outstanding(self) -> int:
         bucket = self._server.bucket
-        return bucket._roster.outstanding if bucket else 0
+        return bucket._table.outstanding if bucket else 0

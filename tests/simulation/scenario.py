@@ -15,7 +15,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens `at` so many seconds, to the host in one place of the fleet, or to the server."""
+    """Something that happens `at` so many seconds, to the instance in one place of the fleet, or to the server."""
 
     at: float
     kind: Kind
@@ -35,7 +35,7 @@ class Scenario:
 
     seed: int
     quotas: tuple[Quota, ...]
-    """The first one holds; each `requota` starts a host with the next."""
+    """The first one holds; each `requota` starts a instance with the next."""
     weights: tuple[int, ...]
     weather: Weather
     timeout: float
@@ -53,7 +53,7 @@ class Scenario:
 
 
 def draw(seed: int) -> Scenario:
-    """Return the scenario of a seed: short, of few hosts and small numbers, where everything is near its edge."""
+    """Return the scenario of a seed: short, of few instances and small numbers, where everything is near its edge."""
     chance = Random(seed)
     quotas = _quotas(chance)
     scale = min(1.0, *(each.burst / each.rate for each in quotas[0].bandwidths))
@@ -73,20 +73,20 @@ def _quotas(chance: Random) -> tuple[Quota, ...]:
     return tuple(one() for _ in range(3))
 
 
-def _events(chance: Random, quota: Quota, scale: float, hosts: int) -> Iterator[Event]:
+def _events(chance: Random, quota: Quota, scale: float, instances: int) -> Iterator[Event]:
     """Demand by spells of on and off, and with it the kind of trouble that this seed is about."""
     length = chance.choice((4.0, 10.0)) * scale
     load, patience = chance.choice((0.3, 1.0, 3.0, 10.0)), chance.choice((0.0, 0.0, 0.3, 1.0))
     costs = chance.choice(((1,), (1,), (1, 1, 2, 7), (1, quota.largest_cost)))
-    for place in range(hosts):
+    for place in range(instances):
         at = 0.0
         while at < length:
             spell = chance.uniform(0.1, 2.0) * scale
-            yield from _spell(chance, quota, at, spell, place, load / hosts, costs, patience * scale)
+            yield from _spell(chance, quota, at, spell, place, load / instances, costs, patience * scale)
             at += spell
     for kind in chance.choice(_TROUBLES):
         for _ in range(chance.choice((1, 2, 5))):
-            yield _trouble(chance, kind, chance.uniform(0.0, length), chance.randrange(hosts), scale, quota)
+            yield _trouble(chance, kind, chance.uniform(0.0, length), chance.randrange(instances), scale, quota)
 
 
 _TROUBLES: tuple[tuple[Kind, ...], ...] = (

@@ -10,9 +10,9 @@ from tests.depth import DEEP
 from tests.simulation.fleet import ours, simulate
 
 
-def plan_of(quota: str, hosts: int, demand: float, seconds: float, **rest: object) -> Plan:
+def plan_of(quota: str, instances: int, demand: float, seconds: float, **rest: object) -> Plan:
     return replace(
-        Plan("simulated", quota, "key", hosts, 4, steady(Quota.parse(quota), demand, seconds)),
+        Plan("simulated", quota, "key", instances, 4, steady(Quota.parse(quota), demand, seconds)),
         **rest,  # type: ignore[arg-type]
     )
 
@@ -30,13 +30,13 @@ def test_below_the_limit_all_is_admitted_and_hardly_anyone_waits() -> None:
     assert shown.waits_share < 0.003
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 8] if DEEP else [2])
+@pytest.mark.parametrize("instances", [1, 2, 8] if DEEP else [2])
 @pytest.mark.parametrize("quota", ["1000/s", "2000/s burst 400", "200/2s; 150/s"])
-def test_above_it_what_flows_in_is_used_and_shared(quota: str, hosts: int) -> None:
-    shown = simulate(plan_of(quota, hosts, 3.0, 20.0), ours, 0.001)
+def test_above_it_what_flows_in_is_used_and_shared(quota: str, instances: int) -> None:
+    shown = simulate(plan_of(quota, instances, 3.0, 20.0), ours, 0.001)
     assert shown.excess == 0
     assert shown.used_share >= 0.98
-    assert hosts == 1 or shown.evenness >= 0.85
+    assert instances == 1 or shown.evenness >= 0.85
 
 
 def test_a_dry_bucket_is_asked_by_few_of_many_decisions() -> None:

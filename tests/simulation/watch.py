@@ -2,8 +2,8 @@
 
 The promise is that of a token bucket: admitted(t1, t2) <= burst + rate * (t2 - t1), for every window. All windows at
 once are one bucket that begins full, refills at the rate and is drawn on by every admission (`Reference`): the promise
-is broken when it would have to go below zero. What hosts may still spend and what is in the real bucket must be covered
-by it at every instant, so a token that was credited twice is seen long before somebody spends it.
+is broken when it would have to go below zero. What instances may still spend and what is in the real bucket must be
+covered by it at every instant, so a token that was credited twice is seen long before somebody spends it.
 
 Time is the server's, and never runs backwards: the promise is about the rate that the server's clock measures out.
 """
@@ -63,10 +63,10 @@ class Reference:
 class Watch:
     """Hears every admission and every answer, and looks at the fleet after each step; raises Violation."""
 
-    def __init__(self, agenda: Agenda, server: Server, quota: Quota, hosts: list[Host], timeout: float) -> None:
-        """`timeout`: after so many seconds a host gives up an answer."""
+    def __init__(self, agenda: Agenda, server: Server, quota: Quota, instances: list[Host], timeout: float) -> None:
+        """`timeout`: after so many seconds a instance gives up an answer."""
         self.trace: list[str] | None = None
-        self._agenda, self._server, self._hosts, self._timeout = agenda, server, hosts, timeout
+        self._agenda, self._server, self._instances, self._timeout = agenda, server, instances, timeout
         self._exact = True
         now = server.now()
         self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
@@ -85,42 +85,42 @@ class Watch:
 
     # What happens
 
-    def spent(self, host: Host, cost: int) -> None:
+    def spent(self, instance: Host, cost: int) -> None:
         now = self._server.now()
         for reference in self.references:
             reference.advance(now)
             reference.level -= cost
             if reference.level < -self._tolerance(reference):
                 raise self._violation(f"the promise is broken by {-reference.level:.6f} tokens")
-        self._say(f"{host.name} admits a cost of {cost}")
+        self._say(f"{instance.name} admits a cost of {cost}")
 
     def refunded(self, tokens: int) -> None:
-        """Tokens that were spent are back, at a host or in the bucket."""
+        """Tokens that were spent are back, at a instance or in the bucket."""
         for reference in self.references:
             reference.advance(self._server.now())
             reference.level += tokens
 
-    def asked(self, host: Host, ask: Ask, grant: Grant) -> None:
+    def asked(self, instance: Host, ask: Ask, grant: Grant) -> None:
         self._say(
-            f"{host.name} asks (seq {ask.seq}: need {ask.need}, queued {ask.queued}, want {ask.want}, held {ask.held},"
+            f"{instance.name} asks (seq {ask.seq}: need {ask.need}, queued {ask.queued}, want {ask.want}, held {ask.held},"
             f" back {ask.back}) and gets {grant.granted} in {grant.starts_in:.6f} s for {grant.lease:.6f} s,"
             f" kept {grant.kept}, retry {grant.retry_after:.6f}, level {grant.level}"
         )
-        number = host.name, ask.seq
+        number = instance.name, ask.seq
         if number not in self._granted and grant.granted > ask.queued:
             self._check_reserve(grant)
         self._granted.add(number)
 
-    def ended(self, host: Host, caller: Caller) -> None:
-        self._say(f"{host.name} tells a caller of {caller.cost}: {caller.verdict}")
+    def ended(self, instance: Host, caller: Caller) -> None:
+        self._say(f"{instance.name} tells a caller of {caller.cost}: {caller.verdict}")
         due = caller.came + _TRIPS * self._timeout if caller.deadline == NO_WAIT else caller.deadline
-        if host.clock() > due + _WAKING and not host.was_disturbed:
-            raise self._violation(f"{host.name} answers {host.clock() - due:.6f} s too late")
-        if isinstance(caller.verdict, Admit) and any(other.number < caller.number for other in host.in_line):
-            raise self._violation(f"{host.name} admits a caller before one that came earlier")
+        if instance.clock() > due + _WAKING and not instance.was_disturbed:
+            raise self._violation(f"{instance.name} answers {instance.clock() - due:.6f} s too late")
+        if isinstance(caller.verdict, Admit) and any(other.number < caller.number for other in instance.in_line):
+            raise self._violation(f"{instance.name} admits a caller before one that came earlier")
 
     def lost(self, outstanding: int, debt: float) -> None:
-        """The server is to lose its state: what hosts hold, and what it owes for grants that lie in the future.
+        """The server is to lose its state: what instances hold, and what it owes for grants that lie in the future.
 
         The new bucket may begin full.
         """
@@ -129,7 +129,7 @@ class Watch:
         self._trusted_from = self._agenda.now + LONGEST_LEASE
 
     def jumped(self, outstanding: int, seconds: float) -> None:
-        """The server's clock went on: for the server some leases are over that their hosts still hold.
+        """The server's clock went on: for the server some leases are over that their instances still hold.
 
         Or it was set back: until it has caught up nothing flows in, nor is a grant for later covered by what does.
         """
@@ -144,41 +144,47 @@ class Watch:
         bucket = self._server.bucket
         if bucket is None:
             return
-        roster = bucket._roster
-        if roster.outstanding != sum(host.held for host in roster.hosts.values()):
+        table = bucket._table
+        if table.outstanding != sum(instance.held for instance in table.instances.values()):
             raise self._violation("outstanding is not the sum of what hosts hold")
-        if roster.weights != sum(host.weight for host in roster.hosts.values()):
+        if table.weights != sum(instance.weight for instance in table.instances.values()):
             raise self._violation("the weights do not add up")
-        if roster.lasts != sum(host.weight * host.last for host in roster.hosts.values()):
+        if table.lasts != sum(instance.weight * instance.last for instance in table.instances.values()):
             raise self._violation("the hosts' last services do not add up")
-        if roster.active != sum(host.weight > 0 for host in roster.hosts.values()):
+        if table.active != sum(instance.weight > 0 for instance in table.instances.values()):
             raise self._violation("the active hosts do not add up")
         for band, level in bucket._each():
-            if level > max(0, band.burst - roster.outstanding) * (1 + 1e-12) + 1e-9:
-                raise self._violation(f"level {level} + outstanding {roster.outstanding} > burst {band.burst}")
-        for host in self._hosts:
-            self._check_host(host)
-            self._check_figures(host)
+            if level > max(0, band.burst - table.outstanding) * (1 + 1e-12) + 1e-9:
+                raise self._violation(f"level {level} + outstanding {table.outstanding} > burst {band.burst}")
+        for instance in self._instances:
+            self._check_host(instance)
+            self._check_figures(instance)
         if self._exact:
             self._check_cover(bucket._levels)
 
-    def _check_host(self, host: Host) -> None:
-        if self._agenda.now < self._trusted_from or host.gone:
+    def _check_host(self, instance: Host) -> None:
+        if self._agenda.now < self._trusted_from or instance.gone:
             return
-        counted, begun = self._counted(host.name)
-        if host.held > counted:
-            raise self._violation(f"{host.name} holds {host.held}, of which the bucket knows {counted}")
-        if host.spendable > begun:
-            raise self._violation(f"{host.name} could spend {host.spendable}, of which {begun} have flowed in")
+        counted, begun = self._counted(instance.name)
+        if instance.held > counted:
+            raise self._violation(f"{instance.name} holds {instance.held}, of which the bucket knows {counted}")
+        if instance.spendable > begun:
+            raise self._violation(f"{instance.name} could spend {instance.spendable}, of which {begun} have flowed in")
 
-    def _check_figures(self, host: Host) -> None:
-        if not host.stopped and not host.gone and host.figures != (host.admitted, host.refused, len(host.waiting)):
-            raise self._violation(f"{host.name} counts {host.figures}, and told {host.admitted}, {host.refused}")
+    def _check_figures(self, instance: Host) -> None:
+        if (
+            not instance.stopped
+            and not instance.gone
+            and instance.figures != (instance.admitted, instance.refused, len(instance.waiting))
+        ):
+            raise self._violation(
+                f"{instance.name} counts {instance.figures}, and told {instance.admitted}, {instance.refused}"
+            )
 
     def _counted(self, name: str) -> tuple[int, int]:
-        """What the bucket counts as this host's now, and how much of it may be spent now."""
+        """What the bucket counts as this instance's now, and how much of it may be spent now."""
         bucket = self._server.bucket
-        entry = bucket._roster.hosts.get(name) if bucket else None
+        entry = bucket._table.instances.get(name) if bucket else None
         if bucket is None or entry is None:
             return 0, 0
         now = max(bucket._now, self._server.clock - bucket._epoch)
@@ -187,8 +193,8 @@ class Watch:
         return entry.held, entry.held - (entry.granted if entry.starts > now else 0)
 
     def _check_cover(self, levels: list[float]) -> None:
-        """What is in the bucket, as it was last looked at, and what hosts may spend: the reference has it all."""
-        held = sum(host.held for host in self._hosts)
+        """What is in the bucket, as it was last looked at, and what instances may spend: the reference has it all."""
+        held = sum(instance.held for instance in self._instances)
         for reference, level in zip(self.references, levels, strict=True):
             reference.advance(self._server.now())
             if level + held > reference.level + self._tolerance(reference):
@@ -197,7 +203,7 @@ class Watch:
     def _check_reserve(self, grant: Grant) -> None:
         bucket = self._server.bucket
         assert bucket is not None
-        outstanding = bucket._roster.outstanding
+        outstanding = bucket._table.outstanding
         if any(outstanding > ALPHA * band.burst for band in bucket._bands):
             raise self._violation(f"{outstanding} tokens are leased after a reserve was granted: {grant}")
 

@@ -70,16 +70,16 @@ class Host:
 
 
 def test_a_bucket_that_nobody_used_is_full(store: Store) -> None:
-    assert store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_hosts=0)
+    assert store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_instances=0)
 
 
 def test_a_first_ask_with_one_caller_waiting_gets_half_a_full_bucket(store: Store) -> None:
     grant = Host(store).take(1, want=100)
-    assert (grant.granted, grant.kept, grant.level, grant.active_hosts) == (50, 0, 50, 1)
+    assert (grant.granted, grant.kept, grant.level, grant.active_instances) == (50, 0, 50, 1)
     assert (grant.starts_in, grant.retry_after, grant.quota) == (0.0, 0.0, None)
     assert grant.version > 0
     assert grant.epoch > 0
-    assert store.peek(KEY, HUNDRED) == Level(level=50, outstanding=50, active_hosts=1)
+    assert store.peek(KEY, HUNDRED) == Level(level=50, outstanding=50, active_instances=1)
 
 
 def test_callers_who_wait_get_the_whole_bucket(store: Store) -> None:
@@ -154,7 +154,7 @@ def test_one_host_holds_at_most_half_the_burst_in_reserve(store: Store) -> None:
 def test_a_second_host_gets_its_part_of_half_the_rest(store: Store) -> None:
     Host(store, name="a").take(1, want=10)
     grant = Host(store, name="b").take(1, want=100)
-    assert (grant.granted, grant.active_hosts) == (22, 2)  # (100 - 10) / 2 / 2
+    assert (grant.granted, grant.active_instances) == (22, 2)  # (100 - 10) / 2 / 2
 
 
 def test_all_hosts_together_hold_at_most_half_the_burst_in_reserve(store: Store) -> None:
@@ -186,7 +186,7 @@ def test_a_repeated_ask_gets_the_same_tokens_and_not_more(store: Store) -> None:
     again = host.send(ask)
     assert (first.granted, first.kept) == (again.granted, again.kept) == (20, 10)
     assert (first.starts_in, first.retry_after, first.level) == (again.starts_in, again.retry_after, again.level)
-    assert host.peek() == level == Level(level=70, outstanding=30, active_hosts=1)
+    assert host.peek() == level == Level(level=70, outstanding=30, active_instances=1)
 
 
 def test_a_refused_ask_may_be_repeated_and_then_fit(store: Store) -> None:
@@ -257,7 +257,7 @@ def test_what_is_not_reported_as_held_was_spent(store: Store) -> None:
     host.held = 20
     grant = host.report()
     assert (grant.granted, grant.kept) == (0, 20)
-    assert host.peek() == Level(level=50, outstanding=20, active_hosts=1)
+    assert host.peek() == Level(level=50, outstanding=20, active_instances=1)
 
 
 def test_an_ask_brings_unspent_tokens_back(store: Store) -> None:
@@ -265,21 +265,21 @@ def test_an_ask_brings_unspent_tokens_back(store: Store) -> None:
     host.take(50)
     grant = host.send(host.ask(0, back=30))
     assert (grant.kept, grant.level) == (20, 80)
-    assert host.peek() == Level(level=80, outstanding=20, active_hosts=1)
+    assert host.peek() == Level(level=80, outstanding=20, active_instances=1)
 
 
 def test_a_giver_keeps_what_it_still_holds(store: Store) -> None:
     host = Host(store)
     host.take(50)
     assert host.give_back(20, held=25) == 20
-    assert host.peek() == Level(level=70, outstanding=25, active_hosts=1)
+    assert host.peek() == Level(level=70, outstanding=25, active_instances=1)
 
 
 def test_a_giver_that_keeps_nothing_leaves(store: Store) -> None:
     host = Host(store)
     host.take(50)
     assert host.give_back(50) == 50
-    assert host.peek() == Level(level=100, outstanding=0, active_hosts=0)
+    assert host.peek() == Level(level=100, outstanding=0, active_instances=0)
 
 
 def test_no_more_comes_back_than_was_held(store: Store) -> None:
@@ -301,7 +301,7 @@ def test_a_host_keeps_no_more_than_it_was_lent(store: Store) -> None:
     host = Host(store)
     host.take(10)
     assert host.send(host.ask(0)._replace(held=1000)).kept == 10
-    assert host.peek() == Level(level=90, outstanding=10, active_hosts=1)
+    assert host.peek() == Level(level=90, outstanding=10, active_instances=1)
 
 
 def test_nothing_comes_back_from_a_host_that_holds_nothing(store: Store) -> None:
@@ -313,7 +313,7 @@ def test_nothing_comes_back_from_a_host_that_holds_nothing(store: Store) -> None
 
 def test_nothing_comes_back_to_a_bucket_that_nobody_used(store: Store) -> None:
     assert Host(store).give_back(10, held=0) == 0
-    assert store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_hosts=0)
+    assert store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_instances=0)
 
 
 def test_a_refund_raises_the_level(store: Store) -> None:
@@ -327,7 +327,7 @@ def test_a_refund_leaves_room_for_what_is_leased(store: Store) -> None:
     host = Host(store)
     host.take(100)
     assert host.give_back(0, held=40, refund=1000) == 60
-    assert host.peek() == Level(level=60, outstanding=40, active_hosts=1)
+    assert host.peek() == Level(level=60, outstanding=40, active_instances=1)
 
 
 def test_a_refund_to_a_full_bucket_is_lost(store: Store) -> None:
@@ -400,7 +400,7 @@ def test_a_lowered_limit_leaves_room_for_what_is_leased(store: Store) -> None:
     host.take(50)
     host.quota = Quota(SLOW, 60)
     assert host.report().level == 10
-    assert host.peek() == Level(level=10, outstanding=50, active_hosts=1)
+    assert host.peek() == Level(level=10, outstanding=50, active_instances=1)
 
 
 def test_an_older_caller_is_told_the_newer_quota(store: Store) -> None:
@@ -608,7 +608,7 @@ def test_any_text_names_a_host(store: Store) -> None:
     for i, name in enumerate(["a b", "{}", "h:x", "löwe", "%d", "level", "config"], start=1):
         host = Host(store, name=name)
         host.take(1)
-        assert host.peek() == Level(level=100 - i, outstanding=i, active_hosts=i)
+        assert host.peek() == Level(level=100 - i, outstanding=i, active_instances=i)
 
 
 def test_a_store_says_where_it_is(store: Store) -> None:

@@ -74,10 +74,10 @@ def test_what_is_leased_does_not_refill_until_the_lease_ends(store: MemoryStore,
     lease = _take(store, 1, 10).lease
     assert lease == pytest.approx(0.25, abs=1e-5)
     clock.now += lease - 0.001
-    assert store.peek(KEY, TEN) == Level(level=0, outstanding=10, active_hosts=1)
+    assert store.peek(KEY, TEN) == Level(level=0, outstanding=10, active_instances=1)
     clock.now += 0.001 + 0.5
     assert _take(store, 2, 0, held=10).kept == 0
-    assert store.peek(KEY, TEN) == Level(level=5, outstanding=0, active_hosts=1)  # from the end of the lease on
+    assert store.peek(KEY, TEN) == Level(level=5, outstanding=0, active_instances=1)  # from the end of the lease on
     clock.now += 0.1
     assert store.peek(KEY, TEN).level == 6
 
@@ -118,7 +118,7 @@ def test_no_thread_sees_a_bucket_that_another_is_changing(store: MemoryStore) ->
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert store.peek(KEY, TEN) == Level(level=10, outstanding=0, active_hosts=0)
+    assert store.peek(KEY, TEN) == Level(level=10, outstanding=0, active_instances=0)
 
 
 def _take_and_return(store: MemoryStore, host: str) -> None:

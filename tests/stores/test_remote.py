@@ -41,7 +41,7 @@ def front(request: pytest.FixtureRequest) -> str:
 
 @contextlib.contextmanager
 def opened(front: str, url: str, prefix: str = "batchlimit") -> Iterator[BlockingStore | RedisStore]:
-    """A store of which both fronts can be asked alike."""
+    """A store of which both APIs can be asked alike."""
     patience = {"connect_timeout": LONG, "deadline": LONG}
     store: BlockingStore | RedisStore = (
         RedisStore.from_url(url, prefix=prefix, **patience)

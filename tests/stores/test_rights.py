@@ -52,7 +52,7 @@ def named(url: str, options: str = "") -> str:
 
 @contextmanager
 def stores(url: str) -> Iterator[list[AnyStore]]:
-    """One for each front."""
+    """One for each API."""
     made: list[AnyStore] = [
         RedisStore.from_url(url, connect_timeout=30.0, deadline=30.0),
         BlockingStore(AsyncRedisStore.from_url(url, connect_timeout=30.0, deadline=30.0)),

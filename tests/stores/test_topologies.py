@@ -82,7 +82,7 @@ def replicated() -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def both(url: str, prefix: str, deadline: float = LONG) -> Iterator[list[BlockingStore | RedisStore]]:
-    """A store on each front, each with buckets of its own."""
+    """A store on each API, each with buckets of its own."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(opened(each, url, f"{prefix}-{each}", deadline)) for each in FRONTS]
 
@@ -145,7 +145,7 @@ def test_tasks_are_served_of_a_slot_on_the_move_whatever_connections_there_are(
 
 
 def test_a_slot_that_nobody_has_takes_no_other_along(prefix: str) -> None:
-    """It is a part of its own, on both fronts, and the client that knows all others is kept."""
+    """It is a part of its own, on both APIs, and the client that knows all others is kept."""
     with cluster(valkey_binary()) as whole, both(whole.url, prefix) as stores:
         for front in FRONTS:
             for node in whole.nodes:

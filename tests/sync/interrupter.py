@@ -40,8 +40,8 @@ class Interrupter:
     def _may_raise(self, frame: FrameType) -> bool:
         if self._under_lock:
             return not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
-        slot: front.KeyEntry | None = frame.f_locals.get("self")  # what has none is called under the lock
-        return slot is not None and not slot.lock._is_owned()
+        entry: front.KeyEntry | None = frame.f_locals.get("self")  # what has none is called under the lock
+        return entry is not None and not entry.lock._is_owned()
 
     def run(self, call: Callable[[], object]) -> bool:
         """Call once; return whether it was interrupted."""

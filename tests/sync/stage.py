@@ -1,4 +1,4 @@
-"""What the tests of the threaded front share: a clock, a store that does as told, threads and processes."""
+"""What the tests of the threaded API share: a clock, a store that does as told, threads and processes."""
 
 import contextlib
 import os
@@ -129,7 +129,8 @@ def until(fact: Callable[[], bool]) -> None:
 def quiet(limiter: Any, key: str = KEY) -> bool:
     """Whether nothing is under way to the store, and whoever is first in line knows that it has nothing to ask.
 
-    A refund that meets an ask travels after it, in the keeper's time: and tests have none, or one that stands still.
+    A refund that meets an ask travels after it, in the background thread's time: and tests have none, or one that
+    stands still.
     """
     here = getattr(limiter, "_inner", limiter)
     reservoir = here._slots[key].reservoir
@@ -215,7 +216,7 @@ from batchlimit import *
 from batchlimit.reservoir import requests
 from tests.distance import far
 
-errands.Ask = far  # its leases outlast a machine that stalls
+requests.Ask = far  # its leases outlast a machine that stalls
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
 

@@ -40,7 +40,7 @@ def stage(clock: Clock) -> Piped:
 
 
 @pytest.fixture
-def limiter(stage: Piped, clock: Clock, without_keeper: None) -> Iterator[RateLimiter]:
+def limiter(stage: Piped, clock: Clock, without_refresher: None) -> Iterator[RateLimiter]:
     with RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock) as limiter:
         yield limiter
 
@@ -117,6 +117,6 @@ def _interrupted(n: int) -> bool:
     return True
 
 
-def test_an_interrupt_anywhere_loses_tokens_at_most(without_keeper: None) -> None:
+def test_an_interrupt_anywhere_loses_tokens_at_most(without_refresher: None) -> None:
     lines = next(n for n in itertools.count() if not _interrupted(n + 1))
     assert lines > 100

@@ -130,8 +130,8 @@ def test_a_permit_collected_amid_the_limiter_is_released() -> None:
 
 def step_by_step(limiter: ConcurrencyLimiter) -> tuple[Permit, Waiter, list[str]]:
     """A caller who was refused entry, and does not wait yet."""
-    permit, woken = Permit(limiter._door, "", 0, False), []
-    assert limiter._door.enter(permit, "") == "limit"
+    permit, woken = Permit(limiter._locked_gate, "", 0, False), []
+    assert limiter._locked_gate.enter(permit, "") == "limit"
     return permit, Waiter(lambda: woken.append("woken")), woken
 
 
@@ -140,11 +140,11 @@ def test_a_place_that_came_before_the_line_is_had() -> None:
     holder = limiter.acquire()
     permit, waiter, woken = step_by_step(limiter)
     holder.success()
-    limiter._door.line_up(waiter, "")
+    limiter._locked_gate.line_up(waiter, "")
     assert woken == ["woken"]
-    assert limiter._door.end_wait(permit, waiter)
+    assert limiter._locked_gate.end_wait(permit, waiter)
     permit.success()
-    assert not limiter._door.end_wait(permit, waiter)
+    assert not limiter._locked_gate.end_wait(permit, waiter)
     assert limiter.statistics().in_flight == 0
 
 
@@ -154,7 +154,7 @@ def test_nobody_lines_up_once_it_is_closed() -> None:
     _, waiter, _ = step_by_step(limiter)
     limiter.close()
     with pytest.raises(LimiterClosed):
-        limiter._door.line_up(waiter, "")
+        limiter._locked_gate.line_up(waiter, "")
     holder.success()
 
 
@@ -167,7 +167,7 @@ def test_who_waits_ahead_makes_a_refusal_longer() -> None:
     holder = limiter.acquire()
     for _ in range(3):
         _, waiter, _ = step_by_step(limiter)
-        limiter._door.line_up(waiter, "")
+        limiter._locked_gate.line_up(waiter, "")
     with pytest.raises(ConcurrencyLimited) as caught:
         limiter.acquire(timeout=0)
     assert caught.value.retry_after == pytest.approx(4.0)
@@ -218,12 +218,12 @@ def test_who_cannot_be_woken_passes_the_place_on_however_many_they_are() -> None
     limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(3000))
     holder = limiter.acquire()
     for _ in range(2000):
-        limiter._door.line_up(Waiter(nobody), "")
+        limiter._locked_gate.line_up(Waiter(nobody), "")
     permit, waiter, woken = step_by_step(limiter)
-    limiter._door.line_up(waiter, "")
+    limiter._locked_gate.line_up(waiter, "")
     holder.success()
     assert woken == ["woken"]
-    assert limiter._door.end_wait(permit, waiter)
+    assert limiter._locked_gate.end_wait(permit, waiter)
     permit.success()
     assert (limiter.statistics().in_flight, limiter.statistics().waiting) == (0, 0)
 
@@ -270,17 +270,17 @@ def test_a_handler_that_raises_anywhere_leaves_no_ghost_in_line() -> None:
 
         def serve(limiter: ConcurrencyLimiter = limiter, holder: Permit = holder, callers: Any = callers) -> None:
             for _, waiter, _ in callers:
-                limiter._door.line_up(waiter, "")
-            limiter._door.end_wait(*callers[0][:2])
+                limiter._locked_gate.line_up(waiter, "")
+            limiter._locked_gate.end_wait(*callers[0][:2])
             holder.success()
 
         interrupted = Interrupt(n).run(serve)
         holder.success()
         for permit, waiter, _ in callers:
-            if limiter._door.end_wait(permit, waiter):
+            if limiter._locked_gate.end_wait(permit, waiter):
                 permit.success()
         for permit, waiter, _ in callers:  # who was served only now
-            if permit.state is not OVER and limiter._door.end_wait(permit, waiter):
+            if permit.state is not OVER and limiter._locked_gate.end_wait(permit, waiter):
                 permit.success()
         assert limiter.statistics().waiting == 0, f"call {n}"
     assert n > 50
@@ -303,13 +303,13 @@ def test_a_child_has_locks_and_shares_of_its_own() -> None:
     locked, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with limiter._door._lock:
+        with limiter._locked_gate._lock:
             locked.set()
             over.wait(DEADLINE)
 
     holding = start(hold)
     assert locked.wait(DEADLINE)
-    limiter._door.after_fork()
+    limiter._locked_gate.after_fork()
     limiter.acquire("live").success()
     assert limiter.statistics().partitions["live"].guaranteed == 2
     over.set()
@@ -319,7 +319,7 @@ def test_a_child_has_locks_and_shares_of_its_own() -> None:
 def test_a_child_of_who_closed_is_closed() -> None:
     limiter = ConcurrencyLimiter(Fixed(4))
     limiter.close()
-    limiter._door.after_fork()
+    limiter._locked_gate.after_fork()
     with pytest.raises(LimiterClosed):
         limiter.acquire()
 
@@ -332,7 +332,7 @@ def test_a_thread_that_is_shed_finds_out_when_it_looks() -> None:
     shedder = Shedder(Shedding(after=1, share=0.5))
     shedder.note(["memory"])
     fixed, least, more = (limiter.acquire(priority=n, sheddable=n > 0) for n in (0, 1, 2))
-    limiter._door.shed(shedder.choose)
+    limiter._locked_gate.shed(shedder.choose)
     for spared in (fixed, more):
         spared.check()
         spared.success()
@@ -346,5 +346,5 @@ def test_a_thread_that_is_shed_finds_out_when_it_looks() -> None:
 def test_who_is_over_is_not_shed() -> None:
     limiter = ConcurrencyLimiter(Fixed(3))
     limiter.acquire(sheddable=True).success()
-    limiter._door.shed(lambda calls: calls)
+    limiter._locked_gate.shed(lambda calls: calls)
     assert limiter.statistics().shed == 0

@@ -16,15 +16,15 @@ def fail() -> None:
 
 
 def test_it_returns_and_raises_what_the_work_does() -> None:
-    courier = DaemonPool()
-    assert courier.run(lambda: 5, DEADLINE) == 5
+    pool = DaemonPool()
+    assert pool.run(lambda: 5, DEADLINE) == 5
     with pytest.raises(LookupError, match="no such thing"):
-        courier.run(fail, DEADLINE)
-    courier.stop()
+        pool.run(fail, DEADLINE)
+    pool.stop()
 
 
 def test_who_asked_leaves_in_time_and_the_work_goes_on() -> None:
-    courier, gate, done = DaemonPool(), Gate(), threading.Event()
+    pool, gate, done = DaemonPool(), Gate(), threading.Event()
 
     def work() -> None:
         gate()
@@ -32,25 +32,25 @@ def test_who_asked_leaves_in_time_and_the_work_goes_on() -> None:
 
     while not gate.reached:  # what has not begun by then never will
         with pytest.raises(TimeoutError):
-            courier.run(work, 0.01)
+            pool.run(work, 0.01)
     gate.open()
     assert done.wait(DEADLINE)
-    courier.stop()
+    pool.stop()
 
 
 def test_one_thread_does_for_calls_that_follow_each_other() -> None:
-    courier = DaemonPool()
+    pool = DaemonPool()
     for _ in range(50):
-        assert courier.run(threading.get_ident, DEADLINE)
-        until(lambda: courier._idle == 1)
-    assert courier._threads == 1
-    courier.stop()
-    until(lambda: courier._threads == 0)
+        assert pool.run(threading.get_ident, DEADLINE)
+        until(lambda: pool._idle == 1)
+    assert pool._threads == 1
+    pool.stop()
+    until(lambda: pool._threads == 0)
 
 
 def test_threads_are_bounded_and_what_waited_in_vain_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST", 3)
-    courier, gate = DaemonPool(), Gate()
+    pool, gate = DaemonPool(), Gate()
     begun: list[int] = []
 
     def work(n: int) -> int:
@@ -58,49 +58,49 @@ def test_threads_are_bounded_and_what_waited_in_vain_never_begins(monkeypatch: p
         gate()
         return n
 
-    stuck: list[Future[int]] = [start(lambda n=n: courier.run(lambda: work(n), DEADLINE)) for n in range(3)]  # type: ignore[misc]
+    stuck: list[Future[int]] = [start(lambda n=n: pool.run(lambda: work(n), DEADLINE)) for n in range(3)]  # type: ignore[misc]
     until(lambda: len(begun) == 3)
     for _ in range(20):
         with pytest.raises(TimeoutError):
-            courier.run(lambda: begun.append(99), 0.001)
-    assert not courier._errands, "nor is it kept"
-    waiting = start(lambda: courier.run(lambda: work(3), DEADLINE))
-    assert courier._threads == 3
+            pool.run(lambda: begun.append(99), 0.001)
+    assert not pool._errands, "nor is it kept"
+    waiting = start(lambda: pool.run(lambda: work(3), DEADLINE))
+    assert pool._threads == 3
     gate.open()
     assert sorted(each.result(DEADLINE) for each in (*stuck, waiting)) == [0, 1, 2, 3]
     assert 99 not in begun
-    courier.stop()
-    until(lambda: courier._threads == 0)
+    pool.stop()
+    until(lambda: pool._threads == 0)
 
 
 def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_IDLE", 0.001)
-    courier = DaemonPool()
+    pool = DaemonPool()
     for n in range(30):
-        assert courier.run(lambda n=n: n, DEADLINE) == n  # type: ignore[misc]
-    until(lambda: courier._threads == 0)
-    assert courier.run(lambda: 5, DEADLINE) == 5, "and others come when there is something to do"
-    courier.stop()
+        assert pool.run(lambda n=n: n, DEADLINE) == n  # type: ignore[misc]
+    until(lambda: pool._threads == 0)
+    assert pool.run(lambda: 5, DEADLINE) == 5, "and others come when there is something to do"
+    pool.stop()
 
 
 def test_many_callers_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_IDLE", 0.0005)  # threads come and go all the time
-    courier = DaemonPool()
+    pool = DaemonPool()
 
     def call(n: int) -> list[int]:
-        return [courier.run(partial(int, n * 1000 + i), DEADLINE) for i in range(200)]
+        return [pool.run(partial(int, n * 1000 + i), DEADLINE) for i in range(200)]
 
     callers = [start(partial(call, n)) for n in range(8)]
     for n, each in enumerate(callers):
         assert each.result(DEADLINE) == [n * 1000 + i for i in range(200)]
-    courier.stop()
+    pool.stop()
 
 
 def test_after_its_end_callers_do_it_themselves() -> None:
-    courier = DaemonPool()
-    courier.stop()
-    assert courier.run(threading.get_ident, DEADLINE) == threading.get_ident()
-    assert courier._threads == 0
+    pool = DaemonPool()
+    pool.stop()
+    assert pool.run(threading.get_ident, DEADLINE) == threading.get_ident()
+    assert pool._threads == 0
 
 
 def test_without_a_thread_the_caller_does_it_itself(monkeypatch: pytest.MonkeyPatch) -> None:

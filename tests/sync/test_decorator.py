@@ -23,7 +23,7 @@ def stage(clock: Clock) -> Stage:
 
 
 @pytest.fixture
-def limiter(stage: Stage, clock: Clock, without_keeper: None) -> RateLimiter:
+def limiter(stage: Stage, clock: Clock, without_refresher: None) -> RateLimiter:
     """Ten tokens a key."""
     return RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
 

@@ -173,7 +173,7 @@ def test_who_closes_ends_the_prober(stage: Slow) -> None:
     limiter.close()
     prober.join(DEADLINE)
     assert not prober.is_alive()
-    until(lambda: limiter._registry.store._courier._threads == 0)
+    until(lambda: limiter._registry.store._pool._threads == 0)
 
 
 @pytest.mark.parametrize("answers", [True, False])

@@ -61,19 +61,19 @@ def test_a_wrong_cost_is_an_error_as_ever(limiter: RateLimiter, cost: Any) -> No
 
 
 def _idle(limiter: RateLimiter, clock: Clock) -> None:
-    slot = limiter._entries[KEY]
+    entry = limiter._entries[KEY]
     clock.now += 10_000.0
-    slot.tend()
+    entry.tend()
     clock.now += 10_000.0
-    slot.tend()
-    assert slot.reservoir.is_retired
+    entry.tend()
+    assert entry.reservoir.is_retired
 
 
 def _crowded_out(limiter: RateLimiter, _clock: Clock) -> None:
     assert limiter._registry._evict(limiter._entries[KEY])
 
 
-@pytest.mark.usefixtures("without_keeper")
+@pytest.mark.usefixtures("without_refresher")
 @pytest.mark.parametrize("leave", [_idle, _crowded_out])
 def test_it_finds_its_key_again_that_left(
     limiter: RateLimiter, clock: Clock, leave: Callable[[RateLimiter, Clock], None]

@@ -37,11 +37,11 @@ def spend(limiter: RateLimiter, key: str = KEY) -> int:
 
 
 def pass_to_due(limiter: RateLimiter, clock: Clock, key: str = KEY) -> None:
-    """Let time pass until there is something to do for this key, and the keeper do it."""
+    """Let time pass until there is something to do for this key, and the background thread do it."""
     reservoir = limiter._entries[key].reservoir
     until(lambda: reservoir.due() < math.inf)  # nothing is under way any more
     clock.now = reservoir.due()
-    limiter._registry._keeper._bell.put(None)
+    limiter._registry._refresher._bell.put(None)
     until(lambda: reservoir.due() > clock.now)
 
 
@@ -73,7 +73,7 @@ def test_close_gives_all_tokens_back(store: Store) -> None:
         for i in range(10):
             limiter.acquire(f"key-{i}", i + 1)
     for i in range(10):
-        assert store.peek(f"key-{i}", HUNDRED) == Level(level=99 - i, outstanding=0, active_hosts=0)
+        assert store.peek(f"key-{i}", HUNDRED) == Level(level=99 - i, outstanding=0, active_instances=0)
 
 
 def test_what_was_spent_stays_spent(store: Store) -> None:
@@ -192,7 +192,7 @@ def test_close_while_a_caller_waits_for_an_answer_gives_its_tokens_back_too(
     with pytest.raises(LimiterClosed):
         caller.result(DEADLINE)
     closing.result(DEADLINE)
-    assert stage.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_hosts=0)
+    assert stage.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_instances=0)
 
 
 def test_callers_in_full_swing_end_with_limiter_closed_and_nothing_else() -> None:
@@ -222,7 +222,7 @@ def test_a_limiter_that_is_garbage_gives_back(store: Store, keepers: Callable[[]
     assert keepers() == 1
     del limiter
     gc.collect()
-    until(lambda: store.peek(KEY, HUNDRED) == Level(level=99, outstanding=0, active_hosts=0))
+    until(lambda: store.peek(KEY, HUNDRED) == Level(level=99, outstanding=0, active_instances=0))
     until(lambda: keepers() == 0)
 
 
@@ -340,7 +340,7 @@ def test_tokens_of_a_bucket_that_was_lost_are_dropped_at_the_next_ask(
         assert limiter.statistics().held + 60 <= valkey_store.peek(KEY, HUNDRED).outstanding
 
 
-# The keeper
+# The background thread
 
 
 def test_unused_tokens_go_back_before_they_expire(store: Store, clock: Clock) -> None:
@@ -355,15 +355,15 @@ def test_unused_tokens_go_back_before_they_expire(store: Store, clock: Clock) ->
         assert spend(limiter) == 99
 
 
-def test_tokens_in_use_are_renewed_before_they_expire(clock: Clock, without_keeper: None) -> None:
+def test_tokens_in_use_are_renewed_before_they_expire(clock: Clock, without_refresher: None) -> None:
     stage = Stage(MemoryStore(clock))
     limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
     limiter.acquire(KEY)
-    slot = limiter._entry(KEY)
-    assert slot.tend() is None
-    assert clock.now + 1.3 < slot.due < clock.now + 1.4
-    clock.now = slot.due
-    renewal = slot.tend()
+    entry = limiter._entry(KEY)
+    assert entry.tend() is None
+    assert clock.now + 1.3 < entry.due < clock.now + 1.4
+    clock.now = entry.due
+    renewal = entry.tend()
     assert renewal is not None
     assert renewal.ask.held == 49  # type: ignore[union-attr]
 
@@ -447,18 +447,18 @@ def test_a_key_is_dropped_under_the_feet_of_its_callers() -> None:
         assert not limiter.try_acquire(KEY)
 
 
-def test_a_key_that_is_in_use_stays(clock: Clock, without_keeper: None) -> None:
+def test_a_key_that_is_in_use_stays(clock: Clock, without_refresher: None) -> None:
     limiter = RateLimiter(MemoryStore(clock), HUNDRED, idle_after=5.0, sizer=FixedBatch(1), clock=clock)
     limiter.acquire(KEY)
-    slot = limiter._entry(KEY)
+    entry = limiter._entry(KEY)
     for _ in range(10):
         clock.now += 0.9
-        assert slot.tend() is None
-        assert not slot.reservoir.is_retired
+        assert entry.tend() is None
+        assert not entry.reservoir.is_retired
         limiter.acquire(KEY)
     clock.now += 1.0
-    slot.tend()
-    assert slot.reservoir.is_retired
+    entry.tend()
+    assert entry.reservoir.is_retired
 
 
 # Fork
@@ -487,7 +487,7 @@ def test_parent_and_child_together_spend_exactly_the_burst(
 ) -> None:
     program = """
     limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(50))
-    bucket = limiter.bucket(KEY)  # it knows of a slot that is the parent's
+    bucket = limiter.bucket(KEY)  # it knows of a key entry that is the parent's
     spent = sum(bucket.try_acquire() for _ in range(10))
 
     def work():
@@ -613,7 +613,7 @@ def test_a_childs_keeper_gives_back(valkey: Server, valkey_store: RedisStore, pr
                 pass
         say("leased")
         listen()
-        return [each.name for each in threading.enumerate()].count("batchlimit-keeper")
+        return [each.name for each in threading.enumerate()].count("batchlimit-background thread")
     fork(work)
     """
     with process(program, valkey.url, prefix) as other:

@@ -38,7 +38,7 @@ def stage(clock: Clock) -> Stage:
 
 
 @pytest.fixture
-def limiter(stage: Stage, clock: Clock, without_keeper: None) -> RateLimiter:
+def limiter(stage: Stage, clock: Clock, without_refresher: None) -> RateLimiter:
     """A hundred tokens, in batches of ten, and no refill worth speaking of."""
     return RateLimiter(stage, HUNDRED, sizer=FixedBatch(10), clock=clock)
 
@@ -63,7 +63,7 @@ def test_a_cost_is_spent_whole_or_not_at_all(limiter: RateLimiter) -> None:
 
 
 def test_time_brings_tokens_and_a_refusal_says_when(
-    clock: Clock, without_keeper: None, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, without_refresher: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bucket is asked no more than once in a fifth of its second after it gave its last tokens."""
     monkeypatch.setattr("batchlimit.sync.key_entry.uniform", lambda low, high: 1.0)
@@ -150,7 +150,7 @@ def test_a_decision_is_true_if_allowed() -> None:
         decision.allowed = False  # type: ignore[misc]
 
 
-def test_the_limit_of_several_bandwidths_is_the_smallest_burst(clock: Clock, without_keeper: None) -> None:
+def test_the_limit_of_several_bandwidths_is_the_smallest_burst(clock: Clock, without_refresher: None) -> None:
     limiter = RateLimiter(MemoryStore(clock), "0.001/s burst 100; 0.001/s burst 30", clock=clock)
     assert limiter.decide(KEY).limit == 30
     limiter.acquire(KEY, 29)
@@ -172,7 +172,9 @@ def test_the_limit_of_several_bandwidths_is_the_smallest_burst(clock: Clock, wit
         (lambda key: Quota(SLOW, len(key)), {"a": 1, "abc": 3}),
     ],
 )
-def test_each_key_has_its_quota(clock: Clock, without_keeper: None, quota: QuotaSource, limits: dict[str, int]) -> None:
+def test_each_key_has_its_quota(
+    clock: Clock, without_refresher: None, quota: QuotaSource, limits: dict[str, int]
+) -> None:
     limiter = RateLimiter(MemoryStore(clock), quota, clock=clock)
     assert {key: limiter.peek(key).limit for key in limits} == limits
     assert {key: limiter.decide(key).limit for key in limits} == limits
@@ -250,10 +252,10 @@ def test_a_refund_while_an_ask_is_under_way_mints_nothing(limiter: RateLimiter, 
     assert limiter.statistics().held == 4
     clock.now += 1.4
     stage.before = refund
-    slot = limiter._entry(KEY)
-    renewal = slot.tend()
+    entry = limiter._entry(KEY)
+    renewal = entry.tend()
     assert isinstance(renewal, Fetch)
-    slot.fetch(renewal)
+    entry.fetch(renewal)
     assert limiter.statistics().held <= stage.peek(KEY, HUNDRED).outstanding
 
 
@@ -337,7 +339,7 @@ def test_the_embedded_server_works_from_end_to_end() -> None:
         assert limiter.peek(KEY).remaining == 0
 
 
-def test_a_url_takes_the_options_of_the_class(clock: Clock, without_keeper: None) -> None:
+def test_a_url_takes_the_options_of_the_class(clock: Clock, without_refresher: None) -> None:
     limiter = RateLimiter.from_url("memory://", HUNDRED, sizer=FixedBatch(30), clock=clock, idle_after=1.0, fill="full")
     limiter.try_acquire(KEY)
     assert limiter.statistics().held == 29

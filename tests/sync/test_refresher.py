@@ -1,4 +1,4 @@
-"""The keeper asks together for all keys that are due at once, if its store can be asked so; each has its own answer."""
+"""The background thread asks together for all keys that are due at once, if its store can be asked so; each has its own answer."""
 
 import math
 import threading
@@ -55,9 +55,9 @@ def limiter(stage: Piped, clock: Clock) -> Iterator[RateLimiter]:
 
 
 def leases_end(limiter: RateLimiter, clock: Clock) -> None:
-    """Let it be nearly the end of all leases, and tell the keeper."""
-    clock.pass_by(min(slot.reservoir.due() for slot in limiter._registry.entries.values()) - clock.now)
-    limiter._registry._keeper._bell.put(None)
+    """Let it be nearly the end of all leases, and tell the background thread."""
+    clock.pass_by(min(entry.reservoir.due() for entry in limiter._registry.entries.values()) - clock.now)
+    limiter._registry._refresher._bell.put(None)
 
 
 def test_what_is_due_at_once_is_asked_together(stage: Piped, limiter: RateLimiter, clock: Clock) -> None:
@@ -65,7 +65,7 @@ def test_what_is_due_at_once_is_asked_together(stage: Piped, limiter: RateLimite
     leases_end(limiter, clock)
     until(lambda: len(stage.asks) == asked + len(KEYS))
     assert stage.together == [32, 8]
-    until(lambda: all(slot.due > clock.now for slot in limiter._registry.entries.values()))
+    until(lambda: all(entry.due > clock.now for entry in limiter._registry.entries.values()))
     assert limiter.statistics().calls == len(stage.asks)
     clock.pass_by(0.1)  # the leases of before are over
     assert all(limiter.try_acquire(key) for key in KEYS)
@@ -126,22 +126,22 @@ def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has looked through its inbox, and not noted yet until when it sleeps: so nobody rings."""
-    keeper = Refresher(clock, GuardedStore(Piped(), 1.0), lambda slot: None, lambda: math.inf, nothing)
-    keeper._thread = threading.current_thread()  # so that none is started
-    slot = KeyEntry(KEY, Reservoir(TEN, "a", iter(()), clock.now), keeper._store, clock, keeper.watch)
-    slot.due = clock.now + 1.0
+    refresher = Refresher(clock, GuardedStore(Piped(), 1.0), lambda entry: None, lambda: math.inf, nothing)
+    refresher._thread = threading.current_thread()  # so that none is started
+    entry = KeyEntry(KEY, Reservoir(TEN, "a", iter(()), clock.now), refresher._store, clock, refresher.watch)
+    entry.due = clock.now + 1.0
     slept: list[float] = []
 
     def sleep(timeout: float) -> None:
         slept.append(timeout)
 
     def come_in(_: object) -> float:
-        keeper.watch(slot)
+        refresher.watch(entry)
         return math.inf
 
     monkeypatch.setattr(TimerHeap, "first_at", property(come_in))
-    monkeypatch.setattr(keeper, "_bell", SimpleNamespace(get=sleep))
-    keeper._sleep(math.inf)
+    monkeypatch.setattr(refresher, "_bell", SimpleNamespace(get=sleep))
+    refresher._sleep(math.inf)
     assert slept == []
 
 
@@ -159,30 +159,30 @@ def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeyp
     with RateLimiter(stage, "5000/s burst 5000", sizer=FixedBatch(500), clock=clock) as limiter:
         begun = clock.now
         assert limiter.try_acquire(KEY)
-        slot = limiter._registry.entries[KEY]
+        entry = limiter._registry.entries[KEY]
         for _ in range(3000):
             assert limiter.try_acquire(KEY)
             clock.pass_by(0.001)
-            if slot.due <= clock.now:
-                limiter._registry._keeper._bell.put(None)
-                until(lambda: clock.now < slot.due < math.inf)
+            if entry.due <= clock.now:
+                limiter._registry._refresher._bell.put(None)
+                until(lambda: clock.now < entry.due < math.inf)
         assert all(at < begun + 1.0 for at in surprised), "but of the first batch, when nothing is known"
         assert len(stage.asks) <= 8
 
 
 def test_a_plan_that_nobody_told_of_is_made_anew(
-    clock: Clock, without_keeper: None, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, without_refresher: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt between the noting of a plan and the telling: the key was never looked after again."""
     with RateLimiter(Piped(), TEN, sizer=FixedBatch(10), clock=clock) as limiter:
         told: list[str] = []
-        monkeypatch.setattr(limiter._registry._keeper, "watch", lambda slot: told.append(slot.key))
+        monkeypatch.setattr(limiter._registry._refresher, "watch", lambda entry: told.append(entry.key))
         assert limiter.try_acquire(KEY)
-        slot = limiter._registry.entries[KEY]
-        slot._watch = lambda slot: told.append(slot.key)
+        entry = limiter._registry.entries[KEY]
+        entry._watch = lambda entry: told.append(entry.key)
         told.clear()
-        slot.due = -math.inf  # as it was noted, and nobody told
-        slot.plan()
+        entry.due = -math.inf  # as it was noted, and nobody told
+        entry.plan()
         assert told == [KEY]
-        slot.plan()
+        entry.plan()
         assert told == [KEY]

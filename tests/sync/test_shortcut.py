@@ -59,14 +59,14 @@ class World:
         return self.limiter._entry(KEY).reservoir
 
     def tend(self) -> None:
-        """Do what the keeper would do now."""
-        slot = self.limiter._entry(KEY)
+        """Do what the background thread would do now."""
+        entry = self.limiter._entry(KEY)
         try:
-            match slot.tend():
+            match entry.tend():
                 case Fetch() as fetch:
-                    slot.fetch(fetch)
+                    entry.fetch(fetch)
                 case GiveBack() as back:
-                    slot.give_back(back)
+                    entry.give_back(back)
                 case None:
                     pass
         except StoreUnavailable:
@@ -112,17 +112,17 @@ class SpelledOut(World):
     """The same by the reservoir's own methods, one at a time."""
 
     def try_acquire(self, cost: int) -> bool:
-        slot = self.limiter._entry(KEY)
-        reservoir = slot.reservoir
-        if reservoir.denied_for(cost, self.clock()) and slot.is_denied(cost):
+        entry = self.limiter._entry(KEY)
+        reservoir = entry.reservoir
+        if reservoir.denied_for(cost, self.clock()) and entry.is_denied(cost):
             return False
-        if slot.take(cost) != NO_WAIT:
+        if entry.take(cost) != NO_WAIT:
             return True
         check_cost(cost, reservoir.largest_cost, KEY)
-        claim = Waiter(cost, NO_WAIT, Event())
-        assert slot.enter(claim)
-        while isinstance(step := slot.step(claim), Fetch):
-            slot.fetch(step)  # with no word of who asks: so the answer goes by the rules as well
+        waiter = Waiter(cost, NO_WAIT, Event())
+        assert entry.enter(waiter)
+        while isinstance(step := entry.step(waiter), Fetch):
+            entry.fetch(step)  # with no word of who asks: so the answer goes by the rules as well
         return isinstance(step, Admit)
 
 
@@ -186,7 +186,7 @@ STEPS = st.one_of(
 SIZERS = st.sampled_from([TimeBatch(), FixedBatch(1), FixedBatch(7), FixedBatch(40), GrowingBatch(first=3)])
 
 
-@pytest.mark.usefixtures("without_keeper", "without_breaker")
+@pytest.mark.usefixtures("without_refresher", "without_breaker")
 @settings(max_examples=depth(75, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SIZERS, st.lists(STEPS, max_size=40))
 def test_the_shortcut_does_what_the_methods_do(sizer: BatchSizer, steps: list[Callable[[World], object]]) -> None:
@@ -200,7 +200,7 @@ def test_the_shortcut_does_what_the_methods_do(sizer: BatchSizer, steps: list[Ca
 
 
 @pytest.fixture
-def world(without_keeper: None) -> World:
+def world(without_refresher: None) -> World:
     """A lease of twenty tokens, one of them spent."""
     world = World(FixedBatch(20))
     assert world.try_acquire(1)
@@ -233,7 +233,7 @@ def test_a_lease_is_over_at_the_very_instant(world: World, late: float) -> None:
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
-def test_a_lease_counts_from_before_the_ask_left(without_keeper: None, where: str) -> None:
+def test_a_lease_counts_from_before_the_ask_left(without_refresher: None, where: str) -> None:
     """The store counts from later: so the host always stops first, however slowly the answer travels."""
     world = World(FixedBatch(20))
 
@@ -289,7 +289,7 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
 
     But for the steps of `ready`, of which nobody gets the same.
     """
-    slot = world.limiter._entry(KEY)
+    entry = world.limiter._entry(KEY)
     loose, ready = LeasedTokens.__dict__["loose"], LeasedTokens.__dict__["ready"]
     changes = []
 
@@ -303,7 +303,7 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
 
         @loose.setter
         def loose(self, tokens: int) -> None:
-            changes.append(slot.lock._is_owned())
+            changes.append(entry.lock._is_owned())
             loose.__set__(self, tokens)
 
         @property
@@ -313,10 +313,10 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
 
         @ready.setter
         def ready(self, tokens: "repeat[float]") -> None:
-            changes.append(slot.lock._is_owned())
+            changes.append(entry.lock._is_owned())
             ready.__set__(self, tokens)
 
-    slot.tokens.__class__ = Watched
+    entry.tokens.__class__ = Watched
     assert world.try_acquire(1)
     assert world.try_acquire(2)
     world.clock.now += 1.0

@@ -114,7 +114,7 @@ def at_a_dry_key(stage: Stage, **options: Any) -> RateLimiter:
     return limiter
 
 
-@pytest.mark.usefixtures("far_away", "without_keeper")
+@pytest.mark.usefixtures("far_away", "without_refresher")
 def test_one_fetches_and_all_others_find_tokens_one_after_the_other() -> None:
     """None of them is in line, to be woken from there."""
     stage = Stage()
@@ -129,14 +129,14 @@ def test_one_fetches_and_all_others_find_tokens_one_after_the_other() -> None:
         assert len(stage.asks) == before
 
 
-@pytest.mark.usefixtures("without_keeper")
+@pytest.mark.usefixtures("without_refresher")
 def test_whoever_was_interrupted_in_the_turnstile_keeps_nobody_out_for_long(clock: Clock) -> None:
     """Between two bytecodes a Ctrl-C may leave it closed for ever."""
     with at_a_dry_key(Stage(MemoryStore(clock)), deadline=0.05, clock=clock) as limiter:
-        slot = limiter._entries[KEY]
-        assert slot.enter_turnstile() is not None
+        entry = limiter._entries[KEY]
+        assert entry.enter_turnstile() is not None
         assert limiter.try_acquire(KEY)
-        assert slot.enter_turnstile() is not None, "there is a new one"
+        assert entry.enter_turnstile() is not None, "there is a new one"
 
 
 # Later

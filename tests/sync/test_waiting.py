@@ -39,7 +39,7 @@ def stage(clock: Clock) -> Stage:
 
 
 @pytest.fixture
-def limiter(stage: Stage, clock: Clock, without_keeper: None) -> RateLimiter:
+def limiter(stage: Stage, clock: Clock, without_refresher: None) -> RateLimiter:
     """A limiter that leases no more than its callers ask for."""
     return RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
 
@@ -219,7 +219,7 @@ def test_a_timeout_may_be_longer_than_the_system_can_wait(stage: Stage, timeout:
 
 
 @pytest.mark.parametrize("rate", [1e-6, 1e-9])
-def test_a_wait_may_be_longer_than_the_system_can_wait(rate: float, clock: Clock, without_keeper: None) -> None:
+def test_a_wait_may_be_longer_than_the_system_can_wait(rate: float, clock: Clock, without_refresher: None) -> None:
     limiter = RateLimiter(MemoryStore(clock), Quota(rate, 1), clock=clock)
     limiter.acquire(KEY)
     waiter = stand_in_line(limiter)
@@ -422,7 +422,7 @@ def two_callers_of_whom_the_first_is_interrupted(n: int) -> bool:
     return interrupted
 
 
-def test_a_caller_may_be_interrupted_at_any_line(without_keeper: None) -> None:
+def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> None:
     """Ctrl-C, or a signal handler that raises, falls where it will. Those behind it must not wait for ever."""
     lines = next(n for n in itertools.count() if not two_callers_of_whom_the_first_is_interrupted(n + 1))
     assert lines > 20
@@ -467,7 +467,7 @@ def then_nobody_hangs_and_nothing_is_minted(n: int, spent: int, call: Callable[[
     ids=["first call", "later call", "refund"],
 )
 def test_an_interrupt_anywhere_loses_tokens_at_most(
-    without_keeper: None, spent: int, call: Callable[[RateLimiter], object]
+    without_refresher: None, spent: int, call: Callable[[RateLimiter], object]
 ) -> None:
     lines = next(n for n in itertools.count() if not then_nobody_hangs_and_nothing_is_minted(n + 1, spent, call))
     assert lines > 100

@@ -9,7 +9,7 @@ from batchlimit.redaction import redacted
 
 Nodes = tuple[tuple[str, int], ...]
 
-_TLS = "SSLConnection"  # by name: each front of redis-py has one, and the other front may not be imported
+_TLS = "SSLConnection"  # by name: each front of redis-py has one, and the other API may not be imported
 
 
 @dataclass(frozen=True, slots=True)

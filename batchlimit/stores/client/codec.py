@@ -42,15 +42,15 @@ def command(*words: str | bytes) -> bytes:
 
 def take_arguments(quota: Quota, ask: Ask) -> list[str | bytes]:
     """Return ARGV of take.lua."""
-    host, seq, need, queued, want, held, back, max_wait, age, epoch, fill, round_trip, weight = ask
+    instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, round_trip, weight = ask
     wait, old, trip = round(max_wait * _SECOND), round(age * _SECOND), round(round_trip * _SECOND)
     told = f"{seq} {old} {epoch} {fill} {need} {queued} {want} {held} {back} {wait} {trip} {weight}"
-    return [spelled(quota), host, told]
+    return [spelled(quota), instance, told]
 
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
     """Return ARGV of give_back.lua."""
-    return [spelled(quota), back.host, f"{back.seq} {back.tokens} {back.held} {back.refund}"]
+    return [spelled(quota), back.instance, f"{back.seq} {back.tokens} {back.held} {back.refund}"]
 
 
 def peek_arguments(quota: Quota) -> list[str | bytes]:
@@ -73,13 +73,13 @@ def read_grant(reply: Sequence[Any]) -> Grant:
 
 
 def _grant(reply: Sequence[Any]) -> Grant:
-    granted, kept, starts_in, lease, retry_after, level, active_hosts, epoch, version, config = reply
+    granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, config = reply
     starts_in, lease, retry_after = starts_in / _SECOND, lease / _SECOND, retry_after / _SECOND
     told = config.decode() if isinstance(config, bytes) else config
     quota = Quota.decode(told) if told else None
     if quota is not None and quota.denies_all:
         raise ValueError(f"its quota is {str(quota)!r}, which no limiter writes: delete it, or use another prefix")
-    return Grant(granted, kept, starts_in, lease, retry_after, level, active_hosts, epoch, version, quota)
+    return Grant(granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, quota)
 
 
 def read_level(reply: Sequence[int]) -> Level:

@@ -63,7 +63,7 @@ class PrimaryMonitor:
         self._subscription.close()
 
     def _ask(self) -> Any:
-        """Ask for the primary, and return the sentinel that answered: redis-py moves it to the front."""
+        """Ask for the primary, and return the sentinel that answered: redis-py moves it to the API."""
         pool: Any = self._pool()
         pool.get_master_address()
         return pool.sentinel_manager.sentinels[0]

@@ -149,7 +149,7 @@ def test_in_a_hurry_nothing_is_connected_to(store: RedisStore, valkey: Server, p
         store.take(KEY, HUNDRED, FIFTY)
     assert _connections(valkey, prefix) == []
     assert store.take(KEY, HUNDRED, FIFTY).granted == 50  # nothing of it was sent
-    assert store.peek(KEY, HUNDRED).active_hosts == 1
+    assert store.peek(KEY, HUNDRED).active_instances == 1
 
 
 def test_a_connection_that_is_there_serves_a_hurry(store: RedisStore) -> None:

@@ -1,4 +1,4 @@
-"""Each way in which a call of a server fails, on both fronts: what is raised, what it says, and what it never says."""
+"""Each way in which a call of a server fails, on both APIs: what is raised, what it says, and what it never says."""
 
 import contextlib
 import pickle

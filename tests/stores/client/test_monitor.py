@@ -53,7 +53,7 @@ def look_each(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def opened(url: str, prefix: str) -> Iterator[list[Any]]:
-    """A store on each front, and how to talk to it."""
+    """A store on each API, and how to talk to it."""
     with ExitStack() as stack:
         threaded = RedisStore.from_url(url, prefix=f"{prefix}-threads", connect_timeout=LONG, deadline=LONG)
         awaiting = AsyncRedisStore.from_url(url, prefix=f"{prefix}-tasks", connect_timeout=LONG, deadline=LONG)

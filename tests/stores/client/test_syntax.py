@@ -1,4 +1,4 @@
-"""What cannot be meant in a URL is refused where the limiter is made, on both fronts, without showing any of it."""
+"""What cannot be meant in a URL is refused where the limiter is made, on both APIs, without showing any of it."""
 
 import ssl
 from pathlib import Path
