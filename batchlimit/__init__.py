@@ -46,11 +46,10 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.reservoir.sizing": "BatchSizer FixedBatch FractionBatch GrowingBatch TimeBatch Usage",
             "batchlimit.reservoir.statistics": "Decision Statistics",
             "batchlimit.reservoir.failure_policy": "FailurePolicy",
-            "batchlimit.concurrency.law": "Calibrated Law",
+            "batchlimit.concurrency.law": "Calibrated Law Outcome Sample",
             "batchlimit.concurrency.partition": "Partitions",
             "batchlimit.concurrency.queue": "Queue",
             "batchlimit.quota.quota": "Quota",
-            "batchlimit.concurrency.law": "Outcome Sample",
             "batchlimit.concurrency.shedding": "Shedding",
             "batchlimit.concurrency.statistics": "ConcurrencyStatistics PartitionStatistics WatcherStatistics",
             "batchlimit.concurrency.classify": "classify",
@@ -62,12 +61,11 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.stores.protocols": "AsyncStore Store",
             "batchlimit.stores.memory": "MemoryStore",
             "batchlimit.stores.redis": "RedisStore",
-            "batchlimit.concurrency.limiter": "ConcurrencyLimiter",
-            "batchlimit.concurrency.limiter": "Permit",
+            "batchlimit.concurrency.limiter": "ConcurrencyLimiter Permit",
             "batchlimit.sync.limiter": "RateLimiter",
             "batchlimit.sync.reservation": "Reservation",
         },
-        parts="aio clock core doorway errors laws redaction stores sync watchers",
+        parts="aio bucket clock concurrency errors laws quota reservoir stores sync watchers",
     )
 
 __all__ = [

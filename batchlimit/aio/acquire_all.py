@@ -7,7 +7,8 @@ from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.errors import RateLimited
 from batchlimit.quota.key import stored
 from batchlimit.reservoir.admission_result import AdmissionResult
-from batchlimit.reservoir.waiter import NO_WAIT, Refuse, Retired, half_of
+from batchlimit.reservoir.waiter import Refuse, Retired, half_of
+from batchlimit.waiting import NO_WAIT
 
 
 class AcquireAll:

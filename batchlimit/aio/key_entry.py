@@ -19,9 +19,10 @@ from batchlimit.reservoir import express
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.failure_policy import CircuitOpen
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
+from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
 from batchlimit.stores.outage import addressed, unavailable
 from batchlimit.stores.timeouts import MANY
+from batchlimit.waiting import NO_WAIT
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -111,7 +112,7 @@ class KeyEntry:
         return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, self.reservoir)
 
     async def _pass(self, cost: int, deadline: float) -> float:
-        """Wait for tokens that come for many, and take some, as `take` does; NOW: stand in line, if at a live key entry."""
+        """Wait for tokens that come for many, and take some, as `take` does; NO_WAIT: join the queue."""
         patience = self._refill_gate.patience
         last = self._home.clock() + patience  # nobody begins to wait later than that: in line everybody has a turn
         if deadline != NO_WAIT:

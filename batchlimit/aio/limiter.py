@@ -29,13 +29,13 @@ from batchlimit.reservoir.options import Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.statistics import Decision, Statistics, outlook
 from batchlimit.reservoir.tokens import ONE
-from batchlimit.reservoir.waiter import NO_WAIT, deadline
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.open import open_async_store
 from batchlimit.stores.protocols import AsyncStore, no_store
 from batchlimit.unique import Unique
+from batchlimit.waiting import NO_WAIT, deadline
 
 
 class AsyncRateLimiter(Unique):

@@ -64,7 +64,7 @@ class Registry:
         self.store.allow(connect_timeout)
 
     def _begin(self) -> None:
-        """Become a instance: one that the store has never heard of, at home on no loop."""
+        """Become an instance: one that the store has never heard of, at home on no loop."""
         self._instance = Keyspace(secrets.token_hex(8), self._born, self._options)
         self._ring: ClockCache[KeyEntry] = ClockCache(self._options.max_keys)
         self._rest = DormantKeys(self._options.idle_after, self._options.max_keys)

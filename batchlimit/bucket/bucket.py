@@ -90,7 +90,7 @@ class Bucket:
         return self._answer(quota, instance, ask)
 
     def give_back(self, back: GiveBack, now: int) -> int:
-        """Credit a instance's unspent and refunded tokens, once, as far as there is room below the burst."""
+        """Credit an instance's unspent and refunded tokens, once, as far as there is room below the burst."""
         self._refill_to(now, back.instance, math.inf)
         instance = self._table.instances.get(back.instance)
         if instance and back.seq <= instance.seq:

@@ -8,7 +8,7 @@ from batchlimit.quota.quota import Quota
 ALPHA = 0.5
 """The share of a bucket that all instances together may hold in reserve; the rest stays for whoever comes."""
 LEASE = 1_000_000
-"""The longest lease while the bucket is poor, but for a instance whose answers take long."""
+"""The longest lease while the bucket is poor, but for an instance whose answers take long."""
 RICH = 1_500_000
 """The longest lease while it is rich: while more than ALPHA of it is left."""
 SHORTEST = 20_000
@@ -16,11 +16,11 @@ SHORTEST = 20_000
 WAITING = 250_000
 """The longest lease of tokens for who waits: a busy machine has woken them by then."""
 UNKNOWN = 100_000
-"""The shortest lease of a instance that does not know yet how long an answer takes."""
+"""The shortest lease of an instance that does not know yet how long an answer takes."""
 SLOWEST = 2_000_000
 """The longest round trip that a lease makes up for."""
 ACTIVE = 1_000_000
-"""A instance that asked within this time has a share."""
+"""An instance that asked within this time has a share."""
 PACE = 50_000
 """The shortest spacing of one instance's asks at a dry bucket, if that is no more than a fifth of what it fills in,"""
 LONG_PACE = 200_000
@@ -28,7 +28,7 @@ LONG_PACE = 200_000
 SWEEP = 500
 """The spacing of two looks at all instances, for each of them."""
 BATCH = 25
-"""How many tokens a instance accrues between two asks at a dry bucket, if that is not too long."""
+"""How many tokens an instance accrues between two asks at a dry bucket, if that is not too long."""
 MARGIN = 5_000_000
 """How much longer than needed an untouched bucket is kept: longer than any lease."""
 LONGEST = 315_360_000_000_000
@@ -63,17 +63,17 @@ def rich_lease_of(bands: list[Band]) -> int:
 
 
 def lease_for_trip(lease: int, trip: int) -> int:
-    """Return `lease` (us), or more for a instance whose round `trip` (us; 0: unknown) would leave it none of that."""
+    """Return `lease` (us), or more for an instance whose round `trip` (us; 0: unknown) would leave it none of that."""
     return max(lease, UNKNOWN if trip == 0 else max(2 * trip, min(4 * trip, UNKNOWN)))
 
 
 def pace_of(bands: list[Band], active: int) -> float:
-    """Return how far apart one instance's asks are at a dry bucket (us): the more instances, the rarer each of them asks."""
+    """Return how far apart one instance's asks are at an empty bucket (us): the more instances, the rarer each asks."""
     return min(min(max(PACE, BATCH * active / band.rate), LONG_PACE, 0.2 * band.burst / band.rate) for band in bands)
 
 
 class Claims(NamedTuple):
-    """The instances' weights and their sum, and the instants (us) of their last service: one instance's, and all weighted."""
+    """An instance's weight and the sum of all; when it was last served (us), and the weighted sum of those."""
 
     weight: int
     weights: int
@@ -84,7 +84,7 @@ class Claims(NamedTuple):
 def division(band: Band, level: float, claims: Claims, now: int, need: int) -> tuple[float, float, float]:
     """Return (part, mine, fair): the instance's part of the rate, what it accrued, and what it may take without harm.
 
-    Each active instance accrues its part, by its weight, from when it was last served. A instance may take what it
+    Each active instance accrues its part, by its weight, from when it was last served. An instance may take what it
     accrued, or what is left in the bucket when all that the others accrued is set aside, whichever is more; but of what
     is there half is for whoever asks. `lasts` is a sum over all instances, so that the others' accrual costs no loop.
     """

@@ -54,12 +54,12 @@ class InstanceTable:
         return sorted(over, key=lambda entry: entry[1].expires)
 
     def enter(self, name: str, now: int) -> InstanceEntry:
-        """Make an entry for a instance that has none, without weight."""
+        """Make an entry for an instance that has none, without weight."""
         instance = self.instances[name] = InstanceEntry(last=now, seen=now)
         return instance
 
     def weigh(self, instance: InstanceEntry, weight: int, now: int) -> None:
-        """Give a instance another weight; if it had none, its share begins anew."""
+        """Give an instance another weight; if it had none, its share begins anew."""
         self.weights, self.lasts = self.weights - instance.weight, self.lasts - instance.weight * instance.last
         if instance.weight == 0:
             self.active, instance.last = self.active + 1, now
@@ -69,13 +69,13 @@ class InstanceTable:
         self.weights, self.lasts = self.weights + weight, self.lasts + weight * instance.last
 
     def forget_idle(self, name: str, instance: InstanceEntry, now: int) -> None:
-        """Forget a instance that holds nothing and asked long ago."""
+        """Forget an instance that holds nothing and asked long ago."""
         idle = instance.expires <= now and instance.seen + ACTIVE <= now
         if idle and (instance.weight > 0 or instance.known <= now):
             self.forget(name, instance, now)
 
     def forget(self, name: str, instance: InstanceEntry, now: int) -> None:
-        """Take away the share of a instance that holds nothing; strike its entry, unless it remembers a refund."""
+        """Take away the share of an instance that holds nothing; strike its entry, unless it remembers a refund."""
         if instance.weight > 0:
             self.weigh(instance, 0, now)
         if instance.known <= now:

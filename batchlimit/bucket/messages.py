@@ -1,4 +1,4 @@
-"""What a instance and the bucket say to each other: an Ask, a Grant, a GiveBack, a Level.
+"""What an instance and the bucket say to each other: an Ask, a Grant, a GiveBack, a Level.
 
 Tuples, for every miss makes some of them: an Ask as a frozen dataclass took 1.5 us, so it takes 0.3.
 """
@@ -38,13 +38,14 @@ class Ask(NamedTuple):
     round_trip: float = 0.0
     """How long an answer takes: the lease lasts at least twice as long. 0: not known yet."""
     weight: int = 1
-    """A instance of weight 2 has twice the share of a instance of weight 1."""
+    """An instance of weight 2 has twice the share of an instance of weight 1."""
 
 
 class Grant(NamedTuple):
     """The bucket's answer to an Ask. Counts are whole tokens, times are seconds.
 
-    A instance may spend `granted` tokens from `starts_in` after it has this answer, and these and the `kept` ones until
+    An instance may spend `granted` tokens from `starts_in` after it has this answer. It may spend these and the
+    `kept` ones until
     `starts_in + lease` after it sent the ask: the bucket counts from a later instant, so the instance always stops
     first.
     """

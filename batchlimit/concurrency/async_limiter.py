@@ -6,7 +6,7 @@ from typing import Self
 
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.base_limiter import BaseLimiter
-from batchlimit.reservoir.waiter import patience
+from batchlimit.waiting import patience
 
 _FOREVER = math.inf
 

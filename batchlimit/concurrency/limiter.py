@@ -10,7 +10,7 @@ from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.permit import OVER, BasePermit
 from batchlimit.concurrency.queue import Waiter
 from batchlimit.errors import ConcurrencyLimited
-from batchlimit.reservoir.waiter import patience
+from batchlimit.waiting import patience
 
 
 class Permit(BasePermit):

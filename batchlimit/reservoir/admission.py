@@ -15,7 +15,8 @@ from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.statistics import Decision, outlook
 from batchlimit.reservoir.tokens import LeasedTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fail, Refuse, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Refuse, Waiter
+from batchlimit.waiting import NO_WAIT
 
 _SMALL = 16
 """Where this many times as much fits the burst, what is about to be spent is no part of it that matters."""
@@ -107,7 +108,7 @@ class Admission:
         return self.tokens.available if now < self.tokens.expires else 0
 
     def remaining(self, now: float) -> int:
-        """Return how many tokens this instance could still admit, by what it has and by what it last saw in the bucket."""
+        """Return how many tokens this instance could still admit: what it has, and what it last saw in the bucket."""
         borrowing = self._fallback.bucket if self.tokens.borrowed else None
         return max(0, borrowing.level(now) if borrowing else self._view.level) + self.spendable(now)
 
@@ -152,7 +153,9 @@ class Admission:
         if waiter.cost == 0:
             waiter.verdict = Admit(math.inf)
             return
-        if waiter.cost > self.largest_cost:  # a API looks before, but the bucket may have told of a smaller quota since
+        if (
+            waiter.cost > self.largest_cost
+        ):  # an API looks before, but the bucket may have told of a smaller quota since
             waiter.verdict = self._too_much(waiter)
             return
         self._queue.join(waiter)

@@ -10,7 +10,7 @@ from batchlimit.reservoir.dormant import KeySnapshot
 from batchlimit.reservoir.waiter import Fetch
 
 _WINDOW = 60.0
-"""Seconds: a key that few instances asked for lately must not hide how many there are; instances that left are to go."""
+"""Seconds: a key that few instances asked for must not hide how many there are, and instances that left must go."""
 
 
 class InstanceCount:

@@ -14,7 +14,7 @@ _LONGEST = 0.5 * ACTIVE / 1e6
 would lose its turn; and soon enough to hear of a raised limit."""
 
 _SMALL = 4
-"""Where this many times as much fits the burst nothing is lost while a instance is late: more flows in meanwhile."""
+"""Where this many times as much fits the burst nothing is lost while an instance is late: more flows in meanwhile."""
 _PACES = 2.0
 """Elsewhere who waits asks so many paces before its cost fits: for a grant that begins right then, and a grant begins
 after one pace at the soonest. Four instances that asked when it fits used 95 % of 100/s burst 1, instead of 97: each
@@ -22,10 +22,9 @@ was late by a round trip and by its timer (simulated, 0.3 ms away)."""
 
 
 class DenialCache:
-    """Refuses from memory, until `dry_until`, whatever costs `dry_cost` or more. An instant is one of the instance's
-    clock.
+    """Refuses from memory, until `dry_until`, whatever costs `dry_cost` or more. Instants are of the own clock.
 
-    Only a bucket that was itself short makes a instance pause. A grant cut down to the instance's share does not:
+    Only a bucket that was itself short makes an instance pause. A grant cut down to the instance's share does not:
     pausing for that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for half a
     second: a limit may be raised, or tokens refunded, by another instance.
 

@@ -1,4 +1,4 @@
-"""Keys at rest: nobody needs them now, somebody may come back, and until then a snapshot is all that is kept of each."""
+"""Dormant keys: nobody uses them now. A snapshot of each is kept until somebody does, or until it is idle."""
 
 import math
 import struct

@@ -13,7 +13,8 @@ from batchlimit.bucket.messages import Grant
 from batchlimit.reservoir.requests import furthest
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import Usage, wanted
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fetch, Waiter
+from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
+from batchlimit.waiting import NO_WAIT
 
 
 def ask(reservoir: Reservoir, waiter: Waiter, now: float) -> Fetch | None:

@@ -1,4 +1,4 @@
-"""What a instance grants itself of one key while the store is away."""
+"""What an instance grants itself of one key while the store is away."""
 
 import math
 from typing import NamedTuple, Protocol
@@ -66,8 +66,7 @@ class OpenBucket:
 
 
 class LocalBucket:
-    """A token bucket of this process alone, with one instance's fair share of a quota: rate / instances, burst /
-    instances.
+    """A token bucket of this process alone, with rate / instances and burst / instances of a quota.
 
     What is `known` of the bucket in the store is how much was in it, and it is shared alike: the instances together
     begin with what there was, and not with a burst. Of a quota with several bandwidths only the lowest level is known,

@@ -31,7 +31,7 @@ def furthest(quota: Quota) -> float:
 class Requests(Admission):
     """A Admission that writes what is to be sent; when, and what becomes of an answer, is the Reservoir's affair.
 
-    While something is under way nothing else is begun: the bucket knows a instance by the last number that it had.
+    While something is under way nothing else is begun: the bucket knows an instance by the last number that it had.
     """
 
     __slots__ = (
@@ -126,7 +126,7 @@ class Requests(Admission):
         return back
 
     def _begin(self, request: Fetch | GiveBack, waiter: Waiter | None) -> None:
-        """Let an request be under way; first its caller is to know of it, who gives it up when interrupted."""
+        """Let a request be under way; first its caller is to know of it, who gives it up when interrupted."""
         if waiter is not None:
             waiter.request = request
         self._in_flight = request

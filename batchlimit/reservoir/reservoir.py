@@ -15,12 +15,13 @@ from batchlimit.reservoir.prefetch import first_look, low_mark, next_look
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer, Demand
 from batchlimit.reservoir.statistics import KeyStatistics
-from batchlimit.reservoir.waiter import NO_WAIT, RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter
+from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter
+from batchlimit.waiting import NO_WAIT
 
 _REST = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
 _LONG_REST = 1.0
-"""The same while the store is given up: a thousand keys that owe something must not keep a instance busy for nothing."""
+"""The same while the store is given up: a thousand keys with refunds must not keep an instance busy in vain."""
 _SHUT = 0.05
 """For so long (s) refuses from memory, without a lock, what could be asked for only at a store that is given up."""
 _AWAKE = 1.0
@@ -30,7 +31,7 @@ _AWAKE = 1.0
 class Reservoir(Requests):
     """One key's leased tokens, and the rules by which more are asked for: when, how many, and what becomes of them.
 
-    No method blocks, reads a clock or talks to a store, and all but `denies` want the API's lock held. A API
+    No method blocks, reads a clock or talks to a store, and all but `denies` want the API's lock held. An API
     spends with `stock.take`; when that fails it puts a Waiter in line and calls `step` until it has a verdict, doing
     what it is told: Wait, or Fetch and report. After every call it wakes whom `to_wake` names.
     """
@@ -118,7 +119,7 @@ class Reservoir(Requests):
 
         Tokens that it was given stay here for others, unless they have expired, or the bucket was told meanwhile that
         they are spent: then it no longer counts them ours, and to send them back would be to mint what flowed in for
-        them. It is not told so of a tentative waiter's. An request that the caller has not reported on has failed.
+        them. It is not told so of a tentative waiter's. A request that the caller has not reported on has failed.
         """
         if self._in_flight is not None and waiter.request is self._in_flight:
             self._give_up(waiter.request, now)
@@ -216,7 +217,7 @@ class Reservoir(Requests):
         """Say what there is to do when no caller is here, if anything.
 
         Tokens in use are renewed before they expire; tokens nobody used go back; a reservoir that was empty and
-        unused for a while retires, and a API must not use it any more. If it leaves a snapshot the key is at rest.
+        unused for a while retires, and an API must not use it any more. If it leaves a snapshot the key is at rest.
         """
         self._advance(now)
         self._count(now)  # whom the advance has served
@@ -384,7 +385,7 @@ class Reservoir(Requests):
         return not fetch.repeated and waiter.asked >= (1 if short else 2)
 
     def _leaves_at(self) -> float:
-        """Return when an empty reservoir retires: soon, if a snapshot is all that there is to keep, or when it is idle."""
+        """Return when an empty reservoir retires: soon, if a snapshot is all that is to be kept, or when it is idle."""
         if self.tokens.is_pledged:
             return self._used + _AWAKE  # whom it was given comes back here, should it come too late
         idle = self._used + self._idle_after

@@ -48,7 +48,7 @@ class Usage(NamedTuple):
 
 @runtime_checkable
 class BatchSizer(Protocol):
-    """Says how many tokens a instance should hold after its next lease; the bucket may grant fewer."""
+    """Says how many tokens an instance should hold after its next lease; the bucket may grant fewer."""
 
     def want(self, usage: Usage) -> int:
         """Return the target in whole tokens; what callers wait for now is asked for where it is more.

@@ -92,7 +92,7 @@ def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -
 
 
 def outlook(quota: Quota, level: int, held: int, source: Source = "store") -> Decision:
-    """Return how a call of cost 1 would fare at a bucket of this `level`, at a instance that holds `held` tokens of it."""
+    """Return how a call of cost 1 would fare at a bucket of this `level`, where an instance holds `held` of it."""
     if quota.denies_all:
         return decision(quota, 0, math.inf, "local")
     remaining = max(0, level) + held

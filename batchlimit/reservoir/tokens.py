@@ -78,7 +78,8 @@ class LeasedTokens:
         self.generation = 0  # another one whenever what is here begins to be the bucket's, or ceases to be, or is lost
 
     def __repr__(self) -> str:
-        return f"<LeasedTokens of {self.available} until {self.expires:.3f}, {self.reserved_for_waiters} saved, {self.pending} to come>"
+        held = f"{self.available} available, {self.reserved_for_waiters} reserved, {self.pending} pending"
+        return f"<LeasedTokens {held}, until {self.expires:.3f}>"
 
     def take(self, cost: int) -> float:
         """Spend `cost` tokens and return the instant before which that counts; -inf if there are too few.

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from batchlimit.reservoir.depths import NEAR, NEVER, Depths, Horizon
-from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, Verdict, Waiter
+from batchlimit.reservoir.waiter import NOBODY, Verdict, Waiter
+from batchlimit.waiting import NO_WAIT
 
 _NOBODY: dict[int, Waiter] = {}
 """Where there is nobody: one for all lines, for most are empty, and two lists of their own took 112 bytes a key."""

@@ -17,7 +17,7 @@ class Store(Protocol):
     """Holds one bucket per key. Every method is atomic, thread-safe, and raises StoreUnavailable without an answer.
 
     Where only this key's bucket cannot be served, and others may, it raises BucketUnavailable, which is one too.
-    A key is a checked, non-empty string (`core.key`); a quota's rates are all above 0: a API refuses rate 0 by
+    A key is a checked, non-empty string (`core.key`); a quota's rates are all above 0: an API refuses rate 0 by
     itself. The first ask creates the bucket; a bucket untouched until it is full again may be forgotten.
     """
 

@@ -6,9 +6,10 @@ from batchlimit.blocking import Event, warn_in_loop
 from batchlimit.quota.key import stored
 from batchlimit.reservoir.admission import Prospect
 from batchlimit.reservoir.admission_result import AdmissionResult
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fetch, Refuse, Retired, Waiter, half_of
+from batchlimit.reservoir.waiter import Admit, Fetch, Refuse, Retired, Waiter, half_of
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import TOGETHER, KeyEntry, ask_together
+from batchlimit.waiting import NO_WAIT
 
 
 class AcquireAll:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from batchlimit.reservoir.admission_result import AdmissionResult
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
 from batchlimit.sync.key_entry import HEARTBEAT, KeyEntry
+from batchlimit.waiting import NO_WAIT
 
 
 class TaskEvent:
@@ -37,7 +38,7 @@ class TaskEvent:
 
 
 async def settle(entry: KeyEntry, cost: int, deadline: float, clock: Callable[[], float]) -> AdmissionResult | None:
-    """Do what `KeyEntry.settle` does for a thread, for a task; only the store is asked in a thread, and that is bounded."""
+    """Do for a task what `KeyEntry.settle` does for a thread; a thread asks the store, which is bounded."""
     if entry.reservoir.is_retired:
         return None
     if (before := entry.take(cost)) != NO_WAIT:

@@ -19,9 +19,10 @@ from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.failure_policy import CircuitOpen
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Decision, KeyStatistics
-from batchlimit.reservoir.waiter import NO_WAIT, RETIRED, Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
+from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
 from batchlimit.stores.timeouts import MANY
 from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.waiting import NO_WAIT
 
 T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
@@ -32,7 +33,7 @@ _LOOK = 60.0
 TOGETHER = 32
 """Asks that leave in one write, at the most: a server takes 3 ms for so many, and as long each of those keys waits."""
 _LOST = 1.0
-"""A plan that is overdue for so many seconds is made anew: whoever should have told the background thread was interrupted."""
+"""A plan that is overdue for so many seconds is made anew: whoever should have told the thread was interrupted."""
 
 
 class KeyEntry:
@@ -164,7 +165,7 @@ class KeyEntry:
             return self._ask_alone(waiter)
 
     def finish(self, waiter: Waiter, event: Event, waited: bool = True) -> tuple[Admit | Refuse | Retired, bool]:
-        """Wait for the verdict on a waiter in line; return it, and whether that took waiting. Raises what went wrong."""
+        """Wait for a waiter's verdict; return it, and whether that took waiting. Raises what went wrong."""
         verdict, waited = self._walk(waiter, event, waited)
         if isinstance(verdict, Fail):
             raise verdict.to_raise(self.key)

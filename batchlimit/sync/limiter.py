@@ -21,7 +21,6 @@ from batchlimit.reservoir.options import Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.statistics import Decision, Statistics, outlook
 from batchlimit.reservoir.tokens import ONE
-from batchlimit.reservoir.waiter import NO_WAIT, deadline
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
@@ -34,6 +33,7 @@ from batchlimit.sync.key_handle import KeyHandle
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.reservation import Reservation
 from batchlimit.unique import Unique
+from batchlimit.waiting import NO_WAIT, deadline
 
 
 class RateLimiter(Unique):
@@ -45,7 +45,7 @@ class RateLimiter(Unique):
     tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory, and sooner where more than
     `max_keys` would be there: about the least recently used one, and none with callers in line, an ask under way or
     tokens owed; so there may be more by those. `fill` is how full a bucket begins anew after the store lost it. Where
-    tokens are short a instance of `weight` 2 gets twice as many as one of weight 1. `clock` must never run backwards.
+    tokens are short an instance of `weight` 2 gets twice as many as one of weight 1. `clock` must never run backwards.
 
     A call of the store has `deadline` seconds, and the time that connecting takes on top where it never answered yet.
     What callers get that need the store while it is away says `on_failure`: "closed" refuses, "open" admits, "local"

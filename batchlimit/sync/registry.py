@@ -1,4 +1,4 @@
-"""What all key entries of one limiter share: its name to the store, its key entries, its background thread, and its end."""
+"""What all key entries of one limiter share: its name to the store, its background thread, and its end."""
 
 import atexit
 import logging
@@ -55,7 +55,7 @@ class Registry:
         self.store.allow(connect_timeout)
 
     def _begin(self) -> None:
-        """Become a instance: one that the store has never heard of, with nothing leased and nobody waiting."""
+        """Become an instance: one that the store has never heard of, with nothing leased and nobody waiting."""
         self.closed = False
         self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
         self._instance = Keyspace(secrets.token_hex(8), self._born, self._options)
@@ -108,7 +108,7 @@ class Registry:
         return True
 
     def _let_go(self, entry: KeyEntry) -> None:
-        """Requires the lock. Forget a key entry that has retired, but for what it did; once, whoever else comes to do it."""
+        """Requires the lock. Forget a retired key entry, once, and keep its counts."""
         place = place_of(entry.key)
         if self.entries.get(place) is entry:
             del self.entries[place]

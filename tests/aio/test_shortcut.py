@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from batchlimit import AsyncRateLimiter, BatchSizer, FixedBatch, GrowingBatch, Quota, StoreUnavailable, TimeBatch
 from batchlimit.bucket.messages import Ask
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import NO_WAIT
+from batchlimit.waiting import NO_WAIT
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, Stage
 from tests.depth import depth

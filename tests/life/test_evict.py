@@ -7,7 +7,8 @@ from batchlimit import FixedBatch, Quota
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import KeyStatistics
-from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, RETIRED, Admit, Fetch, Waiter
+from batchlimit.reservoir.waiter import NOBODY, RETIRED, Admit, Fetch, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.reservoir.world import answer
 
 NEVER = math.inf

@@ -234,7 +234,7 @@ def test_a_limiter_that_was_opened_by_url_has_the_bound_too(front: Front) -> Non
 def test_what_left_is_no_longer_in_memory() -> None:
     """Nor planned to be looked after: a flood once stood there for as long as keys are kept that nobody uses."""
     with RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
-        refresher = limiter._registry._timer
+        refresher = limiter._registry._refresher
         for i in range(5000):
             assert limiter.try_acquire(f"key-{i}")
             assert len(refresher._inbox) <= 4096

@@ -1,4 +1,4 @@
-"""A API that a test drives by hand: callers in line, and what becomes of their asks."""
+"""An API that a test drives by hand: callers in line, and what becomes of their asks."""
 
 import itertools
 import math
@@ -8,7 +8,8 @@ from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fetch, Verdict, Wait, Waiter
+from batchlimit.reservoir.waiter import Admit, Fetch, Verdict, Wait, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.reservoir.world import Bell, answer
 
 HUNDRED = Quota(100.0, 100)

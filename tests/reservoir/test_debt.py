@@ -9,7 +9,8 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fail, Fetch, Refuse, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.reservoir.world import Bell, answer
 
 

@@ -1,4 +1,4 @@
-"""When a instance keeps away from the bucket: where the bucket was short, and only there."""
+"""When an instance keeps away from the bucket: where the bucket was short, and only there."""
 
 import math
 
@@ -77,7 +77,7 @@ def test_a_pace_is_a_fifth_of_the_time_to_fill_or_50_ms_jittered(quota: Quota, j
 
 @pytest.mark.parametrize(("instances", "pause"), [(0, 0.05), (2, 0.05), (4, 0.1), (8, 0.2), (200, 0.2)])
 def test_the_more_hosts_the_longer_the_pace(instances: int, pause: float) -> None:
-    """As long as a instance accrues 25 tokens, but no longer than 200 ms."""
+    """As long as an instance accrues 25 tokens, but no longer than 200 ms."""
     denials = learned(fetch(1, queued=9), answer(3, level=0, active_instances=instances), demand=1000.0)
     assert denials.pause(5, 0.0) == about(pause)
 

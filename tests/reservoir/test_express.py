@@ -17,7 +17,8 @@ from batchlimit.reservoir import express
 from batchlimit.reservoir.failure_policy import CLOSED, CircuitOpen, FailurePolicy
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, TimeBatch
-from batchlimit.reservoir.waiter import NO_WAIT, Fetch, Waiter
+from batchlimit.reservoir.waiter import Fetch, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.depth import depth
 from tests.fields import fields_of
 from tests.reservoir.front import DEAD, HUNDRED

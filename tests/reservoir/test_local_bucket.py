@@ -1,4 +1,4 @@
-"""What a instance grants itself while the store is away, as tables of (time, wish, granted)."""
+"""What an instance grants itself while the store is away, as tables of (time, wish, granted)."""
 
 import math
 

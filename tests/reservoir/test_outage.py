@@ -12,7 +12,8 @@ from batchlimit.reservoir.failure_policy import CircuitOpen, FailurePolicy
 from batchlimit.reservoir.local_bucket import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fail, Fetch, Refuse, Wait, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.reservoir.front import DEAD, HUNDRED, Front
 from tests.reservoir.world import Bell, about
 

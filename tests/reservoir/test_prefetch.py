@@ -9,7 +9,8 @@ from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.prefetch import first_look, low_mark, next_look
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.waiter import NO_WAIT, Fetch
+from batchlimit.reservoir.waiter import Fetch
+from batchlimit.waiting import NO_WAIT
 from tests.reservoir.front import Front
 from tests.reservoir.world import about
 

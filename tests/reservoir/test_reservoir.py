@@ -13,7 +13,8 @@ from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.tokens import LeasedTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fail, Fetch, Refuse, Wait, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.reservoir.front import DEAD, HUNDRED, PATIENT, Front
 from tests.reservoir.world import SECOND, Bell, about
 
@@ -905,7 +906,7 @@ def test_the_figures_are_exact() -> None:
     assert reservoir.figures() == KeyStatistics(6, 0, 2, held=17, waiting=1)
     front.refuse(fetch, 0.2)
     assert reservoir.figures() == KeyStatistics(6, 30, 2, held=17, waiting=0)
-    reservoir.refused += 40  # from memory, by a API
+    reservoir.refused += 40  # from memory, by an API
     reservoir.tokens.take(17)
     assert reservoir.figures() == KeyStatistics(23, 70, 2, held=0, waiting=0)
     front.grant(front.fetch(front.join(1), 0.7), 0.7, 9)

@@ -14,7 +14,8 @@ from batchlimit.reservoir.dormant import KeySnapshot
 from batchlimit.reservoir.failure_policy import FailurePolicy
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
-from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, Fetch, Waiter
+from batchlimit.reservoir.waiter import NOBODY, Fetch, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.reservoir.front import DEAD, HUNDRED, Front
 from tests.reservoir.world import about, answer
 

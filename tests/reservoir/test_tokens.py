@@ -12,7 +12,8 @@ from batchlimit.reservoir import tokens as stock_module
 from batchlimit.reservoir.debt import NO_OVERDRAFT
 from batchlimit.reservoir.tokens import LeasedTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Waiter
+from batchlimit.reservoir.waiter import Admit, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.reservoir.world import Bell
 
 LEASE = 10.0

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, Admit, Refuse, Waiter
+from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.reservoir.front import PATIENT, Front
 from tests.reservoir.work import Work
 from tests.reservoir.world import Bell

@@ -25,7 +25,7 @@ class Agenda:
         heapq.heappush(self._heap, (max(instant, self.now), next(self._order), happening))
 
     def after(self, seconds: float, happening: Happening) -> None:
-        """Let it happen in so many seconds; never earlier by the rounding of a instance's clock or a bucket's."""
+        """Let it happen in so many seconds; never earlier by the rounding of an instance's clock or a bucket's."""
         self.at(self.now + 2 + math.ceil(seconds * SECOND), happening)
 
     def next_before(self, until: int) -> bool:

@@ -55,13 +55,13 @@ def simulate(plan: Plan, make: Maker, round_trip: float) -> Report:
     """Carry the plan out, and draw up the report that a real fleet would get."""
     agenda = Agenda()
     new_limiter = make(agenda, plan, round_trip)
-    instances = [SimulatedHost(agenda, plan, instance, new_limiter) for instance in range(plan.instances)]
+    instances = [SimulatedInstance(agenda, plan, instance, new_limiter) for instance in range(plan.hosts)]
     agenda.run(round(plan.seconds * SECOND))
     logs = [instance.log() for instance in instances]
     return report(plan, FleetLog(0.0, logs), Work(sum(log.calls for log in logs), 0.0), f"simulated, {round_trip:g} s")
 
 
-class SimulatedHost:
+class SimulatedInstance:
     """One instance of the plan: it joins, its threads call, and perhaps it vanishes."""
 
     def __init__(self, agenda: Agenda, plan: Plan, number: int, new_limiter: Callable[[int], SimulatedLimiter]) -> None:
@@ -92,7 +92,13 @@ class Thread:
     """One thread: every call at its time, one after the other; while it waits for the store the next ones are late."""
 
     def __init__(
-        self, instance: SimulatedHost, agenda: Agenda, limiter: SimulatedLimiter, plan: Plan, number: int, thread: int
+        self,
+        instance: SimulatedInstance,
+        agenda: Agenda,
+        limiter: SimulatedLimiter,
+        plan: Plan,
+        number: int,
+        thread: int,
     ) -> None:
         dice = Random(f"{plan.seed} {number * plan.threads + thread}")
         self._instance, self._agenda, self._limiter = instance, agenda, limiter
@@ -159,7 +165,7 @@ class _Silence:
 
 
 class OursInVirtualTime:
-    """A instance with the real rules."""
+    """An instance with the real rules."""
 
     def __init__(self, agenda: Agenda, instance: Host) -> None:
         self._agenda, self._instance = agenda, instance

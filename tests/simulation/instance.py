@@ -1,4 +1,4 @@
-"""A instance: a real Reservoir behind a API that has no threads; whatever a API does takes no time here."""
+"""An instance: a real Reservoir behind an API that has no threads; whatever an API does takes no time here."""
 
 import itertools
 import math
@@ -11,7 +11,8 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.dormant import KeySnapshot
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
-from batchlimit.reservoir.waiter import NO_WAIT, NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
+from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.simulation.agenda import SECOND, Agenda, Happening
 from tests.simulation.network import Post
 from tests.simulation.server import Server
@@ -33,7 +34,7 @@ class Witness(Protocol):
         ...
 
     def refunded(self, tokens: int) -> None:
-        """Spent tokens are there again, at a instance or in the bucket."""
+        """Spent tokens are there again, at an instance or in the bucket."""
         ...
 
 

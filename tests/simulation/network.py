@@ -1,4 +1,4 @@
-"""The network between instances and the server: what becomes of each message, decided by its sender, number and seed."""
+"""The network between instances and the server: its sender, number and seed decide what becomes of a message."""
 
 from collections import Counter
 from collections.abc import Callable

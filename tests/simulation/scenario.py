@@ -35,7 +35,7 @@ class Scenario:
 
     seed: int
     quotas: tuple[Quota, ...]
-    """The first one holds; each `requota` starts a instance with the next."""
+    """The first one holds; each `requota` starts an instance with the next."""
     weights: tuple[int, ...]
     weather: Weather
     timeout: float

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from batchlimit.bucket.fair_share import ALPHA
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.waiter import NO_WAIT, Admit
+from batchlimit.reservoir.waiter import Admit
+from batchlimit.waiting import NO_WAIT
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.instance import Caller, Host
 from tests.simulation.server import Server
@@ -64,7 +65,7 @@ class Watch:
     """Hears every admission and every answer, and looks at the fleet after each step; raises Violation."""
 
     def __init__(self, agenda: Agenda, server: Server, quota: Quota, instances: list[Host], timeout: float) -> None:
-        """`timeout`: after so many seconds a instance gives up an answer."""
+        """`timeout`: after so many seconds an instance gives up an answer."""
         self.trace: list[str] | None = None
         self._agenda, self._server, self._instances, self._timeout = agenda, server, instances, timeout
         self._exact = True
@@ -95,14 +96,14 @@ class Watch:
         self._say(f"{instance.name} admits a cost of {cost}")
 
     def refunded(self, tokens: int) -> None:
-        """Tokens that were spent are back, at a instance or in the bucket."""
+        """Tokens that were spent are back, at an instance or in the bucket."""
         for reference in self.references:
             reference.advance(self._server.now())
             reference.level += tokens
 
     def asked(self, instance: Host, ask: Ask, grant: Grant) -> None:
         self._say(
-            f"{instance.name} asks (seq {ask.seq}: need {ask.need}, queued {ask.queued}, want {ask.want}, held {ask.held},"
+            f"{instance.name} asks ({ask.seq}: need {ask.need}, queued {ask.queued}, want {ask.want}, held {ask.held},"
             f" back {ask.back}) and gets {grant.granted} in {grant.starts_in:.6f} s for {grant.lease:.6f} s,"
             f" kept {grant.kept}, retry {grant.retry_after:.6f}, level {grant.level}"
         )

@@ -1,4 +1,4 @@
-"""The background thread asks together for all keys that are due at once, if its store can be asked so; each has its own answer."""
+"""The background thread asks together for all keys that are due at once, if its store can."""
 
 import math
 import threading

@@ -25,7 +25,8 @@ from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import LeasedTokens
-from batchlimit.reservoir.waiter import NO_WAIT, Admit, Fetch, Waiter
+from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
+from batchlimit.waiting import NO_WAIT
 from tests.depth import depth
 from tests.fields import fields_of
 from tests.sync.stage import KEY, Clock, Stage, nothing

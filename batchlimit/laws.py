@@ -1,0 +1,43 @@
+"""The laws that set a concurrency limit: the public face of `batchlimit.concurrency.laws`."""
+
+from batchlimit.concurrency.laws import (
+    AIMD,
+    AverageWindow,
+    Fixed,
+    Gitaly,
+    Gradient,
+    Gradient2,
+    Knee,
+    PercentileWindow,
+    Periodic,
+    Settable,
+    Summary,
+    Vegas,
+    Watched,
+    Window,
+    Windowed,
+    log10,
+    p95,
+    square_root,
+)
+
+__all__ = [
+    "AIMD",
+    "AverageWindow",
+    "Fixed",
+    "Gitaly",
+    "Gradient",
+    "Gradient2",
+    "Knee",
+    "PercentileWindow",
+    "Periodic",
+    "Settable",
+    "Summary",
+    "Vegas",
+    "Watched",
+    "Window",
+    "Windowed",
+    "log10",
+    "p95",
+    "square_root",
+]
