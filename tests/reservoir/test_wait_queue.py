@@ -1,4 +1,4 @@
-"""A line answers by sums what a look at each of its waiters would say, and the work for each does not grow with them."""
+"""A line answers by sums what a look at each waiter would say; its work for each does not grow with them."""
 
 import math
 from collections.abc import Callable, Iterator
