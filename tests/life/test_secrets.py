@@ -186,7 +186,7 @@ def _filled(value: Any, url: str) -> Any:
 
 
 @pytest.mark.parametrize("url", URLS)
-@pytest.mark.parametrize("wrong", ARGUMENTS, ids=str)
+@pytest.mark.parametrize("wrong", ARGUMENTS, ids="-".join)
 def test_of_a_url_in_the_place_of_any_argument(ears: Ears, front: Front, wrong: dict[str, Any], url: str) -> None:
     given = {"quota": "5/s", **{name: _filled(value, url.format(ears.secret)) for name, value in wrong.items()}}
     with pytest.raises((TypeError, ValueError)) as caught, front.from_url("redis://127.0.0.1:1", **given) as limiter:

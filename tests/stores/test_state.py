@@ -64,8 +64,8 @@ def test_a_usual_bucket_is_one_small_block_of_memory(client: Any, prefix: str) -
     if isinstance(client, FakeRedis):
         pytest.skip("it has no forms of a hash")
     store, quota = RedisStore(client, prefix=prefix), Quota.parse("10/minute; 100/hour; 1000/day")
-    store.take(KEY, quota, TEN._replace(host="0123456789abcdef", need=3, seq=10**9, age=1e6))
-    store.take(KEY, quota, TEN._replace(host="fedcba9876543210", need=3, seq=10**9, age=1e6))
+    store.take(KEY, quota, TEN._replace(instance="0123456789abcdef", need=3, seq=10**9, age=1e6))
+    store.take(KEY, quota, TEN._replace(instance="fedcba9876543210", need=3, seq=10**9, age=1e6))
     assert client.object("encoding", bucket_name(prefix, KEY)) in ("listpack", "ziplist")
 
 

@@ -194,7 +194,7 @@ def test_a_look_that_fails_is_followed_by_the_next() -> None:
 
 def test_a_loop_that_is_gone_is_forgotten() -> None:
     """The waits of a loop live as long as it does, and no longer."""
-    from batchlimit.aio import waits
+    from batchlimit.concurrency import waits
 
     async def main() -> None:
         turn = Turn()
