@@ -1,8 +1,8 @@
-"""Every demand, ours and its rivals: the table and the plot of the README, and how far the simulation can be trusted.
+"""Every demand, ours and its rivals: a table and a plot, and how far the simulation can be trusted.
 
     scripts/bench [--quick]
 
-Writes docs/overload.md, docs/overload.svg and the table in README.md between its marks. What is simulated comes out
+Writes overload.md, overload.svg and the table of README.md in docs/performance. What is simulated comes out
 the same every time; the real fleets are of this machine. Exit status 1 if ours broke a promise, or the simulation and
 the real fleet differ by more than a fifth.
 """
@@ -139,7 +139,7 @@ def curves(bench: Bench) -> dict[str, list[float]]:
 
 
 def main() -> int:
-    """Measure, and write what the README shows; the exit status."""
+    """Measure, and write what docs/performance shows; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the time, and nothing is written")
     chosen = parser.parse_args()
@@ -164,7 +164,7 @@ def _show(text: str) -> str:
 
 
 def _write(duel: str, wide: str, agreed: str, lines: dict[str, list[float]]) -> None:
-    docs = _ROOT / "docs"
+    docs = _ROOT / "docs" / "performance"
     docs.mkdir(exist_ok=True)
     draw(docs / "overload.svg", _DEMANDS, lines, OURS)
     text = f"""# Overload
@@ -188,7 +188,7 @@ that only connect. {ran_on()}.
 
 {agreed}"""
     (docs / "overload.md").write_text(text, encoding="utf-8")
-    between_marks(_ROOT / "README.md", "overload", duel)
+    between_marks(docs / "README.md", "overload", duel)
 
 
 if __name__ == "__main__":

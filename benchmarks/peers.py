@@ -3,8 +3,8 @@
     scripts/bench peers [--quick] [--only PART ...] [--url embedded:// | --compose] [--into DIRECTORY]
 
 All on one machine in one run: in each round every contender has its turn in every setting, figures are medians over the
-rounds. A full run takes about 17 minutes and writes benchmarks/results/ and the table in README.md between its marks;
-a quick one, or a part, only prints, unless it is told where to write. docs/benchmarks.md says what is measured how.
+rounds. A full run takes about 17 minutes and writes benchmarks/results/ and the table in docs/performance/README.md;
+a quick one, or a part, only prints, unless it is told where to write. docs/performance/method.md says what is measured how.
 
 Exit status 1 if ours broke a promise in any run, 2 if there is no server.
 """
@@ -58,7 +58,7 @@ def main() -> int:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", default="embedded://", help="of a server that nobody else uses meanwhile")
     where.add_argument("--compose", action="store_true", help="start the Redis of docker-compose.yml, use it, stop it")
-    parser.add_argument("--into", type=Path, help="write the results here, and leave README.md alone")
+    parser.add_argument("--into", type=Path, help="write the results here, and leave docs/performance alone")
     chosen = parser.parse_args()
     for ending in (signal.SIGTERM, signal.SIGHUP):  # as a Ctrl-C: a container would outlive us
         signal.signal(ending, lambda number, _: sys.exit(128 + number))
@@ -84,7 +84,7 @@ def _report(bench: Bench, ran: str, into: Path | None, whole: bool) -> int:
         (folder / "peers.md").write_text(page(bench.book, found, ran), encoding="utf-8")
         draw(bench.book, folder)
     if folder == _RESULTS:
-        between_marks(_ROOT / "README.md", "peers", f"{brief(bench.book)}\n{ran}.\n")
+        between_marks(_ROOT / "docs" / "performance" / "README.md", "peers", f"{brief(bench.book)}\n{ran}.\n")
     return int(any(each.name.startswith("excess") and each.verdict == "short" for each in found))
 
 

@@ -1,4 +1,4 @@
-"""Every law of concurrency before a server of known capacity, simulated: the tables and plots of docs/concurrency.md.
+"""Every law of concurrency before a server of known capacity, simulated: tables and plots of docs/performance/laws.md.
 
     python -m benchmarks.simulate [--quick] [--seeds N] [--only LETTERS] [--jobs N]
 
@@ -20,7 +20,7 @@ from benchmarks.queueing.report import details, goodput_table, losses, verdicts
 from benchmarks.queueing.results import Results, measure
 from benchmarks.queueing.scenario import FALSE_REJECTIONS, GOODPUT, HIDDEN_SEEDS, JUDGED, SCENARIOS, SEEDS
 
-_DOCS = Path(__file__).resolve().parents[1] / "docs"
+_DOCS = Path(__file__).resolve().parents[1] / "docs" / "performance"
 _MOVING = "DHI"
 """The scenarios whose limits are drawn: where capacity changes, or how long a call takes."""
 
@@ -99,7 +99,7 @@ def _write(text: str, seen: Results) -> None:
     scenarios = table(
         ["", "what happens", "deadline"], ([s.letter, s.title, f"{s.deadline:g} s"] for s in SCENARIOS.values())
     )
-    intro = f"""# Concurrency limits
+    intro = f"""# Laws of concurrency, simulated
 
 Written by `python -m benchmarks.simulate --hidden`. A server with c workers (20 unless said) and one line, first come
 first served; Poisson arrivals that nothing holds back; service times lognormal, 20 ms on average, CV 0.5, unless said.
@@ -117,7 +117,7 @@ fixed before our law was written; what it loses is shown as well.
 """
     drawn = "\n![Limits over time](limits.svg)\n\n"
     head, mark, rest = text.partition("\n## Numbers")
-    (_DOCS / "concurrency.md").write_text(intro + head + drawn + mark.lstrip("\n") + rest, encoding="utf-8")
+    (_DOCS / "laws.md").write_text(intro + head + drawn + mark.lstrip("\n") + rest, encoding="utf-8")
 
 
 if __name__ == "__main__":

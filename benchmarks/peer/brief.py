@@ -1,4 +1,4 @@
-"""The few lines that tell most: the table of the README, and where somebody else does better than ours."""
+"""The few lines that tell most: the table of docs/performance, and where somebody else does better than ours."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -52,7 +52,7 @@ def page(book: Book, figures: Iterable[Figure], ran: str) -> str:
     """Return the whole document."""
     parts = [
         "# batchlimit and its peers\n\n",
-        "Written by `scripts/bench peers`; [what is measured, and how](../../docs/benchmarks.md).\n\n",
+        "Written by `scripts/bench peers`; [what is measured, and how](../../docs/performance/method.md).\n\n",
         f"{ran}.\n\n{brief(book)}\n## Where others do better\n\n{losses(book)}\n",
         f"## Who they are\n\n{rules(book)}\n## Targets\n\n{verdicts(figures)}\n",
         *(

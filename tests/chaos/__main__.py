@@ -1,8 +1,8 @@
 """Faults of all kinds under load, and an audit after each: scripts/chaos [--minutes 30] [--seed 1] | --table | ...
 
 One fault after the other, drawn by the seed, at limiters that live as long as the run; a row after each. With --table
-every fault once, with new limiters each; writes docs/failures.md, and some rows in the README. With --only the faults
-that have NAME in theirs, --times each, with new limiters each. Exit status: 0 every bound was kept and nothing grew.
+every fault once, with new limiters each; writes docs/failures.md, and some rows in docs/performance. With --only the
+faults that have NAME in theirs, --times each, with new limiters each. Exit status: 0 every bound was kept and nothing grew.
 """
 
 import argparse
@@ -26,8 +26,9 @@ from tests.chaos.stage import single
 from tests.chaos.topology import TOPOLOGIES
 from tests.servers import redis_binary, valkey_binary
 
-_README = Path(__file__).resolve().parents[2] / "README.md"
-_PAGE = _README.parent / "docs" / "failures.md"
+_DOCS = Path(__file__).resolve().parents[2] / "docs"
+_SUMMARY = _DOCS / "performance" / "README.md"
+_PAGE = _DOCS / "failures.md"
 _HOSTS = 4
 _BINARIES = {"valkey": valkey_binary, "redis": redis_binary}
 
@@ -77,7 +78,7 @@ def main() -> int:
     print(f"\n{shown}")
     if chosen.table:
         between_marks(_PAGE, "chaos", f"{ran_on()}; {chosen.server}.\n\n{shown}")
-        between_marks(_README, "chaos", summary(rows))
+        between_marks(_SUMMARY, "chaos", summary(rows))
         return int(not all(row.kept for row in rows))
     return int(not all(row.kept for row in rows) or _grew(rows))
 

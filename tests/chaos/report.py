@@ -35,7 +35,7 @@ def markdown(rows: Iterable[Row]) -> str:
 
 
 def summary(rows: Iterable[Row]) -> str:
-    """The table of the README: what is not obvious, in few columns."""
+    """The table of docs/performance: what is not obvious, in few columns."""
     told = [cells(row) for row in rows if str(row.scenario) in _TOLD]
     return table([_HEAD[each] for each in _BRIEF], ([row[each] for each in _BRIEF] for row in told))
 
