@@ -4,7 +4,7 @@
 
 All on one machine in one run: in each round every contender has its turn in every setting, figures are medians over the
 rounds. A full run takes about 17 minutes and writes benchmarks/results/ and the table in docs/performance/README.md;
-a quick one, or a part, only prints, unless it is told where to write. docs/performance/method.md says what is measured how.
+a quick run, or a part, only prints, unless `--into` says where to write. Method: docs/performance/method.md.
 
 Exit status 1 if ours broke a promise in any run, 2 if there is no server.
 """

@@ -2,7 +2,8 @@
 
 One fault after the other, drawn by the seed, at limiters that live as long as the run; a row after each. With --table
 every fault once, with new limiters each; writes docs/failures.md, and some rows in docs/performance. With --only the
-faults that have NAME in theirs, --times each, with new limiters each. Exit status: 0 every bound was kept and nothing grew.
+faults that have NAME in theirs, --times each, with new limiters each. Exit status: 0 every bound was kept and nothing
+grew.
 """
 
 import argparse
