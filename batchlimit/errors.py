@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
 from batchlimit.redaction import shown
 
+__all__ = [
+    "BatchLimitError",
+    "BucketUnavailable",
+    "ConcurrencyLimited",
+    "LimiterClosed",
+    "RateLimited",
+    "StoreUnavailable",
+    "WatcherUnavailable",
+]
+
 
 def whole_seconds(seconds: float | None) -> int | None:
     """Return what a Retry-After header says: whole seconds, rounded up; None, for no header, where nobody knows when.

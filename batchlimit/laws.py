@@ -1,43 +1,11 @@
-"""The laws that set a concurrency limit: the public face of `batchlimit.concurrency.laws`."""
+"""The laws that set a concurrency limit: Knee, the default, and the laws of others."""
 
-from batchlimit.concurrency.laws import (
-    AIMD,
-    AverageWindow,
-    Fixed,
-    Gitaly,
-    Gradient,
-    Gradient2,
-    Knee,
-    PercentileWindow,
-    Periodic,
-    Settable,
-    Summary,
-    Vegas,
-    Watched,
-    Window,
-    Windowed,
-    log10,
-    p95,
-    square_root,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AIMD",
-    "AverageWindow",
-    "Fixed",
-    "Gitaly",
-    "Gradient",
-    "Gradient2",
-    "Knee",
-    "PercentileWindow",
-    "Periodic",
-    "Settable",
-    "Summary",
-    "Vegas",
-    "Watched",
-    "Window",
-    "Windowed",
-    "log10",
-    "p95",
-    "square_root",
-]
+from batchlimit.concurrency.laws import __all__ as __all__
+
+if TYPE_CHECKING:
+    from batchlimit.concurrency.laws import *  # noqa: F403
+else:  # imported when somebody first asks for them
+    from batchlimit.concurrency.laws import __dir__ as __dir__
+    from batchlimit.concurrency.laws import __getattr__ as __getattr__

@@ -6,33 +6,46 @@ from importlib import import_module
 
 
 def names(
-    package: str, homes: Mapping[str, str], parts: str = ""
+    package: str, homes: Mapping[str, str], *, modules: str = "", distribution: str | None = None
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package.
 
-    Any thread may ask: where two do so at once, one of them waits for the other's import, and both get the same.
+    Any thread may ask. If two ask at once, one of them waits for the other's import, and both get the same.
 
     Args:
         package: its name.
         homes: the modules that its names are defined in, each with those names, with spaces between.
-        parts: modules of the package that are attributes of it, though nobody imported them.
+        modules: public modules that are attributes of the package without an import, with spaces between.
+        distribution: the installed distribution whose version is the package's `__version__` (None: no `__version__`).
 
     Returns:
         Both functions.
     """
     home = {name: module for module, found in homes.items() for name in found.split()}
-    modules = parts.split()
+    public = {*home, *modules.split(), *(["__version__"] if distribution else [])}
 
     def get(name: str) -> object:
+        if name not in public:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if name in home:
             found = getattr(import_module(home[name]), name)
-            setattr(sys.modules[package], name, found)  # from now on it is there without asking
-            return found
-        if name in modules:
+        elif name == "__version__":
+            found = _version(str(distribution))
+        else:
             return import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        setattr(sys.modules[package], name, found)  # from now on it is there without asking
+        return found
 
     def names_of() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home, *modules})
+        return sorted({*public, *(name for name in vars(sys.modules[package]) if name.startswith("__"))})
 
     return get, names_of
+
+
+def _version(distribution: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:  # a copy of the files alone
+        raise AttributeError(f"{distribution} is not installed, so it has no __version__") from None

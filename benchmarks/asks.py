@@ -7,7 +7,8 @@ from itertools import count, repeat
 
 import redis
 
-from batchlimit import FixedBatch, Quota, RateLimiter
+from batchlimit import Quota, RateLimiter
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.key import bucket_name
 from batchlimit.stores.client.codec import take_arguments

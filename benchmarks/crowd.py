@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from batchlimit import FixedBatch, RateLimiter
+from batchlimit import RateLimiter
+from batchlimit.batching import FixedBatch
 from benchmarks.figures import Figure
 from benchmarks.floor import TIMED, floor, timed
 

@@ -12,7 +12,8 @@ import sys
 import tracemalloc
 from collections.abc import Iterator, Sequence
 
-from batchlimit import FixedBatch, RateLimiter
+from batchlimit import RateLimiter
+from batchlimit.batching import FixedBatch
 from benchmarks.figures import Figure, as_json, ran_on
 from benchmarks.memory import apart, resident
 from benchmarks.newcomers import Seen, come_to_rest, crowd, limiter_of, waking

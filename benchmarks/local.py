@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-from batchlimit import Quota, RateLimiter, RedisStore
+from batchlimit import Quota, RateLimiter
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.stores import RedisStore
 from benchmarks.figures import Figure
 from benchmarks.tasks import crowds
 

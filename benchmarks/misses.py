@@ -22,7 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import redis
 import redis.asyncio
 
-from batchlimit import AsyncRateLimiter, FixedBatch, RateLimiter, RedisStore
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import RedisStore
 from batchlimit.stores.client.scripts import script
 from batchlimit.stores.embedded_server import EmbeddedServer
 from benchmarks.crews import COLD, QUOTA, AsyncCall, ask, crews, plain, run_cold, run_tasks, run_threads, scripted

@@ -13,7 +13,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
-from batchlimit import FixedBatch, RateLimiter
+from batchlimit import RateLimiter
+from batchlimit.batching import FixedBatch
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.distance import distant
 from benchmarks.figures import Figure, as_json, ran_on

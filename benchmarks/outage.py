@@ -17,8 +17,9 @@ from typing import Any
 # Run as a file, Python looks beside it; what it needs lies in the checkout around it.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from batchlimit import AsyncRateLimiter, FailurePolicy, MemoryStore, Quota, RateLimiter, StoreUnavailable
+from batchlimit import AsyncRateLimiter, FailurePolicy, Quota, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.stores import MemoryStore
 from batchlimit.stores.memory import AsyncMemoryStore
 from benchmarks.figures import Figure, report
 

@@ -15,7 +15,8 @@ from typing import Any
 # Run as a file, Python looks beside it; what it needs lies in the checkout around it.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Law, Partitions, Sample
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Partitions
+from batchlimit.concurrency import Law, Sample
 from batchlimit.concurrency.laws import AIMD, Fixed, Gradient2, Knee, Vegas, Windowed
 from benchmarks.figures import Figure, as_json, ran_on
 

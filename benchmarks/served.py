@@ -13,7 +13,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit import AsyncConcurrencyLimiter, Law
+from batchlimit import AsyncConcurrencyLimiter
+from batchlimit.concurrency import Law
 from batchlimit.concurrency.laws import Fixed, Gradient2, Knee, Vegas, Windowed
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
 

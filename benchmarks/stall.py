@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
-from batchlimit import AsyncRedisStore, AsyncStore, MemoryStore, Quota
+from batchlimit import Quota
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.fleet.limiter import AsyncWatchedLimiter
+from batchlimit.stores import AsyncRedisStore, AsyncStore, MemoryStore
 from batchlimit.stores.memory import AsyncMemoryStore
 from benchmarks.distance import distant
 from benchmarks.figures import Figure

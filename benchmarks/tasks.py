@@ -11,8 +11,9 @@ from itertools import repeat
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from batchlimit import AsyncRateLimiter, AsyncRedisStore, Quota
+from batchlimit import AsyncRateLimiter, Quota
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.stores import AsyncRedisStore
 from benchmarks.figures import Figure
 
 _CROWD = 1000

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from batchlimit import AsyncStore
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import AsyncStore
 from batchlimit.stores.protocols import AsyncRemote
 
 _DEADLINE = 100.0

@@ -14,9 +14,10 @@ from types import ModuleType
 import pytest
 
 import batchlimit
+from batchlimit import concurrency, stores, types
 from batchlimit.concurrency import laws, watchers
 
-PACKAGES = [batchlimit, laws, watchers]
+PACKAGES = [batchlimit, concurrency, laws, stores, types, watchers]
 CONCURRENCY = [
     "batchlimit.concurrency.locked_gate",
     "batchlimit.concurrency.laws",
@@ -38,7 +39,7 @@ def in_a_fresh_process(program: str) -> str:
     [
         (
             "import batchlimit",
-            [*STORES, "asyncio", "batchlimit.aio", "batchlimit.sync", "batchlimit.core", *CONCURRENCY],
+            [*STORES, "asyncio", "batchlimit.aio", "batchlimit.sync", "batchlimit.reservoir", *CONCURRENCY],
         ),
         ("from batchlimit import Quota, StoreUnavailable", [*STORES, "asyncio", "batchlimit.aio", "batchlimit.sync"]),
         ("from batchlimit import RateLimiter", ["batchlimit.aio", *CONCURRENCY]),
@@ -48,7 +49,10 @@ def in_a_fresh_process(program: str) -> str:
             "from batchlimit import AsyncConcurrencyLimiter",
             [*STORES, "batchlimit.sync", "batchlimit.concurrency.laws.vegas"],
         ),
-        ("from batchlimit.concurrency.laws import Fixed", [*STORES, "asyncio", "batchlimit.concurrency.laws.vegas"]),
+        ("from batchlimit.laws import Fixed", [*STORES, "asyncio", "batchlimit.concurrency.laws.vegas"]),
+        ("from batchlimit.watchers import Rounds", [*STORES, "asyncio", "batchlimit.concurrency.watchers.cpu"]),
+        ("from batchlimit.batching import FixedBatch", [*STORES[:3], "asyncio", "batchlimit.aio", "batchlimit.sync"]),
+        ("from batchlimit.stores import MemoryStore", [*STORES[:3], "asyncio", "batchlimit.stores.redis"]),
     ],
 )
 def test_what_is_not_used_is_not_imported(statement: str, unused: list[str]) -> None:
@@ -59,9 +63,11 @@ def test_what_is_not_used_is_not_imported(statement: str, unused: list[str]) -> 
 def test_names_of_several_threads_are_the_same() -> None:
     """Sixteen that ask for all names at the same moment, each in another order."""
     program = """
-    import threading, sys, batchlimit, batchlimit.concurrency.laws, batchlimit.concurrency.watchers
+    import threading, sys, batchlimit
+    from batchlimit import concurrency, stores, types
+    from batchlimit.concurrency import laws, watchers
     sys.setswitchinterval(1e-5)
-    packages = [batchlimit, batchlimit.concurrency.laws, batchlimit.concurrency.watchers]
+    packages = [batchlimit, concurrency, laws, stores, types, watchers]
     names = [(package, name) for package in packages for name in package.__all__]
     ready, found = threading.Barrier(16), [None] * 16
     def ask(number):
@@ -85,8 +91,13 @@ def test_a_star_brings_all_names() -> None:
 
 def test_modules_of_the_package_are_its_attributes() -> None:
     """As they were when all was imported at once."""
-    program = "import batchlimit; print(batchlimit.concurrency.laws.Fixed(3), batchlimit.errors.RateLimited.__name__)"
+    program = "import batchlimit; print(batchlimit.laws.Fixed(3), batchlimit.errors.RateLimited.__name__)"
     assert in_a_fresh_process(program).split() == ["Fixed(3)", "RateLimited"]
+
+
+def test_a_module_whose_names_live_elsewhere_has_the_same_ones() -> None:
+    assert (batchlimit.laws.Fixed, batchlimit.watchers.Rounds) == (laws.Fixed, watchers.Rounds)
+    assert dir(batchlimit.laws) == dir(laws)
 
 
 def test_dir_and_help_know_all_names_before_anybody_asked() -> None:
@@ -100,14 +111,16 @@ def test_dir_and_help_know_all_names_before_anybody_asked() -> None:
 
 
 def seen_by_type_checkers(package: ModuleType) -> Iterator[tuple[str, str]]:
-    """The names that a package imports where only a type checker looks, each with its module."""
+    """The names that a package imports where only a type checker looks, each with its module; its modules aside."""
     assert package.__file__ is not None
     for node in ast.parse(Path(package.__file__).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.If):
             for each in node.body:
+                if isinstance(each, ast.AnnAssign):  # __version__
+                    continue
                 assert isinstance(each, ast.ImportFrom)
                 assert each.module is not None
-                yield from ((each.module, alias.name) for alias in each.names)
+                yield from ((each.module, alias.name) for alias in each.names if not alias.asname)
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)

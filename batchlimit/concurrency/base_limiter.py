@@ -4,7 +4,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 
-from batchlimit.concurrency.classify import Classify, classify
+from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.knee import Knee
 from batchlimit.concurrency.locked_gate import Bypass, LockedGate

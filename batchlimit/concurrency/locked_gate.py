@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from batchlimit.concurrency.classify import Classify
+from batchlimit.concurrency.classification import Classify
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Calibrated, Law, Outcome, Sample
 from batchlimit.concurrency.laws.fixed import Settable

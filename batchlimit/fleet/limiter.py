@@ -5,9 +5,10 @@ from collections.abc import Awaitable
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from batchlimit import AsyncRateLimiter, AsyncStore, MemoryStore, RateLimiter, Store
+from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.stores import AsyncStore, MemoryStore, Store
 from batchlimit.sync.key_entry import KeyEntry
 
 

@@ -6,7 +6,8 @@ from itertools import cycle
 
 import redis
 
-from batchlimit import BatchSizer, FixedBatch, Quota, RateLimiter
+from batchlimit import Quota, RateLimiter
+from batchlimit.batching import BatchSizer, FixedBatch
 from batchlimit.reservoir.sizing import DEFAULT_SIZER
 from benchmarks.peer.contender import Call, Opened, Terms
 from benchmarks.rivals.errand import Take

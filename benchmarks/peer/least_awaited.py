@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import redis.asyncio
 
-from batchlimit import AsyncRateLimiter, BatchSizer, FixedBatch, Quota
+from batchlimit import AsyncRateLimiter, Quota
+from batchlimit.batching import BatchSizer, FixedBatch
 from batchlimit.reservoir.sizing import DEFAULT_SIZER
 from benchmarks.peer.contender import AwaitedCall, AwaitedOpened, Terms
 from benchmarks.peer.least import DEADLINE

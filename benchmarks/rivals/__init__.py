@@ -5,7 +5,8 @@
 
 from collections.abc import Callable
 
-from batchlimit import FixedBatch, GrowingBatch, Quota
+from batchlimit import Quota
+from batchlimit.batching import FixedBatch, GrowingBatch
 from batchlimit.fleet.limiter import Limiter
 from batchlimit.fleet.plan import Plan
 from benchmarks.rivals.batched import Batched

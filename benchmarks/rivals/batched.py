@@ -2,7 +2,8 @@
 
 from collections.abc import Generator
 
-from batchlimit import BatchSizer, Quota
+from batchlimit import Quota
+from batchlimit.batching import BatchSizer
 from batchlimit.reservoir.sizing import Usage
 from benchmarks.rivals.errand import Errand, Take
 

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from batchlimit import AsyncRateLimiter, AsyncStore, FixedBatch, MemoryStore, Quota
+from batchlimit import AsyncRateLimiter, Quota
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.stores import AsyncStore, MemoryStore
 from batchlimit.stores.memory import AsyncMemoryStore
 from tests.aio.loop import virtual_loop
 

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, FixedBatch, Quota
+from batchlimit import AsyncRateLimiter, Quota
+from batchlimit.batching import FixedBatch
 from tests.aio.stage import KEY, SLOW, Stage, limiter_on
 
 CALLS: dict[str, Callable[[AsyncRateLimiter], Awaitable[object]]] = {

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, AsyncPermit, ConcurrencyLimited, LimiterClosed, Queue, Shedding
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed, Queue
+from batchlimit.concurrency import AsyncPermit, Shedding
 from batchlimit.concurrency.laws import Fixed, Settable
 from batchlimit.concurrency.shedding import Shedder
 from tests.aio.loop import run

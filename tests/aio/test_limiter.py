@@ -6,20 +6,11 @@ import math
 import pytest
 import redis.asyncio
 
-from batchlimit import (
-    AsyncRateLimiter,
-    AsyncRedisStore,
-    FixedBatch,
-    LimiterClosed,
-    MemoryStore,
-    Quota,
-    RateLimited,
-    RateLimiter,
-    RedisStore,
-    StoreUnavailable,
-)
+from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, SLOW, Gate, Stage, in_line, limiter_on, nothing
 from tests.reservoir.world import Moody

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, FixedBatch, LimiterClosed, MemoryStore, Quota, RedisStore, Statistics
+from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, Statistics
 from batchlimit.aio.key_handle import AsyncKeyHandle
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import MemoryStore, RedisStore
 from batchlimit.stores.memory import AsyncMemoryStore
 from tests.aio.loop import run
 from tests.aio.stage import KEY, SLOW, Gate, Stage

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, FixedBatch, LimiterClosed, RateLimited, StoreUnavailable
+from batchlimit import AsyncRateLimiter, LimiterClosed, RateLimited, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, Gate, Stage, in_line, limiter_on, nothing
 

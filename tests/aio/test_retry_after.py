@@ -7,7 +7,8 @@ import asyncio
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, MemoryStore, Quota
+from batchlimit import AsyncRateLimiter, Quota
+from batchlimit.stores import MemoryStore
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY
 

@@ -10,16 +10,8 @@ from random import Random
 
 import pytest
 
-from batchlimit import (
-    AsyncRateLimiter,
-    BatchSizer,
-    FixedBatch,
-    LimiterClosed,
-    Quota,
-    RateLimited,
-    StoreUnavailable,
-    TimeBatch,
-)
+from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited, StoreUnavailable
+from batchlimit.batching import BatchSizer, FixedBatch, TimeBatch
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, Stage
 from tests.reservoir.world import SECOND, excess

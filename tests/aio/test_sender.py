@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, StoreUnavailable
+from batchlimit import AsyncRateLimiter, Quota, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.stores import MemoryStore
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, TEN, Stage, limiter_on
 from tests.servers import Server

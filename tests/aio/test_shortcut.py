@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchlimit import AsyncRateLimiter, BatchSizer, FixedBatch, GrowingBatch, Quota, StoreUnavailable, TimeBatch
+from batchlimit import AsyncRateLimiter, Quota, StoreUnavailable
+from batchlimit.batching import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.bucket.messages import Ask
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.waiting import NO_WAIT

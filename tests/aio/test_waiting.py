@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, LimiterClosed, MemoryStore, Quota, RateLimited, StoreUnavailable
+from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited, StoreUnavailable
+from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, SLOW, TEN, Gate, Stage, in_line, limiter_on, nothing, stand_in_line
 

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from batchlimit import AsyncRateLimiter, AsyncReservation, Decision, RateLimiter, RedisStore, Statistics
+from batchlimit import AsyncRateLimiter, Decision, RateLimiter, Statistics
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import RedisStore
+from batchlimit.types import AsyncReservation
 from tests.awaiting import awaited
 from tests.sync.stage import Stage
 

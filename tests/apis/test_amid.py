@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 import batchlimit
-from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, RateLimiter
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.batching import FixedBatch
 from batchlimit.reentry import AMID
+from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start
 

@@ -9,18 +9,10 @@ import redis
 import redis.asyncio
 import redis.sentinel
 
-from batchlimit import (
-    AsyncRateLimiter,
-    AsyncRedisStore,
-    FixedBatch,
-    MemoryStore,
-    Quota,
-    RateLimited,
-    RateLimiter,
-    RedisStore,
-    StoreUnavailable,
-)
+from batchlimit import AsyncRateLimiter, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.quota.key import LONGEST_KEY, bucket_name
+from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
 from tests.apis.blocking import Blocking, Front
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start, until

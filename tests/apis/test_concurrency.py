@@ -19,14 +19,11 @@ from batchlimit import (
     ConcurrencyLimited,
     ConcurrencyLimiter,
     LimiterClosed,
-    Outcome,
     Partitions,
-    Permit,
     Queue,
     RateLimited,
-    Sample,
-    Shedding,
 )
+from batchlimit.concurrency import Outcome, Permit, Sample, Shedding
 from batchlimit.concurrency.laws import AIMD, Fixed, Gitaly, Settable
 from batchlimit.concurrency.watchers import LatencyWatcher
 from tests.awaiting import awaited

@@ -8,19 +8,11 @@ from typing import Any
 
 import pytest
 
-from batchlimit import (
-    BucketUnavailable,
-    ConcurrencyLimited,
-    Decision,
-    FixedBatch,
-    MemoryStore,
-    Quota,
-    RateLimited,
-    RateLimiter,
-    RedisStore,
-    StoreUnavailable,
-)
+from batchlimit import ConcurrencyLimited, Decision, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask
+from batchlimit.errors import BucketUnavailable
+from batchlimit.stores import MemoryStore, RedisStore
 from tests.apis.blocking import Blocking, Front
 from tests.sync.stage import KEY, Clock, Stage, nothing
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Law
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter
+from batchlimit.concurrency import Law
 from tests.awaiting import awaited
 from tests.concurrency.laws.traces import law_of
 

@@ -6,18 +6,10 @@ from typing import Any
 
 import pytest
 
-from batchlimit import (
-    BucketUnavailable,
-    Decision,
-    FailurePolicy,
-    FixedBatch,
-    LimiterClosed,
-    MemoryStore,
-    Quota,
-    RateLimited,
-    RateLimiter,
-    StoreUnavailable,
-)
+from batchlimit import Decision, FailurePolicy, LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
+from batchlimit.errors import BucketUnavailable
+from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Front
 from tests.sync.stage import KEY, Clock, Stage, nothing, start, until
 

@@ -4,12 +4,14 @@ import inspect
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, AsyncReservation, AsyncStore, RateLimiter, RedisStore, Reservation, Store
+from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.aio.decorator import AsyncLimit
 from batchlimit.aio.key_handle import AsyncKeyHandle
+from batchlimit.stores import AsyncStore, RedisStore, Store
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.sync.decorator import Limit
 from batchlimit.sync.key_handle import KeyHandle
+from batchlimit.types import AsyncReservation, Reservation
 
 TWINS = [
     (RateLimiter, AsyncRateLimiter),

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimited, StoreUnavailable
+from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Front
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start, until

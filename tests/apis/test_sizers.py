@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from batchlimit import GrowingBatch, MemoryStore
+from batchlimit.batching import GrowingBatch
 from batchlimit.reservoir.sizing import Usage
+from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Front
 from tests.sync.stage import KEY, Clock, Stage, start, until
 

@@ -5,7 +5,8 @@ from threading import Event
 
 import pytest
 
-from batchlimit import FixedBatch, GrowingBatch, Quota, StoreUnavailable
+from batchlimit import Quota, StoreUnavailable
+from batchlimit.batching import FixedBatch, GrowingBatch
 from benchmarks.rivals import Batched, Course, Driver, Errand, PerCall, Reporter, Rival, Take, Tell
 from tests.sync.stage import until
 

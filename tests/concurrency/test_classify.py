@@ -27,8 +27,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from batchlimit import Outcome, classify
-from batchlimit.concurrency import symptom
+from batchlimit.concurrency import Outcome, classify, symptom
 
 BRIEF = 0.05
 """Seconds that clients wait for a server which never answers: however slow the machine, they end in a timeout."""

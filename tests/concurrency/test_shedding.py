@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from batchlimit import Shedding
+from batchlimit.concurrency import Shedding
 from batchlimit.concurrency.shedding import Shedder, Underway
 
 

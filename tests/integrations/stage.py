@@ -9,7 +9,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, ConcurrencyStatistics, Law, Sample
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
+from batchlimit.concurrency import ConcurrencyStatistics, Law, Sample
 from batchlimit.concurrency.laws import Fixed
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from tests.awaiting import awaited

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from batchlimit import Outcome
+from batchlimit.concurrency import Outcome
 from batchlimit.integrations.grpc import outcome_of
 from tests.integrations.service import KINDS
 from tests.integrations.stage import Recording, SetUp

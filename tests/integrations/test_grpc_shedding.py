@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from batchlimit import Shedding
+from batchlimit.concurrency import Shedding
 from batchlimit.concurrency.laws import Gitaly
 from tests.integrations.service import KINDS
 from tests.integrations.stage import on_asyncio

@@ -5,7 +5,8 @@ from typing import cast
 
 import pytest
 
-from batchlimit import RateLimiter, RedisStore
+from batchlimit import RateLimiter
+from batchlimit.stores import RedisStore
 from tests.apis.blocking import Blocking, Front
 from tests.servers import SERVERS, Server, Unavailable
 from tests.sync.stage import Clock

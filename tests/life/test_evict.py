@@ -3,7 +3,8 @@
 import math
 from itertools import count
 
-from batchlimit import FixedBatch, Quota
+from batchlimit import Quota
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import KeyStatistics

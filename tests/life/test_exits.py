@@ -2,7 +2,8 @@
 
 import pytest
 
-from batchlimit import Quota, RedisStore
+from batchlimit import Quota
+from batchlimit.stores import RedisStore
 from tests.servers import Server
 from tests.sync.stage import KEY, process
 

@@ -10,9 +10,10 @@ import redis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from batchlimit import Quota, RedisStore, StoreUnavailable
+from batchlimit import Quota, StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.key import bucket_name
+from batchlimit.stores import RedisStore
 from batchlimit.stores.client.scripts import script
 from tests.apis.blocking import Front
 from tests.depth import depth

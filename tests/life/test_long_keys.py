@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from batchlimit import FixedBatch, MemoryStore, RateLimited
+from batchlimit import RateLimited
+from batchlimit.batching import FixedBatch
 from batchlimit.quota.key import LONGEST_KEY, place_of, stored
+from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Front
 from tests.life.test_rest import come_to_rest, soon, supply_of
 from tests.servers import Server

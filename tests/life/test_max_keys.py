@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, RateLimiter
+from batchlimit import AsyncRateLimiter, Quota, RateLimiter
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.fleet.audit import Admission, excess
+from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.apis.blocking import Front
 from tests.sync.stage import Clock, Gate, Stage, start, together, until

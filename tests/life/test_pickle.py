@@ -12,17 +12,15 @@ import redis.asyncio
 from batchlimit import (
     AsyncConcurrencyLimiter,
     AsyncRateLimiter,
-    AsyncRedisStore,
     ConcurrencyLimited,
     ConcurrencyLimiter,
     LimiterClosed,
-    MemoryStore,
     Quota,
     RateLimited,
     RateLimiter,
-    RedisStore,
     StoreUnavailable,
 )
+from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
 from batchlimit.stores.memory import AsyncMemoryStore
 from tests.awaiting import awaited
 

@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
-from batchlimit import MemoryStore, Quota
+from batchlimit import Quota
 from batchlimit.quota.lookup import FEWEST, quota_rule
+from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Front
 from tests.life.test_rest import come_to_rest, soon
 from tests.servers import Server

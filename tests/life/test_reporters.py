@@ -13,8 +13,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from batchlimit import AsyncRedisStore, LimiterClosed, RateLimiter, RedisStore, StoreUnavailable
+from batchlimit import LimiterClosed, RateLimiter, StoreUnavailable
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import AsyncRedisStore, RedisStore
 from tests.apis.blocking import Front
 from tests.life.reporter import captured
 from tests.nodes import node

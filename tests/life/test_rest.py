@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, FixedBatch, MemoryStore, Quota, RateLimiter
+from batchlimit import AsyncRateLimiter, Quota, RateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.apis.blocking import Blocking, Front
 from tests.sync.stage import Clock, Stage, until

@@ -12,8 +12,10 @@ import pytest
 import redis
 import redis.asyncio
 
-from batchlimit import BatchLimitError, FixedBatch, MemoryStore, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit import BatchLimitError, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.quota.template import Template
+from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Front
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, until

@@ -5,9 +5,10 @@ import signal
 
 import pytest
 
-from batchlimit import Quota, RateLimiter, RedisStore
+from batchlimit import Quota, RateLimiter
 from batchlimit.clock import steady
 from batchlimit.fleet.audit import Admission, excess
+from batchlimit.stores import RedisStore
 from tests.servers import Server
 from tests.sync.stage import KEY, process, until
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from batchlimit import FixedBatch, MemoryStore, RateLimiter
+from batchlimit import RateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import MemoryStore
 from batchlimit.sync import from_coroutine
 from batchlimit.sync.key_entry import KeyEntry
 from tests.sync.stage import KEY, Clock, Stage, until

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRedisStore, StoreUnavailable
+from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, Level
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import AsyncRedisStore
 from tests.awaiting import awaited
 from tests.nodes import Node, node
 from tests.servers import Server, Servers, valkey_binary

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from batchlimit import BucketUnavailable, RedisStore, StoreUnavailable
+from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import RedisStore
 from batchlimit.stores.client.deadline import NotPrompt, hurry
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.protocols import Pipelined

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRedisStore, RedisStore, StoreUnavailable
+from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack, Level
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import AsyncRedisStore, RedisStore
 from tests.awaiting import BlockingStore
 from tests.nodes import Node, await_fact, node
 from tests.servers import Unavailable, redis_binary, valkey_binary

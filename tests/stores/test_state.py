@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis, FakeRedis, FakeServer
 
-from batchlimit import AsyncRateLimiter, BucketUnavailable, FixedBatch, RateLimiter
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.async_redis import AsyncRedisStore

@@ -12,10 +12,11 @@ import redis.asyncio.sentinel
 import redis.sentinel
 from redis.exceptions import RedisClusterException, SlotNotCoveredError
 
-from batchlimit import AsyncRateLimiter, AsyncRedisStore, RateLimiter, RedisStore, StoreUnavailable
+from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client.async_transport import AsyncClusterTransport
 from batchlimit.stores.client.cluster import NOBODY, is_lost
 from tests.awaiting import BlockingStore, awaited

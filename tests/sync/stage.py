@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from batchlimit import MemoryStore, Quota, Store
+from batchlimit import Quota
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.stores import MemoryStore, Store
 
 T = TypeVar("T")
 
@@ -213,6 +214,8 @@ class Process:
 PRELUDE = """
 import gc, multiprocessing, os, signal, sys, threading, time
 from batchlimit import *
+from batchlimit.batching import *
+from batchlimit.stores import *
 from batchlimit.reservoir import requests
 from tests.distance import far
 

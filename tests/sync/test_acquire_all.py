@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from batchlimit import FixedBatch, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.reservoir import admission, express, requests, reservoir, tokens, wait_queue
+from batchlimit.stores import MemoryStore
 from batchlimit.sync import acquire_all
 from batchlimit.sync import key_entry as front
 from tests.sync.interrupter import Interrupter

@@ -11,8 +11,9 @@ from unittest import mock
 
 import pytest
 
-from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Partitions, Permit, Queue, Shedding
+from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Partitions, Queue
 from batchlimit.blocking import Turn
+from batchlimit.concurrency import Permit, Shedding
 from batchlimit.concurrency.laws import Fixed, Settable
 from batchlimit.concurrency.permit import OVER
 from batchlimit.concurrency.queue import Waiter

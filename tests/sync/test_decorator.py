@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from batchlimit import FixedBatch, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import MemoryStore
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, quiet, start, until
 
 TEN = Quota(0.001, 10)

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchlimit import FixedBatch, MemoryStore, Quota, RateLimiter, StoreUnavailable
+from batchlimit import Quota, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import MemoryStore
 from batchlimit.stores.client.deadline import NotPrompt, hurrying
 from batchlimit.sync.guarded_store import GuardedStore
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, until

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimited, RateLimiter
+from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import MemoryStore
 from batchlimit.sync.key_handle import KeyHandle
 from tests.sync.stage import KEY, Clock, Stage
 

@@ -8,19 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from batchlimit import (
-    FixedBatch,
-    LimiterClosed,
-    MemoryStore,
-    Quota,
-    RateLimiter,
-    RedisStore,
-    Statistics,
-    Store,
-    StoreUnavailable,
-)
+from batchlimit import LimiterClosed, Quota, RateLimiter, Statistics, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
 from batchlimit.quota.key import bucket_name
+from batchlimit.stores import MemoryStore, RedisStore, Store
 from tests.reservoir.world import Moody
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, lapsed, process, start, together, until

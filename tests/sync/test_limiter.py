@@ -10,20 +10,11 @@ import pytest
 import redis
 
 import batchlimit
-from batchlimit import (
-    Decision,
-    FixedBatch,
-    LimiterClosed,
-    MemoryStore,
-    Quota,
-    RateLimited,
-    RateLimiter,
-    RedisStore,
-    Statistics,
-    StoreUnavailable,
-)
+from batchlimit import Decision, LimiterClosed, Quota, RateLimited, RateLimiter, Statistics, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.waiter import Fetch
+from batchlimit.stores import MemoryStore, RedisStore
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, nothing
 

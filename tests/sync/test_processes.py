@@ -6,7 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from batchlimit import FixedBatch, Quota, RateLimiter, RedisStore
+from batchlimit import Quota, RateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import RedisStore
 from tests.servers import Server
 from tests.sync.stage import KEY, Process, lapsed, process, until
 

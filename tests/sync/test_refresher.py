@@ -7,10 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from batchlimit import BucketUnavailable, FixedBatch, MemoryStore, Quota, RateLimiter, StoreUnavailable
+from batchlimit import Quota, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.errors import BucketUnavailable
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.timer_heap import TimerHeap
+from batchlimit.stores import MemoryStore
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher

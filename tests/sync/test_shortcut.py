@@ -10,22 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchlimit import (
-    BatchSizer,
-    FixedBatch,
-    GrowingBatch,
-    MemoryStore,
-    Quota,
-    RateLimiter,
-    StoreUnavailable,
-    TimeBatch,
-)
+from batchlimit import Quota, RateLimiter, StoreUnavailable
+from batchlimit.batching import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.blocking import Event
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import LeasedTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
+from batchlimit.stores import MemoryStore
 from batchlimit.waiting import NO_WAIT
 from tests.depth import depth
 from tests.fields import fields_of

@@ -7,19 +7,10 @@ from typing import Any
 
 import pytest
 
-from batchlimit import (
-    BatchSizer,
-    FixedBatch,
-    FractionBatch,
-    GrowingBatch,
-    MemoryStore,
-    Quota,
-    RateLimiter,
-    RedisStore,
-    Store,
-    TimeBatch,
-)
+from batchlimit import Quota, RateLimiter
+from batchlimit.batching import BatchSizer, FixedBatch, FractionBatch, GrowingBatch, TimeBatch
 from batchlimit.reservoir import tokens
+from batchlimit.stores import MemoryStore, RedisStore, Store
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, start, together, until
 

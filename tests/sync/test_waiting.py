@@ -8,7 +8,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from batchlimit import FixedBatch, LimiterClosed, MemoryStore, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
 from batchlimit.blocking import Event
 from batchlimit.reservoir import (
     admission,
@@ -22,6 +23,7 @@ from batchlimit.reservoir import (
     wait_queue,
 )
 from batchlimit.reservoir import tokens as tokens_module
+from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_entry as front
 from batchlimit.sync import limiter as limiter_module
 from tests.servers import Server

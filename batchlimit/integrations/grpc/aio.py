@@ -6,7 +6,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit import AsyncConcurrencyLimiter, AsyncPermit, ConcurrencyLimited, LimiterClosed
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed
+from batchlimit.concurrency import AsyncPermit
 from batchlimit.integrations.grpc.async_call import AsyncCall
 from batchlimit.integrations.grpc.call import Handler
 from batchlimit.integrations.grpc.details import Name, alike, never, nobody

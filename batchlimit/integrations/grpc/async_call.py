@@ -9,7 +9,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit import AsyncPermit, ConcurrencyLimited
+from batchlimit import ConcurrencyLimited
+from batchlimit.concurrency import AsyncPermit
 from batchlimit.integrations.grpc.call import Ending, Handler
 from batchlimit.integrations.grpc.status import OutcomeOf, refusal
 

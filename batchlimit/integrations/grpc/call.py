@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import grpc
 
-from batchlimit import AsyncPermit, Outcome, Permit
+from batchlimit.concurrency import AsyncPermit, Outcome, Permit
 from batchlimit.integrations.grpc.status import OutcomeOf, status
 
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import grpc
 
-from batchlimit import BatchLimitError, ConcurrencyLimited, Outcome
+from batchlimit import BatchLimitError, ConcurrencyLimited
+from batchlimit.concurrency import Outcome
 from batchlimit.concurrency.symptom import STATUSES
 
 OutcomeOf = Callable[[grpc.StatusCode], Outcome]

@@ -9,7 +9,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from batchlimit import WatcherStatistics
+from batchlimit.concurrency import WatcherStatistics
 from batchlimit.concurrency.watchers import MemoryWatcher, Rounds, Watcher
 from batchlimit.concurrency.watchers.polled import Polled
 

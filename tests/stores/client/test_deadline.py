@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from batchlimit import RedisStore, StoreUnavailable
+from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import RedisStore
 from batchlimit.stores.client.deadline import NotPrompt, hurry, hurrying
 from batchlimit.stores.client.resp_socket import RespSocket
 from batchlimit.stores.embedded import EmbeddedStore

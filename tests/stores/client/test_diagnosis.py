@@ -10,8 +10,9 @@ import pytest
 import redis
 from redis.exceptions import TryAgainError
 
-from batchlimit import AsyncRateLimiter, BucketUnavailable, RateLimiter, StoreUnavailable
+from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask
+from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fail

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import redis
 
-from batchlimit import AsyncRateLimiter, AsyncRedisStore, RateLimiter, RedisStore, StoreUnavailable
+from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client import async_monitor
 from batchlimit.stores.client import monitor as sync_monitor
 from batchlimit.stores.client.async_monitor import AsyncPrimaryMonitor

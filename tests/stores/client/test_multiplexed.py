@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import redis
 
-from batchlimit import AsyncRedisStore, BucketUnavailable, StoreUnavailable
+from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, Grant, Level
+from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
+from batchlimit.stores import AsyncRedisStore
 from batchlimit.stores.client.multiplexed import MultiplexedConnection
 from tests.awaiting import awaited
 from tests.nodes import Node, await_fact, node

@@ -8,7 +8,8 @@ import pytest
 import redis
 import redis.asyncio
 
-from batchlimit import AsyncRateLimiter, AsyncRedisStore, RateLimiter, RedisStore
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.settings import OPTIONS
 from batchlimit.stores.client.syntax import read_url

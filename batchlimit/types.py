@@ -1,0 +1,56 @@
+"""Types of the rate limiter's arguments and results, for annotations; the limiters make them, users do not."""
+
+from typing import TYPE_CHECKING
+
+from batchlimit.lazy import names
+
+if TYPE_CHECKING:
+    from batchlimit.aio.awaitable import Answer
+    from batchlimit.aio.decorator import AsyncLimit
+    from batchlimit.aio.key_handle import AsyncKeyHandle
+    from batchlimit.aio.reservation import AsyncReservation
+    from batchlimit.quota.lookup import QuotaSource
+    from batchlimit.quota.template import Cost, Key
+    from batchlimit.reservoir.bucket_view import Fill
+    from batchlimit.reservoir.estimate import OnError
+    from batchlimit.reservoir.failure_policy import FailureSource
+    from batchlimit.reservoir.statistics import Source
+    from batchlimit.sync.decorator import Limit
+    from batchlimit.sync.key_handle import KeyHandle
+    from batchlimit.sync.reservation import Reservation
+else:  # where __getattr__ would hide a name that there is not
+    __getattr__, __dir__ = names(
+        __name__,
+        {
+            "batchlimit.aio.awaitable": "Answer",
+            "batchlimit.aio.decorator": "AsyncLimit",
+            "batchlimit.aio.key_handle": "AsyncKeyHandle",
+            "batchlimit.aio.reservation": "AsyncReservation",
+            "batchlimit.quota.lookup": "QuotaSource",
+            "batchlimit.quota.template": "Cost Key",
+            "batchlimit.reservoir.bucket_view": "Fill",
+            "batchlimit.reservoir.estimate": "OnError",
+            "batchlimit.reservoir.failure_policy": "FailureSource",
+            "batchlimit.reservoir.statistics": "Source",
+            "batchlimit.sync.decorator": "Limit",
+            "batchlimit.sync.key_handle": "KeyHandle",
+            "batchlimit.sync.reservation": "Reservation",
+        },
+    )
+
+__all__ = [
+    "Answer",
+    "AsyncKeyHandle",
+    "AsyncLimit",
+    "AsyncReservation",
+    "Cost",
+    "FailureSource",
+    "Fill",
+    "Key",
+    "KeyHandle",
+    "Limit",
+    "OnError",
+    "QuotaSource",
+    "Reservation",
+    "Source",
+]
