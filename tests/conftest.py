@@ -124,10 +124,10 @@ def without_refresher(monkeypatch: pytest.MonkeyPatch) -> None:
     def ignore(_refresher: object, _due: object) -> None:
         pass
 
-    monkeypatch.setattr("batchlimit.sync.refresher.Keeper.watch", ignore)
-    monkeypatch.setattr("batchlimit.aio.registry.Supply.watch", ignore)
+    monkeypatch.setattr("batchlimit.sync.refresher.Refresher.watch", ignore)
+    monkeypatch.setattr("batchlimit.aio.registry.Registry.watch", ignore)
     for front in ("sync", "aio"):
-        monkeypatch.setattr(f"batchlimit.{front}.slot.uniform", lambda _low, _high: 1.0)
+        monkeypatch.setattr(f"batchlimit.{front}.key_entry.uniform", lambda _low, _high: 1.0)
 
 
 def _running(servers: Servers, name: str) -> Server:

@@ -284,11 +284,12 @@ def test_what_is_no_store_is_named(store: object) -> None:
 
 def test_a_store_of_the_other_front_is_named(valkey: Server) -> None:
     with valkey.client() as client:
-        for store in (client, RedisStore(client)):
-            with pytest.raises(TypeError, match=r"an AsyncRateLimiter needs a redis.asyncio.Redis"):
-                AsyncRateLimiter(store, "1/s")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"this Redis is for threads, and an AsyncRateLimiter for asyncio"):
+            AsyncRateLimiter(client, "1/s")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"for threads, and an AsyncRateLimiter for asyncio"):
+            AsyncRateLimiter(RedisStore(client), "1/s")  # type: ignore[arg-type]
     for other in (redis.asyncio.Redis(), AsyncRedisStore(redis.asyncio.Redis())):
-        with pytest.raises(TypeError, match=r"a RateLimiter needs a redis.Redis client or a Store"):
+        with pytest.raises(TypeError, match=r"for asyncio, and a RateLimiter for threads"):
             RateLimiter(other, "1/s")  # type: ignore[arg-type]
 
 
@@ -411,7 +412,7 @@ async def test_close_gives_all_tokens_back() -> None:
 async def test_a_store_of_its_own_is_closed_with_the_limiter(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     monkeypatch.setattr("batchlimit.aio.limiter.open_async_store", lambda _url, **_options: stage)
-    async with AsyncRateLimiter.from_url("stage://", HUNDRED) as limiter:
+    async with AsyncRateLimiter.from_url("memory://", HUNDRED) as limiter:
         assert await limiter.try_acquire(KEY)
     assert stage.closed == 1
 

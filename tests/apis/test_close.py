@@ -54,7 +54,7 @@ def test_what_fails_at_one_key_is_raised_when_all_is_done_for_the_others(
     limiter = holding(front, stage, Greedy(), clock)
     here = getattr(limiter, "_inner", limiter)
     here._registry.own_store(1.0)
-    unlucky, drain = here._slots[KEYS[70]].reservoir, Reservoir.drain
+    unlucky, drain = here._entries[KEYS[70]].reservoir, Reservoir.drain
 
     def fail_once(reservoir: Reservoir) -> Any:
         if reservoir is unlucky:

@@ -62,7 +62,7 @@ def test_a_bucket_of_a_long_key_hits_as_any_other(front: Front, clock: Clock, wi
         here: Any = getattr(limiter, "_inner", limiter)
         bucket = here.bucket(long_key(1))
         assert limiter.try_acquire(long_key(1))
-        assert supply_of(limiter).slots.keys() == {bucket._place}
+        assert supply_of(limiter).entries.keys() == {bucket._place}
 
 
 def test_several_long_keys_are_charged_together(front: Front) -> None:

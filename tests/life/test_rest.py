@@ -28,7 +28,7 @@ def supply_of(limiter: RateLimiter | Blocking) -> Any:
 
 
 def come_to_rest(limiter: RateLimiter | Blocking) -> None:
-    until(lambda: not supply_of(limiter).slots)
+    until(lambda: not supply_of(limiter).entries)
 
 
 @pytest.mark.usefixtures("soon")
@@ -68,7 +68,7 @@ def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(front: Front, cloc
     stage = Stage(MemoryStore(clock))
     with front(stage, BRIEF, idle_after=FOR_EVER, sizer=FixedBatch(5), clock=clock) as limiter:
         assert limiter.try_acquire("key")
-        reservoir = supply_of(limiter).slots["key"].reservoir
+        reservoir = supply_of(limiter).entries["key"].reservoir
         for _ in range(2):  # renewed, for it was in use; and then returned
             assert reservoir.leased.held > 0
             clock.now = reservoir.due()
@@ -103,7 +103,7 @@ def test_they_make_room_before_those_that_are_awake(front: Front, clock: Clock, 
         for i in range(most, 2 * most):
             assert limiter.try_acquire(f"key-{i}")
             assert limiter.statistics().keys == most
-            assert supply_of(limiter).slots.keys() == {f"key-{j}" for j in range(most, i + 1)}
+            assert supply_of(limiter).entries.keys() == {f"key-{j}" for j in range(most, i + 1)}
 
 
 def test_on_a_loop_all_this_is_done_by_its_one_timer() -> None:

@@ -70,7 +70,7 @@ def attempt(ears: Ears, front: Front, url: str, **options: Any) -> StoreUnavaila
                 call(KEY)
             ears.hear(caught.value)
             errors.append(caught.value)
-        ears.hear(registry.slots[KEY], registry.slots[KEY].reservoir)
+        ears.hear(registry.entries[KEY], registry.entries[KEY].reservoir)
     return errors[-1]
 
 
@@ -232,7 +232,7 @@ def test_of_a_url_in_the_place_of_a_key(ears: Ears, front: Front, url: str, cloc
             said.append(str(caught.value))
         with limiter.reserve(key, 1) as reservation:
             said.append(repr(getattr(reservation, "_inner", reservation)))
-        said.append(repr(_registry(limiter).slots[key]))
+        said.append(repr(_registry(limiter).entries[key]))
     with pytest.raises(ValueError, match="no quota") as none, front(Stage(), {"other": "1/s"}) as limiter:
         limiter.try_acquire(key)
     said.append(str(none.value))
@@ -281,7 +281,7 @@ def test_a_key_is_no_line_of_the_log(front: Front, caplog: pytest.LogCaptureFixt
         with limiter.reserve(LINE, 1) as reservation:
             said.append(repr(getattr(reservation, "_inner", reservation)))
         registry = _registry(limiter)
-        said.append(repr(registry.slots[LINE]))
+        said.append(repr(registry.entries[LINE]))
         until(lambda: "were not given back" in caplog.text)
     said += [record.getMessage() for record in caplog.records if record.name == "batchlimit"]
     assert sum("user:1" in each for each in said) >= 5

@@ -115,8 +115,8 @@ def test_threads_that_were_stopped_past_their_lease_spend_nothing_of_it(
     """The bucket is full again when they go on, and another host takes all of it in that moment. Audited."""
     program = """
     from batchlimit.clock import steady
-    from batchlimit.sync.refresher import Keeper
-    Keeper.watch = lambda *_: None  # it may be the first to wake, and let go of what has expired; or not
+    from batchlimit.sync.refresher import Refresher
+    Refresher.watch = lambda *_: None  # it may be the first to wake, and let go of what has expired; or not
     limiter = limiter_of("300/s burst 300", sizer=FixedBatch(100))
     limiter.acquire(KEY)
     go = threading.Event()

@@ -175,11 +175,11 @@ def test_one_that_is_disowned_has_nothing_for_who_takes_no_lock() -> None:
 STEPS = st.one_of(
     st.integers(1, 30).map(lambda cost: lambda leased: -cost if leased.take(cost) != NO_WAIT else 0),
     st.just(lambda leased: -1 if hit(leased) != NO_WAIT else 0),
-    st.integers(0, 20).map(lambda low: lambda leased: leased.keep(low)),
+    st.integers(0, 20).map(lambda low: lambda leased: leased.set_low_watermark(low)),
     st.sampled_from([LeasedTokens.reclaim, LeasedTokens.set_aside]),
     st.just(lambda leased: leased.serve(WaitQueue(), None)),
     st.integers(1, 50).map(lambda more: lambda leased: leased._add(more) or more),
-    st.just(lambda leased: leased.count(1.0) and 0),
+    st.just(lambda leased: leased.count_spent(1.0) and 0),
 )
 
 

@@ -27,7 +27,7 @@ POOR = Quota(1000.0, 10)
 OF_THE_SCRIPTS = {
     word.lower()
     for path in (ROOT / "lua").glob("*.lua")
-    for word in re.findall(r"redis\.call\('(\w+)'", path.read_text())
+    for word in re.findall(r"\bp?call\('(\w+)'", path.read_text())
 }
 
 AnyStore = RedisStore | BlockingStore

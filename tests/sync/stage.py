@@ -134,9 +134,9 @@ def quiet(limiter: Any, key: str = KEY) -> bool:
     stands still.
     """
     here = getattr(limiter, "_inner", limiter)
-    reservoir = here._slots[key].reservoir
-    first = reservoir._line.first
-    return reservoir._busy is None and first is not None and reservoir._pause(first, here._clock()) > 0.0
+    reservoir = here._entries[key].reservoir
+    first = reservoir._queue.first
+    return reservoir._in_flight is None and first is not None and reservoir._pause(first, here._clock()) > 0.0
 
 
 def start(job: Callable[[], T]) -> "Future[T]":

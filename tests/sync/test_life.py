@@ -99,7 +99,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
 
 
 def test_a_limiter_that_was_never_used_closes(opened: list[Stage]) -> None:
-    RateLimiter.from_url("stage://", HUNDRED).close()
+    RateLimiter.from_url("memory://", HUNDRED).close()
     assert opened[0].closed
 
 
@@ -220,7 +220,7 @@ def test_a_limiter_that_is_garbage_gives_back(store: Store, keepers: Callable[[]
 
 def test_a_limiter_that_is_garbage_closes_its_store(opened: list[Stage]) -> None:
     for used in (True, False):
-        limiter = RateLimiter.from_url("stage://", HUNDRED)
+        limiter = RateLimiter.from_url("memory://", HUNDRED)
         if used:
             limiter.acquire(KEY)
         del limiter
@@ -460,8 +460,8 @@ def test_a_forked_child_begins_with_nothing_and_is_another_host(valkey: Server, 
     program = """
     limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(50))
     limiter.acquire(KEY)
-    host = limiter._supply._host
-    figures = lambda: (limiter.statistics().held, limiter.statistics().admitted, limiter._supply._host == host)
+    host = limiter._registry._instance
+    figures = lambda: (limiter.statistics().held, limiter.statistics().admitted, limiter._registry._instance == host)
     say(*figures())
     fork(lambda: figures())
     say(*figures())
@@ -535,11 +535,11 @@ def test_a_fork_while_every_lock_is_held_by_another_does_not_lock_the_child_out(
             held.set()
             done.wait()
 
-    locks = [lock for each in limiters for lock in (each._supply._lock, each._slots[KEY].lock)]
-    locks += [each._supply._keeper._starting for each in limiters]
-    locks += [each._supply.store._lock for each in limiters] + [each._supply.store._courier._news for each in limiters]
-    locks += [each._supply._opened._lock for each in limiters[1:]]
-    locks += [limiters[0]._supply._opened._line.client.connection_pool._lock]  # redis-py would wait for it for ever
+    locks = [lock for each in limiters for lock in (each._registry._lock, each._entries[KEY].lock)]
+    locks += [each._registry._refresher._starting for each in limiters]
+    locks += [each._registry.store._lock for each in limiters] + [each._registry.store._pool._news for each in limiters]
+    locks += [each._registry._opened._lock for each in limiters[1:]]
+    locks += [limiters[0]._registry._opened._line.client.connection_pool._lock]  # redis-py would wait for it for ever
     threading.Thread(target=hold, args=[locks], daemon=True).start()
     held.wait()
 
@@ -598,9 +598,9 @@ def test_a_childs_keeper_gives_back(valkey: Server, valkey_store: RedisStore, pr
         global passed
         limiter.acquire(KEY)
         for _ in range(2):  # renewed, for it was in use; and then returned
-            leased = limiter._slots[KEY].reservoir
+            leased = limiter._entries[KEY].reservoir
             passed += leased.due() - limiter._clock()
-            limiter._supply._keeper._bell.put(None)
+            limiter._registry._refresher._bell.put(None)
             while not limiter._clock() < leased.due() < float("inf"):
                 pass
         say("leased")

@@ -232,7 +232,7 @@ def test_an_option_is_read_as_redis_py_wants_it(option: str, name: str, value: o
 
 
 def test_every_option_that_the_documents_list_can_be_told() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "redis.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "redis.md").read_text()
     table = text.partition("| option ")[2].partition("\n\n")[0]
     named = {name for line in table.splitlines()[2:] for name in line.split("|")[1].replace("`", "").split()}
     assert named == set(OPTIONS)
