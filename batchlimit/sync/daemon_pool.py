@@ -83,7 +83,7 @@ class DaemonPool:
         """Requires the lock. Have somebody for one request more, now or in a while; False if there is nobody."""
         if self._idle <= len(self._errands) and self._threads < _MOST:
             try:
-                threading.Thread(target=self._work, name="batchlimit-courier", daemon=True).start()
+                threading.Thread(target=self._work, name="batchlimit-store", daemon=True).start()
             except RuntimeError:
                 return self._threads > 0
             self._threads += 1

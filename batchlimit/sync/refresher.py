@@ -88,7 +88,7 @@ class Refresher:
         with self._starting:
             if self._thread is None:
                 try:
-                    thread = threading.Thread(target=self._run, name="batchlimit-keeper", daemon=True)
+                    thread = threading.Thread(target=self._run, name="batchlimit-refresher", daemon=True)
                     thread.start()
                 except RuntimeError as error:  # another try follows; until then callers fetch for themselves
                     if self._tries_at == -math.inf:

@@ -285,7 +285,7 @@ def test_what_is_no_store_is_named(store: object) -> None:
 def test_a_store_of_the_other_front_is_named(valkey: Server) -> None:
     with valkey.client() as client:
         with pytest.raises(TypeError, match=r"this Redis is for threads, and an AsyncRateLimiter for asyncio"):
-            AsyncRateLimiter(client, "1/s")  # type: ignore[arg-type]
+            AsyncRateLimiter(client, "1/s")
         with pytest.raises(TypeError, match=r"for threads, and an AsyncRateLimiter for asyncio"):
             AsyncRateLimiter(RedisStore(client), "1/s")  # type: ignore[arg-type]
     for other in (redis.asyncio.Redis(), AsyncRedisStore(redis.asyncio.Redis())):

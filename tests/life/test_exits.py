@@ -88,12 +88,12 @@ def test_a_process_ends_amid_threads_that_go_on_asking(valkey: Server, valkey_st
     """They get LimiterClosed, or are never run again; whatever was not admitted is in the buckets again."""
     program = """
     import atexit
-    from batchlimit.sync import supply
+    from batchlimit.sync import registry
     limiter = limiter_of("0.001/s burst 100_000", sizer=FixedBatch(50))
     limiter.acquire(KEY)
-    atexit.unregister(supply._at_exit)
+    atexit.unregister(registry._at_exit)
     atexit.register(lambda: say(limiter.statistics().admitted))  # the first to register is the last to be called
-    atexit.register(supply._at_exit)
+    atexit.register(registry._at_exit)
 
     def work(i):
         try:

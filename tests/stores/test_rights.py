@@ -25,9 +25,7 @@ SERVER, OPTIONS, CLUSTER, SENTINELS = re.findall(
 HUNDRED = Quota(0.001, 100)
 POOR = Quota(1000.0, 10)
 OF_THE_SCRIPTS = {
-    word.lower()
-    for path in (ROOT / "lua").glob("*.lua")
-    for word in re.findall(r"\bp?call\('(\w+)'", path.read_text())
+    word.lower() for path in (ROOT / "lua").glob("*.lua") for word in re.findall(r"\bp?call\('(\w+)'", path.read_text())
 }
 
 AnyStore = RedisStore | BlockingStore

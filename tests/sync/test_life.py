@@ -43,7 +43,7 @@ def keepers() -> Callable[[], int]:
     before = set(threading.enumerate())
 
     def count() -> int:
-        return len([each for each in set(threading.enumerate()) - before if each.name == "batchlimit-keeper"])
+        return len([each for each in set(threading.enumerate()) - before if each.name == "batchlimit-refresher"])
 
     return count
 
@@ -605,7 +605,7 @@ def test_a_childs_keeper_gives_back(valkey: Server, valkey_store: RedisStore, pr
                 pass
         say("leased")
         listen()
-        return [each.name for each in threading.enumerate()].count("batchlimit-background thread")
+        return [each.name for each in threading.enumerate()].count("batchlimit-refresher")
     fork(work)
     """
     with process(program, valkey.url, prefix) as other:
