@@ -1,4 +1,4 @@
-"""The clock of a host: one that goes on while the machine sleeps, as the clock of the store does."""
+"""The clock of a process: it goes on while the machine sleeps, as the clock of the store does."""
 
 import time
 from collections.abc import Callable

@@ -1,6 +1,7 @@
 """What users import: few names of the package, the rest by module."""
 
 import importlib.metadata
+import inspect
 import subprocess
 import sys
 from importlib import import_module
@@ -44,3 +45,10 @@ def test_dir_shows_public_names_and_modules_alone_whatever_was_imported() -> Non
     program = "import batchlimit, batchlimit.sync.limiter; print(*(n for n in dir(batchlimit) if n[:2] != '__'))"
     run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300)
     assert run.stdout.split() == sorted([*batchlimit.__all__, *MODULES])
+
+
+@pytest.mark.parametrize("limiter", [batchlimit.RateLimiter, batchlimit.AsyncRateLimiter])
+def test_a_signature_shows_no_machinery(
+    limiter: type[batchlimit.RateLimiter] | type[batchlimit.AsyncRateLimiter],
+) -> None:
+    assert "functools.partial" not in f"{inspect.signature(limiter)}{inspect.signature(limiter.from_url)}"

@@ -62,9 +62,9 @@ class AsyncRateLimiter(Unique):
         max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
-        clock: Callable[[], float] = steady,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        rule = quota_rule(quota, max_keys)
+        rule, clock = quota_rule(quota, max_keys), clock or steady
         opened = _opened(store, prefix)
         self._registry = Registry(
             opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
@@ -88,7 +88,7 @@ class AsyncRateLimiter(Unique):
         max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
-        clock: Callable[[], float] = steady,
+        clock: Callable[[], float] | None = None,
     ) -> Self:
         """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
 

@@ -32,11 +32,11 @@ class FailurePolicy:
         if self.instances is None:
             return
         if self.kind != "local":
-            raise ValueError(f"only a 'local' policy divides by hosts, not {shown(self.kind)}")
+            raise ValueError(f"only a 'local' policy divides by instances, not {shown(self.kind)}")
         if isinstance(self.instances, bool) or not isinstance(self.instances, int):
-            raise TypeError(f"hosts must be a whole number, not {shown(self.instances)}")
+            raise TypeError(f"instances must be a whole number, not {shown(self.instances)}")
         if self.instances < 1:
-            raise ValueError(f"hosts must be at least 1, not {shown(self.instances)}")
+            raise ValueError(f"instances must be at least 1, not {shown(self.instances)}")
 
     @classmethod
     def closed(cls) -> Self:
@@ -61,7 +61,7 @@ class CircuitOpen(StoreUnavailable):
 CLOSED = FailurePolicy()
 UNCOUNTED = (
     "on_failure='local' admits nothing in a process that has not learnt how many limiter instances share the limit: "
-    "say how many there are, as in FailurePolicy.local(hosts=4)"
+    "say how many there are, as in FailurePolicy.local(instances=4)"
 )
 """What is said of a local policy without a number of instances: when it is given, and when it refuses."""
 FailureSource = FailurePolicy | Kind | Mapping[str, FailurePolicy | Kind]

@@ -70,9 +70,9 @@ class RateLimiter(Unique):
         max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
-        clock: Callable[[], float] = steady,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        rule = quota_rule(quota, max_keys)
+        rule, clock = quota_rule(quota, max_keys), clock or steady
         clients = (redis.Redis, redis.RedisCluster)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
@@ -99,7 +99,7 @@ class RateLimiter(Unique):
         max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
-        clock: Callable[[], float] = steady,
+        clock: Callable[[], float] | None = None,
     ) -> Self:
         """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
 

@@ -14,7 +14,7 @@ from tests.apis.blocking import Front
 from tests.sync.stage import KEY, Clock, Stage, nothing, start, until
 
 HUNDRED = Quota(100.0, 100)
-LOCAL = r"say how many there are, as in FailurePolicy\.local\(hosts=4\)"
+LOCAL = r"say how many there are, as in FailurePolicy\.local\(instances=4\)"
 OPEN = r"^stage:// is away \(circuit open, next probe in \d\.\d\d s, see on_failure\): away$"
 
 

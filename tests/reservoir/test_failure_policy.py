@@ -55,6 +55,6 @@ def test_a_wrong_source_says_what_is_wrong(source: object, kind: type[Exception]
     [("local", 0, ValueError), ("local", -1, ValueError), ("local", True, TypeError), ("local", 2.0, TypeError),
      ("open", 3, ValueError), ("closed", 1, ValueError)],
 )  # fmt: skip
-def test_hosts_are_a_whole_number_and_for_local_alone(kind: str, instances: object, error: type[Exception]) -> None:
+def test_instances_are_a_whole_number_and_for_local_alone(kind: str, instances: object, error: type[Exception]) -> None:
     with pytest.raises(error):
         FailurePolicy(kind, instances)  # type: ignore[arg-type]
