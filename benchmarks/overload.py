@@ -120,7 +120,7 @@ def agreement(seconds: float) -> Iterator[tuple[list[str], bool]]:
             scenario = Scenario("4000/s burst 4000", 4, steady(demand))
             real = trial(scenario.plan(relay.url, seconds), unwatched)
             virtual = simulated(scenario, OURS, seconds, _RELAYED)
-            measured = real.calls_by_hosts / real.decisions
+            measured = real.calls_by_limiters / real.decisions
             ratio = measured / virtual.calls_per_decision
             row = [
                 f"{demand:g}x", f"{real.excess:g}", percent(real.used_share), percent(virtual.used_share),

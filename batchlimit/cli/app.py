@@ -1,4 +1,4 @@
-"""The commands of `batchlimit`, gathered."""
+"""The commands of `batchlimit`."""
 
 import typer
 
@@ -10,4 +10,4 @@ app.command()(demo)
 
 @app.callback()
 def batchlimit() -> None:
-    """A rate limiter for many hosts: each leases tokens from one shared bucket in batches."""
+    """A rate limiter for many processes: each leases tokens from one shared bucket in batches."""

@@ -1,1 +1,1 @@
-"""A fleet of processes that carry out a plan together on this machine: run, watched and audited."""
+"""Runs, watches and audits a fleet: processes on this machine that share one quota, for demos, benchmarks and tests."""

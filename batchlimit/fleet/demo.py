@@ -1,4 +1,4 @@
-"""`batchlimit demo`: a fleet of processes spends one quota, and an audit shows whether they kept it."""
+"""`batchlimit demo`: processes share one quota, and an audit shows whether they kept it."""
 
 import json
 import secrets
@@ -18,45 +18,48 @@ from batchlimit.fleet.screen import heading, verdict, watching
 from batchlimit.fleet.trial import trial
 
 BROKEN, MISUSED, UNAVAILABLE, INTERRUPTED = 1, 2, 3, 130
-"""Exit statuses: the promise was broken, bad options, no store or a lost host, Ctrl-C."""
+"""Exit statuses: the promise was broken, wrong options, no store or a lost process, Ctrl-C."""
 
 
 class Pattern(StrEnum):
-    """How demand comes."""
+    """How demand is spread over the time."""
 
     STEADY = "steady"
     BURST = "burst"
 
 
 def demo(
-    hosts: Annotated[int, typer.Option(min=1, max=256, help="Processes, each a host with a limiter of its own.")] = 4,
-    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads, or tasks, that call in each host.")] = 8,
-    seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="How long they call.")] = 10.0,
+    processes: Annotated[int, typer.Option(min=1, max=256, help="Processes, each with a limiter of its own.")] = 4,
+    hosts: Annotated[int | None, typer.Option(min=1, max=256, hidden=True, help="Former name of --processes.")] = None,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads, or tasks, in each process.")] = 8,
+    seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="Length of the run in seconds.")] = 10.0,
     url: Annotated[
         str, typer.Option(help="The store, e.g. redis://localhost; embedded:// starts one.")
     ] = "embedded://",
-    quota: Annotated[str, typer.Option(help="What all hosts together may spend.")] = "5000/s burst 1000",
-    demand: Annotated[float, typer.Option(min=0.001, max=1e6, help="What they want, in multiples of its rate.")] = 2.0,
-    cost: Annotated[int, typer.Option(min=1, help="Tokens a call.")] = 1,
+    quota: Annotated[str, typer.Option(help="The quota of all processes together.")] = "5000/s burst 1000",
+    demand: Annotated[float, typer.Option(min=0.001, max=1e6, help="Demand, as a multiple of the quota's rate.")] = 2.0,
+    cost: Annotated[int, typer.Option(min=1, help="Tokens for each call.")] = 1,
     pattern: Annotated[
-        Pattern, typer.Option(help="Even demand, or a quiet half at 0.1 of the rate and then a half at DEMAND.")
+        Pattern, typer.Option(help="steady: even demand. burst: half the time at 0.1 of the rate, then at DEMAND.")
     ] = Pattern.STEADY,
     front: Annotated[Front, typer.Option(help="Call from threads, or from tasks of an event loop.")] = Front.THREADS,
-    key: Annotated[str, typer.Option(help="The key that they all spend; a new one each time by default.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+    key: Annotated[str, typer.Option(help="The key of all calls (default: a new one).")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
-    """Run a fleet of processes on one quota and audit every admission.
+    """Run processes that share one quota, and audit every admission.
 
-    Exit status: 0 the promise was kept, 1 it was broken, 2 bad options, 3 the store or a host failed, 130 interrupted.
+    Exit status: 0 the quota was kept, 1 it was broken, 2 wrong options, 3 the store or a process failed, 130
+    interrupted.
     """
+    processes = hosts or processes
     try:
         limit = _checked(quota, cost)
     except ValueError as error:
         _fail(error, MISUSED)
-    if url.startswith("memory://") and hosts > 1:
-        _say(f"warning: memory:// is one bucket per process, so {hosts} hosts have {hosts} buckets")
+    if url.startswith("memory://") and processes > 1:
+        _say(f"warning: memory:// is one bucket per process, so {processes} processes have {processes} buckets")
     phases = {Pattern.STEADY: steady, Pattern.BURST: burst}[pattern](limit, demand, seconds, cost)
-    plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", hosts, threads, phases, (cost,), front=front)
+    plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", processes, threads, phases, (cost,), front=front)
     try:
         report = _run_quietly(plan) if as_json else _run(plan)
     except (ValueError, ImportError) as error:
@@ -71,7 +74,7 @@ def demo(
 def _checked(text: str, cost: int) -> Quota:
     quota = Quota.parse(text)
     if quota.denies_all:
-        raise ValueError(f"quota {text!r} admits nothing, so there is nothing to see")
+        raise ValueError(f"quota {text!r} admits nothing, so there is nothing to show")
     if cost > quota.largest_cost:
         raise ValueError(f"a cost of {cost} never fits a burst of {quota.largest_cost}")
     return quota
@@ -95,7 +98,7 @@ def _run_quietly(plan: Plan) -> Report:
 
 
 def _address(url: str) -> str:
-    """The URL without what may be a password: the part before an @, and the query."""
+    """Return the URL without the parts that may hold a password: before an @, and the query."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 

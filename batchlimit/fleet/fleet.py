@@ -1,4 +1,4 @@
-"""A fleet: the processes that carry out a plan together, each a host of its own, all on this machine's one clock."""
+"""A fleet: the processes that carry out a plan together, on one machine and its one clock."""
 
 import multiprocessing
 import signal
@@ -12,23 +12,23 @@ from typing import Self
 
 from batchlimit.fleet.instance import COUNTERS, InstanceLog
 from batchlimit.fleet.plan import Plan
-from batchlimit.fleet.process import run_host
+from batchlimit.fleet.process import run_process
 
-# From the last host's readiness to the start: long enough that every host has heard the instant.
+# Seconds from the last process's readiness to the start, so that every process learns the instant in time.
 _HEAD_START = 0.1
 _LOOKING = 0.2
-# A host that is this late, to start or to end, hangs: seconds.
+# Seconds after which a process that has not started or ended counts as hung.
 _PATIENCE = 60.0
 _ENDING = 5.0
 
 
 class FleetError(Exception):
-    """A host gave up or vanished, so that its log is missing and nothing can be said about the run."""
+    """A process failed or vanished: its log is missing, so the run cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One host's counters while it runs: decisions, and store calls by the limiter's own count."""
+    """One process's counters while it runs: decisions, and store calls by its limiter's count."""
 
     admitted: int
     refused: int
@@ -37,22 +37,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class FleetLog:
-    """What the hosts saw, and when all of them started (monotonic clock, seconds)."""
+    """The logs of all processes, and when they started (seconds of the monotonic clock)."""
 
     start: float
-    hosts: list[InstanceLog]
+    processes: list[InstanceLog]
 
 
 Watcher = Callable[[float, list[Row]], None]
-"""Called about five times a second with the seconds since the start and a row for each host."""
+"""Called about five times a second with the seconds since the start and a row for each process."""
 
 
 def unwatched(elapsed: float, rows: list[Row]) -> None:
-    """A Watcher that looks away."""
+    """A Watcher that ignores everything."""
 
 
 class Fleet:
-    """Starts the hosts of a plan on entering, and leaves none behind on leaving, however that comes about."""
+    """Starts the processes of a plan on entering, and ends all of them on leaving."""
 
     __slots__ = ("_board", "_context", "_links", "_plan", "_processes")
 
@@ -60,15 +60,15 @@ class Fleet:
         self._plan = plan
         # Spawned, not forked: a new interpreter shares nothing with its siblings, as on another machine.
         self._context = multiprocessing.get_context("spawn")
-        self._board = self._context.RawArray("d", plan.hosts * COUNTERS)
+        self._board = self._context.RawArray("d", plan.processes * COUNTERS)
         self._processes: list[multiprocessing.process.BaseProcess] = []
         self._links: list[Connection] = []
 
     def __enter__(self) -> Self:
         try:
             with _interrupts_later():
-                for host in range(self._plan.hosts):
-                    self._start(host)
+                for number in range(self._plan.processes):
+                    self._start(number)
         except BaseException:
             self._end()
             raise
@@ -80,9 +80,10 @@ class Fleet:
         self._end()
 
     def run(self, watch: Watcher) -> FleetLog:
-        """Wait until every host is ready, let all start at one instant, and return what they logged.
+        """Wait until every process is ready, let all start at one instant, and return their logs.
 
-        Raises FleetError as soon as one of them cannot go on.
+        Raises:
+            FleetError: a process cannot go on.
         """
         self._hear(time.monotonic() + _PATIENCE, lambda: None)
         start = time.monotonic() + _HEAD_START
@@ -93,29 +94,32 @@ class Fleet:
         )
         return FleetLog(start, [log for log in logs if isinstance(log, InstanceLog)])
 
-    def _start(self, host: int) -> None:
+    def _start(self, number: int) -> None:
         ours, theirs = self._context.Pipe()
         self._links.append(ours)
         process = self._context.Process(
-            target=run_host, args=(theirs, self._board, host, self._plan), name=f"batchlimit-host-{host}", daemon=True
+            target=run_process,
+            args=(theirs, self._board, number, self._plan),
+            name=f"batchlimit-fleet-{number}",
+            daemon=True,
         )
         self._processes.append(process)
         process.start()
-        theirs.close()  # or the end of the process would not be the end of the link
+        theirs.close()  # otherwise the link would stay open after the process has ended
 
     def _hear(self, deadline: float, look: Callable[[], None]) -> list[InstanceLog | str]:
-        """One message from each host, in the order of the hosts."""
+        """Return one message from each process, in the order of the processes."""
         heard: dict[int, InstanceLog | str] = {}
         while len(heard) < len(self._links):
-            awaited = [link for host, link in enumerate(self._links) if host not in heard]
+            awaited = [link for number, link in enumerate(self._links) if number not in heard]
             for link in wait(awaited, _LOOKING):
                 assert isinstance(link, Connection)
-                host = self._links.index(link)
-                heard[host] = _message(link, host)
+                number = self._links.index(link)
+                heard[number] = _message(link, number)
             if time.monotonic() > deadline:
-                raise FleetError(f"{len(awaited)} of {len(self._links)} hosts did not answer in time")
+                raise FleetError(f"{len(awaited)} of {len(self._links)} processes did not answer in time")
             look()
-        return [heard[host] for host in range(len(self._links))]
+        return [heard[number] for number in range(len(self._links))]
 
     def _rows(self) -> list[Row]:
         counters = [int(counter) for counter in self._board]
@@ -123,19 +127,19 @@ class Fleet:
 
     def _end(self) -> None:
         for link in self._links:
-            link.close()  # which is what tells a host to stop
+            link.close()  # this tells the process to stop
         for process in self._processes:
             if process.pid is not None:
                 _end_process(process)
 
 
-def _message(link: Connection, host: int) -> InstanceLog | str:
+def _message(link: Connection, number: int) -> InstanceLog | str:
     try:
         message: InstanceLog | str = link.recv()
     except (EOFError, ConnectionError):
-        raise FleetError(f"host {host} vanished") from None
+        raise FleetError(f"process {number} vanished") from None
     if isinstance(message, str) and message:
-        raise FleetError(f"host {host} gave up: {message}")
+        raise FleetError(f"process {number} gave up: {message}")
     return message
 
 
@@ -149,7 +153,7 @@ def _end_process(process: multiprocessing.process.BaseProcess) -> None:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """A Ctrl-C meanwhile is heard afterwards; a child inherits this, so that its first imports end in no traceback."""
+    """Delay a Ctrl-C until the end of the block. Children inherit this, so their first imports show no traceback."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a host of a fleet is, whether its callers are threads or tasks: a process with a limiter of its own."""
+"""One limiter instance of a fleet, in a process of its own; its callers are threads or tasks."""
 
 import os
 from array import array
@@ -10,27 +10,27 @@ from batchlimit.fleet.caller import Caller, CallLog
 from batchlimit.fleet.plan import Plan
 
 PUBLISHING = 0.15
-"""How often a host tells its counters to whoever watches, in seconds."""
+"""Seconds between two updates of the counters that a watcher sees."""
 COUNTERS = 3
-"""The numbers that a host publishes: decisions admitted, decisions refused, store calls."""
+"""How many numbers a process publishes: decisions admitted, decisions refused, store calls."""
 
 
 @dataclass(slots=True)
 class InstanceLog:
-    """What a host saw. Instants are seconds on the monotonic clock, which all processes of a machine share."""
+    """The log of one process. Instants are seconds of the monotonic clock, which all processes of a machine share."""
 
     admitted: CallLog
     refused: CallLog
     offered: "array[int]"
-    """How many tokens were asked for in each SPELL since the start."""
+    """The tokens that callers asked for in each SPELL since the start."""
     ended: float
-    """After the last call."""
+    """When the last call ended."""
     calls: int
-    """Store calls by the limiter's own count, before it was closed."""
+    """Store calls by the limiter's count, before it was closed."""
 
 
 class Instance:
-    """One host's part of a plan, and its link to the process that started it. Nothing here waits for anything."""
+    """One process's part of a plan, and its link to the process that started it. No method waits."""
 
     __slots__ = ("_board", "_link", "_number", "_start", "plan")
 
@@ -39,21 +39,21 @@ class Instance:
         self._link, self._board, self._number, self._start = link, board, number, start
 
     def callers(self) -> list[Caller]:
-        """Make its callers, each with a schedule of its own."""
+        """Make the callers, each with a schedule of its own."""
         return [Caller(self.plan, self._number, number, self._start) for number in range(self.plan.threads)]
 
     def is_told_to_stop(self) -> bool:
-        """Whether anything has come through the link, its end too."""
+        """Whether the link has a message or has been closed."""
         return self._link.poll()
 
     def publish(self, callers: list[Caller], calls: int) -> None:
-        """Show whoever watches what the callers did so far, and how many store calls that took."""
+        """Update the counters that a watcher sees."""
         admitted = sum(len(caller.admitted) for caller in callers)
         refused = sum(len(caller.refused) for caller in callers)
         self._board[self._number * COUNTERS : (self._number + 1) * COUNTERS] = [admitted, refused, calls]
 
     def ended(self, callers: list[Caller], calls: int) -> InstanceLog:
-        """Return what all callers saw; a host that vanishes sends that and is no more."""
+        """Return the log of all callers. A process that vanishes by plan sends it and exits at once."""
         self.publish(callers, calls)
         log = _merged(callers, calls)
         if self.plan.vanishes(self._number):

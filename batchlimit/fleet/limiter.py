@@ -1,4 +1,4 @@
-"""What the hosts of a fleet call: ours, or anything that can be called in the same way."""
+"""The limiters that a fleet drives: batchlimit's, or others with the same methods."""
 
 import threading
 from collections.abc import Awaitable
@@ -13,14 +13,14 @@ from batchlimit.sync.key_entry import KeyEntry
 
 
 class Tally(threading.local):
-    """What one thread's calls met; each thread reads and writes a count of its own."""
+    """Counts the calls of each thread that waited for the store."""
 
     waited: int = 0
-    """Calls that waited for the store: they asked it, or stood in line behind one that did."""
+    """Calls that waited for the store: they asked it, or queued behind one that did."""
 
 
 class TaskTally:
-    """The same for tasks: each reads and writes a count of its own."""
+    """Counts the calls of each task that waited for the store."""
 
     def __init__(self) -> None:
         self._waited: ContextVar[int] = ContextVar("waited", default=0)
@@ -36,7 +36,7 @@ class TaskTally:
 
 
 class Counts(Protocol):
-    """What a limiter has done so far."""
+    """A limiter's statistics."""
 
     @property
     def calls(self) -> int:
@@ -50,15 +50,15 @@ class Limiter(Protocol):
     tally: Tally
 
     def try_acquire(self, key: str, cost: int = 1, /) -> bool:
-        """Admit the call or not, now; StoreUnavailable without an answer."""
+        """Admit the call or refuse it now; raise StoreUnavailable if the store does not answer."""
         ...
 
     def statistics(self) -> Counts:
-        """Return what it has done so far."""
+        """Return its statistics."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the limiter."""
         ...
 
 
@@ -76,12 +76,12 @@ class AsyncLimiter(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close the limiter."""
         ...
 
 
 class WatchedLimiter(RateLimiter):
-    """Ours, with a tally. A hit never comes here: it costs what it costs without one."""
+    """A RateLimiter with a tally. Hits bypass it, so they cost the same as without."""
 
     def __init__(self, store: Store, quota: QuotaSource, **options: Any) -> None:
         super().__init__(store, quota, **options)
@@ -100,7 +100,7 @@ class WatchedLimiter(RateLimiter):
 
 
 class AsyncWatchedLimiter(AsyncRateLimiter):
-    """The same for tasks; here too a hit never comes by."""
+    """An AsyncRateLimiter with a tally. Hits bypass it."""
 
     def __init__(self, store: AsyncStore | MemoryStore, quota: QuotaSource, **options: Any) -> None:
         super().__init__(store, quota, **options)

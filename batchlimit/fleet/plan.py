@@ -1,4 +1,4 @@
-"""What a fleet is to do: which hosts call for which quota, how fast, at what cost, and when each of them is there."""
+"""The plan of a run: how many processes, the quota, the demand, the costs, and when each process is present."""
 
 import math
 from collections.abc import Callable
@@ -11,118 +11,118 @@ from batchlimit import Quota
 from batchlimit.fleet.limiter import AsyncLimiter, AsyncWatchedLimiter, Limiter, WatchedLimiter
 
 _DEADLINE = 1.0
-"""Seconds that a host's call of the store may take: many hosts and their server share a machine here, which is late."""
+"""Seconds for a store call. Longer than the default, because all processes and the server share one busy machine."""
 
 
 class Front(StrEnum):
-    """What the callers of a host are: threads, or tasks of one event loop."""
+    """The callers of a process: threads, or tasks of one event loop."""
 
     THREADS = "threads"
     ASYNC = "async"
 
     @property
     def callers(self) -> str:
-        """What they are called."""
+        """The callers' name, in the plural."""
         return "tasks" if self is Front.ASYNC else "threads"
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A spell of even demand: `rate` calls/s of the whole fleet together, for `seconds`."""
+    """A time of even demand: `rate` calls/s of the whole fleet, for `seconds`."""
 
     seconds: float
     rate: float
 
 
 def ours(plan: "Plan") -> Limiter:
-    """The limiter of this package."""
+    """Make this package's limiter for threads."""
     return WatchedLimiter.from_url(plan.url, plan.quota, prefix=plan.prefix, deadline=_DEADLINE)
 
 
 def ours_awaited(plan: "Plan") -> AsyncLimiter:
-    """The limiter of this package for tasks."""
+    """Make this package's limiter for tasks."""
     return AsyncWatchedLimiter.from_url(plan.url, plan.quota, prefix=plan.prefix, deadline=_DEADLINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run of a fleet, all for one key; the threads of a host, or its tasks, share its calls evenly.
+    """One run of a fleet with one key. The threads of a process, or its tasks, share its calls evenly.
 
-    An empty `weights` or `presence` means: all hosts alike, and there from the first second to the last. What an
-    absent host would have asked for, nobody asks for.
+    An empty `weights` means equal demand; an empty `presence`, that all processes are present all the time. The demand
+    of an absent process is not made up for by others.
     """
 
     url: str
     quota: str
     key: str
-    hosts: int
+    processes: int
     threads: int
-    """Callers in each host: threads, or as many tasks."""
+    """Callers in each process: threads, or as many tasks."""
     phases: tuple[Phase, ...]
     costs: tuple[int, ...] = (1,)
-    """Tokens a call: each thread goes round and round through them, in a shuffled order of its own."""
+    """Tokens for each call. Each caller repeats them in a shuffled order of its own."""
     prefix: str = "batchlimit-demo"
     seed: int = 1
     weights: tuple[float, ...] = ()
-    """Each host's part of the demand, in any unit."""
+    """Each process's part of the demand, in any unit."""
     presence: tuple[tuple[float, float], ...] = ()
-    """When each host joins and vanishes, in seconds since the start; one that vanishes gives nothing back."""
+    """When each process joins and vanishes, in seconds since the start. A vanished process returns no tokens."""
     limiter: Callable[["Plan"], Limiter] = ours
-    """Makes each host's limiter; a function of a module, so that another process can find it."""
+    """Makes each process's limiter; a module-level function, so that another process can import it."""
     front: Front = Front.THREADS
     async_limiter: Callable[["Plan"], AsyncLimiter] = ours_awaited
-    """The same where callers are tasks."""
+    """The same for tasks."""
 
     def __post_init__(self) -> None:
         for name, column in (("weights", self.weights), ("presence", self.presence)):
-            if column and len(column) != self.hosts:
-                raise ValueError(f"{name} of {len(column)} hosts in a plan for {self.hosts}")
+            if column and len(column) != self.processes:
+                raise ValueError(f"{name} of {len(column)} processes in a plan for {self.processes}")
         if self.weights and not (min(self.weights) >= 0 < sum(self.weights)):
-            raise ValueError(f"weights must be at least 0, and some of them more, not {self.weights!r}")
+            raise ValueError(f"weights must be at least 0, and not all 0, not {self.weights!r}")
         if not self.costs:
-            raise ValueError("costs must be at least one")
+            raise ValueError("costs must not be empty")
         if self.front is Front.ASYNC and self.limiter is not ours:
             raise ValueError(f"limiter {self.limiter.__name__!r} is for threads: tasks call an async_limiter")
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """The length of the run in seconds."""
         return sum(phase.seconds for phase in self.phases)
 
     @property
     def calls(self) -> float:
-        """How many calls a machine that keeps up makes in that time."""
+        """How many calls are planned: those that a fast enough machine makes."""
         return sum(
-            self.share(host) * phase.rate * _overlap(self.stay(host), spell)
-            for host in range(self.hosts)
+            self.share(process) * phase.rate * _overlap(self.stay(process), spell)
+            for process in range(self.processes)
             for phase, spell in zip(self.phases, pairwise([0.0, *self.ends]), strict=True)
         )
 
     @property
     def tokens(self) -> float:
-        """How many tokens those calls want."""
+        """How many tokens those calls ask for."""
         return self.calls * sum(self.costs) / len(self.costs)
 
     @property
     def ends(self) -> list[float]:
-        """When each phase is over, in seconds since the start."""
+        """When each phase ends, in seconds since the start."""
         return list(accumulate(phase.seconds for phase in self.phases))
 
-    def share(self, host: int) -> float:
-        """This host's part of the fleet's demand; all parts together are 1."""
-        return self.weights[host] / math.fsum(self.weights) if self.weights else 1 / self.hosts
+    def share(self, process: int) -> float:
+        """Return this process's part of the fleet's demand; all parts add up to 1."""
+        return self.weights[process] / math.fsum(self.weights) if self.weights else 1 / self.processes
 
-    def stay(self, host: int) -> tuple[float, float]:
-        """When this host joins and when it is gone, in seconds since the start."""
-        begin, end = self.presence[host] if self.presence else (0.0, self.seconds)
+    def stay(self, process: int) -> tuple[float, float]:
+        """Return when this process joins and leaves, in seconds since the start."""
+        begin, end = self.presence[process] if self.presence else (0.0, self.seconds)
         return begin, min(end, self.seconds)
 
-    def vanishes(self, host: int) -> bool:
-        """Whether the host is gone before the run is over."""
-        return self.stay(host)[1] < self.seconds
+    def vanishes(self, process: int) -> bool:
+        """Whether the process leaves before the run is over."""
+        return self.stay(process)[1] < self.seconds
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; the limiter that is called, by its name."""
+        """Return plain values, with the limiter's name."""
         plain = asdict(self) | {"seconds": self.seconds, "limiter": self.limiter.__name__}
         awaited = plain.pop("async_limiter").__name__
         return plain | {"limiter": awaited} if self.front is Front.ASYNC else plain
@@ -133,10 +133,10 @@ def _overlap(stay: tuple[float, float], spell: tuple[float, float]) -> float:
 
 
 def steady(quota: Quota, demand: float, seconds: float, cost: float = 1) -> tuple[Phase, ...]:
-    """Calls that want `demand` times the quota's rate, from the first second to the last."""
+    """Return phases of an even demand of `demand` times the quota's rate."""
     return (Phase(seconds, demand * quota.rate / cost),)
 
 
 def burst(quota: Quota, demand: float, seconds: float, cost: float = 1) -> tuple[Phase, ...]:
-    """Half of the time a tenth of the quota's rate, so that the bucket and the leases fill; then `demand` times it."""
+    """Return phases of half the time at a tenth of the rate, so that bucket and leases fill, then `demand` times it."""
     return (*steady(quota, 0.1, seconds / 2, cost), *steady(quota, demand, seconds / 2, cost))

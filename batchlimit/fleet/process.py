@@ -1,4 +1,4 @@
-"""The body of a host's process."""
+"""The main function of a fleet's process."""
 
 import asyncio
 import signal
@@ -12,29 +12,29 @@ from batchlimit.fleet.instance import Instance, InstanceLog
 from batchlimit.fleet.plan import Front, Plan
 
 
-def run_host(link: Connection, board: Array[c_double], number: int, plan: Plan) -> None:
-    """Say that it is ready, hear when to start, run, and send the HostLog.
+def run_process(link: Connection, board: Array[c_double], number: int, plan: Plan) -> None:
+    """Report readiness, receive the instant of the start, run, and send the InstanceLog.
 
-    If it has to give up, it sends a str that says why. Whatever else comes through the link, its end too, means: stop.
+    If the run fails, a str with the reason is sent instead. Any later message, or the end of the link, means: stop.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle, which then ends the link
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and then closes the link
     try:
         link.send("")
         start = link.recv()
         if link.poll(max(0.0, start + plan.stay(number)[0] - time.monotonic())):
             return
-        # Only now: a host that joins late makes its limiter late too.
+        # Not before: a process that joins late makes its limiter late too.
         log = _run(Instance(link, board, number, plan, start))
-        link.send(log)  # after the limiter was closed: what it gave back is on the server's count by then
+        link.send(log)  # after the limiter was closed: the server has counted the tokens that it returned
     except (EOFError, BrokenPipeError):
-        return  # nobody listens any more
+        return  # the parent has closed the link
     except (BatchLimitError, ValueError) as error:
         link.send(f"{type(error).__name__}: {error}")
 
 
-def _run(host: Instance) -> InstanceLog:
-    match host.plan.front:
+def _run(instance: Instance) -> InstanceLog:
+    match instance.plan.front:
         case Front.THREADS:
-            return threads.run(host)
+            return threads.run(instance)
         case Front.ASYNC:
-            return asyncio.run(tasks.run(host))
+            return asyncio.run(tasks.run(instance))

@@ -1,4 +1,4 @@
-"""The figures of one run: what the audit, the callers' logs and the server's own counters say about it."""
+"""The figures of one run, from the audit, the callers' logs and the server's counters."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from batchlimit.fleet.server import Work
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long calls took from the caller's side, in microseconds; nan where there were none."""
+    """How long calls took their callers, in microseconds; nan if there were none."""
 
     p50_us: float
     p99_us: float
@@ -27,37 +27,37 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run showed. Tokens unless it says decisions or calls; shares are parts of 1, nan where there are none."""
+    """The result of a run, in tokens unless a name says otherwise. Shares are parts of 1, or nan if undefined."""
 
     excess: float
-    """By how much the worst window broke the promise; 0.0 if it was kept."""
+    """By how many tokens the worst window exceeded the quota; 0.0 if none did."""
     planned: int
     offered: int
-    """What the callers asked for; less than planned where the machine could not keep up."""
+    """The tokens that callers asked for; fewer than planned if the machine could not keep up."""
     admitted: int
     seconds: float
     """From the common start to the last call's end."""
     used_share: float
-    """Admitted, of the smaller of what was offered and burst + rate * seconds."""
+    """admitted / min(offered, burst + rate * seconds)."""
     ideal_share: float
-    """Admitted, of what an unbatched bucket would have admitted of the same offers at the same times."""
+    """Admitted, as a share of what an unbatched bucket would have admitted of the same demand."""
     jain: float
-    """Jain's index of what hosts of equal demand got: 1 is perfectly even, 1/hosts is all for one. The worst, if there
-    are several such groups."""
+    """Jain's index of the tokens of processes with equal demand: 1 is perfectly even, 1/n means one of n got
+    everything. The worst of several groups."""
     evenness: float
-    """Among hosts of equal demand, the poorest one's tokens by the richest one's; the worst of the groups."""
+    """Among processes of equal demand, the least tokens divided by the most; the worst of several groups."""
     starvation: float
-    """The longest time (s) that a host was refused whatever it asked for."""
+    """The longest time (seconds) in which a process was only refused."""
     decisions: int
     calls: int
-    """Requests to the server, counted by the server, connecting included; by the hosts if there is no server."""
-    calls_by_hosts: int
-    """The same by the limiters' own count: takes and give-backs."""
+    """Requests to the server by its own count, connecting included; by the limiters' count if there is no server."""
+    calls_by_limiters: int
+    """Requests by the limiters' count: takes and give-backs."""
     calls_per_decision: float
     cpu_us_per_decision: float
     """Processor time of the server."""
     waits: int
-    """Decisions that waited for the store: their callers asked it, or stood in line behind one that did."""
+    """Decisions that waited for the store: their callers asked it, or queued behind one that did."""
     waits_share: float
     admitted_latency: Latency
     refused_latency: Latency
@@ -65,33 +65,40 @@ class Report:
     """Of decisions from memory."""
     miss_latency: Latency
     """Of decisions that waited for the store."""
-    host_admitted: list[int]
+    admitted_by_process: list[int]
     server: str
     machine: str
 
     @property
     def promise_kept(self) -> bool:
-        """Whether no window of time shows more admissions than the quota allows."""
+        """Whether no window of time has more admissions than the quota allows."""
         return self.excess == 0
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, with None for nan, which JSON does not know."""
+        """Return plain values, with None for nan, which JSON does not have."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
 
 def report(plan: Plan, log: FleetLog, work: Work | None, server: str) -> Report:
-    """Draw up the figures; `work` is what the server did from before the start to after the end, if there is one."""
+    """Compute the figures of a run.
+
+    Args:
+        plan: the plan that was run.
+        log: the logs of all processes.
+        work: the server's counters for the run; None without a server.
+        server: the server's name and version.
+    """
     quota = Quota.parse(plan.quota)
-    spells = [sum(column) for column in zip_longest(*(host.offered for host in log.hosts), fillvalue=0)]
-    shares = [sum(call.tokens for call in host.admitted) for host in log.hosts]
-    groups = [[shares[host] for host in group] for group in equals(plan)]
-    decisions, offered, admitted = sum(map(_decisions, log.hosts)), sum(spells), sum(shares)
-    waits = sum(call.waited for host in log.hosts for call in _calls(host))
-    seconds = max(host.ended for host in log.hosts) - log.start
-    by_hosts = sum(host.calls for host in log.hosts)
-    calls = work.calls if work else by_hosts
+    spells = [sum(column) for column in zip_longest(*(process.offered for process in log.processes), fillvalue=0)]
+    shares = [sum(call.tokens for call in process.admitted) for process in log.processes]
+    groups = [[shares[process] for process in group] for group in equals(plan)]
+    decisions, offered, admitted = sum(map(_decisions, log.processes)), sum(spells), sum(shares)
+    waits = sum(call.waited for process in log.processes for call in _calls(process))
+    seconds = max(process.ended for process in log.processes) - log.start
+    by_processes = sum(process.calls for process in log.processes)
+    calls = work.calls if work else by_processes
     return Report(
-        excess=excess(_admissions(log.hosts), quota),
+        excess=excess(_admissions(log.processes), quota),
         planned=round(plan.tokens),
         offered=offered,
         admitted=admitted,
@@ -100,34 +107,34 @@ def report(plan: Plan, log: FleetLog, work: Work | None, server: str) -> Report:
         ideal_share=share(admitted, allowance(spells, SPELL, quota)),
         jain=min(map(jain, groups), default=math.nan),
         evenness=min(map(evenness, groups), default=math.nan),
-        starvation=max(map(starvation, log.hosts)),
+        starvation=max(map(starvation, log.processes)),
         decisions=decisions,
         calls=calls,
-        calls_by_hosts=by_hosts,
+        calls_by_limiters=by_processes,
         calls_per_decision=share(calls, decisions),
         cpu_us_per_decision=share(work.cpu * 1e6, decisions) if work else math.nan,
         waits=waits,
         waits_share=share(waits, decisions),
-        admitted_latency=_latency(call for host in log.hosts for call in host.admitted),
-        refused_latency=_latency(call for host in log.hosts for call in host.refused),
-        hit_latency=_latency(call for host in log.hosts for call in _calls(host) if not call.waited),
-        miss_latency=_latency(call for host in log.hosts for call in _calls(host) if call.waited),
-        host_admitted=shares,
+        admitted_latency=_latency(call for process in log.processes for call in process.admitted),
+        refused_latency=_latency(call for process in log.processes for call in process.refused),
+        hit_latency=_latency(call for process in log.processes for call in _calls(process) if not call.waited),
+        miss_latency=_latency(call for process in log.processes for call in _calls(process) if call.waited),
+        admitted_by_process=shares,
         server=server,
         machine=f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     )
 
 
-def _calls(host: InstanceLog) -> Iterator[Call]:
-    return chain(host.admitted, host.refused)
+def _calls(process: InstanceLog) -> Iterator[Call]:
+    return chain(process.admitted, process.refused)
 
 
-def _admissions(hosts: Iterable[InstanceLog]) -> Iterator[Admission]:
-    return (call[:3] for host in hosts for call in host.admitted)
+def _admissions(processes: Iterable[InstanceLog]) -> Iterator[Admission]:
+    return (call[:3] for process in processes for call in process.admitted)
 
 
-def _decisions(host: InstanceLog) -> int:
-    return len(host.admitted) + len(host.refused)
+def _decisions(process: InstanceLog) -> int:
+    return len(process.admitted) + len(process.refused)
 
 
 def _latency(calls: Iterable[Call]) -> Latency:

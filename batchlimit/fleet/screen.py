@@ -1,4 +1,4 @@
-"""What a person sees: a live table while a fleet runs, or a line a second without a terminal; then a verdict."""
+"""The demo's output: a live table while a fleet runs, or a line each second without a terminal; then the results."""
 
 import math
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ from batchlimit.fleet.fleet import Row, Watcher
 from batchlimit.fleet.plan import Plan
 from batchlimit.fleet.report import Latency, Report
 
-# Lines of the terminal that are not rows of hosts: borders, heading, total, progress, and the line above.
+# Lines of the terminal besides the rows of processes: borders, heading, total, progress, and the line above.
 _FRAME = 8
 
 
 @contextmanager
 def watching(console: Console, plan: Plan) -> Iterator[Watcher]:
-    """Show the rows that come in for as long as the block lasts."""
+    """Show the counters until the end of the block."""
     if not console.is_terminal:
         yield _lines(console, plan)
         return
-    with Live(Text("starting the hosts ..."), console=console, auto_refresh=False) as live:
+    with Live(Text("starting the processes ..."), console=console, auto_refresh=False) as live:
         yield lambda elapsed, rows: live.update(_picture(console, plan, elapsed, rows), refresh=True)
 
 
@@ -46,12 +46,12 @@ def _lines(console: Console, plan: Plan) -> Watcher:
 
 
 def _picture(console: Console, plan: Plan, elapsed: float, rows: list[Row]) -> Group:
-    table = Table("host", expand=False)
+    table = Table("process", expand=False)
     for heading in ("decisions", "admitted", "refused", "store calls", "calls/decision"):
         table.add_column(heading, justify="right", min_width=11)
     shown = rows[: max(1, console.height - _FRAME)]
-    for host, row in enumerate(shown):
-        table.add_row(str(host), *_cells(row))
+    for process, row in enumerate(shown):
+        table.add_row(str(process), *_cells(row))
     if len(shown) < len(rows):
         table.add_row("...", f"{len(rows) - len(shown)} more")
     table.add_section()
@@ -73,21 +73,21 @@ def _cells(row: Row) -> tuple[str, str, str, str, str]:
 
 
 def heading(plan: Plan, address: str) -> str:
-    """What is about to run, in one line."""
+    """Return a line that describes the run."""
     return (
-        f"{plan.quota!r} at {address}: {plan.hosts} hosts x {plan.threads} {plan.front.callers}, {plan.seconds:g} s, "
-        f"{plan.calls:,.0f} calls planned"
+        f"{plan.quota!r} at {address}: {plan.processes} processes x {plan.threads} {plan.front.callers}, "
+        f"{plan.seconds:g} s, {plan.calls:,.0f} calls planned"
     )
 
 
 def verdict(report: Report) -> Iterator[Text]:
-    """What the audit found, in plain words, one finding a line."""
+    """Yield the results, one a line."""
     yield _kept(report) if report.promise_kept else _broken(report)
     allowed = f"of what was allowed: {report.admitted:,} tokens in {report.seconds:.2f} s, {report.offered:,} asked for"
     yield _finding("used", _percent(report.used_share), allowed)
     yield _finding("", _percent(report.ideal_share), "of what an unbatched bucket would have admitted")
     if not math.isnan(report.jain):
-        poorest = f"Jain's index over the hosts; the poorest got {report.evenness:.3f} of what the richest got"
+        poorest = f"Jain's index over the processes; the poorest got {report.evenness:.3f} of what the richest got"
         yield _finding("fairness", f"{report.jain:.4f}", poorest)
     counted = f"of decisions: {report.calls:,} calls for {report.decisions:,} decisions"
     yield _finding("store calls", _percent(report.calls_per_decision), counted + _cpu(report))
@@ -96,7 +96,7 @@ def verdict(report: Report) -> Iterator[Text]:
     yield _finding("admitted in", _latency(report.admitted_latency), "p50 / p99, from call to return")
     yield _finding("refused in", _latency(report.refused_latency), "p50 / p99")
     if report.offered < 0.99 * report.planned:
-        carried = "of the plan was asked for: this machine carries no more"
+        carried = "of the planned demand was made: this machine is too slow for more"
         yield _finding("demand", _percent(report.offered / report.planned), carried, "yellow")
     yield _finding("ran on", report.server, report.machine)
 

@@ -1,4 +1,4 @@
-"""What the server itself counted: the commands that clients sent it, and the processor time that they cost."""
+"""The server's own counters: commands from clients, and processor time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,23 +14,32 @@ _CONNECTING = {"auth", "client", "cluster", "command", "hello", "ping", "readonl
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a server has done since it began: requests that clients sent, and seconds of processor time."""
+    """Requests from clients, and seconds of processor time, since the server began."""
 
     calls: int
     cpu: float
 
     def since(self, before: "Work") -> "Work":
-        """The work done after `before`."""
+        """Return the work since `before`."""
         return Work(self.calls - before.calls, self.cpu - before.cpu)
 
 
 class Server:
-    """A connection to one server, to read its counters; other clients of it are counted too."""
+    """Reads the counters of one server, which count all its clients."""
 
     __slots__ = ("_client", "name")
 
     def __init__(self, url: str, timeout: float = 2.0) -> None:
-        """Connect; raises redis.RedisError without an answer, ValueError for a URL that names no single server."""
+        """Connect.
+
+        Args:
+            url: a URL of one server.
+            timeout: for connecting and for each reply (seconds, default 2.0).
+
+        Raises:
+            redis.RedisError: the server does not answer.
+            ValueError: the URL names no single server.
+        """
         scheme, _, rest = url.partition("://")
         url = f"{ {'valkey': 'redis', 'valkeys': 'rediss'}.get(scheme, scheme) }://{rest}"
         self._client = redis.Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout)
@@ -38,7 +47,7 @@ class Server:
         self.name = f"Valkey {told['valkey_version']}" if "valkey_version" in told else f"Redis {told['redis_version']}"
 
     def work(self) -> Work:
-        """What it has done up to now."""
+        """Return the counters."""
         cpu = self._info("cpu")
         return Work(client_calls(self._info("commandstats")), cpu["used_cpu_user"] + cpu["used_cpu_sys"])
 
@@ -52,7 +61,7 @@ class Server:
 
 
 def client_calls(commandstats: Mapping[str, Mapping[str, int]]) -> int:
-    """The requests among the commands: evalsha, script|load, hello, ..., but nothing that a script issued."""
+    """Return the requests of clients among the commands, such as evalsha; not the commands that scripts issued."""
     return sum(
         stats["calls"]
         for name, stats in commandstats.items()

@@ -1,4 +1,4 @@
-"""A host whose callers are the tasks of one event loop."""
+"""Runs the callers of a process as tasks of one event loop."""
 
 import asyncio
 import time
@@ -9,23 +9,23 @@ from batchlimit.fleet.instance import PUBLISHING, Instance, InstanceLog
 from batchlimit.fleet.limiter import AsyncLimiter
 
 
-async def run(host: Instance) -> InstanceLog:
-    """Make the host's limiter, have its callers call it, and close it."""
-    limiter = host.plan.async_limiter(host.plan)
+async def run(instance: Instance) -> InstanceLog:
+    """Make the limiter, run the callers, and close the limiter."""
+    limiter = instance.plan.async_limiter(instance.plan)
     try:
-        callers = host.callers()
-        await _call_all(host, limiter, callers)
-        return host.ended(callers, limiter.statistics().calls)
+        callers = instance.callers()
+        await _call_all(instance, limiter, callers)
+        return instance.ended(callers, limiter.statistics().calls)
     finally:
         await limiter.close()
 
 
-async def _call_all(host: Instance, limiter: AsyncLimiter, callers: list[Caller]) -> None:
+async def _call_all(instance: Instance, limiter: AsyncLimiter, callers: list[Caller]) -> None:
     stop = asyncio.Event()
     running = [asyncio.create_task(_run(caller, limiter, stop)) for caller in callers]
     try:
-        while not host.is_told_to_stop() and await _going_on(running):
-            host.publish(callers, limiter.statistics().calls)
+        while not instance.is_told_to_stop() and await _going_on(running):
+            instance.publish(callers, limiter.statistics().calls)
     finally:
         stop.set()
         await asyncio.wait(running)
@@ -34,13 +34,13 @@ async def _call_all(host: Instance, limiter: AsyncLimiter, callers: list[Caller]
 
 
 async def _going_on(running: list[asyncio.Task[None]]) -> bool:
-    """Wait a little, or until it is over because all have finished or one has failed."""
+    """Wait a little; return whether callers still run and none has failed."""
     done, pending = await asyncio.wait(running, timeout=PUBLISHING, return_when=asyncio.FIRST_EXCEPTION)
     return bool(pending) and not any(task.exception() for task in done)
 
 
 async def _run(caller: Caller, limiter: AsyncLimiter, stop: asyncio.Event) -> None:
-    """Make all calls of the plan that the machine can carry in its time, or until told to stop."""
+    """Make the planned calls, as many as the machine can, until the end of the plan or `stop`."""
     for stint in caller.stints:
         await asyncio.sleep(stint.begin - time.monotonic())
         await _keep_up(caller, stint, limiter, stop)
@@ -51,7 +51,7 @@ async def _keep_up(caller: Caller, stint: Stint, limiter: AsyncLimiter, stop: as
     while (now := time.monotonic()) < stint.end and not stop.is_set():
         if costs := caller.take_due(stint, now):
             await _call(caller, costs, limiter)
-            await asyncio.sleep(0)  # a hit suspends nobody: without this, who lags would keep the loop for itself
+            await asyncio.sleep(0)  # a hit never suspends: without this a late caller would keep the event loop busy
         else:
             await asyncio.sleep(stint.pause(now))
 

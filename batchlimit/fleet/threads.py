@@ -1,4 +1,4 @@
-"""A host whose callers are threads."""
+"""Runs the callers of a process as threads."""
 
 import threading
 import time
@@ -11,21 +11,21 @@ from batchlimit.fleet.instance import PUBLISHING, Instance, InstanceLog
 from batchlimit.fleet.limiter import Limiter
 
 
-def run(host: Instance) -> InstanceLog:
-    """Make the host's limiter, have its callers call it, and close it."""
-    with closing(host.plan.limiter(host.plan)) as limiter:
-        callers = host.callers()
-        _call_all(host, limiter, callers)
-        return host.ended(callers, limiter.statistics().calls)
+def run(instance: Instance) -> InstanceLog:
+    """Make the limiter, run the callers, and close the limiter."""
+    with closing(instance.plan.limiter(instance.plan)) as limiter:
+        callers = instance.callers()
+        _call_all(instance, limiter, callers)
+        return instance.ended(callers, limiter.statistics().calls)
 
 
-def _call_all(host: Instance, limiter: Limiter, callers: list[Caller]) -> None:
+def _call_all(instance: Instance, limiter: Limiter, callers: list[Caller]) -> None:
     stop = threading.Event()
     with ThreadPoolExecutor(len(callers)) as pool:
         running = [pool.submit(_run, caller, limiter, stop) for caller in callers]
         try:
-            while not host.is_told_to_stop() and _going_on(running):
-                host.publish(callers, limiter.statistics().calls)
+            while not instance.is_told_to_stop() and _going_on(running):
+                instance.publish(callers, limiter.statistics().calls)
         finally:
             stop.set()
     for future in running:
@@ -33,13 +33,13 @@ def _call_all(host: Instance, limiter: Limiter, callers: list[Caller]) -> None:
 
 
 def _going_on(running: list[Future[None]]) -> bool:
-    """Wait a little, or until it is over because all have finished or one has failed."""
+    """Wait a little; return whether callers still run and none has failed."""
     done, not_done = wait(running, PUBLISHING, FIRST_EXCEPTION)
     return bool(not_done) and not any(future.exception() for future in done)
 
 
 def _run(caller: Caller, limiter: Limiter, stop: threading.Event) -> None:
-    """Make all calls of the plan that the machine can carry in its time, or until told to stop."""
+    """Make the planned calls, as many as the machine can, until the end of the plan or `stop`."""
     for stint in caller.stints:
         time.sleep(max(0.0, stint.begin - time.monotonic()))
         _keep_up(caller, stint, limiter, stop)

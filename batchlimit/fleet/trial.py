@@ -1,4 +1,4 @@
-"""One trial: a fleet carries out a plan while the server counts, and a report says what happened."""
+"""One trial: a fleet runs a plan, the server counts, and a report has the results."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -9,15 +9,18 @@ from batchlimit.fleet.report import Report, report
 from batchlimit.fleet.server import Server
 from batchlimit.stores.embedded import EmbeddedStore
 
-# What no single server counts: a store within each process, and one of several servers. There the hosts' word counts.
+# Schemes without one server to count: a store in each process, or several servers. The limiters' counts are used.
 _UNCOUNTED = ("memory", "redis+cluster", "redis+sentinel", "rediss+cluster", "rediss+sentinel")
 
 
 def trial(plan: Plan, watch: Watcher) -> Report:
-    """Run the plan; embedded:// is one server for all of its hosts, which ends with the trial.
+    """Run the plan. embedded:// starts one server for all processes, which ends with the trial.
 
-    Raises FleetError if a host cannot go on, redis.RedisError or StoreUnavailable if there is no server, ValueError for
-    a URL that makes no sense, ImportError if embedded:// lacks its package.
+    Raises:
+        FleetError: a process cannot go on.
+        redis.RedisError, StoreUnavailable: there is no server.
+        ValueError: the URL is wrong.
+        ImportError: the package of embedded:// is missing.
     """
     scheme = plan.url.partition("://")[0]
     if scheme == "embedded":

@@ -45,5 +45,5 @@ def test_a_fleet_can_be_limited_by_any_rival(servers: Servers, name: str) -> Non
     scenario = Scenario("500/s burst 100", 2, steady(2), costs=(1, 3))
     shown = trial(scenario.plan(server.url, 1.0, RIVALS[name], threads=2), ignore)
     assert 0 < shown.waits < shown.decisions or (name == "per call" and shown.waits == shown.decisions)
-    assert 0 < shown.calls_by_hosts <= shown.calls
+    assert 0 < shown.calls_by_limiters <= shown.calls
     assert shown.admitted > 0

@@ -21,7 +21,7 @@ def test_a_run_replays_exactly(who: str) -> None:
 def test_per_call_asks_for_each_decision_and_keeps_the_promise() -> None:
     shown = simulated(FLEET, "per call", 2.0)
     assert shown.excess == 0
-    assert shown.calls_by_hosts >= shown.decisions
+    assert shown.calls_by_limiters >= shown.decisions
     assert shown.waits == shown.decisions
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from batchlimit.cli import main
 
-SMALL = ("--hosts", "2", "--threads", "2", "--seconds", "1", "--quota", "500/s burst 100")
+SMALL = ("--processes", "2", "--threads", "2", "--seconds", "1", "--quota", "500/s burst 100")
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,7 +36,7 @@ def test_a_fleet_on_one_server_keeps_the_promise() -> None:
     assert shown["plan"]["quota"] == "500/s burst 100"
     assert shown["plan"]["front"] == "threads"
     assert shown["report"]["excess"] == 0
-    assert shown["report"]["admitted"] == sum(shown["report"]["host_admitted"]) > 0
+    assert shown["report"]["admitted"] == sum(shown["report"]["admitted_by_process"]) > 0
     assert shown["report"]["calls"] > 0
 
 
@@ -51,7 +51,7 @@ def test_tasks_keep_it_too_and_it_says_what_they_are() -> None:
     ended = demo(*SMALL, "--front", "async")
     assert ended.stderr == ""
     assert ended.returncode == 0
-    assert "2 hosts x 2 tasks" in ended.stdout
+    assert "2 processes x 2 tasks" in ended.stdout
     assert "the promise was kept" in ended.stdout
 
 
@@ -89,7 +89,8 @@ def test_what_cannot_work_is_told_in_one_line(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--hosts", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--front", "fibers"), ("--unknown",)]
+    "arguments",
+    [("--processes", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--front", "fibers"), ("--unknown",)],
 )
 def test_options_out_of_range_are_refused(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

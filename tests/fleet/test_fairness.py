@@ -1,4 +1,4 @@
-"""Fairness is judged between hosts that want the same; starvation is the time of a host that asks in vain."""
+"""Fairness is judged between processes that want the same; starvation is the time of a process that asks in vain."""
 
 import math
 from array import array
@@ -11,7 +11,7 @@ from batchlimit.fleet.instance import InstanceLog
 from batchlimit.fleet.plan import Phase, Plan
 
 
-def host(*calls: tuple[float, float, bool]) -> InstanceLog:
+def process(*calls: tuple[float, float, bool]) -> InstanceLog:
     """(before, after, admitted) of each call."""
     logs = {True: CallLog(), False: CallLog()}
     for before, after, admitted in calls:
@@ -19,7 +19,7 @@ def host(*calls: tuple[float, float, bool]) -> InstanceLog:
     return InstanceLog(logs[True], logs[False], array("q"), 0.0, 0)
 
 
-def test_only_hosts_of_equal_demand_at_equal_times_are_compared() -> None:
+def test_only_processes_of_equal_demand_at_equal_times_are_compared() -> None:
     whole, late = (0.0, 1.0), (0.5, 1.0)
     phases = (Phase(1.0, 10.0),)
     assert equals(Plan("", "1/s", "", 3, 1, phases)) == [[0, 1, 2]]
@@ -46,11 +46,11 @@ def test_the_indices(shares: list[int], index: float, poorest: float) -> None:
         ([(1.0, 1.25, False), (2.0, 2.5, False), (3.0, 3.5, True), (9.0, 9.25, False)], 1.5),
         # Who stopped asking was not starved.
         ([(1.0, 1.25, False), (9.0, 9.5, True)], 0.25),
-        # One call's long wait is not the host's.
+        # One call's long wait is not the process's.
         ([(1.0, 9.5, False), (2.0, 9.0, True)], 0.5),
         # In order of time, not of the log.
         ([(5.0, 5.5, False), (4.0, 4.5, True), (1.0, 1.5, False)], 0.5),
     ],
 )
 def test_the_longest_time_in_vain(calls: list[tuple[float, float, bool]], expected: float) -> None:
-    assert starvation(host(*calls)) == expected
+    assert starvation(process(*calls)) == expected

@@ -21,10 +21,10 @@ from batchlimit.fleet.trial import trial
 both_fronts = pytest.mark.parametrize("front", Front)
 
 
-def plan_of(url: str, *, hosts: int = 2, seconds: float = 1.0, cost: int = 1, front: Front = Front.THREADS) -> Plan:
+def plan_of(url: str, *, processes: int = 2, seconds: float = 1.0, cost: int = 1, front: Front = Front.THREADS) -> Plan:
     quota = "500/s burst 100"
     phases = steady(Quota.parse(quota), 2.0, seconds, cost)
-    return Plan(url, quota, "tested", hosts, 2, phases, (cost,), front=front)
+    return Plan(url, quota, "tested", processes, 2, phases, (cost,), front=front)
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:
@@ -39,23 +39,23 @@ def run(plan: Plan, watch: Callable[[float, list[Row]], None] = ignore) -> Fleet
 @both_fronts
 def test_every_call_is_logged_within_its_interval(front: Front) -> None:
     log = run(plan_of("memory://", front=front))
-    assert len(log.hosts) == 2
-    for host in log.hosts:
-        calls = [*host.admitted, *host.refused]
-        assert sum(host.offered) == len(calls) > 0
-        assert all(log.start <= call.before <= call.after <= host.ended for call in calls)
+    assert len(log.processes) == 2
+    for process in log.processes:
+        calls = [*process.admitted, *process.refused]
+        assert sum(process.offered) == len(calls) > 0
+        assert all(log.start <= call.before <= call.after <= process.ended for call in calls)
 
 
 @both_fronts
-def test_hosts_that_share_a_store_keep_the_promise_together(front: Front) -> None:
+def test_processes_that_share_a_store_keep_the_promise_together(front: Front) -> None:
     shown = trial(plan_of("embedded://", front=front), ignore)
     assert shown.excess == 0
     assert shown.promise_kept
-    assert sum(shown.host_admitted) == shown.admitted > 0
+    assert sum(shown.admitted_by_process) == shown.admitted > 0
 
 
 @both_fronts
-def test_hosts_with_a_store_each_break_it(front: Front) -> None:
+def test_processes_with_a_store_each_break_it(front: Front) -> None:
     """The proof that the audit can fail: memory:// is one bucket a process."""
     shown = trial(plan_of("memory://", front=front), ignore)
     assert shown.excess > 0
@@ -63,7 +63,7 @@ def test_hosts_with_a_store_each_break_it(front: Front) -> None:
 
 
 @both_fronts
-def test_a_host_that_is_stopped_past_its_lease_spends_nothing_of_it(front: Front) -> None:
+def test_a_process_that_is_stopped_past_its_lease_spends_nothing_of_it(front: Front) -> None:
     plan = plan_of("embedded://", front=front)
     orders = iter([signal.SIGSTOP, signal.SIGCONT])  # some 0.2 s apart; a lease of this quota lasts 0.08 s
 
@@ -76,25 +76,25 @@ def test_a_host_that_is_stopped_past_its_lease_spends_nothing_of_it(front: Front
     assert trial(plan, stop_and_go).excess == 0
 
 
-def test_one_host_with_a_store_of_its_own_keeps_it() -> None:
-    assert trial(plan_of("memory://", hosts=1, cost=5), ignore).promise_kept
+def test_one_process_with_a_store_of_its_own_keeps_it() -> None:
+    assert trial(plan_of("memory://", processes=1, cost=5), ignore).promise_kept
 
 
 @both_fronts
-def test_a_host_that_cannot_go_on_ends_the_run(front: Front) -> None:
-    with pytest.raises(FleetError, match="host 0 gave up: ValueError"):
-        run(plan_of("nonsense://", hosts=1, front=front))
+def test_a_process_that_cannot_go_on_ends_the_run(front: Front) -> None:
+    with pytest.raises(FleetError, match="process 0 gave up: ValueError"):
+        run(plan_of("nonsense://", processes=1, front=front))
     assert not multiprocessing.active_children()
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_while_hosts_start_is_heard_and_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_processes_start_is_heard_and_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
     start = Fleet._start
 
-    def start_under_fire(fleet: Fleet, host: int) -> None:
+    def start_under_fire(fleet: Fleet, process: int) -> None:
         # To this thread: else one that another test left behind takes it, for that does not block it.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        start(fleet, host)
+        start(fleet, process)
 
     monkeypatch.setattr(Fleet, "_start", start_under_fire)
     with pytest.raises(KeyboardInterrupt):
@@ -103,7 +103,7 @@ def test_an_interrupt_while_hosts_start_is_heard_and_leaves_none(monkeypatch: py
 
 
 @both_fronts
-def test_no_host_outlives_an_interrupted_run(front: Front) -> None:
+def test_no_process_outlives_an_interrupted_run(front: Front) -> None:
     def interrupt(elapsed: float, rows: list[Row]) -> None:
         raise KeyboardInterrupt
 
@@ -134,20 +134,20 @@ def generous(plan: Plan) -> Generous:
     return Generous()
 
 
-OVERLOADED = replace(plan_of("memory://", hosts=1), phases=(Phase(60.0, 10e6),))
+OVERLOADED = replace(plan_of("memory://", processes=1), phases=(Phase(60.0, 10e6),))
 
 
 @pytest.mark.parametrize("plan", [OVERLOADED, replace(OVERLOADED, front=Front.ASYNC, async_limiter=generous)])
-def test_a_host_that_never_catches_up_is_seen_and_hears_that_it_is_to_stop(
+def test_a_process_that_never_catches_up_is_seen_and_hears_that_it_is_to_stop(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its schedule ends, and by itself: only who has not heard is killed."""
     killed: list[str] = []
     kill = BaseProcess.kill
 
-    def note_and_kill(host: BaseProcess) -> None:
-        killed.append(host.name)
-        kill(host)
+    def note_and_kill(process: BaseProcess) -> None:
+        killed.append(process.name)
+        kill(process)
 
     monkeypatch.setattr(BaseProcess, "kill", note_and_kill)
 
@@ -161,7 +161,7 @@ def test_a_host_that_never_catches_up_is_seen_and_hears_that_it_is_to_stop(
     assert killed == []
 
 
-def test_a_killed_host_is_missed() -> None:
+def test_a_killed_process_is_missed() -> None:
     def kill(elapsed: float, rows: list[Row]) -> None:
         multiprocessing.active_children()[0].kill()
 
@@ -183,7 +183,7 @@ def test_a_script_s_own_commands_are_not_calls() -> None:
 
 
 def test_a_report_is_plain_values() -> None:
-    plan = plan_of("memory://", hosts=1)
+    plan = plan_of("memory://", processes=1)
     shown: Report = report(plan, run(plan), None, "memory")
     plain = shown.as_json()
     assert plain["cpu_us_per_decision"] is None

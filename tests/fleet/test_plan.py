@@ -1,4 +1,4 @@
-"""What a plan adds up to, and that the hosts of a fleet do it: their shares, their stay, their costs."""
+"""What a plan adds up to, and that the processes of a fleet do it: their shares, their stay, their costs."""
 
 import os
 import time
@@ -85,11 +85,11 @@ def test_demand_is_counted_in_tokens() -> None:
     assert replace(PLAN, costs=(1, 2, 9)).tokens == pytest.approx(600 * 4)
 
 
-def test_what_an_absent_host_wants_nobody_asks_for() -> None:
+def test_what_an_absent_process_wants_nobody_asks_for() -> None:
     plan = replace(PLAN, phases=(Phase(1, 100), Phase(1, 1000)), weights=(3, 1), presence=((0, 2), (0.5, 1.25)))
     assert plan.share(0) == 0.75
     assert plan.calls == pytest.approx(75 + 750 + 25 * 0.5 + 250 * 0.25)
-    assert [plan.vanishes(host) for host in range(2)] == [False, True]
+    assert [plan.vanishes(process) for process in range(2)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -119,31 +119,33 @@ def test_a_plan_names_the_limiter_that_is_called() -> None:
     assert "async_limiter" not in shown
 
 
-def test_hosts_ask_in_proportion_to_their_weights() -> None:
-    heavy, light = run(replace(PLAN, weights=(9, 1))).hosts
+def test_processes_ask_in_proportion_to_their_weights() -> None:
+    heavy, light = run(replace(PLAN, weights=(9, 1))).processes
     assert sum(heavy.offered) > 3 * sum(light.offered) > 0
 
 
 def test_every_thread_goes_through_all_costs_in_an_order_of_its_own() -> None:
     costs = tuple(range(1, 9))
-    first, second = ([call.tokens for call in host.admitted][:8] for host in run(replace(PLAN, costs=costs)).hosts)
+    first, second = (
+        [call.tokens for call in process.admitted][:8] for process in run(replace(PLAN, costs=costs)).processes
+    )
     assert sorted(first) == sorted(second) == list(costs)
     assert first != second
 
 
 def test_the_report_counts_tokens_and_decisions() -> None:
-    plan = replace(PLAN, hosts=1, costs=(1, 4))
+    plan = replace(PLAN, processes=1, costs=(1, 4))
     log = run(plan)
     shown = report(plan, log, None, "")
-    assert shown.decisions == len(log.hosts[0].admitted) + len(log.hosts[0].refused)
-    assert shown.offered == sum(log.hosts[0].offered) > 2 * shown.decisions
+    assert shown.decisions == len(log.processes[0].admitted) + len(log.processes[0].refused)
+    assert shown.offered == sum(log.processes[0].offered) > 2 * shown.decisions
     assert shown.planned == 1500
 
 
 @both_fronts
-def test_a_host_that_joins_late_is_silent_until_then(plan: Plan) -> None:
+def test_a_process_that_joins_late_is_silent_until_then(plan: Plan) -> None:
     log = run(replace(plan, presence=((0, 1.5), (0.5, 1.5))))
-    first, late = log.hosts
+    first, late = log.processes
     assert min(call.before for call in late.admitted) >= log.start + 0.5
     assert sum(late.offered[:50]) == 0 < sum(first.offered)
     assert sum(late.offered) <= 1.0 * 200 + 1, "it does not catch up on what it has missed"
@@ -151,10 +153,10 @@ def test_a_host_that_joins_late_is_silent_until_then(plan: Plan) -> None:
 
 
 @both_fronts
-def test_a_host_that_vanishes_gives_nothing_back_and_leaves_its_log(plan: Plan) -> None:
-    """Two limiters were made, and only the one of the host that stayed was closed."""
+def test_a_process_that_vanishes_gives_nothing_back_and_leaves_its_log(plan: Plan) -> None:
+    """Two limiters were made, and only the one of the process that stayed was closed."""
     log = run(replace(plan, presence=((0, 1.0), (0, 1.5))))
-    gone, stayed = log.hosts
+    gone, stayed = log.processes
     assert log.start + 1.0 <= gone.ended
     assert log.start + 1.5 <= stayed.ended
     assert sum(gone.offered[:100]) == sum(gone.offered) > 0
@@ -169,6 +171,6 @@ def _marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("front", Front)
 def test_decisions_that_waited_for_the_store_are_told_apart(front: Front) -> None:
-    shown = trial(replace(PLAN, url="embedded://", hosts=1, front=front), ignore)
+    shown = trial(replace(PLAN, url="embedded://", processes=1, front=front), ignore)
     assert 0 < shown.waits < shown.decisions
     assert shown.miss_latency.p50_us > shown.hit_latency.p50_us

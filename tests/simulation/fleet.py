@@ -55,7 +55,7 @@ def simulate(plan: Plan, make: Maker, round_trip: float) -> Report:
     """Carry the plan out, and draw up the report that a real fleet would get."""
     agenda = Agenda()
     new_limiter = make(agenda, plan, round_trip)
-    instances = [SimulatedInstance(agenda, plan, instance, new_limiter) for instance in range(plan.hosts)]
+    instances = [SimulatedInstance(agenda, plan, instance, new_limiter) for instance in range(plan.processes)]
     agenda.run(round(plan.seconds * SECOND))
     logs = [instance.log() for instance in instances]
     return report(plan, FleetLog(0.0, logs), Work(sum(log.calls for log in logs), 0.0), f"simulated, {round_trip:g} s")

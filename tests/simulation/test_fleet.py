@@ -48,7 +48,7 @@ def test_hosts_join_vanish_and_weigh() -> None:
     plan = plan_of("1000/s", 3, 0.6, 4.0, weights=(1.0, 2.0, 1.0), presence=((0.0, 9.0), (1.0, 9.0), (0.0, 2.0)))
     shown = simulate(plan, ours, 0.001)
     assert shown.excess == 0
-    assert shown.host_admitted == pytest.approx([600, 900, 300], abs=4)
+    assert shown.admitted_by_process == pytest.approx([600, 900, 300], abs=4)
 
 
 def test_phases_are_followed() -> None:
