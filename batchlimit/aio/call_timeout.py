@@ -46,8 +46,8 @@ def _never() -> bool:
 class CallTimeout:
     """`async with CallTimeout(seconds)`: TimeoutError when they are over, as from asyncio.timeout.
 
-    The time during which the call waits for a connection does not count (see stores.hurry), but for `connecting`
-    seconds, or as soon as the store is `failing`: asked each `seconds`.
+    The time during which the call waits for a connection does not count (see stores/client/deadline.py), but for
+    `connecting` seconds, or as soon as the store is `failing`: asked each `seconds`.
     """
 
     __slots__ = ("_connecting", "_countdown", "_failing", "_left", "_scope", "_seconds", "_token")

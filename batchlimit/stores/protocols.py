@@ -1,6 +1,6 @@
-"""The one seam between the APIs and whatever holds the buckets: a Store for threads, an AsyncStore for tasks.
+"""Protocols of stores: a Store is for threads, an AsyncStore for tasks.
 
-A store that may be away can say more of that: it is a Remote, or an AsyncRemote, as well.
+A store that may be unreachable can implement Remote or AsyncRemote too, which let the limiter handle outages better.
 """
 
 import asyncio
@@ -14,46 +14,47 @@ from batchlimit.quota.quota import Quota
 
 @runtime_checkable
 class Store(Protocol):
-    """Holds one bucket per key. Every method is atomic, thread-safe, and raises StoreUnavailable without an answer.
+    """Holds one bucket per key. Every method is atomic and thread-safe.
 
-    Where only this key's bucket cannot be served, and others may, it raises BucketUnavailable, which is one too.
-    A key is a checked, non-empty string (`core.key`); a quota's rates are all above 0: an API refuses rate 0 by
-    itself. The first ask creates the bucket; a bucket untouched until it is full again may be forgotten.
+    Every method raises StoreUnavailable if there is no answer, and BucketUnavailable, a subclass, if only this key's
+    bucket cannot be served. Keys are checked and not empty (`batchlimit.quota.key`). All rates of a quota are above 0:
+    the limiter refuses a rate of 0 itself. The first ask creates the bucket. A bucket may be dropped when it is full
+    again.
     """
 
     @property
     def address(self) -> str:
-        """Where this store is, for messages; never with a password."""
+        """The store's address, for messages; without a password."""
         ...
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """Lease tokens; at most `ask.want` of them, whole ones, never past the quota."""
+        """Lease whole tokens: at most `ask.want`, and never more than the quota allows."""
         ...
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """Credit tokens once, never past the burst or what the host was known to hold; return how many."""
+        """Credit tokens once and return how many: never above the burst, nor more than the instance held."""
         ...
 
     def peek(self, key: str, quota: Quota) -> Level:
-        """Look without changing anything."""
+        """Return the bucket's level without changing it."""
         ...
 
     def after_fork(self) -> None:
-        """In a forked child: let go of what only the parent may use or stop."""
+        """In a forked child: stop using the connections and servers of the parent."""
         ...
 
     def close(self) -> None:
-        """Release what this store itself opened; a client that the caller made stays open."""
+        """Close the connections that this store opened; a client that the caller made stays open."""
         ...
 
 
 @runtime_checkable
 class AsyncStore(Protocol):
-    """A Store whose talk is awaited. All that is said of Store holds, but for threads: it serves one loop at a time."""
+    """A Store whose methods are awaited. It serves one event loop at a time, and is not for threads."""
 
     @property
     def address(self) -> str:
-        """Where this store is, for messages; never with a password."""
+        """The store's address, for messages; without a password."""
         ...
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
@@ -73,50 +74,51 @@ class AsyncStore(Protocol):
         ...
 
     def renew(self) -> None:
-        """After a loop that was closed under it: use none of the connections that there were."""
+        """After the event loop was closed: use none of its connections."""
         ...
 
     async def disconnect(self) -> None:
-        """Close what this store itself opened on this loop, which ends; the next call opens it anew, on another."""
+        """Close the connections that this store opened on this event loop; the next call opens new ones."""
         ...
 
     async def aclose(self) -> None:
-        """Release what this store itself opened; a client that the caller made stays open."""
+        """Close the connections that this store opened; a client that the caller made stays open."""
         ...
 
 
 class _Parted(Protocol):
     def part(self, key: str) -> str:
-        """Return which part of the store holds the key's bucket, for parts fail apart; "" where it has none. No I/O.
+        """Return the name of the store's part that holds the key's bucket; "" for a store of one part. No I/O.
 
-        "" also as long as nothing is known of the parts. A bucket may move from one to another at any time.
+        Each part has a circuit breaker of its own. It is "" too while the parts are not known. A bucket may move from
+        one part to another at any time.
         """
         ...
 
 
 @runtime_checkable
 class Remote(_Parted, Protocol):
-    """What a Store may say beyond that. One that does not is asked in threads of the limiter's own, and is one part."""
+    """Optional for a Store. A store without it is called in background threads of the limiter, and has one part."""
 
     @property
     def is_prompt(self) -> bool:
-        """Whether each call within a `hurry` ends in time, or raises NotPrompt having sent nothing."""
+        """Whether each call within a `deadline_scope` ends in time, or raises NeedsConnection before sending."""
         ...
 
     def probe(self, key: str) -> None:
-        """Raise StoreUnavailable unless the key's bucket could be served just now, writes included; change no bucket.
+        """Raise StoreUnavailable unless the key's bucket could be served now, writes included. Change no bucket.
 
-        What is wrong with that one bucket alone, such as something else at its name, need not show.
+        An error of that one bucket alone, such as another type at its name, need not be found.
         """
         ...
 
 
 @runtime_checkable
 class Pipelined(Protocol):
-    """What a prompt Store may offer beyond that. One that does not is asked for one key after the other."""
+    """Optional for a prompt Store. A store without it is asked for one key after the other."""
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
-        """Take for several keys in one round trip; in the place of each there is what `take` returns, or raises.
+        """Take for several keys in one round trip; return for each the Grant, or the error that `take` would raise.
 
         StoreUnavailable is raised only if it concerns all of them.
         """
@@ -125,11 +127,11 @@ class Pipelined(Protocol):
 
 @runtime_checkable
 class AsyncRemote(_Parted, Protocol):
-    """What an AsyncStore may say beyond that."""
+    """Optional for an AsyncStore, as Remote is for a Store."""
 
     @property
     def is_prompt(self) -> bool:
-        """Whether it tells a call's `Watch` while that waits for a connection, or makes one: all else is the server."""
+        """Whether it pauses a call's `Watch` while the call waits for a connection or opens one."""
         ...
 
     async def probe(self, key: str) -> None:
@@ -139,21 +141,21 @@ class AsyncRemote(_Parted, Protocol):
 
 @runtime_checkable
 class AsyncSender(Protocol):
-    """What a prompt AsyncStore may offer beyond that: an ask without a task. Where it can, a limiter asks by it."""
+    """Optional for a prompt AsyncStore: an ask without a task, which a limiter prefers."""
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
-        """Ask in this turn of the loop; None: that takes waiting first, so `take` it is. Who cancels it has left."""
+        """Send an ask in this turn of the event loop; None if it would have to wait first: then call `take`."""
         ...
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
-        """Say what came of an ask that was sent; raises as `take` does. None: nothing did, `take` says why."""
+        """Return the Grant of an ask that was sent, or raise as `take` does; None if `take` has to repeat it."""
         ...
 
 
 def no_store(store: object, *, for_tasks: bool) -> TypeError:
-    """Return what to raise for what a limiter, for tasks or for threads, cannot use as its store.
+    """Return the TypeError for an object that a limiter cannot use as its store.
 
-    No more of it is shown than its class: it may be a URL with a password, which is for from_url.
+    The message shows only its class: the object may be a URL with a password.
     """
     kind, asyncs = type(store).__name__, isinstance(store, AsyncStore) or _comes_from("redis.asyncio.", store)
     if asyncs and not for_tasks:
@@ -168,5 +170,5 @@ def no_store(store: object, *, for_tasks: bool) -> TypeError:
 
 
 def _comes_from(package: str, thing: object) -> bool:
-    """Whether it is of a class of this package, or of one made from it; without importing that."""
+    """Whether its class, or a base class, is from this package; without importing the package."""
     return any(kind.__module__.startswith(package) for kind in type(thing).__mro__)

@@ -1,4 +1,4 @@
-"""Buckets in Redis or Valkey: each call is one EVALSHA of a script that does it all atomically."""
+"""Buckets in Redis or Valkey, for threads: each call is one EVALSHA of an atomic script."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,13 +15,13 @@ from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport
 from batchlimit.stores.client.codec import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
-from batchlimit.stores.client.deadline import NotPrompt
+from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure
 from batchlimit.stores.client.direct import Calls, DirectTransport
 from batchlimit.stores.client.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
 from batchlimit.stores.client.syntax import look, sure_redis
 from batchlimit.stores.client.traces import untraced
-from batchlimit.stores.client.transport import SentinelLine, ServerTransport, Transport
+from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport
 from batchlimit.unique import Unique
 
 T = TypeVar("T")
@@ -29,37 +29,54 @@ Ts = TypeVarTuple("Ts")
 
 
 class RedisStore(Unique):
-    """A Store on a client of redis-py that the caller made, and keeps: it is used, never closed.
+    """A Store in Redis or Valkey: one server, the primary that sentinels name, or a cluster. It never asks a replica.
 
-    Of one server, of the primary that sentinels name, or of a cluster. No replica is ever asked.
+    Example:
+        >>> import fakeredis
+        >>> store = RedisStore(fakeredis.FakeRedis(), prefix="api")
     """
 
     def __init__(self, client: "redis.Redis | redis.RedisCluster | Transport", *, prefix: str = "batchlimit") -> None:
+        """Use a client that the caller made. The store never closes it.
+
+        Args:
+            client: a redis.Redis, also one that a Sentinel made, or a redis.RedisCluster.
+            prefix: names of buckets begin with it (text, default "batchlimit").
+
+        Raises:
+            ValueError: the prefix is empty, or contains a brace or white space.
+        """
         self._prefix = check_prefix(prefix)
         self._connect: Callable[[], Transport] | None = None
         self._inherited: object = None
         self._prompt = False
-        self._line: Transport = line_of(client)
+        self._transport: Transport = transport_of(client)
 
     @classmethod
     def from_url(
         cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
     ) -> Self:
-        """Use what is at `url`; a connection may take `connect_timeout` seconds, and `deadline` each read of a reply.
+        """Make a store with connections of its own. It connects at its first call, and never retries.
 
-        A redis:// URL or one of its kin: rediss, valkey, valkeys, unix; redis+cluster://host:port,host:port;
-        redis+sentinel://host:port,host:port/service/database. Nothing is connected to before the first call, and
-        nothing is retried below us: a take that timed out may have been carried out, and only we know its number.
+        Args:
+            url: redis://, rediss://, valkey://, valkeys:// or unix://; redis+cluster://host:port,host:port;
+                redis+sentinel://host:port,host:port/service/database.
+            prefix: names of buckets begin with it (text, default "batchlimit").
+            connect_timeout: for opening a connection, its greeting included (seconds, default 1.0).
+            deadline: for each read of a reply (seconds, default 0.05).
+
+        Raises:
+            ValueError: the URL or one of its options is wrong; the message shows no value.
         """
         found = look(url)
-        del url  # what a traceback goes through shows no password
+        del url  # no frame of a traceback holds the password
         return cls.at(sure_redis(found), prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
 
     @classmethod
     def at(
         cls, address: Address, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
     ) -> Self:
-        """Use what is at an address, as `from_url` does."""
+        """Make a store for an address, as `from_url` does for a URL."""
         factory.check_options(address)
         connect = partial(_connected, address, factory.timeouts(connect_timeout, deadline))
         store = cls(connect(), prefix=prefix)
@@ -71,33 +88,33 @@ class RedisStore(Unique):
 
     @property
     def address(self) -> str:
-        """Hosts, ports and database, or the socket's path; never a password."""
-        return self._line.address
+        """Hosts, ports and database, or the socket's path; without a password."""
+        return self._transport.address
 
     @property
     def is_prompt(self) -> bool:
-        """See Remote.is_prompt: so is a client of our own for one server, without TLS or health checks."""
+        """See Remote.is_prompt. True for connections of the store's own to one server without TLS or health checks."""
         return self._prompt
 
     def part(self, key: str) -> str:
         """See Remote.part."""
-        line = self._line
-        return "" if isinstance(line, ServerTransport) else line.part(bucket_name(self._prefix, key))
+        transport = self._transport
+        return "" if isinstance(transport, ServerTransport) else transport.part(bucket_name(self._prefix, key))
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        line = self._line
+        transport = self._transport
         return read_grant(
-            self._talk(line, line.run, "take", bucket_name(self._prefix, key), take_arguments(quota, ask))
+            self._talk(transport, transport.run, "take", bucket_name(self._prefix, key), take_arguments(quota, ask))
         )
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
-        """See Pipelined: in one round trip by a client of our own for one server, one after the other by all others."""
-        line = self._line
-        if not isinstance(line, DirectTransport):
+        """See Pipelined: in one round trip by a DirectTransport, one after the other by all others."""
+        transport = self._transport
+        if not isinstance(transport, DirectTransport):
             return [self._taken(*each) for each in asks]
         calls = [(bucket_name(self._prefix, key), take_arguments(quota, ask)) for key, quota, ask in asks]
-        replies = self._talk(line, _served, line, calls)
+        replies = self._talk(transport, _served, transport, calls)
         return [self._outcome(each) for each in replies]
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
@@ -118,35 +135,38 @@ class RedisStore(Unique):
                 raise
 
     def after_fork(self) -> None:
-        """Take a client of the child's own: a lock of the old one may be held by a thread that is the parent's.
+        """In a forked child: make a new client, because a thread of the parent may hold a lock of the old one.
 
-        A client that the caller made stays; redis-py itself drops the parent's connections in the child.
+        A client that the caller made stays. redis-py itself drops the parent's connections in the child.
         """
         if self._connect is not None:
-            self._inherited = (self._inherited, self._line)  # never let go of: its destructor wants those locks too
-            self._line = self._connect()
+            self._inherited = (
+                self._inherited,
+                self._transport,
+            )  # kept for ever: its destructor would take those locks
+            self._transport = self._connect()
 
     def close(self) -> None:
-        """Close the client if this store made it."""
+        """Close the client if this store made it; one that the caller made stays open."""
         if self._connect is not None:
-            self._line.close()
+            self._transport.close()
 
     def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
-        line = self._line
-        return self._talk(line, line.run, name, bucket, arguments)
+        transport = self._transport
+        return self._talk(transport, transport.run, name, bucket, arguments)
 
-    def _talk(self, line: Transport, run: Callable[[*Ts], T], *args: *Ts) -> T:
+    def _talk(self, transport: Transport, run: Callable[[*Ts], T], *args: *Ts) -> T:
         try:
             return run(*args)
         except FAILURES as error:
             if self._connect is not None:
-                line.mend(error)
-            raise failure(error, line.address) from error
-        except NotPrompt:
+                transport.reset_after(error)
+            raise failure(error, transport.address) from error
+        except NeedsConnection:
             raise
-        except BaseException as error:  # a signal handler raised, wherever it was
+        except BaseException as error:  # a signal handler raised at an unknown place
             untraced(error)
-            self._abandon(line)
+            self._abandon(transport)
             raise
 
     def _outcome(self, reply: Any) -> Grant | StoreUnavailable:
@@ -161,32 +181,32 @@ class RedisStore(Unique):
         except StoreUnavailable as error:
             return error
 
-    def _abandon(self, line: Transport) -> None:
-        """Use none of the connections that there were: on one of them there may be the answer to another call."""
-        if self._connect is not None and self._line is line:
-            self._line = self._connect()
+    def _abandon(self, transport: Transport) -> None:
+        """Replace all connections: one of them may have the unread reply of this call."""
+        if self._connect is not None and self._transport is transport:
+            self._transport = self._connect()
 
 
-def line_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
-    """Return what runs the scripts by this client."""
+def transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
+    """Return the transport of a client."""
     if isinstance(client, redis.RedisCluster):
         return ClusterTransport.of(client)
     return ServerTransport(client) if isinstance(client, redis.Redis) else client
 
 
-def _served(line: DirectTransport, calls: Calls) -> list[Any]:
-    """Return what became of each take; raises what is wrong with the server itself, if it served none of them."""
-    replies = line.run_many("take", calls)
+def _served(transport: DirectTransport, calls: Calls) -> list[Any]:
+    """Return each reply, or its error; raise the error if all takes failed because of the server."""
+    replies = transport.run_many("take", calls)
     if all(isinstance(each, Exception) and not isinstance(failure(each, ""), BucketUnavailable) for each in replies):
         raise replies[0]
     return replies
 
 
-def _connected(address: Address, patience: factory.Timeouts) -> Transport:
+def _connected(address: Address, limits: factory.Timeouts) -> Transport:
     match address.topology:
         case "cluster":
-            return ClusterTransport(str(address), partial(factory.cluster_client, address, patience))
+            return ClusterTransport(str(address), partial(factory.cluster_client, address, limits))
         case "sentinel":
-            return SentinelLine(factory.sentinel_client(address, patience))
+            return SentinelTransport(factory.sentinel_client(address, limits))
         case _:
-            return DirectTransport(factory.server_client(address, patience))
+            return DirectTransport(factory.server_client(address, limits))

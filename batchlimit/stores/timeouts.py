@@ -1,33 +1,33 @@
-"""How long a call of a store may take, as far as both APIs have the same rules for it."""
+"""How long a call of a store may take: the rules that both APIs share."""
 
 from typing import Protocol
 
 TO_CONNECT = 5
-"""For how many deadlines a call may wait for a connection, where the store answered before and does not fail: it is
-there, so it would be a pity to refuse. But who connects to nowhere is not to wait a second for it."""
+"""Deadlines that a call may wait for a connection if the store answered before and does not fail now. It is probably
+there, so the call should not be refused; but a connection that hangs should not cost `connect_timeout`."""
 MANY = 64
-"""A fetch that brings so many times what somebody wants serves all who may have waited for it at a turnstile."""
+"""A fetch that brings so many times what one caller wants serves all callers that wait at the refill gate."""
 _PART = 1 / 8
 
 
 class Addressed(Protocol):
-    """What there is to say of any store."""
+    """Has an address, as any store."""
 
     @property
     def address(self) -> str:
-        """Where it is."""
+        """The address, for messages."""
         ...
 
 
 class Timeouts:
-    """The time that a guard gives its store: `deadline` seconds for an answer, and more for a connection."""
+    """The time that a guarded store gives its store: `deadline` seconds for an answer, and more for a connection."""
 
     def __init__(self, store: Addressed, deadline: float) -> None:
         self._addressed, self._deadline, self._connecting = store, deadline, 1.0
         self._has_answered = False
 
     def allow(self, connect_timeout: float) -> None:
-        """Give a store that has not answered yet so many seconds more, and a probe: they may have to connect first."""
+        """Give a store that has not answered yet, and each probe, so many seconds more: they may have to connect."""
         self._connecting = connect_timeout
 
     @property
@@ -42,7 +42,7 @@ class Timeouts:
 
     @property
     def brief(self) -> float:
-        """How long (s) anybody waits at a turnstile at the most, and a fetch may take that is waited for there."""
+        """The longest (seconds) that a caller waits at the refill gate for the fetch of another."""
         return self._deadline * _PART
 
     def _to_connect(self) -> float:

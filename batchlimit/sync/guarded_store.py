@@ -15,7 +15,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker, Breakers
-from batchlimit.stores.client.deadline import NotPrompt, hurry
+from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
 from batchlimit.stores.outage import (
     ANY,
     BACKOFF,
@@ -121,9 +121,9 @@ class GuardedStore(Timeouts):
     def _bounded(self, breaker: Breaker, work: Callable[[*Ts], T], *args: *Ts) -> T:
         if self._remote.is_prompt:
             try:
-                with hurry(time.monotonic() + self._deadline):
+                with deadline_scope(time.monotonic() + self._deadline):
                     return work(*args)
-            except NotPrompt:  # it has to connect first
+            except NeedsConnection:  # it has to connect first
                 pass
         seconds = self._deadline + self._to_connect()
         try:

@@ -7,7 +7,7 @@ import pytest
 
 from batchlimit import StoreUnavailable
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.stores.client.deadline import Unhurried
+from batchlimit.stores.client.deadline import WatchPaused
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on, nothing
 
@@ -51,7 +51,7 @@ async def test_waiting_for_a_connection_is_not_the_servers_time() -> None:
     await limiter.acquire("another")
 
     async def connect(seconds: float) -> None:
-        with Unhurried():
+        with WatchPaused():
             await asyncio.sleep(seconds)
         await asyncio.sleep(0.04)
 

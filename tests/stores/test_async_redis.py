@@ -93,7 +93,7 @@ def test_callers_who_come_too_many_wait_for_a_connection_and_are_told(servers: S
         url = f"{one.url}?health_check_interval=3600"  # or one connection is for all
         store = AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
         await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(64)))
-        store._patience = 0.05
+        store._connect_timeout = 0.05
         one.stop()
         calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(65)]
         done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)

@@ -14,7 +14,7 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
-from batchlimit.stores.client.deadline import NotPrompt, hurry
+from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.protocols import Pipelined
 from tests.nodes import node
@@ -62,7 +62,7 @@ def test_lost_scripts_do_not_show(prefix: str) -> None:
         for seq in range(1, 4):
             one.ask("FLUSHALL")
             one.ask("SCRIPT", "FLUSH")
-            with hurry(time.monotonic() + LONG) if seq > 1 else contextlib.nullcontext():
+            with deadline_scope(time.monotonic() + LONG) if seq > 1 else contextlib.nullcontext():
                 assert granted(store.take_many(asks(seq))) == [i + 1 for i in range(MANY)]
 
 
@@ -93,14 +93,14 @@ def test_a_server_that_serves_none_of_them_has_failed(prefix: str) -> None:
         assert not isinstance(caught.value, BucketUnavailable)
 
 
-def test_a_hurry_is_for_all_of_them(prefix: str) -> None:
+def test_a_deadline_scope_is_for_all_of_them(prefix: str) -> None:
     """The first answers come, and the others do not."""
     with _silent_after(3) as url, contextlib.closing(RedisStore.from_url(url, prefix=prefix, deadline=3600.0)) as store:
-        with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+        with pytest.raises(NeedsConnection), deadline_scope(time.monotonic() + LONG):
             store.take_many(asks())
         store.peek("k", HUNDRED)
         over = time.monotonic() + 0.1
-        with pytest.raises(StoreUnavailable, match=r"(?i)timeout"), hurry(over):
+        with pytest.raises(StoreUnavailable, match=r"(?i)timeout"), deadline_scope(over):
             store.take_many(asks())
         assert time.monotonic() >= over
 

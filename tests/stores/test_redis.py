@@ -15,7 +15,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.codec import command
-from batchlimit.stores.client.deadline import hurry
+from batchlimit.stores.client.deadline import deadline_scope
 from batchlimit.stores.redis import RedisStore
 from tests.servers import SERVERS, Server, Unavailable
 
@@ -212,8 +212,8 @@ def test_a_connection_that_was_logged_out_is_replaced(private: Server) -> None:
         client.config_set("requirepass", "correct")
     store = RedisStore.from_url(f"{private.url}?password=correct")
     store.take(KEY, HUNDRED, FIFTY)
-    (connection,) = store._line._idle  # type: ignore[attr-defined]
-    connection.channel.exchange(command("RESET"), 1)
+    (connection,) = store._transport._idle  # type: ignore[attr-defined]
+    connection.resp.exchange(command("RESET"), 1)
     with pytest.raises(StoreUnavailable, match="NOAUTH"):
         store.peek(KEY, HUNDRED)
     assert store.peek(KEY, HUNDRED).level == 50
@@ -226,7 +226,7 @@ def test_a_connection_that_cannot_be_made_is_not_tried_before_one_that_is_there(
     """It lay on top, and one caller alone never came to the other."""
     store = RedisStore.from_url(valkey.url, prefix=prefix, deadline=30.0)
     store.peek(KEY, HUNDRED)
-    line: Any = store._line
+    line: Any = store._transport
     (working,) = line._idle
     line._idle.clear()
     monkeypatch.setattr(type(working), "_connect", _refuse)
@@ -235,7 +235,7 @@ def test_a_connection_that_cannot_be_made_is_not_tried_before_one_that_is_there(
     (broken,) = line._idle
     line._idle.clear()
     for each in (working, broken):  # they come back in this order
-        line._rest(each)
+        line._put_back(each)
     assert store.peek(KEY, HUNDRED).level == 100
     store.close()
 
@@ -289,7 +289,7 @@ def test_a_server_that_stands_still_is_left_in_time_and_an_ask_it_got_is_not_cha
     store.take(KEY, HUNDRED, Ask("b", 1, need=10, queued=10, want=10, round_trip=AWAY))
     os.kill(pid, signal.SIGSTOP)
     try:
-        with pytest.raises(StoreUnavailable, match=r"(?i)time"), hurry(time.monotonic() + 0.1):
+        with pytest.raises(StoreUnavailable, match=r"(?i)time"), deadline_scope(time.monotonic() + 0.1):
             store.take(KEY, HUNDRED, FIFTY)
     finally:
         os.kill(pid, signal.SIGCONT)

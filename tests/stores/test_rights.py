@@ -171,7 +171,9 @@ NEEDED = {
 def make_due(store: AnyStore) -> None:
     """Let the connections that it has be due for a health check, as after a while."""
     inner: Any = getattr(store, "_inner", store)
-    for each in getattr(inner._line, "_made", None) or inner._line.client.connection_pool._available_connections:
+    for each in (
+        getattr(inner._transport, "_made", None) or inner._transport.client.connection_pool._available_connections
+    ):
         each.next_health_check = -1.0
 
 

@@ -8,7 +8,7 @@ import pytest
 from batchlimit import Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
-from batchlimit.stores.client.deadline import NotPrompt, hurrying
+from batchlimit.stores.client.deadline import NeedsConnection, current_deadline
 from batchlimit.sync.guarded_store import GuardedStore
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, until
 
@@ -110,7 +110,7 @@ def test_to_connect_may_take_longer(connect_timeout: float, before: float, after
 
 
 class Prompt(Stage):
-    """A store that keeps to a hurry, and tells who asked."""
+    """A store that keeps to a deadline, and says which thread asked."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
@@ -119,9 +119,9 @@ class Prompt(Stage):
         self.before = self._look
 
     def _look(self) -> None:
-        self.told.append((threading.current_thread() is threading.main_thread(), hurrying() is not None))
-        if not self.connected and hurrying() is not None:
-            raise NotPrompt
+        self.told.append((threading.current_thread() is threading.main_thread(), current_deadline() is not None))
+        if not self.connected and current_deadline() is not None:
+            raise NeedsConnection
         self.connected = True
 
 

@@ -1,4 +1,4 @@
-"""Where a store is: one server, a cluster, or what sentinels name; and what their clients say of that."""
+"""Where a store is: one server, a cluster, or the primary that sentinels name. Shown without a password."""
 
 import os
 from collections.abc import Iterable
@@ -9,23 +9,23 @@ from batchlimit.redaction import redacted
 
 Nodes = tuple[tuple[str, int], ...]
 
-_TLS = "SSLConnection"  # by name: each front of redis-py has one, and the other API may not be imported
+_TLS = "SSLConnection"  # by name: redis-py has one for threads and one for tasks, and the latter may not be imported
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a store is. `repr` shows no options: there may be a password among them."""
+    """Where a store is. `repr` shows no options, because a password may be among them."""
 
     scheme: str
-    """One of redis-py's: redis, rediss or unix; or one of the stores without an operator: memory, embedded."""
+    """redis, rediss or unix, as in redis-py; or memory or embedded, the stores without an operator."""
     topology: str = ""
     """cluster, sentinel, or "" for a single server."""
     nodes: Nodes = ()
-    """Where a cluster or sentinels are; of a single server the options say it."""
+    """Hosts and ports of a cluster or of sentinels. A single server has them among the options."""
     service: str = ""
-    """What the sentinels call the primary."""
+    """The sentinels' name for the primary."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What redis-py is told."""
+    """Keyword arguments for redis-py."""
 
     def __repr__(self) -> str:
         return f"<Address {self}>"
@@ -43,7 +43,7 @@ class Address:
 
 
 def client_address(client: Any) -> str:
-    """Return where a redis-py client, for threads or for tasks, goes: never a password."""
+    """Return the address of a redis-py client, for threads or for tasks, without a password."""
     if (manager := getattr(client, "nodes_manager", None)) is not None:
         nodes = _listed((each.host, each.port) for each in manager.startup_nodes.values())
         return f"{_cluster_scheme(manager.connection_kwargs)}+cluster://{nodes}"
@@ -57,10 +57,10 @@ def client_address(client: Any) -> str:
 
 
 def server_address(options: dict[str, Any], scheme: str = "redis") -> str:
-    """Return what the connection options of a redis-py client say of its one server."""
+    """Return the address of one server from the connection options of a redis-py client."""
     if path := options.get("path"):
         return f"unix://{os.fspath(path)}"
-    host = redacted(str(options.get("host", "localhost")))  # a URL may stand in its place
+    host = redacted(str(options.get("host", "localhost")))  # a user may have passed a URL as the host
     return f"{scheme}://{host}:{options.get('port', 6379)}/{options.get('db') or 0}"
 
 

@@ -1,4 +1,4 @@
-"""How a store for tasks talks to one server by a client of its own: by one connection for all of them."""
+"""A store's own connection to one server, for tasks: one for all of them."""
 
 import asyncio
 from contextvars import Context
@@ -10,7 +10,7 @@ from redis.exceptions import NoScriptError
 
 from batchlimit.stores.client.async_transport import AsyncServerTransport
 from batchlimit.stores.client.codec import command
-from batchlimit.stores.client.deadline import WATCH, Unhurried
+from batchlimit.stores.client.deadline import WATCH, WatchPaused
 from batchlimit.stores.client.diagnosis import PASSING, code_of
 from batchlimit.stores.client.multiplexed import MultiplexedConnection
 from batchlimit.stores.client.scripts import digest, script
@@ -19,14 +19,14 @@ from batchlimit.stores.client.transport import Arguments
 
 
 class AsyncDirectTransport(AsyncServerTransport):
-    """An AsyncLine to the one server of a client that nobody else uses, by one Pipe after another."""
+    """The one server of a client that nobody else uses, by one MultiplexedConnection after another."""
 
     def __init__(self, client: "redis.asyncio.Redis") -> None:
         super().__init__(client)
         self._seconds: float | None = client.connection_pool.connection_kwargs.get("socket_timeout")
-        self._pipe: MultiplexedConnection | None = None
+        self._multiplexed: MultiplexedConnection | None = None
         self._connecting: asyncio.Task[MultiplexedConnection] | None = None
-        self._callers = 0  # who wait for that
+        self._callers = 0  # tasks that wait for it
 
     async def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
         ask = command("EVALSHA", digest(name), "1", bucket, *arguments)
@@ -37,36 +37,40 @@ class AsyncDirectTransport(AsyncServerTransport):
             return await self._ask(ask)
 
     def send(self, name: str, bucket: str, arguments: Arguments) -> "asyncio.Future[Any] | None":
-        """Run a script as `run` does, but in this turn of the loop; None: it would have to connect first."""
-        if self._pipe is None or not self._pipe.is_open:
+        """Send a script in this turn of the loop, as `run` does; None if it would have to connect first."""
+        if self._multiplexed is None or not self._multiplexed.is_open:
             return None
-        return self._pipe.send(command("EVALSHA", digest(name), "1", bucket, *arguments))
+        return self._multiplexed.send(command("EVALSHA", digest(name), "1", bucket, *arguments))
 
-    async def mend(self, error: Exception) -> None:
-        if code_of(error) in PASSING and self._pipe is not None:
-            self._pipe.retire()
+    async def reset_after(self, error: Exception) -> None:
+        if code_of(error) in PASSING and self._multiplexed is not None:
+            self._multiplexed.retire()
 
     async def aclose(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
-        if self._pipe is not None:
-            await self._pipe.close()
+        if self._multiplexed is not None:
+            await self._multiplexed.close()
         await super().aclose()
 
     async def _ask(self, packed: bytes) -> Any:
-        pipe = self._pipe if self._pipe is not None and self._pipe.is_open else await self._connected()
-        if WATCH.get() is not None:  # whoever has one sees to the time
-            return await pipe.ask(packed)
+        multiplexed = (
+            self._multiplexed
+            if self._multiplexed is not None and self._multiplexed.is_open
+            else await self._connected()
+        )
+        if WATCH.get() is not None:  # the caller's watch bounds the time
+            return await multiplexed.ask(packed)
         try:
             async with asyncio.timeout(self._seconds):
-                return await pipe.ask(packed)
+                return await multiplexed.ask(packed)
         except TimeoutError as error:
             raise redis.TimeoutError(f"Timeout reading from the server after {self._seconds} s") from error
 
     async def _connected(self) -> MultiplexedConnection:
-        """Connect, or wait for who does already; when nobody waits any more, nobody connects."""
-        with Unhurried():
+        """Connect, or wait for the task that does. When no caller waits any more, that task is cancelled."""
+        with WatchPaused():
             if self._connecting is None:
                 self._connecting = asyncio.create_task(self._connect(), name="batchlimit-connect", context=Context())
             mine = self._connecting
@@ -89,12 +93,12 @@ class AsyncDirectTransport(AsyncServerTransport):
         connection = pool.make_connection()
         try:
             await connection.connect()
-        except BaseException as error:  # which asyncio logs, traceback and all, if nobody waits for it any more
+        except BaseException as error:  # asyncio logs it with its traceback if no caller waits any more
             untraced(error)
             raise
-        pipe = MultiplexedConnection(connection)
+        multiplexed = MultiplexedConnection(connection)
         if asyncio.current_task() is self._connecting:
-            self._pipe = pipe
-        else:  # cancelled, which `wait_for` of Python 3.11 may lose, amid redis-py: somebody else connects by now
-            pipe.retire()
-        return pipe
+            self._multiplexed = multiplexed
+        else:  # cancelled, but `wait_for` of Python 3.11 in redis-py may lose that: another task connects by now
+            multiplexed.retire()
+        return multiplexed

@@ -1,4 +1,4 @@
-"""A task that follows which server the sentinels name as the primary; monitor.py says why."""
+"""A task that follows which server the sentinels name as the primary. See monitor.py for the reason."""
 
 import asyncio
 import weakref
@@ -11,9 +11,9 @@ from batchlimit.stores.client.monitor import NEWS, SPACING, subscriber
 
 
 class PrimaryPool(SentinelConnectionPool):
-    """A pool of redis-py that closes a connection after its call if it does not lead to the primary.
+    """A pool of redis-py that closes a connection after its call unless it leads to the primary.
 
-    The pool for threads does so by itself; the one for tasks closes idle connections alone.
+    redis-py's pool for threads does so itself. Its pool for tasks closes only idle connections.
     """
 
     async def release(self, connection: Any) -> None:
@@ -40,7 +40,7 @@ class AsyncPrimaryMonitor:
         if self._task is None:
             work = _follow(self._pool, self._subscription)
             self._task = asyncio.get_running_loop().create_task(work, name="batchlimit-monitor", context=Context())
-            # A program may close its loop without ending this task first; asyncio is not to complain of it.
+            # A program may close its loop before this task ends; asyncio should not warn about it.
             self._task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     async def stop(self) -> None:
@@ -53,7 +53,7 @@ class AsyncPrimaryMonitor:
 
 async def _follow(pool: "weakref.ref[Any]", subscription: "_Subscription") -> None:
     me: Any = asyncio.current_task()
-    # Cancelled it may go on: redis-py calls `wait_for`, which loses a cancellation now and then in Python 3.11.
+    # `wait_for` in redis-py sometimes loses a cancellation in Python 3.11, so the task checks for one itself.
     while pool() is not None and not me.cancelling():
         try:
             await subscription.listen(await _ask(pool()))

@@ -1,4 +1,4 @@
-"""How a store for tasks talks to one server, be it the one that sentinels name, or to a cluster."""
+"""Transports for tasks: to one server, to the primary that sentinels name, and to a cluster."""
 
 import asyncio
 import contextlib
@@ -19,23 +19,23 @@ from batchlimit.stores.client.transport import Arguments
 
 
 class AsyncTransport(Protocol):
-    """A Line whose talk is awaited."""
+    """A Transport whose calls are awaited."""
 
     @property
     def address(self) -> str:
-        """See Line.address."""
+        """See Transport.address."""
         ...
 
     async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
-        """See Line.run."""
+        """See Transport.run."""
         ...
 
     def part(self, bucket: str) -> str:
         """See Remote.part."""
         ...
 
-    async def mend(self, error: Exception) -> None:
-        """See Line.mend."""
+    async def reset_after(self, error: Exception) -> None:
+        """See Transport.reset_after."""
         ...
 
     async def aclose(self) -> None:
@@ -44,11 +44,11 @@ class AsyncTransport(Protocol):
 
 
 class AsyncServerTransport:
-    """An AsyncLine to the one server of a redis.asyncio.Redis."""
+    """The one server of a redis.asyncio.Redis."""
 
     def __init__(self, client: "redis.asyncio.Redis") -> None:
         self.client = client
-        # A registered script runs by its SHA; on NOSCRIPT, and only then, redis-py loads it and asks once more.
+        # redis-py runs a registered script by its SHA. After NOSCRIPT it loads the script and sends the call again.
         self._scripts: dict[str, Any] = {name: client.register_script(script(name)) for name in SCRIPTS}
 
     @property
@@ -56,15 +56,15 @@ class AsyncServerTransport:
         return client_address(self.client)
 
     async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
-        # The one place, for tasks, where redis-py's untyped replies come in; but for the cluster's.
+        # redis-py's replies have no type; here they get one.
         reply: Sequence[Any] = await self._scripts[name](keys=[bucket], args=arguments)
         return reply
 
     def part(self, bucket: str) -> str:
         return ""
 
-    async def mend(self, error: Exception) -> None:
-        """See ServerLine.mend."""
+    async def reset_after(self, error: Exception) -> None:
+        """See ServerTransport.reset_after."""
         if code_of(error) == "READONLY":
             await self.client.connection_pool.disconnect(inuse_connections=False)
 
@@ -72,8 +72,8 @@ class AsyncServerTransport:
         await self.client.aclose()
 
 
-class AsyncSentinelLine(AsyncServerTransport):
-    """See SentinelLine."""
+class AsyncSentinelTransport(AsyncServerTransport):
+    """See SentinelTransport."""
 
     def __init__(self, client: "redis.asyncio.Redis") -> None:
         super().__init__(client)
@@ -92,7 +92,7 @@ class AsyncSentinelLine(AsyncServerTransport):
 
 
 class AsyncClusterTransport:
-    """An AsyncLine to a cluster; its client connects by itself at the first call."""
+    """A cluster. Its client connects at the first call."""
 
     def __init__(self, connect: "Callable[[], redis.asyncio.RedisCluster]") -> None:
         self._connect = connect
@@ -103,17 +103,17 @@ class AsyncClusterTransport:
     async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
         try:
             return await self._run(name, bucket, arguments)
-        except KeyError as error:  # so says redis-py
+        except KeyError as error:  # redis-py's way to say that no node has the slot
             raise SlotNotCoveredError(f"no node of the cluster has slot {error}") from error
-        except AttributeError as error:  # redis-py follows an ASK to a node that it has not heard of yet
+        except AttributeError as error:  # redis-py follows an ASK to a node that it does not know yet
             await self.client.aclose()
             raise RedisClusterException("a node of the cluster is new") from error
 
     def part(self, bucket: str) -> str:
         return slot_owner(self.client, bucket)
 
-    async def mend(self, error: Exception) -> None:
-        """A client that knows no living node any more begins anew with those of the URL."""
+    async def reset_after(self, error: Exception) -> None:
+        """Replace a client that knows no living node any more by one that begins with the nodes of the URL."""
         if is_lost(error):
             before, self.client = self.client, self._connect()
             await before.aclose()
@@ -124,10 +124,10 @@ class AsyncClusterTransport:
         await self.client.aclose()
 
     def _look_anew(self) -> None:
-        """After a failed node, look in a task of our own at who has what.
+        """After a node failed, read the slots anew in a background task.
 
-        redis-py does it in the next call, whichever node that is for; and where that call's time is up meanwhile, it
-        closes the connections of all callers to all nodes.
+        redis-py would do it within the next call, to any node. If that call timed out meanwhile, redis-py would close
+        the connections of all callers to all nodes.
         """
         if getattr(self.client, "_initialize", False):
             self.client._initialize = False
@@ -137,7 +137,7 @@ class AsyncClusterTransport:
     async def _run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
         reply: Sequence[Any]
         if self.client.get_default_node() is None:
-            # Else redis-py sends first calls anywhere, and every fifth MOVED closes the connections of all callers.
+            # Without it redis-py sends first calls to any node, and every fifth MOVED closes all callers' connections.
             await self.client.initialize()
         self._look_anew()
         try:
@@ -152,5 +152,5 @@ class AsyncClusterTransport:
 
 
 async def _looked(client: Any) -> None:
-    with contextlib.suppress(*FAILURES):  # then the next failure has somebody look again
+    with contextlib.suppress(*FAILURES):  # the next failure starts another attempt
         await client.nodes_manager.initialize()

@@ -1,7 +1,7 @@
-"""A key of a slot that is just moving: its old node says ASK, and the new one serves who has said ASKING before.
+"""A key whose slot is moving: the old node replies ASK, and the new one serves a command that follows ASKING.
 
-On one connection, that is. redis-py's client for tasks says ASKING on one and sends the command on another, where it
-has an even number of them, and gives up after a while. Nothing was carried out by then.
+Both have to be sent on the same connection. redis-py's client for tasks sends them on two if it has an even number of
+connections, and stops after a while. Nothing was carried out by then.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from batchlimit.stores.client.scripts import digest, script
 
 
 async def follow(client: Any, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Any:
-    """Run a script where the key's old node says that the key is now; or there, if it has it after all."""
+    """Run a script at the node that the old node names, or at the old node if it still has the key."""
     try:
         return await client.get_node_from_key(bucket).execute_command("EVALSHA", digest(name), "1", bucket, *arguments)
     except AskError as asked:
@@ -31,7 +31,7 @@ async def _ask(node: Any, name: str, bucket: str, arguments: Sequence[str | byte
         except NoScriptError:
             return await _say(connection, "EVAL", script(name), "1", bucket, *arguments)
     finally:
-        node._free.append(connection)  # release() is younger than what we support
+        node._free.append(connection)  # release() is missing in redis-py 5.2
 
 
 async def _say(connection: Any, *command: str | bytes) -> Any:

@@ -1,8 +1,8 @@
-"""How an Ask, a GiveBack and a Grant travel: the arguments and replies that the headers of `lua/*.lua` list.
+"""The arguments of an Ask and a GiveBack, and the reply of a Grant, as the headers of `lua/*.lua` list them.
 
-The numbers of an ask go as text on one line: as arguments of their own they would cost the caller 2 us more. (None goes
-as a number: hiredis crashes where a signal handler raises while it spells one, 3.5.0.) Replies are integers, since a
-caller's client may want all that it reads to be text.
+All numbers of an ask are one argument, a line of text: arguments of their own would cost the caller 2 us more. They are
+text because hiredis 3.5.0 crashes if a signal handler raises while it formats a number. Replies are integers, because a
+caller's client may decode all replies to text.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,15 +17,16 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 
 NOTHING = object()
-"""What a reader says where the next answer is not there yet, or not all of it."""
+"""Returned by a reader if the next reply has not arrived to its end."""
 PUSH: tuple[type, ...] = (hiredis.PushNotification,) if hasattr(hiredis, "PushNotification") else ()
-"""What a server says unasked, where the client speaks RESP3; hiredis before 3.2 has no such thing."""
+"""Messages that a server sends without a command, in RESP3; hiredis before 3.2 has no class for them."""
 
 
 def reader(error: Callable[[str], Exception]) -> hiredis.Reader:
-    """Return what takes bytes in and gives answers out; `error` makes of what a server says in an error what it means.
+    """Return a parser of replies, which raises InvalidResponse for bytes that are none.
 
-    Raises InvalidResponse where the bytes are no answer.
+    Args:
+        error: makes an exception of the text of an error reply.
     """
     return hiredis.Reader(protocolError=InvalidResponse, replyError=error, notEnoughData=NOTHING)
 
@@ -34,8 +35,8 @@ _SECOND = 1_000_000
 
 
 def command(*words: str | bytes) -> bytes:
-    """Return a command as it is sent."""
-    pack: Any = hiredis.pack_command  # its stub knows commands of one word only
+    """Return a command in the bytes that are sent."""
+    pack: Any = hiredis.pack_command  # its type stub has commands of one word only
     sent: bytes = pack(words)
     return sent
 
@@ -60,12 +61,12 @@ def peek_arguments(quota: Quota) -> list[str | bytes]:
 
 @lru_cache(maxsize=1024)
 def spelled(quota: Quota) -> str:
-    """Return what the bucket keeps of a quota, by which it sees whether instances agree."""
+    """Return a quota as the bucket stores it; the bucket compares texts to see whether instances agree."""
     return quota.encode()
 
 
 def read_grant(reply: Sequence[Any]) -> Grant:
-    """Return the Grant in a reply of take.lua; BucketUnavailable if that is none, of a bucket that somebody damaged."""
+    """Return the Grant in a reply of take.lua; raise BucketUnavailable if the bucket was damaged."""
     try:
         return _grant(reply)
     except (TypeError, ValueError) as error:

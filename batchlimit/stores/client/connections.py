@@ -1,6 +1,6 @@
-"""Connections that redis-py makes, and on which their caller speaks by itself: by a Channel.
+"""Connections that redis-py opens and greets, and on which a RespSocket then reads and writes.
 
-A new connection may take any time (names are resolved without a timeout at all), so in a hurry none is made.
+Opening one may take any time, because resolving a name has no timeout. So none is opened within a `deadline_scope`.
 """
 
 import socket
@@ -9,27 +9,27 @@ from typing import Any
 from redis._parsers import BaseParser
 from redis.connection import Connection, UnixDomainSocketConnection
 
-from batchlimit.stores.client.deadline import NotPrompt, hurrying
+from batchlimit.stores.client.deadline import NeedsConnection, current_deadline
 from batchlimit.stores.client.resp_socket import RespSocket
 
 
 class Deadlined:
-    """What such connections have in common; to stand before one of redis-py's among the bases."""
+    """What such connections have in common; comes before a connection class of redis-py among the bases."""
 
-    channel: RespSocket | None = None
-    """There is one while it is connected; whoever uses it has connected."""
+    resp: RespSocket | None = None
+    """Set while the connection is open."""
 
     def _connect(self) -> socket.socket:
-        if hurrying() is not None:
-            raise NotPrompt
+        if current_deadline() is not None:
+            raise NeedsConnection
         plain: Any = super()
         connected: socket.socket = plain._connect()
-        self.channel = RespSocket(connected, BaseParser.parse_error)
+        self.resp = RespSocket(connected, BaseParser.parse_error)
         return connected
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
-        """Use the channel no more, whatever becomes of the socket."""
-        self.channel = None
+        """Close the connection. The RespSocket is not used again, even if closing fails."""
+        self.resp = None
         plain: Any = super()
         plain.disconnect(*args, **kwargs)
 
@@ -41,4 +41,4 @@ class DeadlineConnection(Deadlined, Connection):
 class DeadlineUnixConnection(Deadlined, UnixDomainSocketConnection):
     """A connection over a unix socket."""
 
-    port = 0  # redis-py 8.1 looks for it where connecting takes too long
+    port = 0  # redis-py 8.1 reads it when connecting times out

@@ -1,4 +1,7 @@
-"""How long a call may take, told to all that it calls: in a thread by `hurry`, in a task by `unhurried`."""
+"""How long a call may take, known to everything that it calls.
+
+A thread sets an instant with `deadline_scope`. A task has a Watch, which `WatchPaused` stops while the call connects.
+"""
 
 import threading
 import time
@@ -7,22 +10,22 @@ from types import TracebackType
 from typing import Protocol
 
 _STALE = 1.0
-"""A hurry that ended so many seconds ago was left behind by an interrupt: nobody is in it any more."""
+"""Seconds after its end from which a scope has no effect: an interrupt left it behind."""
 
 
-class NotPrompt(Exception):
-    """There may be an answer, but not within the hurry: it would take a new connection. Nothing was sent."""
+class NeedsConnection(Exception):
+    """The call would have to connect first, which may take longer than its deadline. Nothing was sent."""
 
 
-class _Told(threading.local):
+class _Current(threading.local):
     until: float | None = None
 
 
-_told = _Told()
+_current = _Current()
 
 
-class _Hurry:
-    """See `hurry`. A class, for a generator would take several times as long, and every ask pays it."""
+class _DeadlineScope:
+    """See `deadline_scope`. A class, because a generator takes several times as long and every ask pays it."""
 
     __slots__ = ("_until",)
 
@@ -30,47 +33,50 @@ class _Hurry:
         self._until = until
 
     def __enter__(self) -> None:
-        _told.until = self._until
+        _current.until = self._until
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _told.until = None
+        _current.until = None
 
 
-def hurry(until: float) -> _Hurry:
-    """Within this block, in this thread, a prompt store ends each call before time.monotonic() is at `until`.
+def deadline_scope(until: float) -> _DeadlineScope:
+    """Bound each call of a prompt store within this block, in this thread. Blocks are not nested.
 
-    It answers or raises StoreUnavailable by then; or raises NotPrompt, at once, where it would have to connect first.
-    Blocks are not nested.
+    The store answers or raises StoreUnavailable in time. If it would have to connect first, it raises NeedsConnection
+    at once.
+
+    Args:
+        until: the instant (seconds of time.monotonic()) by which each call ends.
     """
-    return _Hurry(until)
+    return _DeadlineScope(until)
 
 
-def hurrying() -> float | None:
-    """Return the instant by which this thread's call must be over; None: there is no hurry."""
-    until = _told.until
+def current_deadline() -> float | None:
+    """Return the instant by which this thread's call must end; None if it has no deadline."""
+    until = _current.until
     return None if until is None or until + _STALE < time.monotonic() else until
 
 
 class Watch(Protocol):
-    """What measures how long a task's call has been with the server."""
+    """Measures how long a task's call has waited for the server."""
 
     def pause(self) -> None:
-        """The call waits for a connection, or makes one."""
+        """The call waits for a connection, or opens one."""
         ...
 
     def resume(self) -> None:
-        """It has one: from here on it is the server that takes its time."""
+        """The call has a connection: from here on the time is the server's."""
         ...
 
 
 WATCH: ContextVar[Watch | None] = ContextVar("batchlimit_watch", default=None)
-"""The watch of the call that this task is in."""
+"""The watch of the call that this task makes."""
 
 
-class Unhurried:
-    """`with Unhurried():` the time that passes is not the server's."""
+class WatchPaused:
+    """`with WatchPaused():` the time in this block is not the server's."""
 
     __slots__ = ("_watch",)
 

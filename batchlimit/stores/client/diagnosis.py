@@ -1,4 +1,4 @@
-"""What a failed call of a server means, for the whole store or for one key alone, and what to do about it."""
+"""What an error of a server means: whether it concerns the store or one key, and what an operator can do."""
 
 import re
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """What an error code of a server asks for, and whether it concerns one key alone."""
+    """A hint for the operator, and whether the error concerns one key alone."""
 
     hint: str
     of_key: bool = False
 
 
 _ELSEWHERE = Symptom(
-    "the server is a node of a cluster, and not the one of this key: use redis+cluster://", of_key=True
+    "the server is a node of a cluster, and another node has this key: use redis+cluster://", of_key=True
 )
 
 SYMPTOMS = {
     "ASK": _ELSEWHERE,
     "BUSY": Symptom("a script does not end: SCRIPT KILL ends it, unless it has written"),
-    "CLUSTERDOWN": Symptom("the cluster lacks nodes, or the key's slot has none: see CLUSTER INFO"),
+    "CLUSTERDOWN": Symptom("nodes of the cluster are missing, or the key's slot has none: see CLUSTER INFO"),
     "CROSSSLOT": _ELSEWHERE,
     "DENIED": Symptom("the server's protected mode: give it a password, or bind it to the right address"),
     "LOADING": Symptom("the server has just started and reads its data: it will be back by itself"),
@@ -38,26 +38,26 @@ SYMPTOMS = {
     "NOAUTH": Symptom("the server wants a password: redis://:password@host"),
     "NOPERM": Symptom("the user's ACL lacks a command or the keys: docs/redis.md has the rule"),
     "NOREPLICAS": Symptom("too few replicas are connected for the server's min-replicas-to-write"),
-    "OOM": Symptom("the server's memory is full: raise its maxmemory, or remove what else is there"),
+    "OOM": Symptom("the server's memory is full: raise its maxmemory, or remove other keys"),
     "READONLY": Symptom("the server is a replica: connect to the primary, or by redis+sentinel://, redis+cluster://"),
-    "TRYAGAIN": Symptom("the key's slot is on the move: it will be over by itself"),
-    "WRONGPASS": Symptom("the name or the password in the URL is wrong, or the user is off"),
-    "WRONGTYPE": Symptom("something else lies at the bucket's name: delete it, or use another prefix", of_key=True),
+    "TRYAGAIN": Symptom("the key's slot is moving to another node: it will be over by itself"),
+    "WRONGPASS": Symptom("the name or the password in the URL is wrong, or the user is disabled"),
+    "WRONGTYPE": Symptom("the bucket's name holds something else: delete it, or use another prefix", of_key=True),
 }
 """Error codes of Redis and Valkey by name."""
 
 ELSEWHERE = frozenset(code for code, symptom in SYMPTOMS.items() if symptom is _ELSEWHERE)
-"""What a node of a cluster says of keys that are not its own."""
+"""Codes of a cluster node for keys of another node."""
 
 PASSING = frozenset({"MASTERDOWN", "NOAUTH", "READONLY"})
-"""What may be over with another connection: to a new primary at the same address, or one that logs in again."""
+"""Codes after which a new connection may help: to a new primary at the same address, or one that logs in again."""
 
 _SCRIPT = Symptom("a bucket's script failed: what lies at the bucket's name may not be a bucket", of_key=True)
-_TLS = Symptom("TLS failed: does the server speak it, and is its certificate known and for this name?")
+_TLS = Symptom("TLS failed: does the server use TLS, and is its certificate trusted and for this name?")
 _CUT = Symptom("the server ended the connection: has it restarted, or does it expect TLS (rediss://)?")
 _NOTHING = Symptom("")
 
-# redis-py takes the code off the text where it has a class for it; the first that fits counts.
+# redis-py removes the code from the text if it has a class for it; the first class that fits counts.
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.MovedError, "MOVED"),
     (exceptions.AskError, "ASK"),
@@ -70,29 +70,29 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.ReadOnlyError, "READONLY"),
     (exceptions.TryAgainError, "TRYAGAIN"),
 )
-# Without a class the code is what the text begins with. Redis before 7 wraps what a command in a script said:
+# Without a class the text begins with the code. Redis before 7 wraps the error of a command in a script:
 # "Error running script (call to f_...): @user_script:240: -OOM command not allowed when ...".
 _CODE = re.compile(r"(?:^|: -?|@user_script: )([A-Z]{2,})\b")
 
 
 def failure(error: Exception, address: str) -> StoreUnavailable:
-    """Return what to raise, from `error`, for a call of the server at `address` that ended with it."""
+    """Return the exception to raise, from `error`, for a failed call of the server at `address`."""
     silenced(error)
     if isinstance(error, MasterNotFoundError):
-        # What each sentinel said, each with the repr of its client; in some versions with the password.
+        # It repeats each sentinel's answer with the repr of its client, in some versions with the password.
         error.args = (str(error).partition(" : ")[0],)
     code = code_of(error)
     symptom = _symptom(code, error)
-    said = str(error) or "no word of why"
+    said = str(error) or "no reason given"
     told = f"{address} failed: {said if said.startswith(code or ' ') else f'{code or type(error).__name__}: {said}'}"
-    # An ASK that redis-py's client for tasks did not follow to its end concerns the slot that is on the move alone.
+    # An ASK that redis-py's client for tasks did not follow to its end concerns only the slot that moves.
     kind = BucketUnavailable if symptom.of_key or "TTL exhausted" in said else StoreUnavailable
     message = f"{told} ({symptom.hint})" if symptom.hint else told
     return kind(message, address=address or None, code=code or None)
 
 
 def code_of(error: Exception) -> str:
-    """Return the server's error code, one of SYMPTOMS, whoever wrapped it; "" if there is none, or another one."""
+    """Return the server's error code, even if it is wrapped, or "" if it is not one of SYMPTOMS."""
     for kind, code in _KINDS:
         if isinstance(error, kind):
             return code
@@ -103,7 +103,7 @@ def code_of(error: Exception) -> str:
 
 
 def _unnamed(said: str) -> str:
-    """What the ACL forbids a script has a code in Redis 7 only: neither before, nor in Valkey."""
+    """Recognise NOPERM by its text: only Redis 7 sends a code for commands that the ACL forbids a script."""
     return "NOPERM" if "ACL failure in script" in said or "executing the script can't" in said else ""
 
 

@@ -1,9 +1,8 @@
-"""How a store talks to one server by a client of its own: on connections that it keeps, and uses directly.
+"""A store's own connections to one server, for threads: kept in a list, and used without redis-py's pool.
 
-`execute_command` has work to do that is for nobody here: it takes a connection out of a pool and puts it back, each
-with a lock, a set and records for whoever observes it, and calls through a retry that never retries. So a connection,
-once made, lies in a list between two calls; what makes it, and greets, is redis-py's. What is said on it then goes by
-its Channel; with TLS or health checks by redis-py.
+`execute_command` of redis-py takes a connection out of its pool and puts it back, with locks, sets and metrics, and
+calls through a retry that is off. Here an idle connection lies in a list. redis-py opens and greets it; a RespSocket
+reads and writes on it, or redis-py where TLS or health checks are on. `__init__.py` has the figures.
 """
 
 import os
@@ -21,17 +20,17 @@ from batchlimit.stores.client.scripts import digest, script
 from batchlimit.stores.client.transport import Arguments, ServerTransport
 
 Calls = Sequence[tuple[str, Arguments]]
-"""The bucket of each call, and what its script is told."""
+"""The bucket of each call, and the arguments of its script."""
 
 
 class DirectTransport(ServerTransport):
-    """A Line to the one server of a redis.Redis that nobody else uses; it has as many connections as calls at once."""
+    """The one server of a redis.Redis that nobody else uses. It has as many connections as calls are made at once."""
 
     def __init__(self, client: "redis.Redis") -> None:
         super().__init__(client)
         self._pid = os.getpid()
         self._made: list[Any] = []
-        self._idle: list[Any] = []  # the last one that was used serves first; to take or add one needs no lock
+        self._idle: list[Any] = []  # last in, first out; pop and append need no lock
 
     def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
         (reply,) = self._exchange(_command(name, bucket, arguments), 1)
@@ -44,8 +43,8 @@ class DirectTransport(ServerTransport):
     def run_many(self, name: str, calls: Calls) -> list[Any]:
         """Run one of SCRIPTS for several buckets in one round trip; return each reply, or the error in its place.
 
-        Where the script is lost it is loaded, and asked once more for those whom that concerns. Raises what befalls the
-        connection: then nobody has an answer.
+        If the server has lost the script, it is loaded, and the calls that missed it are sent again. An error of the
+        connection is raised: then no call has a reply.
         """
         commands = [_command(name, *each) for each in calls]
         replies = self._exchange(b"".join(commands), len(commands))
@@ -56,7 +55,7 @@ class DirectTransport(ServerTransport):
                 replies[i] = loaded if isinstance(loaded, Exception) else reply
         return replies
 
-    def mend(self, error: Exception) -> None:
+    def reset_after(self, error: Exception) -> None:
         if code_of(error) in PASSING:
             idle, self._idle = self._idle, []
             for each in idle:
@@ -69,14 +68,14 @@ class DirectTransport(ServerTransport):
         super().close()
 
     def _exchange(self, packed: bytes, answers: int) -> list[Any]:
-        """Say something on a connection, and hear so many answers, errors among them; raises what befalls it.
+        """Send packed commands on one connection and return their replies, errors among them.
 
-        Whoever is interrupted amid that leaves the connection to nobody.
+        An exception closes the connection, whatever it is: a reply may still arrive on it.
         """
         connection = self._take()
         try:
             if isinstance(connection, Deadlined):
-                return _by_channel(connection, packed, answers)
+                return _by_resp_socket(connection, packed, answers)
             _make_ready(connection)
             connection.send_packed_command([packed])
             return [_read(connection) for _ in range(answers)]
@@ -84,17 +83,17 @@ class DirectTransport(ServerTransport):
             connection.disconnect()
             raise
         finally:
-            self._rest(connection)
+            self._put_back(connection)
 
-    def _rest(self, connection: Any) -> None:
-        """Lay it where the next call finds it; below all others if it is not connected: it may be that it cannot be."""
+    def _put_back(self, connection: Any) -> None:
+        """Keep a connection for the next call; one that is closed comes last, because opening it may fail."""
         if connection._sock is None:
             self._idle.insert(0, connection)
         else:
             self._idle.append(connection)
 
     def _take(self) -> Any:
-        if os.getpid() != self._pid:  # a fork that nobody told us of: what is connected is the parent's
+        if os.getpid() != self._pid:  # forked without after_fork: the open connections are the parent's
             self.client.connection_pool.reset()
             self._pid, self._made, self._idle = os.getpid(), [], []
         try:
@@ -105,19 +104,19 @@ class DirectTransport(ServerTransport):
             return made
 
 
-def _by_channel(connection: Any, packed: bytes, answers: int) -> list[Any]:
-    """Speak by what the connection has, and on a new one where that was lost while idle, or has something unread."""
-    channel: RespSocket | None = connection.channel
-    if channel is None or not channel.is_ready:
+def _by_resp_socket(connection: Any, packed: bytes, answers: int) -> list[Any]:
+    """Exchange on the connection; on a new one if it was lost while idle, or has something unread."""
+    resp: RespSocket | None = connection.resp
+    if resp is None or not resp.is_ready:
         connection.disconnect()
         connection.connect()
-        channel = connection.channel
-        assert channel is not None
-    return channel.exchange(packed, answers)
+        resp = connection.resp
+        assert resp is not None
+    return resp.exchange(packed, answers)
 
 
 def _make_ready(connection: Any) -> None:
-    """Connect, and again where the connection was lost while idle, or has something to say that nobody asked for."""
+    """Connect; connect again if the connection was lost while idle, or has something unread."""
     connection.connect()
     try:
         is_ready = not connection.can_read()

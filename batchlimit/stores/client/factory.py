@@ -1,10 +1,10 @@
 """The clients of redis-py for each kind of address, for threads and for tasks.
 
-None of them retries: a take that timed out may have been carried out, and only we know its number. What a cluster
-answers with MOVED, ASK or TRYAGAIN was not carried out, and redis-py goes where it says.
+None of them retries. A take that timed out may have been carried out, and only the reservoir knows its number. A
+cluster did not carry out what it answers with MOVED, ASK or TRYAGAIN: there redis-py sends the call where it belongs.
 """
 
-import encodings.idna  # noqa: F401  else the first getaddrinfo imports it: a fork amid that would block its child for ever
+import encodings.idna  # noqa: F401  the first getaddrinfo would import it: a fork meanwhile would block the child for ever
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
 from batchlimit.stores.client.address import Address
-from batchlimit.stores.client.async_connections import CalmConnection, CalmSSLConnection, CalmUnixConnection
+from batchlimit.stores.client.async_connections import PausingConnection, PausingSSLConnection, PausingUnixConnection
 from batchlimit.stores.client.async_monitor import PrimaryPool
 from batchlimit.stores.client.connections import DeadlineConnection, DeadlineUnixConnection
 from batchlimit.stores.client.settings import SENTINEL, check_known, parameters
@@ -31,35 +31,35 @@ try:
 except ImportError:  # redis-py before 7.2
     _INTRODUCTION: dict[str, Any] = {}
 else:
-    # Made once: redis-py reads its own version from the disk for every connection, 0.9 ms each, on the event loop.
+    # Made once. redis-py would read its own version from disk for each connection: 0.9 ms, on the event loop.
     _INTRODUCTION = {"driver_info": DriverInfo()}
 
-_CALM = {"redis": CalmConnection, "rediss": CalmSSLConnection, "unix": CalmUnixConnection}
+_PAUSING = {"redis": PausingConnection, "rediss": PausingSSLConnection, "unix": PausingUnixConnection}
 _PLAIN = {"redis": Connection, "rediss": SSLConnection, "unix": UnixDomainSocketConnection}
-_PROMPT = {"redis": DeadlineConnection, "unix": DeadlineUnixConnection}
+_DEADLINE = {"redis": DeadlineConnection, "unix": DeadlineUnixConnection}
 
 Timeouts = dict[str, Any]
 
 
 def timeouts(connect_timeout: float, deadline: float) -> Timeouts:
-    """Return how long a connection and each read of a reply may take (s), as redis-py's keywords.
+    """Return redis-py's timeouts (seconds) for connecting and for each read of a reply.
 
-    Those of the greeting belong to connecting, and redis-py has one timeout for all. What a caller waits for is bounded
-    more closely above us, where a thread or a loop that is late is told from a server that is.
+    redis-py has one read timeout, which also holds for the greeting: hence the sum. GuardedStore bounds callers more
+    closely.
     """
     return {"socket_connect_timeout": connect_timeout, "socket_timeout": connect_timeout + deadline}
 
 
 def is_prompt(address: Address) -> bool:
-    """Whether a client for threads knows a hurry.
+    """Whether a client for threads keeps to a deadline_scope: one server, without TLS or health checks.
 
-    TLS has sockets of its own, health checks take a time of their own, and the others talk to more than one node.
+    TLS has sockets of its own, a health check takes its own time, and the others talk to more than one node.
     """
     return not (address.topology or address.tls or address.options.get("health_check_interval"))
 
 
 def check_options(address: Address) -> None:
-    """Raise ValueError for an option that redis-py's client for threads does not take, or would drop in silence."""
+    """Raise ValueError for an option that redis-py's client for threads does not take, or would ignore."""
     names = list(address.options)
     match address.topology:
         case "cluster":
@@ -71,15 +71,15 @@ def check_options(address: Address) -> None:
 
 
 def check_async_options(address: Address) -> None:
-    """See check_options; of the client for tasks."""
+    """See check_options; for the client for tasks."""
     names = list(address.options)
     match address.topology:
         case "cluster":
             check_known(names, parameters(redis.asyncio.RedisCluster), "a cluster, for tasks")
         case "sentinel":
-            _check_with_sentinels(names, _CALM[address.scheme], redis.asyncio.Redis)
+            _check_with_sentinels(names, _PAUSING[address.scheme], redis.asyncio.Redis)
         case _:
-            check_known(names, _of_pool(_CALM[address.scheme]), f"{address.scheme}://")
+            check_known(names, _of_pool(_PAUSING[address.scheme]), f"{address.scheme}://")
 
 
 def _check_with_sentinels(names: list[str], connection: type[Any], client: type[Any]) -> None:
@@ -92,16 +92,16 @@ def _of_pool(connection: type[Any]) -> set[str]:
     return {"max_connections", *parameters(connection)}
 
 
-def server_client(address: Address, patience: Timeouts) -> "redis.Redis":
+def server_client(address: Address, limits: Timeouts) -> "redis.Redis":
     """Return a client of one server, for threads."""
-    kind: type[Any] = (_PROMPT if is_prompt(address) else _PLAIN)[address.scheme]
-    options: Timeouts = {**patience, **_patient(redis.Redis), **_named(address), **address.options}
+    kind: type[Any] = (_DEADLINE if is_prompt(address) else _PLAIN)[address.scheme]
+    options: Timeouts = {**limits, **_without_retry(redis.Redis), **_check_hostname(address), **address.options}
     return redis.Redis.from_pool(_untyped(redis).ConnectionPool(connection_class=kind, **options))
 
 
-def sentinel_client(address: Address, patience: Timeouts) -> "redis.Redis":
+def sentinel_client(address: Address, limits: Timeouts) -> "redis.Redis":
     """Return a client of the primary that sentinels know, for threads."""
-    common = {**patience, **_patient(redis.Redis), "ssl": address.tls, **_named(address)}
+    common = {**limits, **_without_retry(redis.Redis), "ssl": address.tls, **_check_hostname(address)}
     options, others = _sentinel_options(address)
     manager = _untyped(redis.sentinel).Sentinel(
         address.nodes, sentinel_kwargs={**common, **others}, **{**common, **options}
@@ -110,22 +110,34 @@ def sentinel_client(address: Address, patience: Timeouts) -> "redis.Redis":
     return client
 
 
-def cluster_client(address: Address, patience: Timeouts) -> "redis.RedisCluster":
-    """Return a client of a cluster, for threads. This connects: it wants to know the nodes."""
+def cluster_client(address: Address, limits: Timeouts) -> "redis.RedisCluster":
+    """Return a client of a cluster, for threads. This connects, to learn the nodes."""
     nodes = [_untyped(redis.cluster).ClusterNode(host, port) for host, port in address.nodes]
-    return redis.RedisCluster(startup_nodes=nodes, **_cluster_options(redis.RedisCluster, address, patience))
+    return redis.RedisCluster(startup_nodes=nodes, **_cluster_options(redis.RedisCluster, address, limits))
 
 
-def async_server_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":
+def async_server_client(address: Address, limits: Timeouts) -> "redis.asyncio.Redis":
     """Return a client of one server, for tasks."""
-    kind: type[Any] = _CALM[address.scheme]
-    options = {**patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION, **_named(address), **address.options}
+    kind: type[Any] = _PAUSING[address.scheme]
+    options = {
+        **limits,
+        **_async_without_retry(redis.asyncio.Redis),
+        **_INTRODUCTION,
+        **_check_hostname(address),
+        **address.options,
+    }
     return redis.asyncio.Redis.from_pool(_untyped(redis.asyncio).ConnectionPool(connection_class=kind, **options))
 
 
-def async_sentinel_client(address: Address, patience: Timeouts) -> "redis.asyncio.Redis":
+def async_sentinel_client(address: Address, limits: Timeouts) -> "redis.asyncio.Redis":
     """Return a client of the primary that sentinels know, for tasks."""
-    common = {**patience, **_async_patient(redis.asyncio.Redis), **_INTRODUCTION, "ssl": address.tls, **_named(address)}
+    common = {
+        **limits,
+        **_async_without_retry(redis.asyncio.Redis),
+        **_INTRODUCTION,
+        "ssl": address.tls,
+        **_check_hostname(address),
+    }
     options, others = _sentinel_options(address)
     manager = _untyped(redis.asyncio.sentinel).Sentinel(
         list(address.nodes), sentinel_kwargs={**common, **others}, **{**common, **options}
@@ -134,39 +146,39 @@ def async_sentinel_client(address: Address, patience: Timeouts) -> "redis.asynci
     return client
 
 
-def async_cluster_client(address: Address, patience: Timeouts) -> "redis.asyncio.RedisCluster":
+def async_cluster_client(address: Address, limits: Timeouts) -> "redis.asyncio.RedisCluster":
     """Return a client of a cluster, for tasks. It connects when it is first used."""
     nodes = [redis.asyncio.cluster.ClusterNode(host, port) for host, port in address.nodes]
-    options = _cluster_options(redis.asyncio.RedisCluster, address, patience)
-    # A MOVED tells where the slot is now, and that will do: to begin anew with all nodes would close the connections on
-    # which other callers wait.
+    options = _cluster_options(redis.asyncio.RedisCluster, address, limits)
+    # A MOVED names the slot's new node, which is enough. To read all nodes anew would close the connections on which
+    # other callers wait.
     return redis.asyncio.RedisCluster(startup_nodes=nodes, reinitialize_steps=0, **options, **_INTRODUCTION)
 
 
 def _untyped(module: Any) -> Any:
-    """Return the module: parts of redis-py have no types, others have wrong ones."""
+    """Return the module without types: some of redis-py's are missing, others wrong."""
     return module
 
 
-def _named(address: Address) -> dict[str, Any]:
-    """Want the certificate to be for the name in the URL, which redis-py before 6 does only if told."""
+def _check_hostname(address: Address) -> dict[str, Any]:
+    """Check that the certificate is for the name in the URL; redis-py before 6 does so only on request."""
     told = {"ssl_cert_reqs", "ssl_check_hostname"} & address.options.keys()
     return {"ssl_check_hostname": True} if address.tls and not told else {}
 
 
-def _patient(kind: Callable[..., Any]) -> dict[str, Any]:
-    return {"retry": redis.retry.Retry(NoBackoff(), 0), **_undisturbed(kind)}
+def _without_retry(kind: Callable[..., Any]) -> dict[str, Any]:
+    return {"retry": redis.retry.Retry(NoBackoff(), 0), **_without_notifications(kind)}
 
 
-def _async_patient(kind: Callable[..., Any]) -> dict[str, Any]:
-    return {"retry": redis.asyncio.retry.Retry(NoBackoff(), 0), **_undisturbed(kind)}
+def _async_without_retry(kind: Callable[..., Any]) -> dict[str, Any]:
+    return {"retry": redis.asyncio.retry.Retry(NoBackoff(), 0), **_without_notifications(kind)}
 
 
-def _undisturbed(kind: Callable[..., Any]) -> dict[str, Any]:
-    """Decline the news of a server that moves.
+def _without_notifications(kind: Callable[..., Any]) -> dict[str, Any]:
+    """Turn off maintenance notifications.
 
-    With them redis-py lengthens its timeouts, reconnects amid a call, and keeps a connection that has more to read than
-    it should: the answer of a call before.
+    With them redis-py lengthens its timeouts, reconnects within a call, and keeps a connection that still has the
+    unread reply of an earlier call.
     """
     if "maint_notifications_config" not in inspect.signature(kind).parameters:
         return {}
@@ -175,23 +187,23 @@ def _undisturbed(kind: Callable[..., Any]) -> dict[str, Any]:
     return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
 
-def _cluster_options(kind: Callable[..., Any], address: Address, patience: Timeouts) -> dict[str, Any]:
-    patient = _patient(kind) if kind is redis.RedisCluster else _async_patient(kind)
+def _cluster_options(kind: Callable[..., Any], address: Address, limits: Timeouts) -> dict[str, Any]:
+    retry = _without_retry(kind) if kind is redis.RedisCluster else _async_without_retry(kind)
     if "cluster_error_retry_attempts" in inspect.signature(kind).parameters and redis.__version__.startswith("5."):
-        patient["cluster_error_retry_attempts"] = 0  # later versions ask `retry`
-    # A slot that nobody serves must not take the others along.
+        retry["cluster_error_retry_attempts"] = 0  # later versions ask `retry`
+    # A slot without a node must not fail the others.
     return {
-        **patience,
-        **patient,
+        **limits,
+        **retry,
         "ssl": address.tls,
-        **_named(address),
+        **_check_hostname(address),
         "require_full_coverage": False,
         **address.options,
     }
 
 
 def _sentinel_options(address: Address) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what is said of the primary, and what of the sentinels; what is said of TLS is said of both."""
+    """Return the options of the primary and those of the sentinels. Options of TLS are for both."""
     given = address.options
     options = {name: value for name, value in given.items() if not name.startswith(SENTINEL)}
     others = {name.removeprefix(SENTINEL): given[name] for name in given if name.startswith(SENTINEL)}

@@ -1,7 +1,7 @@
 """A thread that follows which server the sentinels name as the primary.
 
-After a planned failover the old primary goes on serving its open connections for about 11 s, and new connections go to
-the new primary. Each key has two buckets then, and each of them admits the whole quota.
+After a planned failover the old primary serves its open connections for about 11 s more, while new connections go to
+the new primary. Then each key has two buckets, and each of them admits the whole quota.
 """
 
 import threading
@@ -11,7 +11,7 @@ from typing import Any
 NEWS = "+switch-master"
 """The channel on which a sentinel publishes that it names another primary."""
 SPACING = 1.0
-"""Seconds between two questions to the sentinels, where nothing was published meanwhile."""
+"""Seconds between two questions to the sentinels if nothing is published meanwhile."""
 
 
 class PrimaryMonitor:
@@ -34,7 +34,7 @@ class PrimaryMonitor:
 
     def begin(self) -> None:
         """Start the thread, once; the next call tries again if the system has no thread left."""
-        if self._thread is None and self._starting.acquire(blocking=False):  # else somebody starts it just now
+        if self._thread is None and self._starting.acquire(blocking=False):  # else another thread starts it
             try:
                 if self._thread is None:
                     self._start()
@@ -42,7 +42,7 @@ class PrimaryMonitor:
                 self._starting.release()
 
     def stop(self) -> None:
-        """Let the thread end."""
+        """Tell the thread to end."""
         self._stopped.set()
 
     def _start(self) -> None:
@@ -57,29 +57,29 @@ class PrimaryMonitor:
         while not self._stopped.is_set() and self._pool() is not None:
             try:
                 self._subscription.listen(self._ask())
-            except Exception:  # noqa: BLE001  the next call that connects fails in the same way, and its caller is told
+            except Exception:  # noqa: BLE001  the next call that connects fails in the same way and raises
                 self._subscription.close()
                 self._stopped.wait(SPACING)
         self._subscription.close()
 
     def _ask(self) -> Any:
-        """Ask for the primary, and return the sentinel that answered: redis-py moves it to the API."""
+        """Ask for the primary, and return the sentinel that answered: redis-py moves it to the front of its list."""
         pool: Any = self._pool()
         pool.get_master_address()
         return pool.sentinel_manager.sentinels[0]
 
 
 class _Subscription:
-    """A connection to one sentinel, on which it publishes; one at a time."""
+    """A subscription to one sentinel at a time."""
 
     def __init__(self) -> None:
         self._sentinel: Any = None
         self._connection: Any = None
 
     def listen(self, sentinel: Any) -> None:
-        """Return when this sentinel publishes another primary, or after a second; at once where it is a new one.
+        """Return when this sentinel publishes another primary, or after a second; at once for a new sentinel.
 
-        What it publishes may be of another service.
+        The message may be about another service.
         """
         if sentinel is not self._sentinel:
             self.close()
@@ -98,6 +98,6 @@ class _Subscription:
 
 
 def subscriber(sentinel: Any) -> Any:
-    """Return a new connection to this sentinel; in RESP2, where redis-py reads what is published like a reply."""
+    """Return a new connection to this sentinel; in RESP2, because there redis-py reads messages like replies."""
     pool = sentinel.connection_pool
     return pool.connection_class(**{**pool.connection_kwargs, "protocol": 2})

@@ -1,7 +1,8 @@
-"""One connection for the calls of many tasks: who asks first in a turn of the loop does so at once, others together.
+"""One connection for the calls of many tasks.
 
-A server answers in the order in which it was asked, so nobody has to wait for another's answer before asking, and what
-lies ready is read at once. Redis-py connects, with all that belongs to it, and then lets go of the transport.
+A server replies in the order of the commands, so a task sends its command without waiting for the replies to others.
+The first command in a turn of the event loop is sent at once; the others of that turn leave in one write. redis-py
+opens and greets the connection, and then lets go of its transport.
 """
 
 import asyncio
@@ -17,47 +18,47 @@ _CLOSED = "Connection closed by server."
 
 
 class MultiplexedConnection(asyncio.Protocol):
-    """Commands that go out, and futures for their answers. To be used on its loop alone."""
+    """Sends commands, and settles a future for each reply. Use it on its own event loop only."""
 
     def __init__(self, connection: Any) -> None:
-        """Take over what a connected connection of redis-py has; nothing is left of it."""
+        """Take over the transport of a connected redis-py connection, which is not to be used any more."""
         # Private, all three; they have these names from redis-py 5.2 to 8.1.
         self._reader = reader(connection._parser.parse_error)
         self._writer: asyncio.StreamWriter = connection._writer  # kept: when it is dropped, it closes the transport
         connection._reader = connection._writer = None
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[bytes, asyncio.Future[Any]]] = []
-        self._is_turn = False  # whether somebody asked in this turn of the loop
+        self._is_turn = False  # whether a command was sent in this turn of the loop
         self._asked: deque[asyncio.Future[Any]] = deque()
-        self._waiting = 0  # how many of them somebody still waits for
+        self._waiting = 0  # how many of them a caller still waits for
         self._is_retired = False
-        self._error: Exception | None = None  # why we ended it
+        self._error: Exception | None = None  # why it was ended
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._writer.transport.set_protocol(self)
 
     def __repr__(self) -> str:
-        return f"<Pipe of {len(self._asked)} answers to come, {self._waiting} of them awaited>"
+        return f"<MultiplexedConnection with {len(self._asked)} replies to come, {self._waiting} of them awaited>"
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes more calls: it is connected, and nobody gave up waiting for it."""
+        """Whether it takes more calls: it is connected, and no caller gave up waiting for a reply."""
         return not self._is_retired
 
     async def ask(self, command: bytes) -> Any:
-        """Send a packed command, once, and return the answer; raises what redis-py makes of an error."""
+        """Send a packed command, once, and return the reply; an error reply is raised as redis-py raises it."""
         try:
             return await self.send(command)
         except asyncio.CancelledError:
-            self.retire()  # see _ended; which may have come before, of an answer that nobody takes any more
+            self.retire()  # see _ended, which does not do it if the reply came before the cancellation
             raise
 
     def send(self, command: bytes) -> "asyncio.Future[Any]":
-        """Send a packed command, once, without waiting; the future has the answer, or what `ask` would raise.
+        """Send a packed command, once, without waiting; the future gets the reply, or what `ask` would raise.
 
-        What somebody cancels leaves its answer to nobody. It may never come: so the pipe takes no more calls, and ends
-        when all who still wait have theirs.
+        After a caller cancels its future, the connection takes no more calls, because that reply may never come. It
+        ends when all other callers have their replies.
         """
-        if self._is_retired:  # it ended between being connected and being used: nobody would ever say so
+        if self._is_retired:  # it ended before its first use: no reply would ever come
             raise (self._error or redis.ConnectionError(_CLOSED)).with_traceback(None)
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._waiting += 1
@@ -70,13 +71,13 @@ class MultiplexedConnection(asyncio.Protocol):
         return answer
 
     def retire(self) -> None:
-        """Take no more calls, and end when nobody waits for an answer any more."""
+        """Take no more calls, and end when no caller waits for a reply any more."""
         self._is_retired = True
         if not self._waiting:
             self._writer.transport.abort()
 
     async def close(self) -> None:
-        """End at once; whoever still waits is told."""
+        """End at once; callers that still wait get a ConnectionError."""
         self._abort()
         await asyncio.shield(self._lost)
 
@@ -86,7 +87,7 @@ class MultiplexedConnection(asyncio.Protocol):
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not NOTHING:
                 self._deliver(reply)
-        except RedisError as error:  # that was no answer
+        except RedisError as error:  # these bytes are no reply
             self._abort(error)
         except BaseException:
             self._abort()
@@ -104,7 +105,7 @@ class MultiplexedConnection(asyncio.Protocol):
         self._outbox.clear()
         self._lost.set_result(None)
 
-    # A signal handler may raise between any two lines: then nobody knows any more whose the next answer is.
+    # A signal handler may raise between any two lines. Then nobody knows whose the next reply is: the connection ends.
 
     def _end_turn(self) -> None:
         self._is_turn = False
@@ -133,12 +134,12 @@ class MultiplexedConnection(asyncio.Protocol):
         if isinstance(reply, PUSH):
             return
         if not self._asked:
-            raise InvalidResponse("an answer that nobody asked for")
+            raise InvalidResponse("a reply without a command")
         _settle(self._asked.popleft(), reply)
 
 
 def _settle(answer: "asyncio.Future[Any]", reply: Any) -> None:
-    if answer.done():  # whoever asked has left
+    if answer.done():  # cancelled by its caller
         return
     if isinstance(reply, Exception):
         answer.set_exception(reply)

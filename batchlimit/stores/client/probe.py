@@ -1,8 +1,7 @@
-"""How a store is asked whether it could serve a bucket, without touching the bucket.
+"""A probe: could the store serve a bucket now? It does not touch the bucket.
 
-By the real script, so that whatever would fail a take shows: a replica, a full memory, an ACL, a script that does not
-end. It runs on a bucket of its own beside the other, in the same slot, and asks it for nothing; that one is forgotten
-within seconds.
+It runs the real script, so it fails for every reason that fails a take: a replica, a full memory, an ACL, a script that
+does not end. It runs on another bucket in the same slot and asks for no tokens. That bucket expires within seconds.
 """
 
 from batchlimit.bucket.messages import Ask
@@ -16,10 +15,10 @@ PROBE_QUOTA = Quota(1.0, 1)
 
 
 def probe_name(prefix: str, key: str) -> str:
-    """Return the name of the bucket that is asked in place of the key's; the hash tag keeps the two together."""
+    """Return the name of the bucket that a probe of this key asks; the hash tag keeps both in one slot."""
     return bucket_name(prefix, key) + ":probe"
 
 
 def is_elsewhere(error: BucketUnavailable) -> bool:
-    """Whether the key's slot is another node's. All else that is wrong with one key is wrong with the probe's alone."""
+    """Whether the key's slot is at another node. Any other error of one key concerns the probe's bucket alone."""
     return isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE

@@ -1,4 +1,4 @@
-"""The Lua of the project as text: a few scripts, each made of files that follow one another."""
+"""The Lua scripts as text. Each consists of several files, one after the other."""
 
 from functools import cache
 from hashlib import sha1
@@ -10,11 +10,11 @@ SCRIPTS = {
     "give_back": ("bucket", "refill", "give_back", "write"),
     "peek": ("bucket", "refill", "peek"),
 }
-"""Each by its name, with the files in `lua/` that it consists of: to read, to compute, to write, in that order."""
+"""The files in `lua/` of each script, in order: they read, compute and write."""
 
 _PACKAGED = files("batchlimit") / "lua"
 _CHECKOUT = Path(__file__).parents[3] / "lua"
-"""An editable install has no copy of the Lua; it reads the one in the checkout."""
+"""An editable install has no copy of the Lua, and reads the checkout's."""
 
 
 @cache
@@ -25,7 +25,7 @@ def script(name: str) -> str:
 
 @cache
 def digest(name: str) -> str:
-    """Return what a server calls the script that it has loaded."""
+    """Return the SHA1 by which a server knows the script."""
     return sha1(script(name).encode(), usedforsecurity=False).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The options after the ? of a URL: what each may be. A message names the option, and never shows its value."""
+"""The options after the ? of a URL, and their values. A message names the option and never shows its value."""
 
 import codecs
 import difflib
@@ -13,7 +13,7 @@ from urllib.parse import unquote_plus
 import redis
 
 SENTINEL = "sentinel_"
-"""What begins an option that is for the sentinels alone."""
+"""The prefix of options for the sentinels alone."""
 
 Read = Callable[[str], Any]
 Options = dict[str, Any]
@@ -24,20 +24,22 @@ _TRUTH = dict.fromkeys(("1", "t", "true", "y", "yes", "on"), True) | dict.fromke
 _SECRET = ("password", "ssl_password", "sentinel_password", "sentinel_ssl_password")
 
 
-class Slip(ValueError):
-    """What is wrong with a URL, in words that show nothing of it but the names of options."""
+class InvalidUrl(ValueError):
+    """A URL is wrong. The message shows nothing of it but names of options."""
 
 
 def read_options(query: str) -> Options:
-    """Return the options in a URL's query, each as redis-py wants it; Slip for one that nobody could use."""
+    """Return the options of a URL's query, each with the type that redis-py takes; raise InvalidUrl for a wrong one."""
     found: Options = {}
     before = ""
     for part in filter(None, query.split("&")):
         name, equals, value = part.partition("=")
         if not (equals and value and re.fullmatch(r"\w+", name, re.ASCII)):
-            raise Slip(f"{_place(before)} is not of the form name=value: percent-encode what is special in a value")
+            raise InvalidUrl(
+                f"{_place(before)} is not of the form name=value: percent-encode what is special in a value"
+            )
         if name in found:
-            raise Slip(f"the option {name!r} is there twice: keep one of them")
+            raise InvalidUrl(f"the option {name!r} is there twice: keep one of them")
         found[name] = _read(name, unquote_plus(value), before)
         before = name
     return found
@@ -46,13 +48,13 @@ def read_options(query: str) -> Options:
 def _read(name: str, value: str, before: str) -> Any:
     plain = name.removeprefix(SENTINEL)
     if plain not in OPTIONS:
-        raise Slip(_unknown(name, before))
+        raise InvalidUrl(_unknown(name, before))
     expected, read = OPTIONS[plain]
     try:
         return read(value)
     except (ValueError, LookupError):
-        pass  # its message may show the value
-    raise Slip(f"the option {name!r} must be {expected}")
+        pass  # the exception may show the value
+    raise InvalidUrl(f"the option {name!r} must be {expected}")
 
 
 def _place(before: str) -> str:
@@ -60,33 +62,35 @@ def _place(before: str) -> str:
 
 
 def _unknown(name: str, before: str) -> str:
-    if before in _SECRET:  # it may be the rest of that
+    if before in _SECRET:  # it may be the rest of that password
         return f"what follows the option {before!r} is no option: percent-encode the & in its value"
     if name in _BEFORE:
-        return f"the option {name!r} is told before the ?: {_BEFORE[name]}"
+        return f"the option {name!r} belongs before the ?: {_BEFORE[name]}"
     close = difflib.get_close_matches(name, OPTIONS, 1)
     meant = f"did you mean {close[0]!r}?" if close else "docs/redis.md lists those that a URL may have"
-    return f"no option {name!r} can be told in a URL: {meant}"
+    return f"a URL has no option {name!r}: {meant}"
 
 
 def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Raise Slip for the name of an option that is not among those that redis-py knows of `what`."""
+    """Raise InvalidUrl for an option that this version of redis-py does not have for `what`."""
     for name in set(names).difference(known):
-        raise Slip(f"redis-py {redis.__version__} has no option {name!r} for {what}: leave it out")
+        raise InvalidUrl(f"redis-py {redis.__version__} has no option {name!r} for {what}: leave it out")
 
 
 def parameters(kind: Any) -> set[str]:
-    """Return what a class takes by name, with what it hands on to those that it inherits from."""
+    """Return the names of a class's keyword arguments, and those of its base classes."""
     makers: list[Any] = list(kind.__mro__)
     return {name for each in makers for name in inspect.signature(each.__init__).parameters}
 
 
 def check_tls(options: Mapping[str, Any]) -> None:
-    """Raise Slip for options of TLS with which no connection could be made; this reads the files that they name."""
+    """Raise InvalidUrl for options of TLS that allow no connection. This reads the files that they name."""
     if options.get("ssl_check_hostname") and options.get("ssl_cert_reqs") == "none":
-        raise Slip("the option 'ssl_check_hostname' checks nothing with ssl_cert_reqs=none: leave one of them out")
+        raise InvalidUrl(
+            "the option 'ssl_check_hostname' checks nothing with ssl_cert_reqs=none: leave one of them out"
+        )
     if "ssl_keyfile" in options and "ssl_certfile" not in options:
-        raise Slip("the option 'ssl_keyfile' needs 'ssl_certfile' with it")
+        raise InvalidUrl("the option 'ssl_keyfile' needs 'ssl_certfile' with it")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for name, use in _FILES.items():
         if name in options:
@@ -103,11 +107,11 @@ def _use(name: str, use: Callable[[], None]) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "is there something in it?"
     if reason:
-        raise Slip(f"the option {name!r} cannot be used: {reason}")
+        raise InvalidUrl(f"the option {name!r} cannot be used: {reason}")
 
 
 def _chain(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
-    # With a password, though it may be empty: without one OpenSSL would ask whoever sits at the terminal.
+    # With a password, even an empty one: without one OpenSSL would ask for it at the terminal.
     context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"), options.get("ssl_password", ""))
 
 
@@ -210,4 +214,4 @@ OPTIONS: dict[str, tuple[str, Read]] = {
     "ssl_validate_ocsp_stapled": _YES,
     "username": _TEXT,
 }
-"""By name: what it must be, and what reads it. All else that redis-py takes is no text: make the client yourself."""
+"""By name: the expected form, and a parser. Other options of redis-py are no text: for those make your own client."""

@@ -1,17 +1,17 @@
-"""How the URL of a store is written. Of one that cannot be read nothing is shown: it may be a part of a password."""
+"""The grammar of a store's URL. Messages show nothing of a wrong URL: any part of it may be the password."""
 
 import re
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from batchlimit.stores.client.address import Address
-from batchlimit.stores.client.settings import SENTINEL, Options, Slip, check_tls, read_options
+from batchlimit.stores.client.settings import SENTINEL, InvalidUrl, Options, check_tls, read_options
 
 REDIS = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
-"""Schemes that a Redis client serves, and what redis-py calls them."""
+"""Schemes of Redis and Valkey, and redis-py's names for them."""
 TOPOLOGIES = ("cluster", "sentinel")
-"""What may follow such a scheme of TCP after a plus."""
+"""May follow such a scheme of TCP after a plus."""
 OWN = ("memory", "embedded")
-"""Schemes of the stores that have no operator, and nothing after the scheme."""
+"""Schemes of the stores without an operator; nothing follows the scheme."""
 
 _KNOWN = ", ".join(f"{each}://" for each in (*REDIS, *(f"redis+{each}" for each in TOPOLOGIES), *OWN))
 _FORM = {
@@ -27,9 +27,9 @@ _DATABASE = "the database after the host must be a whole number, as in redis://h
 
 
 def look(url: object) -> Address | Exception:
-    """Return what `url` names, or what is wrong with it, to be raised by somebody who has the URL in no variable.
+    """Return the address in `url`, or the exception that says what is wrong with it.
 
-    An error reporter may capture the local variables of all that a traceback goes through.
+    The caller raises it in a frame that does not hold the URL, because error reporters capture local variables.
     """
     try:
         return read_url(url)
@@ -38,14 +38,14 @@ def look(url: object) -> Address | Exception:
 
 
 def sure(found: Address | Exception) -> Address:
-    """Return what a URL names, or raise what is wrong with it."""
+    """Return an address, or raise the exception that `look` found."""
     if isinstance(found, Exception):
         raise found
     return found
 
 
 def sure_redis(found: Address | Exception) -> Address:
-    """Return what a URL names, or raise what is wrong with it: it has to be a Redis, too."""
+    """Return an address of Redis or Valkey, or raise the exception that `look` found."""
     address = sure(found)
     if address.scheme in OWN:
         raise ValueError(f"no Redis has a URL of the scheme {address.scheme!r}")
@@ -53,7 +53,7 @@ def sure_redis(found: Address | Exception) -> Address:
 
 
 def read_url(url: object) -> Address:
-    """Return what `url` names; ValueError, which shows nothing of it but names of options, where it names nothing."""
+    """Return the address in `url`. The ValueError for a wrong one shows nothing of it but names of options."""
     if not isinstance(url, str):
         raise TypeError(f"a store's URL must be a str, not {type(url).__name__}")
     scheme, colon, rest = url.partition(":")
@@ -65,7 +65,7 @@ def read_url(url: object) -> Address:
     reason = ""
     try:
         return _read(base, topology, rest.removeprefix("//"))
-    except Slip as slip:
+    except InvalidUrl as slip:
         reason = str(slip)
     except ValueError:
         reason = f"it is {_FORM[topology or ('unix' if base == 'unix' else 'redis')]}; {_ENCODE}"
@@ -87,7 +87,7 @@ def _unknown(scheme: str, colon: str) -> str:
 def _read(base: str, topology: str, rest: str) -> Address:
     if base in OWN:
         if rest:
-            raise Slip(f"nothing may follow {base}://")
+            raise InvalidUrl(f"nothing may follow {base}://")
         return Address(base)
     scheme = REDIS[base]
     parts = _split(scheme, rest)
@@ -102,25 +102,25 @@ def _read(base: str, topology: str, rest: str) -> Address:
 
 
 def _split(scheme: str, rest: str) -> SplitResult:
-    """Return the parts; Slip where a sign that separates them seems to belong to the password."""
-    if re.search(r"#|[\t\r\n].", rest):  # urlsplit drops white space, and redis-py what follows the #
-        raise Slip(_ENCODE)
+    """Return the parts; raise InvalidUrl if a separator seems to belong to the password."""
+    if re.search(r"#|[\t\r\n].", rest):  # urlsplit drops white space, and redis-py drops everything after the #
+        raise InvalidUrl(_ENCODE)
     parts = urlsplit(f"{scheme}://{rest}")
     if parts.netloc.count("@") > 1 or (scheme != "unix" and "@" in parts.path):
-        raise Slip(_ENCODE)
+        raise InvalidUrl(_ENCODE)
     return parts
 
 
 def _options(parts: SplitResult, scheme: str) -> Options:
-    """Return what redis-py is told, but for the place."""
+    """Return the options for redis-py, without host and port."""
     try:
         options = read_options(parts.query)
-    except Slip:
-        if "@" in parts.query and "@" not in parts.netloc:  # then what it names may be a part of the password
-            raise Slip(_ENCODE) from None
+    except InvalidUrl:
+        if "@" in parts.query and "@" not in parts.netloc:  # then the option's name may be a part of the password
+            raise InvalidUrl(_ENCODE) from None
         raise
     if scheme != "rediss" and (of_tls := [name for name in options if name.removeprefix(SENTINEL).startswith("ssl_")]):
-        raise Slip(f"the option {of_tls[0]!r} is for TLS alone: write rediss://, or leave it out")
+        raise InvalidUrl(f"the option {of_tls[0]!r} is for TLS alone: write rediss://, or leave it out")
     check_tls({name: value for name, value in options.items() if name.startswith("ssl_")})
     user = {"username": parts.username, "password": parts.password}
     return options | {name: unquote(value) for name, value in user.items() if value}
@@ -135,7 +135,7 @@ def _server(scheme: str, parts: SplitResult, options: Options) -> Address:
     place: Options = {"host": unquote(parts.hostname)} if parts.hostname else {}
     if parts.port is not None:
         if not place:
-            raise ValueError  # a port of no host: rather the beginning of a password
+            raise ValueError  # a port without a host: more likely the beginning of a password
         place["port"] = _port(parts)
     return Address(scheme, options=_with_database(options, parts.path.removeprefix("/")) | place)
 
@@ -144,22 +144,22 @@ def _cluster(scheme: str, parts: SplitResult, options: Options) -> Address:
     _refuse_for_sentinels(options)
     options = _with_database(options, parts.path.removeprefix("/"))
     if options.pop("db", 0):
-        raise Slip("a cluster has but one database: leave it out")
+        raise InvalidUrl("a cluster has only one database: leave it out")
     return Address(scheme, "cluster", _nodes(parts, 6379), options=options)
 
 
 def _sentinel(scheme: str, parts: SplitResult, options: Options) -> Address:
     service, _, database = parts.path.removeprefix("/").partition("/")
     if not service:
-        raise Slip("sentinels know a primary by its name: redis+sentinel://host:port/name/0")
+        raise InvalidUrl("sentinels know a primary by its name: redis+sentinel://host:port/name/0")
     options = _with_database(options, database)
     return Address(scheme, "sentinel", _nodes(parts, 26379), unquote(service), options)
 
 
 def _with_database(options: Options, path: str) -> Options:
-    """Add the database of the path; that of the options counts more, as in redis-py."""
+    """Add the database of the path. One among the options takes precedence, as in redis-py."""
     if not re.fullmatch("[0-9]{0,9}/?", path, re.ASCII):
-        raise Slip(_DATABASE)
+        raise InvalidUrl(_DATABASE)
     number = path.removesuffix("/")
     return {"db": int(number), **options} if number else options
 
@@ -177,11 +177,11 @@ def _host_and_port(text: str, default: int) -> tuple[str, int]:
 
 def _port(parts: SplitResult) -> int:
     if not parts.port:
-        raise Slip("the port must be a number from 1 to 65535")
+        raise InvalidUrl("the port must be a number from 1 to 65535")
     return parts.port
 
 
 def _refuse_for_sentinels(options: Options) -> None:
     for name in options:
         if name.startswith(SENTINEL):
-            raise Slip(f"the option {name!r} is for sentinels: redis+sentinel://host:port/name/0")
+            raise InvalidUrl(f"the option {name!r} is for sentinels: redis+sentinel://host:port/name/0")

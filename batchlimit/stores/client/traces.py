@@ -1,8 +1,8 @@
-"""Tracebacks without the frames in which passwords are: error reporters capture the local variables of all frames.
+"""Tracebacks without frames that hold passwords: error reporters capture the local variables of all frames.
 
-redis-py has them in `auth_args` and in the keyword arguments of its clients, ssl and asyncio in the bytes to send, and
-our stores hold its clients, of which some versions show the password. What a server said stays, and so do the frames of
-all others, such as a signal handler that raised amid redis-py.
+redis-py holds passwords in `auth_args` and in the keyword arguments of its clients; ssl and asyncio in the bytes to
+send. Our stores hold redis-py clients, of which some versions show the password. The server's message stays, and so do
+all other frames, such as those of a signal handler that raised during a call.
 """
 
 import sys
@@ -19,14 +19,14 @@ _HIDDEN = frozenset({"redis", "hiredis", *sys.stdlib_module_names})
 
 
 def untraced(error: E) -> E:
-    """Take those frames from an error, and from all that led to it; return it."""
+    """Remove those frames from an error and from its causes; return the error."""
     for each in _chain(error, set()):
         each.__traceback__ = _rest(each.__traceback__)
     return error
 
 
 def silenced(error: E) -> E:
-    """Take what may be a password from what an error of redis-py says, and from all that led to it, frames included."""
+    """Remove possible passwords from the messages of an error and of its causes, and those frames; return it."""
     for each in _chain(error, set()):
         each.args = tuple(redacted(said) if isinstance(said, str) else said for said in each.args)
     return untraced(error)

@@ -1,4 +1,4 @@
-"""How a store talks to one server, be it the one that sentinels name: each call is one EVALSHA."""
+"""Transports for threads to one server, also to the primary that sentinels name: each call is one EVALSHA."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -15,11 +15,11 @@ Arguments = Sequence[str | bytes]
 
 
 class Transport(Protocol):
-    """What a RedisStore needs of whatever runs its scripts; errors are redis-py's own."""
+    """Runs the scripts for a RedisStore. It raises redis-py's errors."""
 
     @property
     def address(self) -> str:
-        """Where it goes, for messages; never with a password."""
+        """The server's address, for messages; without a password."""
         ...
 
     def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
@@ -30,8 +30,8 @@ class Transport(Protocol):
         """See Remote.part."""
         ...
 
-    def mend(self, error: Exception) -> None:
-        """After this error, let the next call begin anew where that helps; for a client of our own."""
+    def reset_after(self, error: Exception) -> None:
+        """After this error, reconnect or replace the client if that may help. Only for a client of the store's own."""
         ...
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class Transport(Protocol):
 
 
 class ServerTransport:
-    """A Line to the one server of a redis.Redis."""
+    """The one server of a redis.Redis."""
 
     def __init__(self, client: "redis.Redis") -> None:
         self.client = client
@@ -50,8 +50,8 @@ class ServerTransport:
         return client_address(self.client)
 
     def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
-        # The one place, for threads, where redis-py's untyped replies come in; but for the cluster's. By SHA; on
-        # NOSCRIPT, and only then, it is loaded and asked once more, as redis-py's own scripts do, which send a number.
+        # redis-py's replies have no type; here they get one. redis-py's own Script class would do the same, but sends
+        # the number of keys as a number: see codec.py.
         client: Any = self.client
         reply: Sequence[Any]
         try:
@@ -64,8 +64,8 @@ class ServerTransport:
     def part(self, bucket: str) -> str:
         return ""
 
-    def mend(self, error: Exception) -> None:
-        """A managed failover moves the name to another machine, and leaves us connected to what is now a replica."""
+    def reset_after(self, error: Exception) -> None:
+        """After READONLY, resolve the name anew: a managed failover left us connected to what is now a replica."""
         if code_of(error) == "READONLY":
             self.client.connection_pool.disconnect(inuse_connections=False)
 
@@ -73,8 +73,8 @@ class ServerTransport:
         self.client.close()
 
 
-class SentinelLine(ServerTransport):
-    """A Line to the primary that sentinels name, by a client of our own; it is left when they name another one."""
+class SentinelTransport(ServerTransport):
+    """The primary that sentinels name, by a client of the store's own. It follows when they name another one."""
 
     def __init__(self, client: "redis.Redis") -> None:
         super().__init__(client)

@@ -1,4 +1,4 @@
-"""A store that says that it is prompt keeps a caller's time: by the end of a hurry there is an answer, or none."""
+"""A store that says that it is prompt keeps a caller's time: by the deadline there is an answer, or none."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
-from batchlimit.stores.client.deadline import NotPrompt, hurry, hurrying
+from batchlimit.stores.client.deadline import NeedsConnection, current_deadline, deadline_scope
 from batchlimit.stores.client.resp_socket import RespSocket
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.memory import MemoryStore
@@ -57,14 +57,14 @@ def test_who_was_interrupted_leaves_its_answer_to_nobody(servers: object, valkey
         assert store.peek("rich", HUNDRED).level in (50, 100), "it was carried out, or never arrived"
 
 
-def test_a_hurry_that_was_left_behind_hurries_nobody() -> None:
+def test_a_deadline_scope_that_an_interrupt_left_behind_has_no_effect() -> None:
     """An interrupt may fall between the end of the call and the end of its block."""
-    hurry(time.monotonic() - 5.0).__enter__()
-    assert hurrying() is None
+    deadline_scope(time.monotonic() - 5.0).__enter__()
+    assert current_deadline() is None
     until = time.monotonic() + LONG
-    with hurry(until):
-        assert hurrying() == until
-    assert hurrying() is None
+    with deadline_scope(until):
+        assert current_deadline() == until
+    assert current_deadline() is None
 
 
 @contextlib.contextmanager
@@ -84,26 +84,26 @@ def _connections(server: Server, name: str) -> list[str]:
         return [each["id"] for each in client.client_list() if each["name"] == name]
 
 
-# The hurry itself
+# The deadline scope itself
 
 
-def test_a_hurry_is_for_its_block_and_its_thread() -> None:
+def test_a_deadline_scope_holds_for_its_block_and_its_thread() -> None:
     seen: list[float | None] = []
     until = time.monotonic() + LONG
-    assert hurrying() is None
-    with hurry(until):
-        thread = threading.Thread(target=lambda: seen.append(hurrying()))
+    assert current_deadline() is None
+    with deadline_scope(until):
+        thread = threading.Thread(target=lambda: seen.append(current_deadline()))
         thread.start()
         thread.join()
-        assert hurrying() == until
-    assert hurrying() is None
+        assert current_deadline() == until
+    assert current_deadline() is None
     assert seen == [None]
 
 
-def test_a_hurry_ends_with_an_exception_too() -> None:
-    with pytest.raises(KeyError), hurry(5.0):
+def test_a_deadline_scope_ends_with_an_exception_too() -> None:
+    with pytest.raises(KeyError), deadline_scope(5.0):
         raise KeyError
-    assert hurrying() is None
+    assert current_deadline() is None
 
 
 # Which stores are prompt
@@ -145,22 +145,22 @@ def test_what_is_on_this_machine_is_prompt() -> None:
 # What it means
 
 
-def test_in_a_hurry_nothing_is_connected_to(store: RedisStore, valkey: Server, prefix: str) -> None:
-    with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+def test_before_a_deadline_nothing_is_connected_to(store: RedisStore, valkey: Server, prefix: str) -> None:
+    with pytest.raises(NeedsConnection), deadline_scope(time.monotonic() + LONG):
         store.take(KEY, HUNDRED, FIFTY)
     assert _connections(valkey, prefix) == []
     assert store.take(KEY, HUNDRED, FIFTY).granted == 50  # nothing of it was sent
     assert store.peek(KEY, HUNDRED).active_instances == 1
 
 
-def test_a_connection_that_is_there_serves_a_hurry(store: RedisStore) -> None:
+def test_within_a_deadline_scope_an_open_connection_is_used(store: RedisStore) -> None:
     store.peek(KEY, HUNDRED)
-    with hurry(time.monotonic() + LONG):
+    with deadline_scope(time.monotonic() + LONG):
         assert store.take(KEY, HUNDRED, FIFTY).granted == 50
         store.probe(KEY)
 
 
-def test_a_connection_that_was_lost_while_idle_is_not_replaced_in_a_hurry(
+def test_a_connection_that_was_lost_while_idle_is_not_replaced_before_a_deadline(
     store: RedisStore, valkey: Server, prefix: str
 ) -> None:
     store.peek(KEY, HUNDRED)
@@ -169,44 +169,44 @@ def test_a_connection_that_was_lost_while_idle_is_not_replaced_in_a_hurry(
         client.client_kill_filter(_id=lost)
     while _connections(valkey, prefix):
         pass
-    _await_end(store._line._idle[0]._sock)  # type: ignore[attr-defined]
-    with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+    _await_end(store._transport._idle[0]._sock)  # type: ignore[attr-defined]
+    with pytest.raises(NeedsConnection), deadline_scope(time.monotonic() + LONG):
         store.take(KEY, HUNDRED, FIFTY)
     assert store.take(KEY, HUNDRED, FIFTY).granted == 50
     assert len(_connections(valkey, prefix)) == 1
 
 
-def test_a_hurry_leaves_the_pool_as_it_was(store: RedisStore, valkey: Server, prefix: str) -> None:
+def test_a_deadline_scope_leaves_the_pool_as_it_was(store: RedisStore, valkey: Server, prefix: str) -> None:
     for _ in range(10):
-        with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+        with pytest.raises(NeedsConnection), deadline_scope(time.monotonic() + LONG):
             store.take(KEY, HUNDRED, FIFTY)
     store.peek(KEY, HUNDRED)
     for _ in range(10):
-        with hurry(time.monotonic() + LONG):
+        with deadline_scope(time.monotonic() + LONG):
             store.peek(KEY, HUNDRED)
         store.peek(KEY, HUNDRED)
     assert len(_connections(valkey, prefix)) == 1
 
 
-def test_lost_scripts_do_not_show_in_a_hurry(prefix: str) -> None:
+def test_lost_scripts_are_loaded_within_a_deadline_scope(prefix: str) -> None:
     with SERVERS["valkey"]() as url:
         store = RedisStore.from_url(url, prefix=prefix, deadline=LONG)
         store.peek(KEY, HUNDRED)
         with redis.Redis.from_url(url) as client:
             client.script_flush()
-        with hurry(time.monotonic() + LONG):
+        with deadline_scope(time.monotonic() + LONG):
             assert store.take(KEY, HUNDRED, FIFTY).granted == 50
         store.close()
 
 
 @pytest.mark.parametrize("piece", [b"", b"x"], ids=["stands still", "dribbles"])
-def test_a_server_whose_answer_never_ends_is_left_when_the_hurry_is_over(piece: bytes) -> None:
-    """Though each byte came in time; without a hurry the store would wait for an hour."""
+def test_a_server_whose_answer_never_ends_is_left_when_the_deadline_is_over(piece: bytes) -> None:
+    """Though each byte came in time; without a deadline the store would wait for an hour."""
     with _dribbling(piece) as (url, _):
         store = RedisStore.from_url(url, deadline=3600.0)
         store.peek("first", HUNDRED)
         over = time.monotonic() + 0.1
-        with pytest.raises(StoreUnavailable, match=r"(?i)timeout"), hurry(over):
+        with pytest.raises(StoreUnavailable, match=r"(?i)timeout"), deadline_scope(over):
             store.take(KEY, HUNDRED, FIFTY)
         assert time.monotonic() >= over
         store.close()
@@ -216,10 +216,10 @@ def test_after_a_timeout_the_late_answer_is_nobodys() -> None:
     with _dribbling(b"") as (url, late):
         store = RedisStore.from_url(url, deadline=LONG)
         store.peek("first", HUNDRED)
-        with pytest.raises(StoreUnavailable), hurry(time.monotonic() + 0.05):
+        with pytest.raises(StoreUnavailable), deadline_scope(time.monotonic() + 0.05):
             store.take(KEY, HUNDRED, FIFTY)
         late.set()
-        with pytest.raises(NotPrompt), hurry(time.monotonic() + LONG):
+        with pytest.raises(NeedsConnection), deadline_scope(time.monotonic() + LONG):
             store.take(KEY, HUNDRED, FIFTY)
         store.close()
 

@@ -100,7 +100,7 @@ def test_a_failover_that_a_sentinel_publishes_is_followed_at_once(prefix: str, m
     with sentinel(valkey_binary()) as watched, opened(watched.url, prefix) as stores:
         for store in stores:
             store.peek(KEY, HUNDRED)
-        pools = [getattr(store, "_inner", store)._line.client.connection_pool for store in stores]
+        pools = [getattr(store, "_inner", store)._transport.client.connection_pool for store in stores]
         before = watched.primary
         assert [pool.master_address[1] for pool in pools] == [before.port] * 2
         watched.fail_over()

@@ -65,8 +65,8 @@ def test_a_pipe_that_ended_before_its_first_use_says_so_at_once(valkey: Server, 
     async def run() -> None:
         async with opened(valkey.url, prefix) as store:
             await store.take("k", HUNDRED, ask(1))
-            line: Any = store._line
-            pipe: MultiplexedConnection = line._pipe
+            line: Any = store._transport
+            pipe: MultiplexedConnection = line._multiplexed
             pipe._writer.transport.abort()
             await pipe._lost
             with pytest.raises(redis.ConnectionError, match="closed"):
@@ -150,7 +150,7 @@ def test_who_gives_up_leaves_others_their_answers_and_whoever_comes_connects_ane
     async def run(one: Node) -> None:
         async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
             await store.peek("k", HUNDRED)
-            pipe = store._line._pipe  # type: ignore[attr-defined]
+            pipe = store._transport._multiplexed  # type: ignore[attr-defined]
             one.stop()
             hasty, patient = (asyncio.create_task(store.take(key, HUNDRED, ask(7))) for key in ("hasty", "patient"))
             await asyncio.sleep(0)
@@ -163,7 +163,7 @@ def test_who_gives_up_leaves_others_their_answers_and_whoever_comes_connects_ane
             one.go_on()
             assert (await patient).granted == 7
             assert await later == Level(100, 0, 0)
-            assert store._line._pipe is not pipe  # type: ignore[attr-defined]
+            assert store._transport._multiplexed is not pipe  # type: ignore[attr-defined]
             await_fact(lambda: _names(one).count(prefix) == 1, "the end of the connection that nobody waits for")
 
     with node(valkey_binary()) as one:
@@ -177,7 +177,7 @@ def test_who_is_cancelled_as_its_answer_arrives_leaves_no_connection(valkey: Ser
         async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
             for _ in range(3):
                 await store.peek("k", HUNDRED)
-                pipe: MultiplexedConnection = store._line._pipe  # type: ignore[attr-defined]
+                pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[attr-defined]
                 call = asyncio.create_task(store.peek("k", HUNDRED))
                 pipe._deliver = partial(_deliver_and_cancel, pipe, call)  # type: ignore[method-assign]
                 with pytest.raises(asyncio.CancelledError):
@@ -213,7 +213,7 @@ def test_an_idle_connection_that_ends_is_replaced(prefix: str) -> None:
     async def run(one: Node) -> None:
         async with opened(one.url, prefix) as store:
             await store.peek("k", HUNDRED)
-            pipe = store._line._pipe  # type: ignore[attr-defined]
+            pipe = store._transport._multiplexed  # type: ignore[attr-defined]
             one.kill()
             one.start()
             await pipe._lost
@@ -237,8 +237,8 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection(prefix: str) -> Non
             pipes = set()
             for _ in range(3):
                 await store.peek("k", HUNDRED)
-                pipes.add(store._line._pipe)  # type: ignore[attr-defined]
-                await store._line._pipe._lost  # type: ignore[attr-defined]
+                pipes.add(store._transport._multiplexed)  # type: ignore[attr-defined]
+                await store._transport._multiplexed._lost  # type: ignore[attr-defined]
             assert len(pipes) == 3
 
     awaited(run)
@@ -257,7 +257,7 @@ def test_who_was_interrupted_leaves_its_answer_to_nobody(valkey: Server, prefix:
             raise KeyboardInterrupt
 
         if where == "write":
-            pipe = store._line._pipe  # type: ignore[attr-defined]
+            pipe = store._transport._multiplexed  # type: ignore[attr-defined]
             patch.setattr(
                 pipe._writer, "_transport", SimpleNamespace(write=interrupt, abort=pipe._writer.transport.abort)
             )
@@ -276,7 +276,7 @@ def test_when_nobody_waits_for_a_connection_any_more_nobody_connects(prefix: str
             one.stop()
             calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(3)]
             await asyncio.sleep(0)
-            connecting = store._line._connecting  # type: ignore[attr-defined]
+            connecting = store._transport._connecting  # type: ignore[attr-defined]
             for call in calls:
                 assert not connecting.done()
                 call.cancel()
