@@ -30,7 +30,7 @@ from tests.servers import redis_binary, valkey_binary
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
 _SUMMARY = _DOCS / "performance" / "README.md"
 _PAGE = _DOCS / "failures.md"
-_HOSTS = 4
+_PROCESSES = 4
 _BINARIES = {"valkey": valkey_binary, "redis": redis_binary}
 
 
@@ -67,7 +67,7 @@ def main() -> int:
     chosen = parser.parse_args()
     binary, rows = _BINARIES[chosen.server](), list[Row]()
     print(f"{ran_on()}; {chosen.server}" + ("" if chosen.table else f", seed {chosen.seed}"), flush=True)
-    with Crew(_HOSTS) as crew:
+    with Crew(_PROCESSES) as crew:
         if chosen.table or chosen.only:
             runs = each_once(binary, crew, chosen.only or "", chosen.times)
         else:
@@ -85,16 +85,16 @@ def main() -> int:
 
 
 def _grew(rows: list[Row]) -> bool:
-    """Say what each host took at first, in the middle and at the end; whether any of them took more and more.
+    """Say what each process took at first, in the middle and at the end; whether any of them took more and more.
 
-    The last host is left out: it is killed now and then.
+    The last process is left out: it is killed now and then.
     """
     grown = []
-    for host in range(_HOSTS - 1):
-        looks = [row.usage[host] for row in rows if len(row.usage) > host]
-        grown += [f"host {host} has grown, {each}" for each in growth(looks)]
+    for process in range(_PROCESSES - 1):
+        looks = [row.usage[process] for row in rows if len(row.usage) > process]
+        grown += [f"process {process} has grown, {each}" for each in growth(looks)]
         for when, usage in zip(("first", "middle", "end"), settled(looks), strict=True):
-            print(f"host {host}, {when}: {usage}")
+            print(f"process {process}, {when}: {usage}")
     print("\n".join(grown or ["nothing has grown"]))
     return bool(grown)
 

@@ -37,7 +37,7 @@ class Call(NamedTuple):
     cost: int
     outcome: Outcome
     source: Source
-    host: int
+    process: int
 
     @property
     def wait(self) -> float:
@@ -51,7 +51,7 @@ class Call(NamedTuple):
 
 
 class Notebook:
-    """The file of one host. Each record is one write at its end, so many threads may share it."""
+    """The file of one process. Each record is one write at its end, so many threads may share it."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -64,9 +64,9 @@ class Notebook:
         os.close(self._file)
 
 
-def read(path: Path, host: int) -> Iterator[Call]:
-    """All calls of the file of this host; none where there is no file."""
+def read(path: Path, process: int) -> Iterator[Call]:
+    """All calls of the file of this process; none where there is no file."""
     text = path.read_bytes() if path.exists() else b""
     whole = len(text) - len(text) % _RECORD.size  # who is killed may leave half a record
     for before, after, key, cost, outcome, source in _RECORD.iter_unpack(text[:whole]):
-        yield Call(before, after, key, cost, Outcome(outcome), Source(source), host)
+        yield Call(before, after, key, cost, Outcome(outcome), Source(source), process)

@@ -1,4 +1,4 @@
-"""Hosts for the tests of this folder: started once, for they take longer to start than a scenario to play."""
+"""Processes for the tests of this folder: started once, for they take longer to start than a scenario to play."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tests.servers import Unavailable, valkey_binary
 
 @pytest.fixture(scope="module")
 def crew() -> Iterator[Crew]:
-    """Four hosts; where there is no server for them, the tests are skipped."""
+    """Four processes; where there is no server for them, the tests are skipped."""
     try:
         valkey_binary()
     except Unavailable as reason:

@@ -1,4 +1,4 @@
-"""The hosts of the chaos as their parent has them: started once, given tasks, stopped, killed and replaced."""
+"""The processes of the chaos runs: started once, given tasks, stopped, killed and replaced."""
 
 import multiprocessing
 import os
@@ -8,15 +8,15 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Self
 
-from tests.chaos.host import serve
 from tests.chaos.task import Ended, Task
+from tests.chaos.worker import serve
 
-# A host that is this late hangs: seconds.
+# A process that is this late hangs: seconds.
 _PATIENCE = 60.0
 
 
 class Hung(Exception):
-    """A host did not answer in time."""
+    """A process did not answer in time."""
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class _Member:
 
 
 class Crew:
-    """So many hosts, and one in reserve that takes the place of one that is killed."""
+    """A number of processes, and one in reserve that takes the place of one that is killed."""
 
-    def __init__(self, hosts: int) -> None:
+    def __init__(self, processes: int) -> None:
         # Spawned, not forked: a new interpreter shares nothing with its siblings, as on another machine.
         self._context = multiprocessing.get_context("spawn")
-        self._hosts = hosts
+        self._hosts = processes
         self._members: list[_Member] = []
 
     def __enter__(self) -> Self:
@@ -53,24 +53,24 @@ class Crew:
 
     @property
     def pids(self) -> list[int]:
-        """The processes of the hosts, but for the one in reserve."""
+        """The process ids of the crew, without the one in reserve."""
         return [member.process.pid or 0 for member in self._members[:-1]]
 
-    def give(self, host: int, task: Task) -> None:
-        """Let a host carry out a task."""
-        self._members[host].link.send(task)
-        self._members[host].busy = True
+    def give(self, number: int, task: Task) -> None:
+        """Let a process carry out a task."""
+        self._members[number].link.send(task)
+        self._members[number].busy = True
 
-    def signal(self, host: int, number: int) -> None:
-        """Send a signal to a host."""
-        os.kill(self.pids[host], number)
+    def signal(self, number: int, which: int) -> None:
+        """Send a signal to a process."""
+        os.kill(self.pids[number], which)
 
-    def replace(self, host: int, task: Task) -> None:
-        """Kill a host; the one in reserve takes its place and this task, and another one is started."""
-        lost = self._members[host]
+    def replace(self, number: int, task: Task) -> None:
+        """Kill a process; the one in reserve takes its place and this task, and another one is started."""
+        lost = self._members[number]
         _end(lost)
-        self._members[host] = self._members.pop()
-        self.give(host, task)
+        self._members[number] = self._members.pop()
+        self.give(number, task)
         self._members.append(self._start())
 
     def hear(self) -> list[Ended]:
@@ -86,7 +86,7 @@ class Crew:
 
     def _end(self) -> None:
         for member in self._members:
-            member.link.close()  # which is what tells a host to stop
+            member.link.close()  # which is what tells a process to stop
         for member in self._members:
             member.process.join(5.0)
             _end(member)
@@ -94,7 +94,7 @@ class Crew:
 
 def _hear(member: _Member) -> Ended | None:
     if not member.link.poll(_PATIENCE):
-        raise Hung(f"host {member.process.pid} did not answer within {_PATIENCE:g} s")
+        raise Hung(f"process {member.process.pid} did not answer within {_PATIENCE:g} s")
     member.busy = False
     ended: Ended | None = member.link.recv()
     return ended

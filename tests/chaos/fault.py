@@ -1,4 +1,4 @@
-"""What can befall a network, the data of a server, and hosts: each a context, within which it is so."""
+"""What can befall a network, the data of a server, and processes: each a context, within which it is so."""
 
 import signal
 import time
@@ -43,19 +43,19 @@ def told(*words: str) -> Fault:
 
 
 @contextmanager
-def host_killed(stage: Stage) -> Iterator[None]:
-    """The last host is killed, and another takes its place at once."""
+def process_killed(stage: Stage) -> Iterator[None]:
+    """The last process is killed, and another takes its place at once."""
     last = stage.tasks[-1]
     stage.crew.replace(len(stage.tasks) - 1, replace(last, start=time.monotonic(), log=f"{last.log}-again"))
     yield
 
 
 @contextmanager
-def hosts_stopped(stage: Stage) -> Iterator[None]:
-    """Half of the hosts are stopped where they stand, past the end of their leases."""
+def processes_stopped(stage: Stage) -> Iterator[None]:
+    """Half of the processes are stopped where they stand, past the end of their leases."""
     stopped = range(0, len(stage.tasks), 2)
-    for host in stopped:
-        stage.crew.signal(host, signal.SIGSTOP)
+    for process in stopped:
+        stage.crew.signal(process, signal.SIGSTOP)
     yield
-    for host in stopped:
-        stage.crew.signal(host, signal.SIGCONT)
+    for process in stopped:
+        stage.crew.signal(process, signal.SIGCONT)

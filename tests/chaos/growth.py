@@ -1,4 +1,4 @@
-"""Whether the hosts grow: threads, tasks, descriptors and memory, early and late in a long run."""
+"""Whether the processes grow: threads, tasks, descriptors and memory, early and late in a long run."""
 
 from collections.abc import Sequence
 

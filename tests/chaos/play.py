@@ -1,4 +1,4 @@
-"""How a scenario is played: the hosts call all the time, and in the middle of it the fault comes and goes."""
+"""How a scenario is played: the processes call all the time, and in the middle of it the fault comes and goes."""
 
 import tempfile
 import time
@@ -15,10 +15,10 @@ from tests.chaos.scenario import DEMAND, KEYS, QUOTA, Scenario
 from tests.chaos.stage import Stage
 from tests.chaos.task import COSTS, Task
 
-# Time enough for all hosts to hear when to begin.
+# Time enough for all processes to hear when to begin.
 _HEAD_START = 0.1
 _LOOKING = 0.1
-# A host that has not recovered by then does not (s).
+# A process that has not recovered by then does not (s).
 _PATIENCE = 20.0
 _ENOUGH = "enough"
 
@@ -36,12 +36,12 @@ SHORT = Lengths(0.5, 0.3)
 
 
 def play(scenario: Scenario, stage: Stage, lengths: Lengths, kept: str = "") -> Row:
-    """Play it once. With a name in `kept` the hosts use the limiters of that name, and let them live on."""
+    """Play it once. With a name in `kept` the processes use the limiters of that name, and let them live on."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic() + _HEAD_START
         stage.tasks = tuple(_tasks(scenario, stage, folder, start, kept))
-        for host, task in enumerate(stage.tasks):
-            stage.crew.give(host, task)
+        for process, task in enumerate(stage.tasks):
+            stage.crew.give(process, task)
         try:
             _sleep_until(start + lengths.before)
             began = time.monotonic()
@@ -50,14 +50,14 @@ def play(scenario: Scenario, stage: Stage, lengths: Lengths, kept: str = "") -> 
             over = time.monotonic()
             _sleep_until(over + lengths.after)
             _await_recovery(folder, stage, over)
-        finally:  # or the next one to play would have busy hosts
+        finally:  # or the next one to play would have busy processes
             Path(folder, _ENOUGH).touch()
             ended = stage.crew.hear()
         return row(scenario, _calls(folder, stage), Times(began, over), ended)
 
 
 def _await_recovery(folder: str, stage: Stage, over: float) -> None:
-    """Return when all hosts have recovered, as their callers wrote it down; or after some time in which none did."""
+    """Return when all processes have recovered, as their callers logged; or after some time in which none did."""
     while (now := time.monotonic()) < over + _PATIENCE:
         if now > over + recovery(_calls(folder, stage), over) + STEADY:
             return
@@ -65,12 +65,12 @@ def _await_recovery(folder: str, stage: Stage, over: float) -> None:
 
 
 def _tasks(scenario: Scenario, stage: Stage, folder: str, start: float, kept: str) -> Iterator[Task]:
-    # What is kept has a bucket for each kind of limiter: a host is not to count as two.
+    # What is kept has a bucket for each kind of limiter: a process is not to count as two.
     prefix = f"{kept or uuid.uuid4().hex}-{scenario.policy}-{scenario.front}-{scenario.relayed}"
-    rate = DEMAND * scenario.rate / scenario.hosts * len(COSTS) / sum(COSTS)
-    for host in range(scenario.hosts):
+    rate = DEMAND * scenario.rate / scenario.processes * len(COSTS) / sum(COSTS)
+    for process in range(scenario.processes):
         yield Task(
-            url=stage.url_of(host, scenario.relayed),
+            url=stage.url_of(process, scenario.relayed),
             quota=QUOTA,
             prefix=prefix,
             keys=KEYS,
@@ -81,20 +81,20 @@ def _tasks(scenario: Scenario, stage: Stage, folder: str, start: float, kept: st
             enough=f"{folder}/{_ENOUGH}",
             front=scenario.front,
             options=(("on_failure", _on_failure(scenario)),),
-            log=f"{folder}/{host}",
+            log=f"{folder}/{process}",
             kept=bool(kept),
         )
 
 
 def _on_failure(scenario: Scenario) -> str | FailurePolicy:
-    return FailurePolicy.local(scenario.hosts) if scenario.policy == "local" else scenario.policy
+    return FailurePolicy.local(scenario.processes) if scenario.policy == "local" else scenario.policy
 
 
 def _calls(folder: str, stage: Stage) -> list[Call]:
-    """What all hosts wrote down; one that took another's place is a host of its own."""
-    hosts = len(stage.tasks)
-    first = [read(Path(f"{folder}/{host}"), host) for host in range(hosts)]
-    again = [read(Path(f"{folder}/{host}-again"), hosts + host) for host in range(hosts)]
+    """What all processes wrote down; one that took another's place is a process of its own."""
+    processes = len(stage.tasks)
+    first = [read(Path(f"{folder}/{process}"), process) for process in range(processes)]
+    again = [read(Path(f"{folder}/{process}-again"), processes + process) for process in range(processes)]
     return list(chain.from_iterable([*first, *again]))
 
 

@@ -20,10 +20,10 @@ _TOLD = {  # those that tell most
     "killed, and empty when back, closed, async",
     "killed, and empty when back, local, threads",
     "killed, and empty when back, open, threads",
-    "the same, one host of 8 threads, closed, threads",
+    "the same, one process of 8 threads, closed, threads",
     "the server stands still, closed, threads",
     "FLUSHALL, closed, threads",
-    "a host is killed and replaced, closed, threads",
+    "a process is killed and replaced, closed, threads",
     "a node of a cluster is killed, closed, threads",
     "sentinels fail over, closed, threads",
 }
@@ -45,7 +45,7 @@ def cells(row: Row) -> list[str]:
     return [
         row.scenario.name,
         row.scenario.policy,
-        f"{row.scenario.hosts} x {row.scenario.callers} {row.scenario.front.callers}",
+        f"{row.scenario.processes} x {row.scenario.callers} {row.scenario.front.callers}",
         _ms(row.p99),
         _ms(row.longest),
         percent(row.share, 0),

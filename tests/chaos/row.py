@@ -12,7 +12,7 @@ from tests.chaos.scenario import KEYS, QUOTA, Scenario
 from tests.chaos.task import Ended, Usage
 
 STEADY = 0.25
-"""A host that was served for so long (s) has recovered; that the machine stalls later on is another story."""
+"""A process that was served for so long (s) has recovered; that the machine stalls later on is another story."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Row:
     longest: float
     """The same, or after it."""
     stalled: float
-    """For how long the machine stood still at the most, all of it or one host.
+    """For how long the machine stood still at the most, all of it or one process.
 
-    The longest time in which no caller of any host wrote anything down, or what a host's Witness saw.
+    The longest time in which no caller of any process wrote anything down, or what a process's Witness saw.
     """
     admitted: int
     """From the beginning of the fault to its end, as all the following."""
@@ -52,14 +52,14 @@ class Row:
     excess: float
     """The most that any key's windows show on top of the promise, before, during and after."""
     recovery: float
-    """From the end of the fault until the last host admitted again by its leases, and went on; inf: never."""
+    """From the end of the fault until the last process admitted again by its leases, and went on; inf: never."""
     errors: tuple[str, ...]
     """Errors that should not be, in words."""
     outages: int
     losses: int
-    """What the hosts say: times that they gave the store up; buckets that were lost."""
+    """What the processes say: times that they gave the store up; buckets that were lost."""
     usage: tuple[Usage, ...]
-    """What each host took in the end."""
+    """What each process took in the end."""
 
     @property
     def kept(self) -> bool:
@@ -124,12 +124,14 @@ def _excess(calls: Sequence[Call], key: int) -> float:
 
 
 def recovery(calls: Sequence[Call], over: float) -> float:
-    """Return how long after the end of a fault the last host admitted again by its leases, and went on; inf: never."""
-    return max((_recovery(calls, host, over) for host in {call.host for call in calls}), default=math.inf)
+    """Return how long after the end of a fault the last process was served by its leases again; inf: never."""
+    return max((_recovery(calls, process, over) for process in {call.process for call in calls}), default=math.inf)
 
 
-def _recovery(calls: Sequence[Call], host: int, over: float) -> float:
-    own = sorted((call for call in calls if call.host == host and call.after >= over), key=lambda call: call.after)
+def _recovery(calls: Sequence[Call], process: int, over: float) -> float:
+    own = sorted(
+        (call for call in calls if call.process == process and call.after >= over), key=lambda call: call.after
+    )
     if not own:  # it was killed
         return 0.0
     served = math.inf

@@ -20,7 +20,7 @@ DEMAND = 1.5
 DEADLINE = 0.05
 """What a call of the store may take (s), unless told otherwise."""
 _LATE = 0.25
-"""Seconds: by then every host has asked for every key once more, were it refused all the time."""
+"""Seconds: by then every process has asked for every key once more, were it refused all the time."""
 Place = Callable[[Crew], AbstractContextManager[Stage]]
 
 
@@ -32,14 +32,14 @@ class Scenario:
     fault: Fault
     policy: str = "closed"
     front: Front = Front.THREADS
-    hosts: int = 4
+    processes: int = 4
     callers: int = 4
     seconds: float = 1.0
     """How long it lasts."""
     short: bool = False
     """Whether it belongs to the short form as well."""
     relayed: bool = False
-    """Whether the hosts reach the server over the relay."""
+    """Whether the processes reach the server over the relay."""
     place: Place = single
     """Where it can be played."""
     allowed: float = 0.0
@@ -48,7 +48,7 @@ class Scenario:
     """Whether the store forgets the buckets."""
     patience: float = 1.0 + 2 * DEADLINE
     """Seconds that no caller may have waited, but for what the machine stood still: the store, or the network before
-    it, may have been late when a host first connected; and then a call waits for an ask of another, and its own."""
+    it, may have been late when a process first connected; and then a call waits for an ask of another, and its own."""
 
     def __str__(self) -> str:
         return f"{self.name}, {self.policy}, {self.front}"
@@ -61,14 +61,14 @@ class Scenario:
     def most(self, seconds: float) -> float:
         """Tokens of all keys together that an outage of so many seconds may admit.
 
-        Hosts that admit their shares have what is left of their leases when it begins, and of the buckets.
+        Processes that admit their shares have what is left of their leases when it begins, and of the buckets.
         """
         return 1.05 * self.rate * seconds + KEYS * BURST if self.policy == "local" else math.inf
 
     def excess(self, stalled: float) -> float:
         """Tokens of one key that may be admitted on top of the promise where the machine stood still for so long (s).
 
-        Where that is nothing, it is nothing. Else a host that stood still may have counted as gone, so that a bucket
+        Where that is nothing, it is nothing. Else a process that stood still may have counted as gone, so that a bucket
         began anew with more than a quarter, and it noticed as much later that the store was back.
         """
         late = BURST + RATE * stalled if stalled > _LATE else 0.0
@@ -76,9 +76,9 @@ class Scenario:
 
 
 ANEW = BURST / 4
-"""A bucket that was lost begins anew, with the share of one host of four."""
+"""A bucket that was lost begins anew, with the share of one process of four."""
 BESIDE = BURST + RATE * 0.75 * 1.6
-"""When the store is back its bucket has filled up; and hosts notice one after the other. Until the last one does, a
+"""When the store is back its bucket has filled up; and processes notice one after the other. Until the last one does, a
 probe (1.1 s) and a grant of its own (0.5 s) later, up to three of the four admit their shares beside the bucket."""
 
 SCENARIOS = (
@@ -101,7 +101,7 @@ SCENARIOS = (
     Scenario("killed, and empty when back", outage.killed, front=Front.ASYNC, allowed=ANEW, loses=True, short=True),
     Scenario("killed, and empty when back", outage.killed, "local", seconds=2.0, allowed=BESIDE, loses=True),
     Scenario("killed, and empty when back", outage.killed, "open", allowed=math.inf, loses=True),
-    Scenario("the same, one host of 8 threads", outage.killed, hosts=1, callers=8, allowed=BURST, loses=True),
+    Scenario("the same, one process of 8 threads", outage.killed, processes=1, callers=8, allowed=BURST, loses=True),
     Scenario("killed and at once there again, empty", outage.emptied, allowed=ANEW, loses=True, short=True),
     Scenario("the server is restarted with its data", outage.restarted, short=True),
     Scenario("the server stands still", outage.paused, short=True),
@@ -112,10 +112,12 @@ SCENARIOS = (
     Scenario("SCRIPT FLUSH", told("SCRIPT", "FLUSH")),
     Scenario("no memory is left", outage.full, short=True),
     Scenario("made a replica", outage.read_only),
-    # The hosts
-    Scenario("a host is killed and replaced", fault.host_killed, short=True),
-    Scenario("hosts stop past their leases", fault.hosts_stopped, seconds=2.0, patience=math.inf, short=True),
-    Scenario("hosts stop past their leases", fault.hosts_stopped, seconds=2.0, patience=math.inf, front=Front.ASYNC),
+    # The processes
+    Scenario("a process is killed and replaced", fault.process_killed, short=True),
+    Scenario("processes stop past their leases", fault.processes_stopped, seconds=2.0, patience=math.inf, short=True),
+    Scenario(
+        "processes stop past their leases", fault.processes_stopped, seconds=2.0, patience=math.inf, front=Front.ASYNC
+    ),
 )
 
 SHORT = tuple(replace(each, seconds=each.seconds * 0.6) for each in SCENARIOS if each.short)

@@ -1,4 +1,4 @@
-"""Where a scenario plays: a store that can be ruined, and hosts."""
+"""Where a scenario plays: a store that can be ruined, and processes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ ROUND_TRIP = 0.0005
 
 
 class Stage:
-    """Hosts, what they are doing now, and where their store is."""
+    """Processes, what they are doing now, and where their store is."""
 
     def __init__(self, crew: Crew, url: str) -> None:
         self.crew = crew
@@ -22,8 +22,8 @@ class Stage:
         """The same over a network that can be ruined."""
         self.tasks: tuple[Task, ...] = ()
 
-    def url_of(self, host: int, relayed: bool) -> str:
-        """Where this host finds the store."""
+    def url_of(self, process: int, relayed: bool) -> str:
+        """Where this process finds the store."""
         return self.relayed_url if relayed else self.url
 
 

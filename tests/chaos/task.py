@@ -1,4 +1,4 @@
-"""What one host of the chaos is to do, and what it says afterwards."""
+"""What one process of the chaos is to do, and what it says afterwards."""
 
 import os
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a host's process takes just now."""
+    """The resources that a process uses now."""
 
     threads: int
     tasks: int
@@ -54,7 +54,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a host says after its task."""
+    """What a process says after its task."""
 
     statistics: Statistics
     errors: dict[str, int]

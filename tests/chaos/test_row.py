@@ -70,9 +70,9 @@ def test_recovered_is_who_admits_again_for_good(calls: list[Call], recovery: flo
 
 
 def test_the_last_host_to_recover_counts_unless_it_was_killed() -> None:
-    late = call(12.9, 12.9)._replace(host=1)
+    late = call(12.9, 12.9)._replace(process=1)
     assert drawn(call(11.1, 11.1), late).recovery == pytest.approx(1.9)
-    assert drawn(call(11.1, 11.1), call(10.5, 10.5)._replace(host=1)).recovery == pytest.approx(0.1)
+    assert drawn(call(11.1, 11.1), call(10.5, 10.5)._replace(process=1)).recovery == pytest.approx(0.1)
 
 
 def test_tokens_beyond_the_promise_are_an_excess_and_break_a_row() -> None:

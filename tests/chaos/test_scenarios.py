@@ -37,7 +37,7 @@ def test_the_promise_holds_through_it(scenario: Scenario, crew: Crew) -> None:
 
 
 def test_hosts_that_admit_their_shares_admit_the_limit_together(crew: Crew) -> None:
-    """Four hosts, a store that is away for two seconds: neither four times the limit, nor a quarter of it."""
+    """Four processes, a store that is away for two seconds: neither four times the limit, nor a quarter of it."""
     away = Scenario("away", network(Relay.drop), "local", seconds=2.0, relayed=True, allowed=BESIDE)
     row = played(away, crew)
     assert row.share >= 0.9 - row.stalled

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from batchlimit.fleet.plan import Front
 from batchlimit.quota.key import bucket_name
 from tests.chaos.crew import Crew
-from tests.chaos.fault import Fault, host_killed
+from tests.chaos.fault import Fault, process_killed
 from tests.chaos.scenario import ANEW, BURST, RATE, Scenario
 from tests.chaos.stage import Stage
 from tests.servers import valkey_binary
@@ -14,7 +14,8 @@ from tests.topologies import Cluster, Watched, cluster, sentinel
 
 HANDOVER = BURST + RATE * 0.25
 """When sentinels name the new primary its buckets have filled up, and know nothing of what was admitted meanwhile. Then
-hosts leave the old one: within 0.25 s, for a sentinel tells the others within 0.1 s, and a call takes two deadlines."""
+processes leave the old one: within 0.25 s, for a sentinel tells the others within 0.1 s, and a call takes two
+deadlines."""
 
 
 class Clustered(Stage):
@@ -32,9 +33,9 @@ class Guarded(Stage):
         super().__init__(crew, nodes.url)
         self.watched = nodes
 
-    def url_of(self, host: int, relayed: bool) -> str:
-        """Each host asks another of the sentinels first."""
-        return self.watched.url_by(host % len(self.watched.sentinels))
+    def url_of(self, process: int, relayed: bool) -> str:
+        """Each process asks another of the sentinels first."""
+        return self.watched.url_by(process % len(self.watched.sentinels))
 
 
 @contextmanager
@@ -68,15 +69,15 @@ def failed_over(stage: Guarded) -> Iterator[None]:
 
 
 def handed_over(*how: str) -> Fault:
-    """The replica takes over from a primary that lives, and one host is replaced by a new one.
+    """The replica takes over from a primary that lives, and one process is replaced by a new one.
 
-    The new host connects to the new primary, whatever the others do.
+    The new process connects to the new primary, whatever the others do.
     """
 
     @contextmanager
     def fault(stage: Guarded) -> Iterator[None]:
         stage.watched.fail_over(*how)
-        with host_killed(stage):
+        with process_killed(stage):
             yield
 
     return fault

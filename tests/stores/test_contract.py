@@ -144,26 +144,26 @@ def test_a_prefetch_is_never_refused(store: Store) -> None:
     assert (grant.granted, grant.retry_after) == (0, 0.0)
 
 
-def test_one_host_holds_at_most_half_the_burst_in_reserve(store: Store) -> None:
+def test_one_instance_holds_at_most_half_the_burst_in_reserve(store: Store) -> None:
     host = Host(store, trip=0.0)
     host.take(1, want=100)
     grant = host.take(0, want=100)
     assert (grant.granted, grant.kept) == (0, 50)
 
 
-def test_a_second_host_gets_its_part_of_half_the_rest(store: Store) -> None:
+def test_a_second_instance_gets_its_part_of_half_the_rest(store: Store) -> None:
     Host(store, name="a").take(1, want=10)
     grant = Host(store, name="b").take(1, want=100)
     assert (grant.granted, grant.active_instances) == (22, 2)  # (100 - 10) / 2 / 2
 
 
-def test_all_hosts_together_hold_at_most_half_the_burst_in_reserve(store: Store) -> None:
+def test_all_instances_together_hold_at_most_half_the_burst_in_reserve(store: Store) -> None:
     Host(store, name="a").take(1, want=50)
     grants = [Host(store, name=name).take(1, want=100).granted for name in "bc"]
     assert grants == [1, 1]  # for those who wait, there is enough
 
 
-def test_a_host_of_twice_the_weight_has_twice_the_share(store: Store) -> None:
+def test_an_instance_of_twice_the_weight_has_twice_the_share(store: Store) -> None:
     light, heavy = Host(store, name="light"), Host(store, name="heavy")
     light.take(1)
     grant = heavy.send(heavy.ask(1, want=100)._replace(weight=2))
@@ -240,7 +240,7 @@ def test_a_refund_is_credited_once(store: Store, held: int) -> None:
     assert host.peek().level == 30
 
 
-def test_a_refund_from_a_host_that_holds_nothing_is_credited_once(store: Store) -> None:
+def test_a_refund_from_an_instance_that_holds_nothing_is_credited_once(store: Store) -> None:
     Host(store, name="b").spend(80)
     back = GiveBack("a", 1, tokens=0, refund=30)
     assert store.give_back(KEY, HUNDRED, back) == 30
@@ -297,14 +297,14 @@ def test_no_more_comes_back_with_an_ask_than_was_held(store: Store) -> None:
     assert host.send(host.ask(0)._replace(held=0, back=1000)).level == 60
 
 
-def test_a_host_keeps_no_more_than_it_was_lent(store: Store) -> None:
+def test_an_instance_keeps_no_more_than_it_was_lent(store: Store) -> None:
     host = Host(store)
     host.take(10)
     assert host.send(host.ask(0)._replace(held=1000)).kept == 10
     assert host.peek() == Level(level=90, outstanding=10, active_instances=1)
 
 
-def test_nothing_comes_back_from_a_host_that_holds_nothing(store: Store) -> None:
+def test_nothing_comes_back_from_an_instance_that_holds_nothing(store: Store) -> None:
     Host(store, name="b").spend(40)
     stranger = Host(store, name="stranger")
     assert stranger.give_back(10, held=0) == 0
@@ -518,7 +518,7 @@ def test_level_and_outstanding_never_exceed_the_burst(store: Store, quota: Quota
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_honest_hosts_spend_at_most_the_burst(store: Store, seed: int) -> None:
+def test_honest_instances_spend_at_most_the_burst(store: Store, seed: int) -> None:
     """And what was refunded; nothing flows in within this test's time."""
     chance = random.Random(seed)
     hosts = [Host(store, name=name) for name in "abc"]
@@ -539,7 +539,7 @@ def test_honest_hosts_spend_at_most_the_burst(store: Store, seed: int) -> None:
     assert spent > 50, "or this test says little"
 
 
-def test_what_a_vanished_host_held_is_lent_again_after_its_lease(store: Store) -> None:
+def test_what_a_vanished_instance_held_is_lent_again_after_its_lease(store: Store) -> None:
     quota = Quota(1000.0, 100)
     assert Host(store, quota, name="gone", trip=0.2).take(100).granted == 100
     other = Host(store, quota, name="other", trip=0.2)

@@ -102,7 +102,7 @@ def test_a_bucket_that_was_forgotten_is_full_and_has_a_new_epoch(store: MemorySt
     assert after.epoch != before.epoch
 
 
-def test_a_bucket_that_is_new_to_the_host_begins_full(store: MemoryStore) -> None:
+def test_a_bucket_that_is_new_to_the_instance_begins_full(store: MemoryStore) -> None:
     ask = Ask("a", 1, need=10, queued=10, want=10, fill=0.0)
     assert store.take(KEY, TEN, ask).granted == 10
 

@@ -105,7 +105,7 @@ def test_lost_scripts_change_nothing(server: Server, redis_store: RedisStore) ->
 
 
 @pytest.mark.parametrize(("fill", "level"), [(0.0, 0), (0.5, 50), (1.0, 100)])
-def test_a_lost_bucket_begins_anew_as_full_as_the_host_says(
+def test_a_lost_bucket_begins_anew_as_full_as_the_instance_says(
     server: Server, redis_store: RedisStore, fill: float, level: int
 ) -> None:
     before = redis_store.take(KEY, HUNDRED, FIFTY)
@@ -117,7 +117,7 @@ def test_a_lost_bucket_begins_anew_as_full_as_the_host_says(
     assert redis_store.peek(KEY, HUNDRED).outstanding == 0
 
 
-def test_a_bucket_that_is_new_to_the_host_begins_full(redis_store: RedisStore) -> None:
+def test_a_bucket_that_is_new_to_the_instance_begins_full(redis_store: RedisStore) -> None:
     assert redis_store.take(KEY, HUNDRED, FIFTY._replace(fill=0.0)).granted == 50
 
 

@@ -85,16 +85,16 @@ def called(one: Node) -> set[str]:
 
 
 def use_all_commands(store: AnyStore, one: Node) -> None:
-    """Hosts come and go at a bucket that is too poor for one of them, until the scripts have called all commands."""
+    """Instances come and go at a bucket too poor for one of them, until the scripts have called all commands."""
     store.take("poor", POOR, Ask("gone", 1, 1, 1, 1))
     asks = iter(range(1, 1_000_000))
 
     def is_done() -> bool:
-        for host in ("a", "b"):
-            store.take("poor", POOR, Ask(host, next(asks), 10, 10, 10))
+        for instance in ("a", "b"):
+            store.take("poor", POOR, Ask(instance, next(asks), 10, 10, 10))
         return called(one) == OF_THE_SCRIPTS
 
-    await_fact(is_done, "a bucket that reserves, looks at all hosts and forgets one")
+    await_fact(is_done, "a bucket that reserves, looks at all instances and forgets one")
 
 
 def do_everything(store: AnyStore, one: Node) -> None:

@@ -47,8 +47,8 @@ def opened(front: str, url: str, prefix: str, deadline: float = LONG) -> Iterato
         store.close()
 
 
-class Host:
-    """A host that asks for one token at a time, and repeats what may have been carried out."""
+class Instance:
+    """An instance that asks for one token at a time, and repeats what may have been carried out."""
 
     def __init__(self, store: BlockingStore | RedisStore, key: str) -> None:
         self.store, self.key = store, key
@@ -96,13 +96,13 @@ def test_a_slot_that_moves_takes_its_bucket_along(front: str, replicated: Cluste
     source = _owner(replicated, name)
     target = next(each for each in _primaries(replicated) if each is not source)
     with opened(front, replicated.url, prefix) as store:
-        host = Host(store, "k")
+        host = Instance(store, "k")
         for _ in range(10):
             host.take()
         replicated.begin_move(name, source, target)
         for _ in range(10):
             host.take()  # the bucket is still there
-        fresh = Host(store, _beside(replicated, prefix, "k"))
+        fresh = Instance(store, _beside(replicated, prefix, "k"))
         fresh.take()  # a bucket that is new to a slot on the move: ASK
         source.ask("MIGRATE", "127.0.0.1", target.port, name, 0, 5000)
         for _ in range(10):
@@ -199,8 +199,8 @@ def _beside(whole: Cluster, prefix: str, key: str) -> str:
 def test_a_lost_node_takes_its_own_keys_along_until_its_replica_is_promoted(replicated: Cluster, prefix: str) -> None:
     lost = _owner(replicated, bucket_name(f"{prefix}-threads", "lost"))
     with both(replicated.url, prefix) as stores:
-        away = [Host(store, _key_of(lost, store)) for store in stores]
-        there = [Host(store, _key_of(None, store, but=lost)) for store in stores]
+        away = [Instance(store, _key_of(lost, store)) for store in stores]
+        there = [Instance(store, _key_of(None, store, but=lost)) for store in stores]
         for each in replicated.nodes:
             each.ask("CONFIG", "SET", "cluster-replica-no-failover", "yes")
         lost.kill()
@@ -224,11 +224,11 @@ def test_a_lost_node_takes_its_own_keys_along_until_its_replica_is_promoted(repl
 
 def _key_of(node: Node | None, store: BlockingStore | RedisStore, but: Node | None = None) -> str:
     """A key whose bucket this node has, or another than `but`."""
-    Host(store, "any").until_served()  # the store knows the nodes now
+    Instance(store, "any").until_served()  # the store knows the nodes now
     for i in range(1000):
         part = store.part(f"k{i}")
         if part == node.name if node else part != but.name if but else True:
-            Host(store, f"k{i}").until_served()
+            Instance(store, f"k{i}").until_served()
             return f"k{i}"
     raise AssertionError("no such key")
 
@@ -279,7 +279,7 @@ def test_a_cluster_that_was_away_is_found_again(prefix: str) -> None:
                 store.peek("k", HUNDRED)
         one.start()
         for store in stores:
-            Host(store, "k").until_served()
+            Instance(store, "k").until_served()
 
 
 def test_a_clusters_client_of_the_callers_stays_open(servers: Servers, prefix: str) -> None:
@@ -310,7 +310,7 @@ def watched() -> Iterator[Watched]:
 
 def test_a_store_finds_the_primary_that_took_over(watched: Watched, prefix: str) -> None:
     with both(watched.url, prefix) as stores:
-        hosts = [Host(store, "k") for store in stores]
+        hosts = [Instance(store, "k") for store in stores]
         for host in hosts:
             host.until_served()
         before = watched.primary
@@ -325,7 +325,7 @@ def test_a_store_finds_the_primary_that_took_over(watched: Watched, prefix: str)
 
 def test_a_store_finds_the_primary_that_took_over_from_a_dead_one(prefix: str) -> None:
     with sentinel(valkey_binary()) as watched, both(watched.url, prefix, deadline=5.0) as stores:
-        hosts = [Host(store, "k") for store in stores]
+        hosts = [Instance(store, "k") for store in stores]
         for host in hosts:
             host.until_served()
         before = watched.primary

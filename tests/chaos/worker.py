@@ -1,4 +1,4 @@
-"""A host of the chaos: a process that carries out one task after the other, its callers threads or tasks."""
+"""A process of the chaos runs: carries out one task after the other; its callers are threads or tasks."""
 
 import asyncio
 import logging
@@ -28,17 +28,17 @@ def serve(link: Connection) -> None:
     logging.getLogger("batchlimit").setLevel(logging.ERROR)  # that the store is away is no news here
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle, which then ends the link
     with asyncio.Runner() as runner:
-        host = Host(runner)
+        worker = Worker(runner)
         try:
             link.send(None)
             while True:
-                link.send(host.carry_out(link.recv()))
+                link.send(worker.carry_out(link.recv()))
         except (EOFError, ConnectionError):
-            host.close()
+            worker.close()
 
 
-class Host:
-    """Its limiters, and the loop that those for tasks are at home on."""
+class Worker:
+    """The limiters of one process, and the event loop of those for tasks."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner, self._witness = runner, Witness()
