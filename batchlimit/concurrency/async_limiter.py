@@ -43,7 +43,7 @@ class AsyncConcurrencyLimiter(BaseLimiter):
         ConcurrencyLimited; see Shedding. The task that entered such a block has to leave it, as with asyncio.timeout.
         """
         permit = AsyncPermit(self._locked_gate, operation, priority, sheddable)
-        permit.partition, permit.timeout = partition, _FOREVER if timeout is None else patience(timeout)
+        permit._partition, permit._timeout = partition, _FOREVER if timeout is None else patience(timeout)
         return permit
 
     async def close(self) -> None:

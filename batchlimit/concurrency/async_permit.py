@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from batchlimit.concurrency.gate import Reason
+from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.queue import Waiter
 from batchlimit.concurrency.waits import Waits, waits_of
@@ -64,11 +65,12 @@ class AsyncPermit(BasePermit):
     Where it was awaited, `with` and `async with` complete it alike.
     """
 
-    __slots__ = ("_cancelled", "_cancels", "_loop", "_task", "partition", "timeout")
+    __slots__ = ("_cancelled", "_cancels", "_loop", "_partition", "_task", "_timeout")
 
+    _locked_gate: LockedGate
     # How it is to be entered with: set by `acquire`, for an __init__ of our own around the other takes 100 ns.
-    partition: str
-    timeout: float
+    _partition: str
+    _timeout: float
     # Of who is exposed to shedding alone: its task, the loop of that, how often others wanted the task cancelled, and
     # whether we did.
     _task: asyncio.Task[Any] | None
@@ -80,19 +82,19 @@ class AsyncPermit(BasePermit):
         return self._enter().__await__()
 
     async def _enter(self) -> Self:
-        if self.state is not ASKED:
+        if self._state is not ASKED:
             raise RuntimeError(f"{self!r} was awaited before")
-        if reason := self.locked_gate.enter(self, self.partition):
+        if reason := self._locked_gate.enter(self, self._partition):
             await self._wait(reason)
         return self
 
     async def __aenter__(self) -> Self:
-        if self.state is ASKED:
-            if reason := self.locked_gate.enter(self, self.partition):
+        if self._state is ASKED:
+            if reason := self._locked_gate.enter(self, self._partition):
                 await self._wait(reason)
         else:
             self._check()
-        if self.sheddable:
+        if self._sheddable:
             self._expose()
         return self
 
@@ -100,19 +102,19 @@ class AsyncPermit(BasePermit):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Awaitable[None]:
         # As _exit, which takes 60 ns to call.
-        if self.sheddable and self._cancelled:
+        if self._sheddable and self._cancelled:
             self._end_shed(error)
         if error is None:
-            self.locked_gate.leave(self, SUCCESS)
+            self._locked_gate.leave(self, SUCCESS)
         else:
-            self.locked_gate.leave_by(self, error)
+            self._locked_gate.leave_by(self, error)
         return _LEFT
 
     def __enter__(self) -> Self:
-        if self.state is ASKED:
+        if self._state is ASKED:
             raise RuntimeError(f"{self!r} was not awaited: write `async with`")
         self._check()
-        if self.sheddable:
+        if self._sheddable:
             self._expose()
         return self
 
@@ -122,37 +124,38 @@ class AsyncPermit(BasePermit):
         self._exit(error)
 
     def _exit(self, error: BaseException | None) -> None:
-        if self.sheddable and self._cancelled:
+        if self._sheddable and self._cancelled:
             self._end_shed(error)
-        self.locked_gate.leave_by(self, error)
+        self._locked_gate.leave_by(self, error)
 
     def _check(self) -> None:
-        if self.state is OVER:
+        if self._state is OVER:
             raise RuntimeError(f"{self!r} was completed before")
-        if self.state is WAITING:
+        if self._state is WAITING:
             raise RuntimeError(f"{self!r} is waited for by another task")
 
     async def _wait(self, reason: Reason) -> None:
         """Line up, having been refused for this reason, and come back with the permit held."""
-        locked_gate = self.locked_gate
-        seconds = locked_gate.queue.patience(self.timeout)
-        self.state = OVER
+        locked_gate = self._locked_gate
+        waiters = locked_gate.waiters
+        seconds = waiters.longest(self._timeout)
+        self._state = OVER
         if seconds <= 0:
             raise locked_gate.refusal(reason)
         turn = Turn()
         waiter = Waiter(turn.wake)
-        self.state = WAITING
+        self._state = WAITING
         try:
-            locked_gate.line_up(waiter, self.partition)
-            await turn.wait(seconds, locked_gate.patience, locked_gate.look)
-            held = locked_gate.end_wait(self, waiter)
+            waiters.join(waiter, self._partition)
+            await turn.wait(seconds, waiters.pause, waiters.serve)
+            held = waiters.leave(self, waiter)
         except BaseException:
-            if locked_gate.end_wait(self, waiter):
+            if waiters.leave(self, waiter):
                 self.ignore()
-            self.state = OVER
+            self._state = OVER
             raise
         if not held:
-            self.state = OVER
+            self._state = OVER
             raise locked_gate.refusal("queue_timeout")
 
     # To be shed
@@ -160,15 +163,15 @@ class AsyncPermit(BasePermit):
     def _expose(self) -> None:
         self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
         self._cancels, self._cancelled = self._task.cancelling() if self._task else 0, False
-        self.locked_gate.expose(self)
+        self._locked_gate.exposed.add(self)
 
-    def give_up(self) -> None:
+    def _give_up(self) -> None:
         """Cancel the task that is in the block of this permit; RuntimeError if its loop is closed. From any thread."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
         # In the loop: the task stands at an await within the block, if the permit is held.
-        if self.state is HELD and self._task is not None:
+        if self._state is HELD and self._task is not None:
             self._cancelled = self._task.cancel(f"{self!r} was shed")
 
     def _end_shed(self, error: BaseException | None) -> None:
@@ -178,4 +181,4 @@ class AsyncPermit(BasePermit):
         others = self._task.uncancel() > self._cancels
         if isinstance(error, asyncio.CancelledError) and not others:
             self.ignore()
-            raise self.locked_gate.refusal("shed") from error
+            raise self._locked_gate.refusal("shed") from error

@@ -47,11 +47,11 @@ class Calibration:
 
     def _tell(self, events: tuple[str, ...]) -> None:
         try:
-            self._locked_gate.calibrate(events)
+            self._locked_gate.control.calibrate(events)
         finally:  # a law that fails is no reason to keep what the memory is full of
             if self._shedder is not None:
                 self._shedder.note(events)
-                self._locked_gate.shed(self._shedder.choose)
+                self._locked_gate.exposed.shed(self._shedder.choose)
 
 
 class BaseLimiter(Unique):

@@ -1,13 +1,16 @@
-"""What an exception that ended a call tells about the load."""
+"""What an exception that ended a call tells about the load. Errors of other packages go by name: it imports none."""
 
+import logging
 from collections.abc import Callable
+from typing import Any
 
 from batchlimit.concurrency.law import Outcome
-from batchlimit.concurrency.symptom import is_symptom
 from batchlimit.errors import ConcurrencyLimited
 
 Classify = Callable[[BaseException], Outcome]
 """Returns how a call ended that an exception ended."""
+
+_logger = logging.getLogger("batchlimit")
 
 _LOAD = (TimeoutError, ConcurrencyLimited, ConnectionError, MemoryError)
 
@@ -33,4 +36,128 @@ def classify(error: BaseException) -> Outcome:
 
 
 def _is_load(error: BaseException) -> bool:
-    return isinstance(error, _LOAD) or is_symptom(error)
+    return isinstance(error, _LOAD) or _is_symptom(error)
+
+
+def outcome_of(error: BaseException, classify: Classify) -> Outcome:
+    """Return what `classify` says of an error; IGNORED, and a line in the log, if it fails or says no Outcome."""
+    try:
+        found = classify(error)
+    except Exception:
+        _logger.exception("classify failed; the call is ignored")
+        return Outcome.IGNORED
+    if isinstance(found, Outcome):
+        return found
+    _logger.error("classify must return an Outcome, not %r; the call is ignored", found)
+    return Outcome.IGNORED
+
+
+STATUSES = frozenset({"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+"""The status codes of gRPC that load brings about."""
+
+_SQLSTATES = ("08", "53", "57P01", "57P02", "57P03", "57P05", "57014", "55P03")
+"""How the SQLSTATE of such an error begins: connection lost, no resources, the server ends or begins, out of time."""
+
+_MYSQL = frozenset({1040, 1205, 2002, 2003, 2006, 2013, 2055, 3024, 4031})
+"""Too many connections, a lock waited for too long, no connection, connection lost, a statement that took too long."""
+
+_SQLITE = frozenset({5, 6})
+"""Busy and locked: somebody else had the database for longer than the timeout."""
+
+
+def _is_symptom(error: BaseException) -> bool:
+    """Return whether an error of a known package is a timeout, a lost connection or a refusal further down.
+
+    The nearest class of its MRO that is known decides, so subclasses of one's own count as what they are derived from.
+    """
+    for kind in type(error).__mro__:
+        verdict = _VERDICTS.get((kind.__module__.partition(".")[0], kind.__name__))
+        if verdict is not None:
+            return verdict(error)
+    return False
+
+
+def _yes(_error: Any) -> bool:
+    return True
+
+
+def _no(_error: Any) -> bool:
+    return False
+
+
+def _is_symptom_within(error: object) -> bool:
+    if not isinstance(error, BaseException):
+        return False
+    return isinstance(error, TimeoutError | ConnectionError) or _is_symptom(error)
+
+
+def _by_reason(error: Any) -> bool:
+    """Tell of an error that has another one within."""
+    return _is_symptom_within(getattr(error, "reason", None)) or _is_symptom_within(
+        getattr(error, "original_error", None)
+    )
+
+
+def _by_status(error: Any) -> bool:
+    code = getattr(error, "code", None)
+    return callable(code) and getattr(code(), "name", "") in STATUSES
+
+
+def _by_driver(error: Any) -> bool:
+    """Tell of an error of SQLAlchemy, which says whether the connection was lost, or has the driver's own error."""
+    orig = error.orig
+    return (
+        bool(error.connection_invalidated)
+        or _is_symptom_within(orig)
+        or _is_symptom_within(getattr(orig, "__cause__", None))
+    )
+
+
+def _by_sqlstate(error: Any) -> bool:
+    return (_sqlstate(error) or "").startswith(_SQLSTATES)
+
+
+def _by_sqlstate_or_none(error: Any) -> bool:
+    """Tell of an error of a driver that has no SQLSTATE where no server answered."""
+    return _sqlstate(error) is None or _by_sqlstate(error)
+
+
+def _sqlstate(error: Any) -> str | None:
+    found = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return found if isinstance(found, str) else None
+
+
+def _by_number(error: Any) -> bool:
+    return getattr(error, "errno", None) in _MYSQL or (bool(error.args) and error.args[0] in _MYSQL)
+
+
+def _by_code_of_sqlite(error: Any) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _SQLITE
+
+
+def _all(verdict: Callable[[Any], bool], packages: str, names: str) -> dict[tuple[str, str], Callable[[Any], bool]]:
+    return {(package, name): verdict for package in packages.split() for name in names.split()}
+
+
+_VERDICTS: dict[tuple[str, str], Callable[[Any], bool]] = {
+    **_all(_yes, "httpx httpcore", "TimeoutException NetworkError RemoteProtocolError"),
+    **_all(_yes, "requests", "Timeout ConnectionError ChunkedEncodingError"),
+    **_all(_no, "requests", "SSLError"),
+    **_all(_yes, "urllib3", "TimeoutError ProtocolError NewConnectionError EmptyPoolError"),
+    **_all(_by_reason, "urllib3", "MaxRetryError ProxyError"),
+    **_all(_by_reason, "urllib", "URLError"),
+    **_all(_yes, "http", "IncompleteRead"),
+    **_all(_yes, "aiohttp", "ClientConnectionError ClientPayloadError"),
+    **_all(_no, "aiohttp", "ClientSSLError ServerFingerprintMismatch"),
+    **_all(_yes, "redis valkey", "TimeoutError ConnectionError ClusterDownError OutOfMemoryError"),
+    **_all(_no, "redis valkey", "AuthenticationError AuthorizationError ExternalAuthProviderError"),
+    **_all(_by_status, "grpc", "RpcError"),
+    **_all(_yes, "grpc", "FutureTimeoutError"),
+    **_all(_yes, "sqlalchemy", "TimeoutError DisconnectionError"),
+    **_all(_by_driver, "sqlalchemy", "DBAPIError"),
+    **_all(_by_sqlstate, "asyncpg", "PostgresError"),
+    **_all(_by_sqlstate, "psycopg psycopg2", "Error"),
+    **_all(_by_sqlstate_or_none, "psycopg psycopg2", "OperationalError"),
+    **_all(_by_number, "pymysql MySQLdb mysql asyncmy", "OperationalError"),
+    **_all(_by_code_of_sqlite, "sqlite3", "OperationalError"),
+}

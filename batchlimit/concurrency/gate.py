@@ -21,13 +21,24 @@ class Gate:
     something else. Where the gate is behind, who comes finds what there will be when all who may have entered.
     """
 
-    __slots__ = ("_closed", "_queue", "behind", "in_flight", "limit", "open_to", "places", "rest", "strict", "waiting")
+    __slots__ = (
+        "_queue",
+        "behind",
+        "in_flight",
+        "is_closed",
+        "limit",
+        "open_to",
+        "places",
+        "rest",
+        "strict",
+        "waiting",
+    )
 
     def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
         self.limit = limit
         self.open_to = 0
         """Below so many under way anybody may enter, of whatever partition; 0 where shares are strict."""
-        self._closed = False
+        self.is_closed = False
         self.behind = False
         """Whether some may wait for no more than the next `serve`: there were too many for one."""
         self.in_flight = 0
@@ -119,7 +130,7 @@ class Gate:
 
     def close(self) -> Sequence[Waiter]:
         """Serve nobody any more: from now on `serve` sends away who waits. It is nobody's to enter."""
-        self._closed = True
+        self.is_closed = True
         self._share_out()
         return self.serve(0)
 
@@ -130,7 +141,7 @@ class Gate:
         """
         served: list[Waiter] = []
         while (waiter := self._next(now_ns)) and len(served) < _AT_ONCE:
-            if waiter.waiting and not self._closed:
+            if waiter.waiting and not self.is_closed:
                 # No call stands between these: a signal handler that raises finds all of them done, or none.
                 self.in_flight += 1
                 waiter.partition.busy += 1
@@ -144,7 +155,7 @@ class Gate:
     def _next(self, now_ns: int) -> Waiter | None:
         """Return who is to leave the line next: one who may enter, or who is gone, or anybody of a gate that closed."""
         for each in self.waiting.heads():
-            if self._closed or not each.waiting or self._may_enter(each.partition, now_ns):
+            if self.is_closed or not each.waiting or self._may_enter(each.partition, now_ns):
                 return each
         return None
 
@@ -165,4 +176,4 @@ class Gate:
 
     def _mind(self, behind: bool) -> None:
         self.behind = behind
-        self.open_to = 0 if self.strict or self._closed or behind else self.limit
+        self.open_to = 0 if self.strict or self.is_closed or behind else self.limit

@@ -24,10 +24,10 @@ class Permit(BasePermit):
     def check(self) -> None:
         """ConcurrencyLimited if this call was told to give up: to be called now and then by one that is sheddable."""
         if self.shed:
-            raise self.locked_gate.refusal("shed")
+            raise self._locked_gate.refusal("shed")
 
     def __enter__(self) -> Self:
-        if self.state is OVER:
+        if self._state is OVER:
             raise RuntimeError(f"{self!r} was completed before")
         return self
 
@@ -36,7 +36,7 @@ class Permit(BasePermit):
     ) -> None:
         if isinstance(error, ConcurrencyLimited) and error.reason == "shed" and self.shed:
             self.ignore()
-        self.locked_gate.leave_by(self, error)
+        self._locked_gate.leave_by(self, error)
 
 
 _SECOND = 1_000_000_000
@@ -72,35 +72,36 @@ class ConcurrencyLimiter(BaseLimiter):
         if reason := self._locked_gate.enter(permit, partition):
             self._wait(permit, partition, wait, reason)
         if sheddable:
-            self._locked_gate.expose(permit)
+            self._locked_gate.exposed.add(permit)
         return permit
 
     def _wait(self, permit: Permit, partition: str, timeout: float, reason: Reason) -> None:
         """Line up, having been refused for this reason, and come back with the permit held."""
-        locked_gate = self._locked_gate
-        seconds = locked_gate.queue.patience(timeout)
+        waiters = self._locked_gate.waiters
+        seconds = waiters.longest(timeout)
         if seconds <= 0:
-            raise locked_gate.refusal(reason)
+            raise self._locked_gate.refusal(reason)
         warn_in_loop()
         turn = Turn()
         waiter = Waiter(turn.wake)
         try:
-            locked_gate.line_up(waiter, partition)
+            waiters.join(waiter, partition)
             self._await(turn, seconds)
-            held = locked_gate.end_wait(permit, waiter)
+            held = waiters.leave(permit, waiter)
         except BaseException:
-            if locked_gate.end_wait(permit, waiter):
+            if waiters.leave(permit, waiter):
                 permit.ignore()
             raise
         if not held:
-            raise locked_gate.refusal("queue_timeout")
+            raise self._locked_gate.refusal("queue_timeout")
 
     def _await(self, turn: Turn, seconds: float) -> None:
         """Return when it is their turn, or after so many seconds."""
-        until = self._locked_gate.clock() + seconds * _SECOND
-        while seconds > 0 and not turn.wait(min(seconds, self._locked_gate.patience())):
-            self._locked_gate.look()
-            seconds = (until - self._locked_gate.clock()) / _SECOND
+        clock, waiters = self._locked_gate.clock, self._locked_gate.waiters
+        until = clock() + seconds * _SECOND
+        while seconds > 0 and not turn.wait(min(seconds, waiters.pause())):
+            waiters.serve()
+            seconds = (until - clock()) / _SECOND
 
     def close(self) -> None:
         """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""

@@ -735,7 +735,7 @@ def test_who_passes_by_is_not_shed(limiter: Any) -> None:
         asked.append(calls)
         return calls
 
-    getattr(here, "_inner", here)._locked_gate.shed(choose)
+    getattr(here, "_inner", here)._locked_gate.exposed.shed(choose)
     assert asked == [[doomed]]
     assert here.statistics().shed == 1
     healthy.success()

@@ -27,7 +27,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from batchlimit.concurrency import Outcome, classify, symptom
+from batchlimit.concurrency import Outcome, classification, classify
 
 BRIEF = 0.05
 """Seconds that clients wait for a server which never answers: however slow the machine, they end in a timeout."""
@@ -317,4 +317,4 @@ def test_errors_of_mysql_go_by_their_number(error: Exception, outcome: Outcome) 
 
 
 def test_it_imports_none_of_the_packages() -> None:
-    assert not {"httpx", "requests", "urllib3", "aiohttp", "redis", "grpc", "sqlalchemy"} & vars(symptom).keys()
+    assert not {"httpx", "requests", "urllib3", "aiohttp", "redis", "grpc", "sqlalchemy"} & vars(classification).keys()

@@ -141,11 +141,11 @@ def test_a_place_that_came_before_the_line_is_had() -> None:
     holder = limiter.acquire()
     permit, waiter, woken = step_by_step(limiter)
     holder.success()
-    limiter._locked_gate.line_up(waiter, "")
+    limiter._locked_gate.waiters.join(waiter, "")
     assert woken == ["woken"]
-    assert limiter._locked_gate.end_wait(permit, waiter)
+    assert limiter._locked_gate.waiters.leave(permit, waiter)
     permit.success()
-    assert not limiter._locked_gate.end_wait(permit, waiter)
+    assert not limiter._locked_gate.waiters.leave(permit, waiter)
     assert limiter.statistics().in_flight == 0
 
 
@@ -155,7 +155,7 @@ def test_nobody_lines_up_once_it_is_closed() -> None:
     _, waiter, _ = step_by_step(limiter)
     limiter.close()
     with pytest.raises(LimiterClosed):
-        limiter._locked_gate.line_up(waiter, "")
+        limiter._locked_gate.waiters.join(waiter, "")
     holder.success()
 
 
@@ -168,7 +168,7 @@ def test_who_waits_ahead_makes_a_refusal_longer() -> None:
     holder = limiter.acquire()
     for _ in range(3):
         _, waiter, _ = step_by_step(limiter)
-        limiter._locked_gate.line_up(waiter, "")
+        limiter._locked_gate.waiters.join(waiter, "")
     with pytest.raises(ConcurrencyLimited) as caught:
         limiter.acquire(timeout=0)
     assert caught.value.retry_after == pytest.approx(4.0)
@@ -219,12 +219,12 @@ def test_who_cannot_be_woken_passes_the_place_on_however_many_they_are() -> None
     limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(3000))
     holder = limiter.acquire()
     for _ in range(2000):
-        limiter._locked_gate.line_up(Waiter(nobody), "")
+        limiter._locked_gate.waiters.join(Waiter(nobody), "")
     permit, waiter, woken = step_by_step(limiter)
-    limiter._locked_gate.line_up(waiter, "")
+    limiter._locked_gate.waiters.join(waiter, "")
     holder.success()
     assert woken == ["woken"]
-    assert limiter._locked_gate.end_wait(permit, waiter)
+    assert limiter._locked_gate.waiters.leave(permit, waiter)
     permit.success()
     assert (limiter.statistics().in_flight, limiter.statistics().waiting) == (0, 0)
 
@@ -271,17 +271,17 @@ def test_a_handler_that_raises_anywhere_leaves_no_ghost_in_line() -> None:
 
         def serve(limiter: ConcurrencyLimiter = limiter, holder: Permit = holder, callers: Any = callers) -> None:
             for _, waiter, _ in callers:
-                limiter._locked_gate.line_up(waiter, "")
-            limiter._locked_gate.end_wait(*callers[0][:2])
+                limiter._locked_gate.waiters.join(waiter, "")
+            limiter._locked_gate.waiters.leave(*callers[0][:2])
             holder.success()
 
         interrupted = Interrupt(n).run(serve)
         holder.success()
         for permit, waiter, _ in callers:
-            if limiter._locked_gate.end_wait(permit, waiter):
+            if limiter._locked_gate.waiters.leave(permit, waiter):
                 permit.success()
         for permit, waiter, _ in callers:  # who was served only now
-            if permit.state is not OVER and limiter._locked_gate.end_wait(permit, waiter):
+            if permit._state is not OVER and limiter._locked_gate.waiters.leave(permit, waiter):
                 permit.success()
         assert limiter.statistics().waiting == 0, f"call {n}"
     assert n > 50
@@ -304,7 +304,7 @@ def test_a_child_has_locks_and_shares_of_its_own() -> None:
     locked, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with limiter._locked_gate._lock:
+        with limiter._locked_gate._section.lock:
             locked.set()
             over.wait(DEADLINE)
 
@@ -333,7 +333,7 @@ def test_a_thread_that_is_shed_finds_out_when_it_looks() -> None:
     shedder = Shedder(Shedding(after=1, share=0.5))
     shedder.note(["memory"])
     fixed, least, more = (limiter.acquire(priority=n, sheddable=n > 0) for n in (0, 1, 2))
-    limiter._locked_gate.shed(shedder.choose)
+    limiter._locked_gate.exposed.shed(shedder.choose)
     for spared in (fixed, more):
         spared.check()
         spared.success()
@@ -347,5 +347,5 @@ def test_a_thread_that_is_shed_finds_out_when_it_looks() -> None:
 def test_who_is_over_is_not_shed() -> None:
     limiter = ConcurrencyLimiter(Fixed(3))
     limiter.acquire(sheddable=True).success()
-    limiter._locked_gate.shed(lambda calls: calls)
+    limiter._locked_gate.exposed.shed(lambda calls: calls)
     assert limiter.statistics().shed == 0

@@ -8,7 +8,7 @@ import grpc
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
 from batchlimit.concurrency import Outcome
-from batchlimit.concurrency.symptom import STATUSES
+from batchlimit.concurrency.classification import STATUSES
 
 OutcomeOf = Callable[[grpc.StatusCode], Outcome]
 """Returns what a status tells about the load."""

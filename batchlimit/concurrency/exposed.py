@@ -1,0 +1,58 @@
+"""The permits under way whose calls may be told to give up."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from batchlimit.concurrency.counts import Counts
+from batchlimit.concurrency.critical_section import CriticalSection
+from batchlimit.concurrency.permit import HELD, BasePermit
+
+
+class ExposedPermits:
+    """Holds the sheddable permits under way, weakly, and tells some of them to give up."""
+
+    __slots__ = ("_counts", "_permits", "_section")
+
+    def __init__(self, section: CriticalSection, counts: Counts) -> None:
+        self._section, self._counts = section, counts
+        self._permits: weakref.WeakSet[BasePermit] = weakref.WeakSet()
+
+    def __repr__(self) -> str:
+        return f"<ExposedPermits: {len(self._permits)}>"
+
+    def __len__(self) -> int:
+        return len(self._permits)
+
+    def add(self, permit: BasePermit) -> None:
+        """Let a permit be shed for as long as it is held."""
+        with self._section.hold():
+            if permit._state is HELD:
+                permit._told = False
+                self._permits.add(permit)
+
+    def discard(self, permit: BasePermit) -> None:
+        """Let a permit be shed no longer: it is complete. Requires the lock."""
+        self._permits.discard(permit)
+
+    def shed(self, choose: Callable[[Sequence[BasePermit]], Sequence[BasePermit]]) -> None:
+        """Tell the permits to give up that `choose` picks among those that were not told yet."""
+        with self._section.hold():
+            calls = self._not_told(self._permits)
+        chosen = choose(calls)  # without the lock: its key is a function of the user
+        with self._section.hold():
+            told = self._not_told(chosen)
+            self._counts.shed += len(told)
+            for permit in told:
+                permit._told = True
+        for permit in told:
+            with suppress(RuntimeError):  # its event loop is closed: no task is in its block any more
+                permit._give_up()
+
+    @staticmethod
+    def _not_told(permits: "Sequence[BasePermit] | weakref.WeakSet[BasePermit]") -> list[BasePermit]:
+        return [permit for permit in permits if permit._state is HELD and not permit.shed]
+
+    def forget(self) -> None:
+        """Hold no permits: in a forked child, those of the parent are under way elsewhere."""
+        self._permits = weakref.WeakSet()

@@ -1,0 +1,54 @@
+"""The law of a locked gate: what it is told from outside the calls, and what becomes of the limit that it gives."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from batchlimit.concurrency.critical_section import CriticalSection
+from batchlimit.concurrency.law import Calibrated, Law
+from batchlimit.concurrency.laws.fixed import Settable
+from batchlimit.concurrency.laws.watched import Watched
+from batchlimit.concurrency.watchers.base import Watcher
+
+_logger = logging.getLogger("batchlimit")
+
+
+def checked(limit: int) -> int:
+    """Return a limit that a law gave, raised to 1 if it is lower; TypeError if it is no whole number."""
+    if limit.__class__ is not int:
+        raise TypeError(f"a law must give a whole number of calls, not {limit!r}")
+    return limit if limit > 0 else 1
+
+
+class LimitControl:
+    """Sets the limit of a gate to what its law says, where something else than the end of a call changes it."""
+
+    __slots__ = ("_has_failed", "_section", "law")
+
+    def __init__(self, section: CriticalSection, law: Law, watchers: Sequence[Watcher]) -> None:
+        self._section = section
+        self.law = Watched(law) if watchers and not isinstance(law, Calibrated) else law
+        self._has_failed = False
+        if isinstance(law, Settable):
+            law.listen(self.refresh)
+
+    def __repr__(self) -> str:
+        return f"<LimitControl by {self.law!r}>"
+
+    def refresh(self) -> None:
+        """Take over the limit of the law, which somebody has set."""
+        self._resize(lambda now: self.law.limit)
+
+    def calibrate(self, events: Sequence[str]) -> None:
+        """Tell the law what the watchers saw in a period; take over its limit."""
+        law = self.law
+        assert isinstance(law, Calibrated)
+        self._resize(lambda now: law.calibrate(events, now))
+
+    def _resize(self, limit: Callable[[int], int]) -> None:
+        section = self._section
+        section.change(lambda: section.gate.resize(checked(limit(now := section.clock())), now))
+
+    def report(self, error: Exception) -> None:
+        """Log that the law failed: the first time as an error, then for debugging, since it may fail at each call."""
+        level, self._has_failed = logging.DEBUG if self._has_failed else logging.ERROR, True
+        _logger.log(level, "%r failed; the limit stays", self.law, exc_info=error)

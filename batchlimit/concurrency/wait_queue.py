@@ -1,0 +1,79 @@
+"""The queue at a locked gate, as threads and tasks use it."""
+
+from collections.abc import Sequence
+
+from batchlimit.concurrency.counts import Counts
+from batchlimit.concurrency.critical_section import CriticalSection
+from batchlimit.concurrency.permit import HELD, BasePermit
+from batchlimit.concurrency.queue import Queue, Waiter
+from batchlimit.errors import LimiterClosed
+
+CLOSED = "this concurrency limiter was closed"
+
+_SECOND = 1_000_000_000
+_SOONEST = 0.001
+"""Seconds until the queue is served again, at least: timers and clocks do not agree to the last digit."""
+
+
+class WaitQueue:
+    """Lets a caller that was refused entry wait for a place: `join`, wait to be woken, and `leave` in any case."""
+
+    __slots__ = ("_counts", "_queue", "_section")
+
+    def __init__(self, section: CriticalSection, queue: Queue, counts: Counts) -> None:
+        self._section, self._queue, self._counts = section, queue, counts
+
+    def __repr__(self) -> str:
+        return f"<WaitQueue of {self._section.gate!r}>"
+
+    def longest(self, timeout: float) -> float:
+        """Return for how many seconds a caller with this timeout may wait; 0 if it may not wait."""
+        return self._queue.patience(timeout)
+
+    def join(self, waiter: Waiter, partition: str) -> None:
+        """Begin to wait. From now on any thread may wake the waiter, once: when it is served or the limiter is closed.
+
+        Args:
+            waiter: Its `wake` raises RuntimeError if nobody can be woken any more.
+            partition: The name of its partition.
+
+        Raises:
+            ConcurrencyLimited: The queue is full.
+            LimiterClosed: The limiter was closed.
+        """
+        section = self._section
+        served: Sequence[Waiter] = ()
+        try:
+            with section.hold():
+                gate = section.gate
+                if gate.is_closed:
+                    raise LimiterClosed(CLOSED)
+                if reason := gate.line_up(gate.partition(partition), waiter):
+                    raise self._counts.refusal(gate, reason, section.clock())
+                served = gate.serve(section.clock())
+        finally:
+            section.wake(served)
+
+    def leave(self, permit: BasePermit, waiter: Waiter) -> bool:
+        """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
+        section = self._section
+        with section.hold():
+            if permit._state is HELD or waiter.gate is not section.gate:  # the gate of this process's parent
+                return permit._state is HELD
+            if is_held := not section.gate.give_up(waiter):
+                permit._hold(section.gate, waiter)
+        if section.gate.behind:
+            self.serve()
+        return is_held
+
+    def serve(self) -> None:
+        """Let waiters enter that may enter by now: time alone frees places that strict shares kept."""
+        section = self._section
+        section.change(lambda: section.gate.serve(section.clock()))
+
+    def pause(self) -> float:
+        """Return after how many seconds a waiter is to call `serve`; inf: never."""
+        gate = self._section.gate
+        if not gate.strict:
+            return float("inf")
+        return max(_SOONEST, gate.lent_in(self._section.clock(), _SECOND) / _SECOND)
