@@ -77,13 +77,32 @@ class RateLimited(BatchLimitError):
 
 
 class ConcurrencyLimited(BatchLimitError):
-    """Too many calls are under way for this one; `reason` says what refused it.
+    """The concurrency limiter refused a call, or told one under way to give up.
 
-    `limit`: the limit is reached, and it had no queue, or did not want to wait. `partition`: what is free is kept for
-    others' guaranteed shares. `queue_full`; `queue_timeout`: it waited in vain. `shed`: it was under way, and was given
-    up. `unknown_partition`: it came under a name that no share has, and Partitions have `unknown="refuse"`.
-    `retry_after` estimates in seconds when to come back; None: nothing is known yet, or it makes no difference.
-    `detail` is said in place of how many calls are under way.
+    Attributes:
+        reason: Why:
+            "limit": the limit is reached, and there was no queue or the caller did not want to wait;
+            "partition": what is free is kept for guaranteed shares of others;
+            "queue_full": too many callers wait already;
+            "queue_timeout": the caller waited in vain;
+            "shed": the call was under way, and was told to give up;
+            "unknown_partition": no share has its name, and Partitions have `unknown="refuse"`.
+        retry_after: Estimated seconds until there is room; None if nothing is known yet, or if waiting does not help.
+        limit: The limit at that moment (calls).
+        in_flight: How many calls were under way.
+        detail: What the message says instead of these two counts (default "": the counts).
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimited, ConcurrencyLimiter
+        >>> from batchlimit.laws import Fixed
+        >>> limiter = ConcurrencyLimiter(Fixed(1))
+        >>> with limiter.acquire():
+        ...     try:
+        ...         limiter.acquire()
+        ...     except ConcurrencyLimited as refusal:
+        ...         print(refusal, refusal.retry_after)
+        refused (limit): 1 calls are under way, the limit is 1 None
+        >>> limiter.close()
     """
 
     def __init__(self, reason: str, retry_after: float | None, *, limit: int, in_flight: int, detail: str = "") -> None:

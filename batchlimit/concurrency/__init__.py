@@ -1,6 +1,35 @@
 """The adaptive concurrency limiter: how many calls may be under way at once.
 
 ConcurrencyLimiter, AsyncConcurrencyLimiter, Partitions and Queue are names of batchlimit itself.
+
+Theory of operation
+-------------------
+Promises:
+
+1. Never more calls are under way than the limit says. Two exceptions: the limit fell while they were under way, or a
+   partition that is not strict claims its share. Calls that `bypass` lets in are not counted.
+2. Every permit is completed once: by its caller, by the end of its block, or by the garbage collector.
+3. A waiter is served once or gives up; whichever comes first is final. Nobody waits while there is room.
+4. No call blocks a thread or an event loop, except to wait in the queue.
+
+Parts: a limiter has a LockedGate and a Calibration. The LockedGate has a CriticalSection (the lock and the Gate), a
+law under a LimitControl, a WaitQueue, ExposedPermits and Counts. The Gate, its Partitions, its waiters and the laws
+are pure: they read no clock, take no lock and wake nobody. The locked gate does all of this for them.
+
+    state of a permit   it is                               what moves it on
+    ASKED               made by `acquire`, not entered      `enter`: to HELD, BYPASS or OVER; else the caller waits
+    WAITING             in the queue; in asyncio only       served: to HELD; timeout, cancellation, close: to OVER
+    HELD                counted in the gate                 `leave`, once: to OVER
+    BYPASS              let in by `bypass`, not counted     `leave`: to OVER
+    OVER                complete, or was never admitted     nothing
+
+Who calls what: `acquire` makes a permit and calls `LockedGate.enter`. If that returns a reason, the caller joins the
+WaitQueue, waits to be woken, and leaves the queue in any case, with or without the permit held. The end of the call
+calls `LockedGate.leave`: the gate counts one call less, the law hears of a Sample and returns a limit, the gate serves
+waiters, and they are woken when the lock is free. The thread of Rounds polls the watchers once a period and tells the
+Calibration. This tells the law by `LimitControl.calibrate`, and ends calls by `ExposedPermits.shed`.
+
+Fork: a child gets an empty gate and a new lock. Permits and waiters of its parent change nothing there.
 """
 
 from typing import TYPE_CHECKING

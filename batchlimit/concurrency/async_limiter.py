@@ -12,17 +12,38 @@ _FOREVER = math.inf
 
 
 class AsyncConcurrencyLimiter(BaseLimiter):
-    """Limits how many calls are under way at once, to what its law finds is best.
+    """Limits how many calls are under way at once, to the number that its law finds best.
 
-    One limiter serves the tasks of any event loops, of several threads too. It is not bound to a loop: make it when and
-    where you like. A permit may be completed by any task of any thread. A loop that was closed passes on what its tasks
-    waited for; one that was stopped and is never run again keeps it.
+    One limiter serves the tasks of any event loops, also of several threads. It is bound to no loop: make it when and
+    where you like. Any task of any thread may complete a permit. If a loop was closed, the places that its tasks waited
+    for go to others. If a loop was stopped and never runs again, its tasks keep them.
 
-    `law` sets the limit (None: Knee()), and belongs to this limiter alone. `partitions` guarantees parts of it by name.
-    Who finds no room waits in `queue`, if there is one. `classify` says of an exception that ends a call what it tells
-    about the load; `bypass(operation, partition)` says which calls the limit is not for. `watchers` look at the machine
-    once in `every` seconds, in a thread, and the law hears of what they see; if it persists, `shedding` ends calls that
-    are under way. `clock` gives ns and must never run backwards.
+    Args:
+        law: Sets the limit; belongs to this limiter alone (None, the default: `Knee()`).
+        partitions: Guarantees parts of the limit by name (default None: no parts).
+        queue: Where calls wait that find no room (default: nobody waits).
+        classify: Returns what an exception that ended a call tells about the load (default: `classify`).
+        bypass: Called with operation and partition; returns True for calls that are not limited (default None: all
+            are).
+        watchers: Look at the machine once a period, in a background thread, and tell the law (default: none).
+        every: The period of the watchers (seconds, default 30).
+        shedding: When to end calls that are under way, if what the watchers see persists (default None: never).
+        clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: `every` is not above 0, or `shedding` has no watchers.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> from batchlimit.laws import Fixed
+        >>> async def main() -> int:
+        ...     async with AsyncConcurrencyLimiter(Fixed(10)) as limiter:
+        ...         async with limiter.acquire():
+        ...             return limiter.statistics().in_flight
+        >>> asyncio.run(main())
+        1
     """
 
     def acquire(
@@ -34,20 +55,29 @@ class AsyncConcurrencyLimiter(BaseLimiter):
         priority: int = 0,
         sheddable: bool = False,
     ) -> AsyncPermit:
-        """Return a permit to be awaited, or to be the context of an `async with` block: there the task enters.
+        """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
-        At once, or when it is its turn; ConcurrencyLimited says why not, LimiterClosed. It waits for `timeout` seconds
-        at most (None: as long as the queue lets it, 0: not at all), and never longer than the queue lets it.
-        `operation` is what kind of call it is, for laws that hold unlike kinds apart. The task in a block that is
-        `sheddable` may be cancelled there, those of low `priority` first, and the block then ends in
-        ConcurrencyLimited; see Shedding. The task that entered such a block has to leave it, as with asyncio.timeout.
+        Args:
+            partition: The name of the call's partition (default "": what no share guarantees).
+            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
+            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+            priority: Calls of low priority are shed first (a whole number, default 0).
+            sheddable: True if the task may be cancelled in its block (default False). The block then ends in
+                ConcurrencyLimited. The task that entered such a block has to leave it, as with asyncio.timeout.
+
+        Returns:
+            The permit. It raises ConcurrencyLimited or LimiterClosed where the task enters.
+
+        Raises:
+            TypeError: `timeout` is no number, or `priority` of a sheddable call is no whole number.
+            ValueError: `timeout` is below 0.
         """
         permit = AsyncPermit(self._locked_gate, operation, priority, sheddable)
         permit._partition, permit._timeout = partition, _FOREVER if timeout is None else patience(timeout)
         return permit
 
     async def close(self) -> None:
-        """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""
+        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
         self._calibration.stop(0)  # a watcher that hangs is not waited for
         self._locked_gate.close()
 

@@ -60,9 +60,31 @@ _LEFT.set_result(None)
 
 
 class AsyncPermit(BasePermit):
-    """A permit as the context of an `async with` block, or to be awaited; the task enters there, and no sooner.
+    """Leave for one call to be under way in a task: the context of an `async with` block, or to be awaited.
 
-    Where it was awaited, `with` and `async with` complete it alike.
+    The task enters at `async with` or `await`, no sooner. If the permit was awaited, `with` and `async with` complete
+    it alike. The end of the block completes it, and so do `success`, `drop` and `ignore`, as those of Permit.
+
+    Attributes:
+        operation: What kind of call it is, as `acquire` was told.
+        priority: Its priority for shedding, as `acquire` was told.
+        start_ns: When it was admitted (ns of the limiter's clock); not set if `bypass` let the call in.
+
+    Raises:
+        ConcurrencyLimited: The call was refused where it would enter; `reason` says why.
+        LimiterClosed: The limiter was closed.
+        RuntimeError: The permit was entered with twice, or completed before anybody entered with it.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> async def main() -> int:
+        ...     async with AsyncConcurrencyLimiter() as limiter:
+        ...         permit = await limiter.acquire()
+        ...         permit.success()
+        ...         return limiter.statistics().succeeded
+        >>> asyncio.run(main())
+        1
     """
 
     __slots__ = ("_cancelled", "_cancels", "_loop", "_partition", "_task", "_timeout")

@@ -18,7 +18,7 @@ from batchlimit.unique import Unique
 
 
 class Calibration:
-    """Watchers that are polled once in `every` seconds, from when it is made until it is stopped."""
+    """Watchers that are polled once a period, from when it is made until it is stopped."""
 
     def __init__(
         self, locked_gate: LockedGate, watchers: Sequence[Watcher], every: float, shedding: Shedding | None
@@ -34,15 +34,15 @@ class Calibration:
         return f"<Calibration by {self._rounds!r}>"
 
     def stop(self, seconds: float = 1.0) -> None:
-        """Watch no more; wait for the round that is under way, so long at most."""
+        """Poll no more; wait for the round that is under way, for so many seconds at most."""
         self._rounds.stop(seconds)
 
     def retire(self) -> None:
-        """Watch no more, soon: for a limiter that was dropped unclosed. Takes no lock."""
+        """Poll no more, soon: for a limiter that was dropped unclosed. Takes no lock."""
         self._rounds.retire()
 
     def statistics(self) -> ConcurrencyStatistics:
-        """Return what the door counted, and the watchers."""
+        """Return what the locked gate counted, and the watchers."""
         return self._locked_gate.statistics(self._rounds.statistics())
 
     def _tell(self, events: tuple[str, ...]) -> None:
@@ -55,7 +55,7 @@ class Calibration:
 
 
 class BaseLimiter(Unique):
-    """A door and those who watch the machine for it. How to wait at the door is each API's own."""
+    """A locked gate and its watchers. Each of the two APIs has its own way to wait at the gate."""
 
     _instead = "make one in each process: each limits itself"
 
@@ -105,5 +105,9 @@ class BaseLimiter(Unique):
         return self._locked_gate.limit
 
     def statistics(self) -> ConcurrencyStatistics:
-        """Return what is under way and waits now, and what was counted so far."""
+        """Return how many calls are under way and wait now, and what was counted so far.
+
+        Returns:
+            A copy, which changes no more.
+        """
         return self._calibration.statistics()

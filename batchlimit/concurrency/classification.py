@@ -16,20 +16,26 @@ _LOAD = (TimeoutError, ConcurrencyLimited, ConnectionError, MemoryError)
 
 
 def classify(error: BaseException) -> Outcome:
-    """Dropped: it ran out of time, was refused or cut off further down. Ignored: all else.
+    """Return what an exception that ended a call tells about the load.
 
-    Besides Python's own errors it knows those of httpx, requests, urllib3, aiohttp, redis, grpc (UNAVAILABLE,
-    DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED), SQLAlchemy, asyncpg, psycopg, the drivers of MySQL and sqlite3, and classes
-    derived from them. It goes by the names of classes and their modules, and imports none of these.
+    It knows Python's own errors and those of httpx, requests, urllib3, aiohttp, redis, grpc, SQLAlchemy, asyncpg,
+    psycopg, the drivers of MySQL, and sqlite3, and classes derived from them. It goes by the names of classes and of
+    their modules, and imports none of these packages. Of grpc, UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED
+    are load.
 
-    Cancellation and wrong arguments tell nothing; and an error is often faster than an answer, so that counting it as
-    one would make the service look faster the more it fails. Of a group, any one that is load counts.
+    Cancellation and wrong arguments tell nothing. Errors that are not load are ignored, not counted as successes: an
+    error is often faster than an answer, and the service would look faster the more it fails.
 
     Args:
-        error: What ended the call.
+        error: The exception that ended the call. A group is load if any exception in it is.
 
     Returns:
-        `Outcome.DROPPED` or `Outcome.IGNORED`.
+        `Outcome.DROPPED` if the call ran out of time, was refused or was cut off further down, else `Outcome.IGNORED`.
+
+    Example:
+        >>> from batchlimit.concurrency import classify
+        >>> classify(TimeoutError()), classify(KeyError("id"))
+        (<Outcome.DROPPED: 'dropped'>, <Outcome.IGNORED: 'ignored'>)
     """
     load = error.split(_is_load)[0] if isinstance(error, BaseExceptionGroup) else _is_load(error)
     return Outcome.DROPPED if load else Outcome.IGNORED

@@ -1,4 +1,4 @@
-"""What one call that held a permit told about the load."""
+"""What a law is, and what it hears of one call that held a permit."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -6,57 +6,124 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Outcome(Enum):
-    """How a call ended, as far as it tells about the load."""
+    """How a call ended, as far as it tells about the load.
+
+    Attributes:
+        SUCCESS: The call was served, in a time that counts.
+        DROPPED: Load made the call fail: a timeout, a refusal further down.
+        IGNORED: The call tells nothing about the load: it was cancelled, or had wrong arguments.
+
+    Example:
+        >>> from batchlimit.concurrency import Outcome, classify
+        >>> classify(TimeoutError()) is Outcome.DROPPED
+        True
+    """
 
     SUCCESS = "success"
-    """It was served, in time that counts."""
     DROPPED = "dropped"
-    """Load made it fail: a timeout, a refusal further down."""
     IGNORED = "ignored"
-    """It tells nothing about the load: cancelled, wrong arguments."""
 
 
 class Sample(NamedTuple):
-    """One call that is over. A tuple, for one is made for each call: a frozen dataclass takes three times as long."""
+    """One call that is over, as a law hears of it.
+
+    Attributes:
+        start_ns: When the call was admitted (ns of a clock that never runs backwards).
+        rtt_ns: How long it took (ns); 0 if the clock is too coarse to tell.
+        in_flight: How many calls were under way when it was admitted, itself included.
+        dropped: True if load made it fail (default False).
+        operation: What kind of call it was, for laws that hold unlike kinds apart (default "").
+
+    Example:
+        >>> from batchlimit.concurrency import Sample
+        >>> from batchlimit.laws import AIMD
+        >>> AIMD(initial=20).update(Sample(start_ns=0, rtt_ns=5_000_000, in_flight=20))
+        21
+    """
 
     start_ns: int
-    """When it was admitted: ns of a clock that never runs backwards."""
     rtt_ns: int
-    """How long it took, in ns; 0 where the clock is too coarse to tell."""
     in_flight: int
-    """How many calls were under way when it was admitted, this one included."""
     dropped: bool = False
-    """Whether load made it fail."""
     operation: str = ""
-    """What kind of call it was, for laws that hold unlike kinds apart."""
 
 
 @runtime_checkable
 class Law(Protocol):
-    """Samples go in, a limit comes out. It reads no clock, draws no random numbers, and is never called by two at once.
+    """Samples go in, a limit comes out.
 
-    A law belongs to one limiter; it may raise for arguments of its constructor, never for a sample.
+    A law reads no clock and draws no random numbers. It is never called by two threads at once. A law belongs to one
+    limiter. It may raise for arguments of its constructor, never for a sample.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.concurrency import Law, Sample
+        >>> class Half:
+        ...     limit = 20
+        ...     def update(self, sample: Sample) -> int:
+        ...         if sample.dropped:
+        ...             self.limit = max(1, self.limit // 2)
+        ...         return self.limit
+        >>> isinstance(Half(), Law)
+        True
+        >>> with ConcurrencyLimiter(Half()) as limiter:
+        ...     limiter.acquire().drop()
+        ...     limiter.limit
+        10
     """
 
     @property
     def limit(self) -> int:
-        """How many calls may be under way now, at least 1."""
+        """How many calls may be under way now; at least 1."""
         ...
 
     def update(self, sample: Sample) -> int:
-        """Learn from a call that ended; return the limit from now on. A call of Outcome.IGNORED is no sample."""
+        """Learn from a call that ended. A call of Outcome.IGNORED is no sample.
+
+        Args:
+            sample: The call.
+
+        Returns:
+            The limit from now on (calls).
+        """
         ...
 
 
 @runtime_checkable
 class Calibrated(Protocol):
-    """A law that also hears of the machine: of each round of a limiter's watchers."""
+    """A law that also hears of the machine: of each period of a limiter's watchers.
+
+    Example:
+        >>> from batchlimit.concurrency import Calibrated
+        >>> from batchlimit.laws import AIMD, Gitaly
+        >>> isinstance(Gitaly(), Calibrated), isinstance(AIMD(), Calibrated)
+        (True, False)
+    """
 
     @property
-    def limit(self) -> int: ...
+    def limit(self) -> int:
+        """How many calls may be under way now; see Law."""
+        ...
 
-    def update(self, sample: Sample) -> int: ...
+    def update(self, sample: Sample) -> int:
+        """Learn from a call that ended; see Law.
+
+        Args:
+            sample: The call.
+
+        Returns:
+            The limit from now on (calls).
+        """
+        ...
 
     def calibrate(self, events: Sequence[str], now_ns: int) -> int:
-        """Learn what the watchers saw in the period that ended now (reasons to back off; none: all is well)."""
+        """Learn what the watchers saw in the period that ended now.
+
+        Args:
+            events: Their reasons to back off; empty if all is well.
+            now_ns: The time (ns), on the clock of the samples.
+
+        Returns:
+            The limit from now on (calls).
+        """
         ...

@@ -16,13 +16,36 @@ from batchlimit.waiting import patience
 class Permit(BasePermit):
     """Leave for one call to be under way, held from `acquire` on; the end of its `with` block completes it.
 
-    Nobody can end a thread: a call that is sheddable has to `check` whether it is to give up.
+    A block that ends without an exception completes it as a success, else `classify` of the limiter says how.
+    `success`, `drop` and `ignore` complete it sooner, from any thread. The first of these counts, later ones change
+    nothing. The garbage collector releases a permit that nobody completes, as ignored, with a ResourceWarning.
+
+    Nobody can end a thread: a sheddable call has to `check` whether it is to give up.
+
+    Attributes:
+        operation: What kind of call it is, as `acquire` was told.
+        priority: Its priority for shedding, as `acquire` was told.
+        start_ns: When it was admitted (ns of the limiter's clock); not set if `bypass` let the call in.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import Fixed
+        >>> limiter = ConcurrencyLimiter(Fixed(2))
+        >>> with limiter.acquire() as permit:
+        ...     permit.drop()  # the backend answered "overloaded"
+        >>> limiter.statistics().dropped
+        1
+        >>> limiter.close()
     """
 
     __slots__ = ()
 
     def check(self) -> None:
-        """ConcurrencyLimited if this call was told to give up: to be called now and then by one that is sheddable."""
+        """Raise if this call was told to give up; a sheddable call is to call this now and then.
+
+        Raises:
+            ConcurrencyLimited: The call was told to give up; the reason is "shed".
+        """
         if self.shed:
             raise self._locked_gate.refusal("shed")
 
@@ -43,13 +66,37 @@ _SECOND = 1_000_000_000
 
 
 class ConcurrencyLimiter(BaseLimiter):
-    """Limits how many calls are under way at once, to what its law finds is best; safe in threads and over fork.
+    """Limits how many calls are under way at once, to the number that its law finds best.
 
-    `law` sets the limit (None: Knee()), and belongs to this limiter alone. `partitions` guarantees parts of it by name.
-    Who finds no room waits in `queue`, if there is one. `classify` says of an exception that ends a call what it tells
-    about the load; `bypass(operation, partition)` says which calls the limit is not for. `watchers` look at the machine
-    once in `every` seconds, in a thread, and the law hears of what they see; if it persists, `shedding` ends calls that
-    are under way. `clock` gives ns and must never run backwards.
+    It is safe in threads and over fork.
+
+    Args:
+        law: Sets the limit; belongs to this limiter alone (None, the default: `Knee()`).
+        partitions: Guarantees parts of the limit by name (default None: no parts).
+        queue: Where calls wait that find no room (default: nobody waits).
+        classify: Returns what an exception that ended a call tells about the load (default: `classify`).
+        bypass: Called with operation and partition; returns True for calls that are not limited (default None: all
+            are).
+        watchers: Look at the machine once a period, in a background thread, and tell the law (default: none).
+        every: The period of the watchers (seconds, default 30).
+        shedding: When to end calls that are under way, if what the watchers see persists (default None: never).
+        clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: `every` is not above 0, or `shedding` has no watchers.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimited, ConcurrencyLimiter
+        >>> from batchlimit.laws import Fixed
+        >>> limiter = ConcurrencyLimiter(Fixed(1))
+        >>> with limiter.acquire():
+        ...     try:
+        ...         limiter.acquire()
+        ...     except ConcurrencyLimited as refusal:
+        ...         print(refusal.reason)
+        limit
+        >>> limiter.close()
     """
 
     def acquire(
@@ -61,11 +108,23 @@ class ConcurrencyLimiter(BaseLimiter):
         priority: int = 0,
         sheddable: bool = False,
     ) -> Permit:
-        """Return a permit, at once or when it is this caller's turn; ConcurrencyLimited says why not, LimiterClosed.
+        """Return a permit, at once or when it is this caller's turn.
 
-        It waits for `timeout` seconds at most (None: as long as the queue lets it, 0: not at all), and never longer
-        than the queue lets it. `operation` is what kind of call it is, for laws that hold unlike kinds apart. One that
-        is `sheddable` may be told to give up, those of low `priority` first; see Shedding.
+        Args:
+            partition: The name of the call's partition (default "": what no share guarantees).
+            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
+            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+            priority: Calls of low priority are shed first (a whole number, default 0).
+            sheddable: True if the call may be told to give up (default False); see Shedding.
+
+        Returns:
+            The permit, held until it is completed.
+
+        Raises:
+            ConcurrencyLimited: The call was refused; `reason` says why, `retry_after` when to come back.
+            LimiterClosed: The limiter was closed.
+            TypeError: `timeout` is no number, or `priority` of a sheddable call is no whole number.
+            ValueError: `timeout` is below 0.
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
@@ -104,7 +163,7 @@ class ConcurrencyLimiter(BaseLimiter):
             seconds = (until - clock()) / _SECOND
 
     def close(self) -> None:
-        """Let nobody enter any more; who waits is sent away with LimiterClosed, who is under way goes on."""
+        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
         self._calibration.stop()
         self._locked_gate.close()
 

@@ -24,24 +24,36 @@ and who is silent for longer costs nobody anything."""
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Shares of the limit (0 to 1, together at most 1) that are guaranteed by name; what is left is anybody's.
+    """Shares of the limit that are guaranteed by name; what is left is spare, for anybody.
 
-    A share of 0 guarantees nothing: its partition gets what is spare, and is counted by its name.
+    A partition may use more than its share as long as no other one needs it. A share of 0 guarantees nothing: its
+    partition gets what is spare, and is counted by its name. Calls under no name get what is spare. The two kinds
+    differ in what happens when a partition comes for its share while others use it:
 
-    A partition may always use more than its share as long as nobody else needs it. Who comes under no name, or under
-    one that is not here, gets only what is spare. They differ in what happens when a partition comes for its share and
-    others are using it:
-
-    - soft (Netflix's way): it enters at once, and the limit is exceeded, at worst by the sum of the shares.
-    - strict: the limit is never exceeded. It waits or is refused until the others leave; meanwhile, and for a second
-      after it last came, what is free of its share is kept for it.
+    - soft (as Netflix's): it enters at once. The limit is exceeded, at worst by the sum of the shares.
+    - strict: the limit is never exceeded. It waits or is refused until others leave. What is free of its share is kept
+      for it meanwhile, and for one second after it last came.
 
     Args:
-        shares: a dict from names to shares.
-        strict: whether the limit is never exceeded; False by default.
-        unknown: what becomes of a call under a name that is not in `shares`, as a misspelt one: "spare" (the default)
-            lets it have what is spare, "refuse" raises ConcurrencyLimited, for the reason "unknown_partition".
-            `statistics().unknown` counts both. A call under no name has what is spare, whatever this says.
+        shares: A dict from names to shares (0 to 1 each, together at most 1).
+        strict: True if the limit is never exceeded (default False).
+        unknown: What becomes of a call under a name that is not in `shares`, such as a misspelt one. "spare" (default):
+            it gets what is spare. "refuse": ConcurrencyLimited with the reason "unknown_partition".
+            `statistics().unknown` counts both.
+
+    Raises:
+        TypeError: `shares` is no dict from str to numbers, or `strict` no bool.
+        ValueError: A name is empty, a share is out of its range, the sum is above 1, or `unknown` is neither of the
+            two.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter, Partitions
+        >>> from batchlimit.laws import Fixed
+        >>> limiter = ConcurrencyLimiter(Fixed(10), partitions=Partitions({"live": 0.7, "batch": 0.2}))
+        >>> with limiter.acquire("live"):
+        ...     limiter.statistics().partitions["live"].in_flight
+        1
+        >>> limiter.close()
     """
 
     shares: Mapping[str, float]

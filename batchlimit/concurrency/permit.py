@@ -40,13 +40,9 @@ class Issuer(Protocol):
 
 
 class BasePermit(Unique):
-    """Leave for one call to be under way, until it is completed; use it as the context of a `with` block.
+    """What the permits of threads and of tasks share: their state, and how they are completed.
 
-    The end of the block completes it: as a success, or as the limiter's `classify` says of the exception that ended it.
-    `success`, `drop` and `ignore` complete it sooner, and say how, from any thread; what comes second changes nothing.
-    A permit that nobody completes is released as ignored when it is collected, with a ResourceWarning.
-
-    Names with an underscore are for this package: the locked gate writes some of them, for it is faster than to ask.
+    Names with an underscore are for this package. The locked gate writes some of them: that is faster than to ask.
     """
 
     __slots__ = (
@@ -91,15 +87,15 @@ class BasePermit(Unique):
         return self._sheddable and getattr(self, "_told", False)
 
     def success(self) -> None:
-        """The call was served."""
+        """Complete the permit: the call was served."""
         self._locked_gate.leave(self, SUCCESS)
 
     def drop(self) -> None:
-        """Load made the call fail."""
+        """Complete the permit: load made the call fail."""
         self._locked_gate.leave(self, DROPPED)
 
     def ignore(self) -> None:
-        """The call tells nothing about the load."""
+        """Complete the permit: the call tells nothing about the load."""
         self._locked_gate.leave(self, IGNORED)
 
     def _give_up(self) -> None:

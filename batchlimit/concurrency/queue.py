@@ -14,7 +14,24 @@ Order = Literal["fifo", "lifo"]
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How many may wait at most (`length`), for how long (`max_wait`, seconds; None: no limit), and who is next."""
+    """How many callers may wait, for how long, and who is next.
+
+    Args:
+        length: How many may wait at most (callers, default 100; 0: nobody waits).
+        max_wait: How long each may wait at most (seconds, default 1.0; None: no limit).
+        order: "fifo" (default) serves the longest waiting first; "lifo" the newest, more of which are still wanted
+            then.
+
+    Raises:
+        TypeError: `length` is no whole number, or `max_wait` no number.
+        ValueError: `length` or `max_wait` is below 0 or not finite, or `order` is neither of the two.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter, Queue
+        >>> from batchlimit.laws import Fixed
+        >>> with ConcurrencyLimiter(Fixed(20), queue=Queue(50, max_wait=0.5)) as limiter:
+        ...     limiter.acquire(timeout=0.1).success()
+    """
 
     length: int = 100
     max_wait: float | None = 1.0
@@ -35,7 +52,14 @@ class Queue:
             raise ValueError(f"the order of a queue must be 'fifo' or 'lifo', not {self.order!r}")
 
     def patience(self, timeout: float) -> float:
-        """Return for how many seconds somebody may wait here whose own timeout this is; 0 where nobody may."""
+        """Return for how long a caller may wait here.
+
+        Args:
+            timeout: The timeout of the caller (seconds).
+
+        Returns:
+            The shorter of `timeout` and `max_wait` (seconds); 0 if nobody may wait here.
+        """
         longest = math.inf if self.max_wait is None else self.max_wait
         return min(timeout, longest) if self.length else 0.0
 

@@ -21,11 +21,31 @@ def youngest_of_the_least(call: Underway) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Shedding:
-    """Give up calls that are under way, when the watchers had reasons to back off `after` times in a row.
+    """Ends calls that are under way, when the watchers had reasons to back off several periods in a row.
 
-    Each such period then ends a `share` of the calls that were admitted with `sheddable=True`, at least one: those
-    with the smallest `key` (by default the lowest priority, and of the same the youngest). A lower limit alone keeps
-    out whoever comes; what is inside already may be what the memory is full of.
+    A lower limit keeps new calls out. It does not end the calls under way, which may be what the memory is full of.
+    Each period from `after` on ends a share of the calls that were admitted with `sheddable=True`, at least one of
+    them.
+
+    Args:
+        after: How many periods in a row with reasons to back off it takes (whole number, default 3).
+        share: Which share of the sheddable calls to end in a period (above 0, at most 1; default 0.1).
+        key: Returns the sort key of a call, which has `operation`, `priority` and `start_ns`; the smallest are ended
+            first (default: the lowest priority, and of the same priority the youngest).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: `after` is below 1, or `share` is out of its range.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.concurrency import Shedding
+        >>> from batchlimit.watchers import LatencyWatcher
+        >>> shedding = Shedding(after=2, share=0.25)
+        >>> limiter = ConcurrencyLimiter(watchers=[LatencyWatcher(0.5)], every=5.0, shedding=shedding)
+        >>> with limiter.acquire(priority=1, sheddable=True) as permit:
+        ...     permit.check()  # raises ConcurrencyLimited if this call is to give up
+        >>> limiter.close()
     """
 
     after: int = 3

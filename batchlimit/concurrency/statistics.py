@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatistics:
-    """One partition: how many of its calls are under way, and how many places its share guarantees it now."""
+    """One partition now.
+
+    Attributes:
+        in_flight: How many of its calls are under way.
+        guaranteed: How many places its share guarantees it.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter, Partitions
+        >>> from batchlimit.laws import Fixed
+        >>> with ConcurrencyLimiter(Fixed(10), partitions=Partitions({"live": 0.7})) as limiter:
+        ...     limiter.statistics().partitions["live"]
+        PartitionStatistics(in_flight=0, guaranteed=7)
+    """
 
     in_flight: int
     guaranteed: int
@@ -14,7 +26,20 @@ class PartitionStatistics:
 
 @dataclass(frozen=True, slots=True)
 class WatcherStatistics:
-    """How a watcher did so far: how often it was asked, saw a reason to back off, failed, and was not done in time."""
+    """What became of the polls of one watcher so far.
+
+    Attributes:
+        name: The name of the watcher.
+        polls: How often it was polled.
+        events: How often it saw a reason to back off.
+        errors: How often it failed.
+        timeouts: How often it did not answer within the period.
+
+    Example:
+        >>> from batchlimit.watchers import LatencyWatcher, Rounds
+        >>> Rounds([LatencyWatcher()], print).statistics()
+        (WatcherStatistics(name='latency', polls=0, events=0, errors=0, timeouts=0),)
+    """
 
     name: str
     polls: int
@@ -25,7 +50,32 @@ class WatcherStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencyStatistics:
-    """A concurrency limiter now, and what it counted since it was made; in calls."""
+    """A concurrency limiter now, and what it counted since it was made; all in calls.
+
+    Attributes:
+        limit: How many calls may be under way now.
+        in_flight: How many calls are under way now.
+        waiting: How many callers wait now.
+        succeeded: Calls that ended as a success.
+        dropped: Calls that load made fail.
+        ignored: Calls that are over and that the law was not told of, the abandoned ones included.
+        bypassed: Calls that `bypass` let in; nothing else counts them.
+        shed: Calls under way that were told to give up.
+        abandoned: Permits that were never completed; the garbage collector found them.
+        refused: Refusals by reason; see ConcurrencyLimited for the reasons.
+        partitions: The partitions by name; "" is that of calls under no name that has a share.
+        watchers: The watchers, in the order in which they were given.
+        unknown: Calls under a name that no partition has (default 0: there are no partitions).
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> with ConcurrencyLimiter() as limiter:
+        ...     with limiter.acquire():
+        ...         pass
+        ...     seen = limiter.statistics()
+        >>> seen.succeeded, seen.in_flight, seen.refused
+        (1, 0, {})
+    """
 
     limit: int
     in_flight: int
@@ -33,21 +83,15 @@ class ConcurrencyStatistics:
     succeeded: int
     dropped: int
     ignored: int
-    """Of those that are over, how many the law was not told of, the abandoned among them."""
     bypassed: int
     shed: int
-    """How many that were under way were told to give up."""
     abandoned: int
-    """How many permits were never completed, and were found by the garbage collector."""
     refused: Mapping[str, int]
-    """How often which reason refused a call."""
     partitions: Mapping[str, PartitionStatistics]
-    """By name; "" is who came under no name that has a share."""
     watchers: tuple[WatcherStatistics, ...]
     unknown: int = 0
-    """How many calls came under a name that no partition has; 0 where there are no partitions."""
 
     @property
     def admitted(self) -> int:
-        """How many were admitted under the limit."""
+        """How many calls were admitted under the limit so far."""
         return self.succeeded + self.dropped + self.ignored + self.in_flight

@@ -7,12 +7,28 @@ from batchlimit.concurrency.laws import setting
 class AIMD:
     """Additive increase, multiplicative decrease, a step for each sample: AIMDLimit of Netflix's concurrency-limits.
 
-    With L the limit: a drop, or a call that took longer than `timeout` seconds, makes it L x backoff_ratio, rounded
-    down. Any other makes it L + 1, if at least half of the limit was in use. Then it is held within the bounds.
+    With L the limit: a drop, or a call that took longer than `timeout`, makes it L x backoff_ratio, rounded down. Any
+    other call makes it L + 1, if at least half of the limit was in use. The result is held within the bounds. A call
+    that stays within the timeout never counts as slow: set a timeout that tells slow calls, or wrap the law in
+    Periodic.
 
-    Bounds and `initial` are in calls; `backoff_ratio` is from 0.5 to less than 1. An `initial` out of bounds stands
-    until the first sample, as in the original. Short of its timeout it has no notion of a slow call: give a timeout
-    that is, or wrap it in Periodic.
+    Args:
+        initial: The first limit (calls, default 20). Out of bounds, it stands until the first sample.
+        minimum: The least limit (calls, default 20).
+        maximum: The largest limit (calls, default 200).
+        backoff_ratio: What a drop leaves of the limit (from 0.5 to below 1, default 0.9).
+        timeout: How long a call may take (seconds, default 5.0).
+
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit.concurrency import Sample
+        >>> from batchlimit.laws import AIMD
+        >>> law = AIMD(initial=100, timeout=0.5)
+        >>> law.update(Sample(0, 600_000_000, 100))  # 0.6 s
+        90
     """
 
     __slots__ = ("_backoff_ratio", "_limit", "_maximum", "_minimum", "_timeout_ns")
@@ -36,10 +52,11 @@ class AIMD:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return self._limit
 
     def update(self, sample: Sample) -> int:
-        """Take one step; the bounds hold after every sample, also after one that says nothing."""
+        """Take one step; the bounds hold after every sample."""
         limit = self._limit
         if sample.dropped or sample.rtt_ns > self._timeout_ns:
             limit = int(limit * self._backoff_ratio)

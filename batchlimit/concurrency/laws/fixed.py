@@ -6,7 +6,22 @@ from batchlimit.concurrency.law import Sample
 
 
 class Fixed:
-    """The same limit for ever."""
+    """The same limit for ever.
+
+    Args:
+        limit: How many calls may be under way (whole number, at least 1).
+
+    Raises:
+        TypeError: `limit` is no whole number.
+        ValueError: `limit` is below 1.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import Fixed
+        >>> with ConcurrencyLimiter(Fixed(20)) as limiter:
+        ...     limiter.limit
+        20
+    """
 
     __slots__ = ("_limit",)
 
@@ -18,6 +33,7 @@ class Fixed:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return self._limit
 
     def update(self, sample: Sample) -> int:
@@ -26,7 +42,24 @@ class Fixed:
 
 
 class Settable(Fixed):
-    """The limit that was set last."""
+    """The limit that the application set last, from any thread.
+
+    Args:
+        limit: How many calls may be under way at first (whole number, at least 1).
+
+    Raises:
+        TypeError: `limit` is no whole number.
+        ValueError: `limit` is below 1.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import Settable
+        >>> law = Settable(20)
+        >>> with ConcurrencyLimiter(law) as limiter:
+        ...     law.set_limit(30)
+        ...     limiter.limit
+        30
+    """
 
     __slots__ = ("_listeners",)
 
@@ -35,13 +68,25 @@ class Settable(Fixed):
         self._listeners: list[Callable[[], object]] = []
 
     def set_limit(self, limit: int) -> None:
-        """From now on, as many calls may be under way: a whole number, at least 1. From any thread."""
+        """Set the limit from now on. Waiters for whom there is room now are served.
+
+        Args:
+            limit: How many calls may be under way (whole number, at least 1).
+
+        Raises:
+            TypeError: `limit` is no whole number.
+            ValueError: `limit` is below 1.
+        """
         self._limit = _checked(limit)
         for changed in self._listeners:
             changed()
 
     def listen(self, changed: Callable[[], object]) -> None:
-        """Call this whenever the limit was set, in the thread that set it."""
+        """Register a function to be called each time the limit was set, in the thread that set it.
+
+        Args:
+            changed: The function.
+        """
         self._listeners.append(changed)
 
 

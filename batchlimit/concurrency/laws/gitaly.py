@@ -7,11 +7,25 @@ from batchlimit.concurrency.laws import setting
 
 
 class Gitaly:
-    """Up by one call each period, down by a factor where a watcher saw a reason: the limit calculator of Gitaly.
+    """Up by one call each period, down by a factor if a watcher saw a reason: the limit calculator of Gitaly.
 
-    Samples change nothing: the limit also rises where nobody uses it. From 15 to 100 takes 85 periods, of 30 s there.
-    `initial` and the bounds are in calls, 1 <= minimum <= initial <= maximum; `factor` is above 0 and below 1, and
-    what it leaves is rounded down.
+    Samples change nothing: the limit also rises where nobody uses it. From 15 to 100 takes 85 periods.
+
+    Args:
+        initial: The first limit (calls, within the bounds, default 15).
+        minimum: The least limit (calls, default 5).
+        maximum: The largest limit (calls, default 100).
+        factor: What a reason to back off leaves of the limit, rounded down (above 0, below 1, default 0.5).
+
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit.laws import Gitaly
+        >>> law = Gitaly(initial=20)
+        >>> law.calibrate([], now_ns=0), law.calibrate(["memory 0.95"], now_ns=0)
+        (21, 10)
     """
 
     __slots__ = ("_factor", "_limit", "_maximum", "_minimum")
@@ -28,14 +42,15 @@ class Gitaly:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return self._limit
 
     def update(self, sample: Sample) -> int:
-        """Return the limit, whatever happened to the call."""
+        """Return the limit; a call changes nothing."""
         return self._limit
 
     def calibrate(self, events: Sequence[str], now_ns: int) -> int:
-        """Take one step for the period: one decrease, however many reasons there were, or an increase for none."""
+        """Take one step for a period: one decrease, however many reasons there were, or one increase for none."""
         if events:
             self._limit = max(self._minimum, int(self._limit * self._factor))
         else:

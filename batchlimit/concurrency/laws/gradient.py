@@ -15,21 +15,40 @@ def _middle() -> float:
 class Gradient:
     """Shrinks while calls are slower than the fastest, else grows by a queue: GradientLimit of Netflix, the older one.
 
-    With L the estimate, the limit before rounding down, q = queue_size(L) and noload the least rtt since the last
-    probe: gradient = tolerance x noload / rtt, held between 0.5 and 1. A drop wants L x backoff_ratio; any other
-    sample wants L x gradient + q, if at least half of L was in use. Only what is below L is blended,
-    L x (1 - smoothing) + new x smoothing, and held to `minimum`; growth goes at once. Then q <= L <= maximum.
+    With L the estimate (the limit before rounding down), q = queue_size(L), and noload the least rtt since the last
+    probe: gradient = tolerance x noload / rtt, held between 0.5 and 1. A drop wants L x backoff_ratio. Any other sample
+    wants L x gradient + q, if at least half of L was in use. A result below L is blended, L x (1 - smoothing) + new x
+    smoothing, and held to `minimum`. Growth goes at once. Then q <= L <= maximum.
 
-    After every probe_interval x (1 + jitter) samples, the next one is a probe: it forgets the noload and sets L to q,
-    or `minimum` if that is more, so that the next noload is not one of a loaded server. None: no probes.
+    After every probe_interval x (1 + jitter) samples, the next one is a probe. It forgets the noload and sets L to q,
+    or to `minimum` if that is more. So the next noload is not that of a loaded server.
 
     Quirks of the original that stay: after a step the floor is q, even where `minimum` or `maximum` are below it; an
-    `initial` out of bounds stands until the first step.
+    `initial` out of bounds stands until the first step. A sample without a duration (0 or less, or over 104 days) is
+    ignored.
 
-    Bounds, `initial` and `queue_size` are in calls; the latter may be a function of the whole limit, and is its square
-    root, at least 4, unless told. `jitter` is asked at first and at each probe for a number in [0, 1): a random one
-    keeps hosts from probing in step; unless told it is 0.5 always, since a law draws no random numbers.
-    A sample without a duration (0 or less, or over 104 days) has no gradient: it is ignored.
+    Args:
+        initial: The first limit (calls, default 50).
+        minimum: The least limit (calls, default 1).
+        maximum: The largest limit (calls, default 1000).
+        smoothing: The weight of a lower result (above 0, at most 1, default 0.2).
+        queue_size: How many calls may queue (calls), or a function of the whole limit (default `square_root`).
+        tolerance: How many times as long as the noload calls may take (at least 1, default 2.0).
+        backoff_ratio: What a drop leaves of L (0.5 to 1, default 0.9).
+        probe_interval: Samples between two probes (default 1000); None: no probes.
+        jitter: Returns a number in [0, 1) at first and at each probe. A random one keeps processes from probing in step
+            (default: always 0.5, since a law draws no random numbers).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit.concurrency import Sample
+        >>> from batchlimit.laws import Gradient
+        >>> law = Gradient(initial=50)
+        >>> law.update(Sample(0, 10_000_000, 50)), law.update(Sample(0, 60_000_000, 57))
+        (57, 52)
     """
 
     __slots__ = (
@@ -78,6 +97,7 @@ class Gradient:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return int(self._estimate)
 
     @property
@@ -87,12 +107,12 @@ class Gradient:
 
     @property
     def rtt_noload_ns(self) -> int:
-        """The least rtt since the last probe; 0: none yet."""
+        """The least rtt since the last probe (ns); 0 if there was none yet."""
         return self._noload_ns
 
     @property
     def probe_countdown(self) -> int | None:
-        """How many samples there will be until the next probe; None: it never probes."""
+        """How many samples there will be until the next probe; None if it never probes."""
         return self._countdown
 
     def update(self, sample: Sample) -> int:

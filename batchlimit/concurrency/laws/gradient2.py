@@ -38,7 +38,7 @@ class Average:
 class Gradient2:
     """Shrinks while calls are slower than usual, else grows by a queue: Gradient2Limit of Netflix's concurrency-limits.
 
-    With L the estimate, the limit before rounding down, and long the average rtt, of the first `warmup` samples and
+    With L the estimate (the limit before rounding down), and long the average rtt of the first `warmup` samples and
     then of about the last `long_window`:
 
         gradient = tolerance x long / rtt, held between 0.5 and 1
@@ -48,11 +48,29 @@ class Gradient2:
     load is forgotten sooner; during the warm-up the next sample undoes that.
 
     Quirks of the original that stay: drops say nothing to it, only durations do. Under a load that lasts, the average
-    follows the congested rtt, and the limit drifts up to `maximum`: choose one that the service survives. An `initial`
-    out of bounds stands until the first step.
+    follows the slow rtt, and the limit drifts up to `maximum`: choose one that the service survives. An `initial` out
+    of bounds stands until the first step. A sample without a duration (0 or less, or over 104 days) is ignored.
 
-    Bounds, `initial` and `queue_size` are in calls; the latter may be a function of the whole limit. `long_window` and
-    `warmup` are in samples. A sample without a duration (0 or less, or over 104 days) has no gradient: it is ignored.
+    Args:
+        initial: The first limit (calls, default 20).
+        minimum: The least limit (calls, default 20).
+        maximum: The largest limit (calls, default 200).
+        smoothing: The weight of a new result (above 0, at most 1, default 0.2).
+        queue_size: How many calls may queue (calls, default 4), or a function of the whole limit.
+        long_window: How many samples the long average is about (default 600).
+        warmup: How many samples it is the plain mean of at first (default 10).
+        tolerance: How many times as long as usual calls may take (at least 1, default 1.5).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit.concurrency import Sample
+        >>> from batchlimit.laws import Gradient2
+        >>> law = Gradient2(initial=50)
+        >>> [law.update(Sample(0, 10_000_000, 50)) for _ in range(3)]
+        [50, 51, 52]
     """
 
     __slots__ = ("_estimate", "_keep", "_long", "_maximum", "_minimum", "_queue_size", "_smoothing", "_tolerance")
@@ -83,6 +101,7 @@ class Gradient2:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return int(self._estimate)
 
     @property
@@ -92,7 +111,7 @@ class Gradient2:
 
     @property
     def long_rtt_ns(self) -> float:
-        """The average rtt, in ns; 0 before the first sample."""
+        """The average rtt (ns); 0 before the first sample."""
         return self._long.value
 
     def update(self, sample: Sample) -> int:

@@ -40,8 +40,8 @@ def _even() -> float:
 class Knee:
     """Holds the calls under way where throughput stops growing with them: fewer waste capacity, more only queue.
 
-    It decides once a span: some 40 calls, or fewer in a longer time. A span shows how much longer than without a queue
-    the same calls took, the ratio, each operation against a baseline of its own. What follows, with L the limit:
+    It decides once a span: some 40 calls, or fewer in a longer time. A span shows the ratio: how many times as long as
+    without a queue the same calls took, each operation against a baseline of its own. What follows, with L the limit:
 
         in use (80 % of L or more), ratio near 1     grow: x1.4 until something slows, from then on + sqrt(L) / 2
         ratio over tolerance, and over 1.2 sqrt(L)   shrink: 5 %; if it lasts, by the root of the ratio, to 60 % at most
@@ -51,11 +51,29 @@ class Knee:
         not in use                                   hold, and learn how long calls take
 
     The ratio alone cannot tell a queue from calls that merely take longer, as when something further down has slowed.
-    The slope of throughput over concurrency can: where answers grow with the calls at once there is no queue, and the
-    baselines move to what is. Under a load that never ends, another limit is tried for two spans now and then.
+    The slope of throughput over concurrency can: where more calls at once bring more answers there is no queue, and the
+    baselines move to the new times. Under a load that never ends, another limit is tried for two spans now and then.
 
-    `initial`, `minimum` and `maximum` are in calls; an initial limit out of bounds is taken to the nearer one.
-    `jitter`, about 1, spreads the probes of many processes. A call of no time, or over 104 days, is counted, not timed.
+    A call of no time, or over 104 days, is counted, not timed.
+
+    Args:
+        initial: The first limit (calls, default 20); taken to the nearer bound if it is out of bounds.
+        minimum: The least limit (calls, default 1).
+        maximum: The largest limit (calls, default 1000).
+        tolerance: How many times as long as without a queue calls may take (above 1, default 1.3).
+        jitter: Returns a number about 1; a random one spreads the probes of many processes (default: always 1).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> import random
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import Knee
+        >>> with ConcurrencyLimiter(Knee(initial=50, jitter=lambda: random.uniform(0.5, 1.5))) as limiter:
+        ...     limiter.limit
+        50
     """
 
     __slots__ = (
@@ -90,6 +108,7 @@ class Knee:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return self._limit
 
     def update(self, sample: Sample) -> int:

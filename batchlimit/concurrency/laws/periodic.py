@@ -9,24 +9,51 @@ from batchlimit.concurrency.laws.window import percentile
 
 
 def p95(rtts_ns: Sequence[int]) -> int:
-    """Return the duration that 95 % of the calls did not exceed, in ns."""
+    """Return the duration that 95 % of the calls did not exceed.
+
+    Args:
+        rtts_ns: The durations of the calls (ns), at least one.
+
+    Returns:
+        The duration (ns).
+
+    Example:
+        >>> from batchlimit.laws import p95
+        >>> p95(range(1, 101))
+        95
+    """
     return percentile(rtts_ns, 0.95)
 
 
 class Periodic:
     """Keeps the last observations and takes one decision a period, as Klaviyo's query service does around its AIMD.
 
-    A period begins where the first call of it ends and lasts `every` seconds. The first call that ends after it brings
-    the decision and opens the next period; so nothing is decided while nothing happens, and no timer is needed. The
-    law hears of one sample: `statistic` of the last `last` rtts, the most calls in flight in the period, and a drop if
-    any call of the period was dropped. One timeout in a hundred calls would not show in a p95; as a drop it does.
+    A period begins where its first call ends, and lasts `every` seconds. The first call that ends after it brings the
+    decision and opens the next period. So nothing is decided while nothing happens, and no timer is needed. The law
+    hears of one sample: the statistic of the last rtts, the most calls in flight in the period, and a drop if any call
+    of the period was dropped. One timeout in a hundred calls would not show in a p95; as a drop it does.
 
-    The statistic is over the last `last` calls (1000 unless told) though they be of several periods: at a low rate, a
-    slow spell is felt for long. It is a function of those rtts in ns, such as `p95`, `statistics.median` or `max`.
-    Around AIMD the limit thus falls once a period, for a drop or for a p95 above its timeout, and rises by one only
-    where half of it was in use: Periodic(AIMD(timeout=0.5)).
+    The last calls may be of several periods: at a low rate, a slow spell is felt for long. Around AIMD the limit falls
+    once a period, for a drop or for a p95 above its timeout, and rises by one only where half of it was in use.
 
     A call of negative duration, or one over 104 days, is left out.
+
+    Args:
+        law: The law that decides.
+        every: The length of a period (seconds, default 3.0).
+        statistic: A function of the rtts (ns), such as `statistics.median` or `max` (default `p95`).
+        last: How many calls the statistic is about (default 1000).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import AIMD, Periodic
+        >>> with ConcurrencyLimiter(Periodic(AIMD(initial=20, timeout=0.5))) as limiter:
+        ...     limiter.limit
+        20
     """
 
     __slots__ = ("_dropped", "_ends_ns", "_every_ns", "_in_flight", "_law", "_rtts_ns", "_start_ns", "_statistic")
@@ -52,6 +79,7 @@ class Periodic:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return self._law.limit
 
     @property

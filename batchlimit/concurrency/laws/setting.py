@@ -7,12 +7,36 @@ from typing import TypeVar
 
 
 def log10(limit: int) -> int:
-    """Return the decimal logarithm of `limit`, rounded down, at least 1. Counted in digits, it is exact."""
+    """Return the decimal logarithm of a limit, rounded down, at least 1. It is counted in digits, so it is exact.
+
+    Args:
+        limit: The limit (calls).
+
+    Returns:
+        The logarithm (calls).
+
+    Example:
+        >>> from batchlimit.laws import log10
+        >>> log10(20), log10(1000)
+        (1, 3)
+    """
     return 1 if limit < 100 else len(str(limit)) - 1
 
 
 def square_root(limit: int) -> int:
-    """Return the square root of `limit`, rounded down, at least 4: what Gradient lets queue unless told otherwise."""
+    """Return the square root of a limit, rounded down, at least 4: the default queue of Gradient.
+
+    Args:
+        limit: The limit (calls).
+
+    Returns:
+        The root (calls).
+
+    Example:
+        >>> from batchlimit.laws import square_root
+        >>> square_root(10), square_root(100)
+        (4, 10)
+    """
     return max(4, math.isqrt(limit))
 
 

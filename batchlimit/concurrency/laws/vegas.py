@@ -31,23 +31,41 @@ def _decrease(limit: float) -> float:
 class Vegas:
     """Holds the queue between alpha and beta calls: VegasLimit of Netflix's concurrency-limits, after TCP Vegas.
 
-    With L the estimate, the limit before rounding down, and noload the least rtt since the last probe:
-    queue = ceil(L x (1 - noload / rtt)). A drop decreases L. So does queue > beta. Otherwise, if at least half of L
-    was in use, queue <= threshold adds beta and queue < alpha increases it. The result is held between 1 and `maximum`
-    and blended: L x (1 - smoothing) + new x smoothing.
+    With L the estimate (the limit before rounding down), and noload the least rtt since the last probe:
+    queue = ceil(L x (1 - noload / rtt)). A drop decreases L, and so does queue > beta. Otherwise, if at least half of L
+    was in use, queue <= threshold adds beta, and queue < alpha increases it. The result is held between 1 and `maximum`
+    and
+    blended: L x (1 - smoothing) + new x smoothing.
 
-    Every jitter x probe_multiplier x L samples, a sample's rtt becomes the noload, whatever the load was. Neither such
-    a probe nor a sample faster than the noload moves the limit, not even when it was dropped. So one lucky call holds
-    the limit down until the next probe: for samples of single calls prefer Windowed(Vegas()).
+    Every jitter x probe_multiplier x L samples, the rtt of a sample becomes the noload, whatever the load was. Neither
+    such a probe nor a sample faster than the noload moves the limit, not even when it was dropped. So one lucky call
+    holds the limit down until the next probe: for samples of single calls prefer Windowed(Vegas()).
 
-    `alpha`, `beta` and `threshold` are calls, or functions of the whole limit; unless told 3, 6 and 1 x log10(limit).
-    `increase` and `decrease` make a new limit of L; unless told they add and take log10(limit). These functions must
-    return finite numbers. `jitter` is asked at first and after each probe for a number in [0.5, 1): a random one keeps
-    hosts from probing in step; unless told it is 0.75 always, since a law draws no random numbers.
+    A sample without a duration (0 or less, or over 104 days) is ignored, where the original raises.
 
-    A sample without a duration (0 or less, or over 104 days) is ignored. The original raises there; but a law is told
-    when a permit is given back, a clock may be coarse, and no caller could make use of that error.
-    An `initial` above `maximum` stands until the first step, as in the original.
+    Args:
+        initial: The first limit (calls, default 20). Above `maximum`, it stands until the first step.
+        maximum: The largest limit (calls, default 1000).
+        smoothing: The weight of a new result (above 0, at most 1, default 1.0).
+        alpha: The least queue (calls), or a function of the whole limit (default 3 x log10(limit)).
+        beta: The largest queue (calls), or a function of the whole limit (default 6 x log10(limit)).
+        threshold: Up to this queue L grows by beta (calls), or a function of the whole limit (default `log10`).
+        increase: A function of L; returns a finite larger L (default: adds log10(limit)).
+        decrease: A function of L; returns a finite smaller L (default: takes off log10(limit)).
+        probe_multiplier: How many times L samples there are between two probes (default 30).
+        jitter: Returns a number in [0.5, 1) at first and after each probe. A random one keeps processes from probing in
+            step (default: always 0.75, since a law draws no random numbers).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit.concurrency import Sample
+        >>> from batchlimit.laws import Vegas
+        >>> law = Vegas(initial=20)
+        >>> [law.update(Sample(0, rtt, 20)) for rtt in (10_000_000, 10_000_000, 20_000_000)]
+        [20, 26, 25]
     """
 
     __slots__ = (
@@ -100,6 +118,7 @@ class Vegas:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return int(self._estimate)
 
     @property
@@ -109,7 +128,7 @@ class Vegas:
 
     @property
     def rtt_noload_ns(self) -> int:
-        """What a call is taken to last where none waits; 0: not known yet."""
+        """How long a call is taken to last if none waits (ns); 0 if that is not known yet."""
         return self._noload_ns
 
     @property

@@ -8,9 +8,21 @@ from batchlimit.concurrency.law import Law, Sample
 class Watched:
     """Turns a period in which watchers saw a reason to back off into one dropped call for `law`.
 
-    The law hears of the last call once more, as a dropped one; at most once a period, and not before there was a call.
-    A period without a reason is none of its business. What a drop does is the law's to say: AIMD falls by its ratio,
-    Windowed and Periodic count it in the window or period under way, Gradient2 pays no heed.
+    The law hears of the last call once more, as a dropped one: at most once a period, and not before there was a call.
+    A period without a reason changes nothing. What a drop does is up to the law: AIMD falls by its ratio, Windowed and
+    Periodic count it in the window or period under way, Gradient2 ignores it.
+
+    A limiter with watchers wraps its law by itself, unless the law is Calibrated.
+
+    Args:
+        law: The law that is told.
+
+    Example:
+        >>> from batchlimit.concurrency import Sample
+        >>> from batchlimit.laws import AIMD, Watched
+        >>> law = Watched(AIMD(initial=100))
+        >>> law.update(Sample(0, 10_000_000, 100)), law.calibrate(["memory 0.95"], now_ns=0)
+        (101, 90)
     """
 
     __slots__ = ("_last", "_law")
@@ -24,6 +36,7 @@ class Watched:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return self._law.limit
 
     @property
@@ -37,7 +50,7 @@ class Watched:
         return self._law.update(sample)
 
     def calibrate(self, events: Sequence[str], now_ns: int) -> int:
-        """Tell the law of one drop, if there was any reason."""
+        """Tell the law of one drop, if there was any reason to back off."""
         if events and self._last is not None:
             return self._law.update(self._last._replace(dropped=True))
         return self._law.limit

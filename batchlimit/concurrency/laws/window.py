@@ -9,22 +9,35 @@ from batchlimit.concurrency.laws import setting
 
 
 class Summary(NamedTuple):
-    """A window that is over; at least one call was in it."""
+    """A window that is over; at least one call was in it.
+
+    Attributes:
+        calls: How many calls it is about.
+        shortest_ns: The least rtt (ns).
+        rtt_ns: The rtt that stands for all (ns).
+        in_flight: The most calls that were under way at once.
+        dropped: Whether load made any of them fail.
+
+    Example:
+        >>> from batchlimit.laws import Summary
+        >>> Summary(calls=2, shortest_ns=5, rtt_ns=7, in_flight=3, dropped=False).rtt_ns
+        7
+    """
 
     calls: int
-    """How many calls it is about."""
     shortest_ns: int
-    """The least rtt, in ns."""
     rtt_ns: int
-    """The rtt that stands for all, in ns."""
     in_flight: int
-    """The most calls that were under way at once."""
     dropped: bool
-    """Whether load made any of them fail."""
 
 
 class Window(Protocol):
-    """Samples go in, a summary comes out. It belongs to one law."""
+    """Samples go in, a summary comes out. A window belongs to one law.
+
+    Example:
+        >>> from batchlimit.laws import AverageWindow, Window
+        >>> window: Window = AverageWindow()
+    """
 
     @property
     def capacity(self) -> int | None:
@@ -32,16 +45,34 @@ class Window(Protocol):
         ...
 
     def add(self, sample: Sample) -> None:
-        """Take in a call that is over."""
+        """Take in a call that is over.
+
+        Args:
+            sample: The call.
+        """
         ...
 
     def take(self) -> Summary:
-        """Return the summary of what was added since the last one, at least one sample, and begin anew."""
+        """Summarise what was added since the last summary, at least one sample, and begin anew.
+
+        Returns:
+            The summary.
+        """
         ...
 
 
 class AverageWindow:
-    """The mean stands for all, in whole ns, rounded down. Dropped calls count in it."""
+    """A window whose mean stands for all its calls, in whole ns, rounded down. Dropped calls count in it.
+
+    Example:
+        >>> from batchlimit.concurrency import Sample
+        >>> from batchlimit.laws import AverageWindow
+        >>> window = AverageWindow()
+        >>> for rtt in (1_000_000, 3_000_000):
+        ...     window.add(Sample(0, rtt, 1))
+        >>> window.take().rtt_ns
+        2000000
+    """
 
     __slots__ = ("_count", "_dropped", "_in_flight", "_shortest_ns", "_sum_ns")
 
@@ -55,6 +86,7 @@ class AverageWindow:
         return f"<AverageWindow of {self._count}>"
 
     def add(self, sample: Sample) -> None:
+        """Take in a call that is over."""
         rtt = sample.rtt_ns
         if not self._count or rtt < self._shortest_ns:
             self._shortest_ns = rtt
@@ -64,6 +96,7 @@ class AverageWindow:
         self._dropped = self._dropped or sample.dropped
 
     def take(self) -> Summary:
+        """Summarise the calls, and begin anew."""
         mean = self._sum_ns // self._count
         summary = Summary(self._count, self._shortest_ns, mean, self._in_flight, self._dropped)
         self._count = self._sum_ns = self._shortest_ns = self._in_flight = 0
@@ -72,9 +105,22 @@ class AverageWindow:
 
 
 class PercentileWindow:
-    """The rtt at `part` (0.5: the median) of the first `capacity` calls stands for all.
+    """A window in which the rtt at `part` of its first calls stands for all.
 
-    Calls beyond the capacity are as if they had not been, their drops and calls in flight included, as in the original.
+    Calls beyond the capacity are left out, their drops and calls in flight included, as in the original.
+
+    Args:
+        part: Which part of the calls took no longer (above 0, below 1; 0.5: the median).
+        capacity: How many calls fit.
+
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit.laws import Gradient2, PercentileWindow, Windowed
+        >>> Windowed(Gradient2(), window=PercentileWindow(0.9, capacity=1000)).limit
+        20
     """
 
     __slots__ = ("_dropped", "_in_flight", "_part", "_rtts_ns", "capacity")
@@ -89,12 +135,14 @@ class PercentileWindow:
         return f"<PercentileWindow of {len(self._rtts_ns)}: p{100 * self._part:g}>"
 
     def add(self, sample: Sample) -> None:
+        """Take in a call that is over."""
         if len(self._rtts_ns) < self.capacity:
             self._rtts_ns.append(sample.rtt_ns)
             self._in_flight = max(self._in_flight, sample.in_flight)
             self._dropped = self._dropped or sample.dropped
 
     def take(self) -> Summary:
+        """Summarise the calls, and begin anew."""
         rtts = self._rtts_ns
         summary = Summary(len(rtts), min(rtts), percentile(rtts, self._part), self._in_flight, self._dropped)
         self._rtts_ns, self._in_flight, self._dropped = [], 0, False

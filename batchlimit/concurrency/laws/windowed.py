@@ -8,17 +8,32 @@ from batchlimit.concurrency.laws.window import AverageWindow, Window
 class Windowed:
     """Tells `law` of one sample a window: WindowedLimit of Netflix's concurrency-limits.
 
-    A window lasts twice its least rtt, held between `min_window` and `max_window` seconds (0.1 at least). The first
-    call that ends after that still counts in it and closes it. The law then hears of one sample: the start of that
-    call, the rtt that stands for the window, the most in flight, and whether any call was dropped. Calls shorter than
-    `min_rtt` seconds are left out, dropped ones too.
+    A window lasts twice its least rtt, held between `min_window` and `max_window`. The first call that ends after that
+    still counts in it and closes it. The law then hears of one sample: the start of that call, the rtt that stands for
+    the window, the most calls in flight, and whether any call was dropped.
 
-    Quirks of the original that stay, since recorded runs show them: a window of fewer than `window_size` calls (10 at
-    least) is thrown away, so that below 10 calls in a window nothing ever moves; and the first call closes, and so
-    wastes, a window of its own.
+    Quirks of the original that stay, since recorded runs show them: a window of fewer than `window_size` calls is
+    thrown away, so that below 10 calls in a window nothing ever moves; and the first call closes, and so wastes, a
+    window of its own.
 
-    `window` is an AverageWindow unless told; a PercentileWindow that holds fewer than `window_size` is refused, since
-    it would never be ready.
+    Args:
+        law: The law that decides.
+        window: How a window is summarised (None, the default: AverageWindow()).
+        window_size: How many calls a window needs to count (at least 10, default 10).
+        min_window: How long a window lasts at least (seconds, at least 0.1, default 1.0).
+        max_window: How long it lasts at most (seconds, at least 0.1, default 1.0).
+        min_rtt: Shorter calls are left out, dropped ones too (seconds, default 100e-6).
+
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of its range, or the window holds fewer than `window_size` and would never count.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import Vegas, Windowed
+        >>> with ConcurrencyLimiter(Windowed(Vegas(initial=30))) as limiter:
+        ...     limiter.limit
+        30
     """
 
     __slots__ = (
@@ -58,6 +73,7 @@ class Windowed:
 
     @property
     def limit(self) -> int:
+        """How many calls may be under way now."""
         return self._law.limit
 
     @property

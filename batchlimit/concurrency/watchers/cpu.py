@@ -45,11 +45,27 @@ def throttling_of(group: Group) -> Throttling | None:
 class ThrottlingWatcher:
     """Sees that the kernel held a group of this process back, in a share of the periods since the last poll.
 
-    Periods, not time: time is summed over processors, and passes 1 with many of them. Any group on the way to the root
-    may be the one with the quota; the one that is worst off counts. It is an event from `threshold` on, until the share
-    falls below `low` (the threshold, unless told). Without a quota nothing is ever held back, and it never is one.
+    It counts periods, not time: time is summed over processors, and passes 1 with many of them. Any group on the way to
+    the root may be the one with the quota; the one that is worst off counts. Without a quota nothing is ever held back.
 
-    Raises WatcherUnavailable where no control group counts periods: on macOS, or without the cpu controller.
+    Args:
+        threshold: From this share of periods on it is an event (above 0, at most 1, default 0.5).
+        low: An event lasts until the share falls below this (None, the default: `threshold`).
+        root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
+        proc: Where processes are (default /proc).
+
+    Raises:
+        TypeError: A share is no number.
+        ValueError: A share is out of its range.
+        WatcherUnavailable: No control group counts periods: on macOS, or without the cpu controller.
+
+    Example:
+        >>> from batchlimit.errors import WatcherUnavailable
+        >>> from batchlimit.watchers import ThrottlingWatcher
+        >>> try:
+        ...     watchers = [ThrottlingWatcher(0.3)]
+        ... except WatcherUnavailable:
+        ...     watchers = []
     """
 
     __slots__ = ("_before", "_groups", "_threshold")
@@ -70,6 +86,7 @@ class ThrottlingWatcher:
         return f"<ThrottlingWatcher of {self._groups[0].path}: {self._threshold!r}>"
 
     def poll(self) -> str | None:
+        """Return a reason to back off if groups were held back too often since the last poll."""
         news = [each for each in map(self._news, self._groups) if each is not None]
         if not news:
             self._threshold.forget()

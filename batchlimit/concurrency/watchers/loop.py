@@ -31,14 +31,34 @@ class _Probe:
 
 
 class LoopLagWatcher:
-    """Sees that an event loop takes long to come to a call that is due now: its tasks wait as long, each time.
+    """Sees that an event loop takes long to run a call that is due now: its tasks wait as long, each time.
 
-    A poll has the loop make one call, and waits for it up to `patience` seconds; it must come from another thread than
-    the loop's. A loop that has not made the call by then lags, for as long as the call is due, and is not given a
-    second one. One poll in a period sees a loop that is behind most of the time, and by chance one that stalls now and
-    then. A loop that does not run, or was closed, does not lag. It is an event from `threshold` seconds on.
+    A poll has the loop run one call, and waits for it. It must come from another thread than the loop's. A loop that
+    has not run the call by then lags, and is not given a second one. One poll in a period sees a loop that is behind
+    most of the time, and by chance one that stalls now and then. A loop that does not run, or was closed, does not lag.
 
-    Without a loop it watches the one that runs here; RuntimeError where none does.
+    Args:
+        loop: The event loop (None, the default: the one that runs here).
+        threshold: From this lag on it is an event (seconds, default 0.1).
+        patience: How long a poll waits for the loop (seconds, default 1.0).
+        clock: Returns seconds (default `time.monotonic`).
+        wait: Waits for an event for some seconds at most, and returns whether it was set (default
+            `threading.Event.wait`).
+
+    Raises:
+        TypeError: `loop` is no event loop, or a time no number.
+        ValueError: A time is not above 0.
+        RuntimeError: No loop was given, and none runs here.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> from batchlimit.watchers import LoopLagWatcher
+        >>> async def main() -> int:
+        ...     async with AsyncConcurrencyLimiter(watchers=[LoopLagWatcher(threshold=0.2)], every=10.0) as limiter:
+        ...         return limiter.limit
+        >>> asyncio.run(main())
+        20
     """
 
     __slots__ = ("_clock", "_loop", "_patience", "_pid", "_probe", "_threshold", "_wait")
@@ -68,6 +88,7 @@ class LoopLagWatcher:
         return f"<LoopLagWatcher of {self._loop!r}: {self._threshold!r}>"
 
     def poll(self) -> str | None:
+        """Return a reason to back off if the loop lags; RuntimeError in the thread of that loop."""
         if _running() is self._loop:
             raise RuntimeError("a loop cannot watch its own lag: poll from another thread")
         if not self._runs():

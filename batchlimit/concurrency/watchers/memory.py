@@ -60,13 +60,30 @@ garbage, by more than the kernel's own counts do (it batches them: 64 pages for 
 class MemoryWatcher:
     """Sees that memory is used up to a share of its limit, or that it ran out since the last poll.
 
-    The limit is the tightest on the way from this process's control group to the root, `memory.high` included. Where
-    none has a limit below what the machine has, the machine's own memory counts. It is an event from `threshold` on,
-    until use falls below `low` (a twentieth less, unless told). So is a lack of memory: one that lasts (version 1 tells
-    so), or one that was met by killing. Reaching the limit alone is none: a group that reads many files does so all the
-    time.
+    The limit is the tightest on the way from this process's control group to the root, `memory.high` included. If none
+    is below what the machine has, the machine's own memory counts.
 
-    Raises WatcherUnavailable where neither control groups nor the machine tell their use: on macOS, for one.
+    A lack of memory is an event too: one that lasts (version 1 of control groups tells so), or one that ended in
+    killing. Reaching the limit alone is none: a group that reads many files does so all the time.
+
+    Args:
+        threshold: From this share of the limit on it is an event (above 0, at most 1, default 0.9).
+        low: An event lasts until use falls below this share (None, the default: 0.95 x `threshold`).
+        root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
+        proc: Where processes are (default /proc).
+
+    Raises:
+        TypeError: A share is no number.
+        ValueError: A share is out of its range.
+        WatcherUnavailable: Neither control groups nor the machine tell their use: on macOS, for one.
+
+    Example:
+        >>> from batchlimit.errors import WatcherUnavailable
+        >>> from batchlimit.watchers import MemoryWatcher
+        >>> try:
+        ...     watchers = [MemoryWatcher(0.85)]
+        ... except WatcherUnavailable:
+        ...     watchers = []
     """
 
     __slots__ = ("_groups", "_proc", "_shortages", "_threshold")
@@ -90,6 +107,7 @@ class MemoryWatcher:
 
     def poll(self) -> str | None:
         # Both are asked each time: each remembers what it saw.
+        """Return a reason to back off if memory is short, or ran out since the last poll."""
         ran_out = self._ran_out()
         usage = self._tightest()
         full = usage is not None and self._threshold.update(usage.share)

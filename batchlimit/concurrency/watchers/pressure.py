@@ -21,10 +21,29 @@ class PressureWatcher:
     """Sees that tasks stood still, for a share of the time since the last poll: of our group, else of the machine.
 
     It takes the difference of `total` over its own window: the kernel's averages reach back over other windows than the
-    period between two polls. It is an event from `threshold` on, until the share falls below `low` (the threshold,
-    unless told).
+    period between two polls.
 
-    Raises WatcherUnavailable where no such file can be read: on macOS, or with PSI off.
+    Args:
+        resource: "cpu", "memory" or "io".
+        kind: "some" (default): at least one task stood still; "full": all of them did.
+        threshold: From this share of the time on it is an event (above 0, at most 1, default 0.5).
+        low: An event lasts until the share falls below this (None, the default: `threshold`).
+        root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
+        proc: Where processes are (default /proc).
+        clock: Returns seconds (default `time.monotonic`).
+
+    Raises:
+        TypeError: A share is no number.
+        ValueError: A share is out of its range, or there is no such resource or kind.
+        WatcherUnavailable: No such file can be read: on macOS, or with PSI off.
+
+    Example:
+        >>> from batchlimit.errors import WatcherUnavailable
+        >>> from batchlimit.watchers import PressureWatcher
+        >>> try:
+        ...     watchers = [PressureWatcher("memory", "some", 0.2)]
+        ... except WatcherUnavailable:
+        ...     watchers = []
     """
 
     __slots__ = ("_before", "_clock", "_file", "_kind", "_threshold", "name")
@@ -56,6 +75,7 @@ class PressureWatcher:
         return f"<PressureWatcher of {self._kind!r} in {self._file}: {self._threshold!r}>"
 
     def poll(self) -> str | None:
+        """Return a reason to back off if tasks stood still for too long since the last poll."""
         now = self._clock(), _stalled(self._file, self._kind)
         before, self._before = self._before, now
         if before is None or now[0] <= before[0]:

@@ -16,16 +16,33 @@ _logger = logging.getLogger("batchlimit")
 
 
 class Rounds:
-    """Once in `every` seconds, polls each watcher, and calls `tell` with the reasons to back off: all of them at once.
+    """Polls each watcher once a period, and calls `tell` with the reasons to back off: all of them at once.
 
-    An empty round is told as well. `tell` is called in a thread of ours, which serves threads and event loops alike;
-    what it raises is logged. The first round is at the start, to give watchers of differences something to go by.
+    A round without reasons is told as well. `tell` is called in a background thread; what it raises is logged. The
+    first round is at the start, to give watchers of differences something to compare with.
 
-    A watcher that fails has seen nothing, nor has one that takes longer than the period; five such periods in a row
-    count as one event. A poll that hangs is left alone: the watcher is not polled again before it has ended, and only
-    the round that started it waits for it. A forked child makes rounds of its own, if its parent did.
+    A watcher that fails has seen nothing, nor has one that takes longer than the period. Five such periods in a row
+    count as one event. A watcher whose poll hangs is not polled again before that has ended, and no later round waits
+    for it. A forked child makes rounds of its own, if its parent did.
 
-    `wait` waits for an event for some seconds at most, and returns whether it was set.
+    Args:
+        watchers: Whom to poll.
+        tell: Called with the reasons of a round.
+        every: The period (seconds, default 30).
+        clock: Returns seconds (default `time.monotonic`).
+        wait: Waits for an event for some seconds at most, and returns whether it was set (default
+            `threading.Event.wait`).
+
+    Raises:
+        TypeError: A watcher has no name or no `poll`, or `every` is no number.
+        ValueError: `every` is not above 0.
+
+    Example:
+        >>> from batchlimit.watchers import LatencyWatcher, Rounds
+        >>> watcher = LatencyWatcher(target=0.1)
+        >>> watcher.observe(200_000_000)
+        >>> Rounds([watcher], print).poll_once()
+        ('latency: 1 of 1 calls took over 0.1 s, 0.05 may',)
     """
 
     def __init__(
@@ -53,7 +70,7 @@ class Rounds:
         return f"<Rounds: {state}, {', '.join(repr(each.statistics()) for each in self._watched) or 'no watchers'}>"
 
     def start(self) -> None:
-        """Begin with the rounds, unless they have begun, were stopped, or there is nobody to ask."""
+        """Begin with the rounds, unless they have begun or were stopped, or there are no watchers."""
         with self._starting:
             if self._thread is not None or self._stopping or not self._watched:
                 return
@@ -66,9 +83,12 @@ class Rounds:
             self._thread = thread
 
     def stop(self, seconds: float = 1.0) -> None:
-        """End for good, and wait for the thread, so many seconds at most; polls that hang are left to themselves.
+        """End for good, and wait for the background thread; polls that hang are left alone.
 
         When it returns, nothing is told any more, unless `tell` is what takes long, or what called this.
+
+        Args:
+            seconds: How long to wait at most (seconds, default 1.0).
         """
         self._stopping = True
         self._bell.set()
@@ -76,11 +96,15 @@ class Rounds:
             self._thread.join(seconds)
 
     def retire(self) -> None:
-        """Make no further round; do not wake the thread or wait for it: no lock is taken, as in a destructor."""
+        """Make no further round, without waking the thread or waiting for it: no lock is taken, as in a destructor."""
         self._stopping = True
 
     def poll_once(self) -> tuple[str, ...]:
-        """Make one round, never two at once: return the events, after a period at most; none if it is stopped."""
+        """Make one round, never two at once; it takes one period at most.
+
+        Returns:
+            The reasons to back off; none if the rounds were stopped.
+        """
         deadline = self._clock() + self._every
         for each in self._watched:
             each.ask(self._bell.set)
@@ -91,11 +115,15 @@ class Rounds:
         return tuple(event for event in answers if event is not None)
 
     def statistics(self) -> tuple[WatcherStatistics, ...]:
-        """Return how each watcher did so far, in the order in which they were given."""
+        """Count what became of the polls so far.
+
+        Returns:
+            The statistics of each watcher, in the order in which they were given.
+        """
         return tuple(each.statistics() for each in self._watched)
 
     def after_fork(self) -> None:
-        """In a forked child: the thread, its polls and what it held are the parent's."""
+        """Begin anew in a forked child: the thread and its polls are the parent's."""
         begun, self._thread = self._thread is not None, None
         self._bell = threading.Event()
         self._starting = threading.Lock()

@@ -24,9 +24,23 @@ def _number(name: str, number: object) -> int | float:
 
 
 class Threshold:
-    """Is exceeded from `high` on, and then until the value falls below `low`; without `low`, until below `high`.
+    """Is exceeded from `high` on, until the value falls below `low`.
 
-    Between the two it stays what it was, so that a value that trembles does not. Pure: values go in, in any unit.
+    Between the two it stays what it was, so that a value that trembles does not switch it. It is pure: values go in, in
+    any unit.
+
+    Args:
+        high: From this value on it is exceeded (above 0).
+        low: Below this value it is exceeded no longer (above 0, at most `high`; None, the default: `high`).
+
+    Raises:
+        ValueError: A value is out of its range.
+
+    Example:
+        >>> from batchlimit.watchers import Threshold
+        >>> threshold = Threshold(0.9, low=0.8)
+        >>> [threshold.update(value) for value in (0.85, 0.95, 0.85, 0.75)]
+        [False, True, True, False]
     """
 
     __slots__ = ("exceeded", "high", "low")
@@ -44,7 +58,14 @@ class Threshold:
         return f"<Threshold: {self.low:g} to {self.high:g}, {'exceeded' if self.exceeded else 'kept'}>"
 
     def update(self, value: float) -> bool:
-        """Hear what the value is now; return whether it is too high."""
+        """Take in the value of now.
+
+        Args:
+            value: The value, in the unit of `high`.
+
+        Returns:
+            True if it is too high.
+        """
         self.exceeded = value >= (self.low if self.exceeded else self.high)
         return self.exceeded
 

@@ -1,11 +1,14 @@
-"""Interceptors for gRPC servers: so many calls at once as the limiter lets, the others are told when to come back.
+"""Interceptors for gRPC servers: as many calls at once as the limiter lets; the others are told when to come back.
 
 `ConcurrencyInterceptor` is for `grpc.server`, `AsyncConcurrencyInterceptor` for `grpc.aio.server`. Put it first among
-the interceptors: those behind it do not run for a call that is refused. And leave `maximum_concurrent_rpcs` unset, for
-grpcio counts by it after the interceptors.
+the interceptors: those behind it do not run for a call that is refused. Leave `maximum_concurrent_rpcs` unset: grpcio
+counts by it after the interceptors.
 
-A stream is one call for as long as it lasts. Where that is up to its client, it says nothing about the load: let such
-methods pass by the limiter (`bypass`), or give them to one of their own.
+A stream is one call for as long as it lasts. If its client decides how long that is, it says nothing about the load:
+let such methods pass by the limiter (`bypass`), or give them a limiter of their own.
+
+A call passes `sync` or `aio` (the interceptor: admits or refuses), then `call` or `async_call` (runs the handler under
+the permit). `details` names calls, `status` says what a status tells about the load and what a refusal answers.
 """
 
 try:

@@ -17,13 +17,29 @@ from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, 
 class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
     """Lets as many calls in at once as the limiter lets; refuses the others before their requests are read.
 
-    Who finds no room waits in the limiter's queue, if there is one, until its client gives up. A call is under way
-    until its handler has returned or raised, or its stream has ended. Handlers are coroutine functions or async
-    generator functions: for others there is the threaded server.
+    A call that finds no room waits in the limiter's queue, if there is one, until its client gives up. A call is under
+    way until its handler has returned or raised, or its stream has ended. Handlers are coroutine functions or async
+    generator
+    functions: for others there is the threaded server. The operation of a call is its method in full.
 
-    `partition` names the partition of a call; its operation is the method in full. `outcome` says what a status tells
-    about the load; the limiter's own `classify` judges an exception that ends a handler without a status. Of the calls
-    that are `sheddable`, the limiter may give up some amid their handlers, those of low `priority` first; see Shedding.
+    Args:
+        limiter: The limiter, which may serve others too.
+        partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
+        outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
+            exception that ends a handler without a status.
+        sheddable: Returns whether the limiter may cancel the handler of a call; see Shedding (default: of none).
+        priority: Returns the priority of a call; low ones are shed first (default: the same for all).
+
+    Example:
+        >>> import asyncio
+        >>> import grpc.aio
+        >>> from batchlimit import AsyncConcurrencyLimiter, Queue
+        >>> from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
+        >>> async def main() -> None:
+        ...     async with AsyncConcurrencyLimiter(queue=Queue(100)) as limiter:
+        ...         server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter)])
+        ...         await server.stop(None)
+        >>> asyncio.run(main())
     """
 
     def __init__(
@@ -48,7 +64,15 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "Handler | None":
-        """Return the handler to be served under a permit, or one that refuses."""
+        """Let a call in, or refuse it; grpcio calls this.
+
+        Args:
+            continuation: Returns the handler of the call.
+            handler_call_details: Its method and its metadata.
+
+        Returns:
+            The handler to be served under a permit, or one that refuses; None if there is no such method.
+        """
         try:
             permit = await self._acquire(handler_call_details)
         except (ConcurrencyLimited, LimiterClosed) as error:

@@ -1,4 +1,4 @@
-"""As what a call comes: what its method and its metadata say of it."""
+"""What the method and the metadata of a call say of it, before it runs."""
 
 from collections.abc import Callable
 
@@ -24,12 +24,41 @@ def alike(details: grpc.HandlerCallDetails) -> int:
 
 
 def by_method(details: grpc.HandlerCallDetails) -> str:
-    """Return the method in full: `/package.Service/Method`."""
+    """Name the partition of a call by its method.
+
+    Args:
+        details: The method and the metadata of the call.
+
+    Returns:
+        The method in full: `/package.Service/Method`.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter, Partitions
+        >>> from batchlimit.integrations.grpc import ConcurrencyInterceptor, by_method
+        >>> with ConcurrencyLimiter(partitions=Partitions({"/shop.Orders/Pay": 0.5})) as limiter:
+        ...     interceptor = ConcurrencyInterceptor(limiter, partition=by_method)
+    """
     return details.method
 
 
 def by_metadata(key: str) -> Name:
-    """Return how to name a call by the first value under this key of its metadata; by no name where it has none."""
+    """Return a function that names the partition of a call by its metadata.
+
+    Args:
+        key: The key whose first value is the name; a call without the key has no name.
+
+    Returns:
+        The function, for `partition` of an interceptor.
+
+    Raises:
+        ValueError: The values under this key are bytes: it ends in "-bin".
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter, Partitions
+        >>> from batchlimit.integrations.grpc import ConcurrencyInterceptor, by_metadata
+        >>> with ConcurrencyLimiter(partitions=Partitions({"gold": 0.5})) as limiter:
+        ...     interceptor = ConcurrencyInterceptor(limiter, partition=by_metadata("plan"))
+    """
     if key.lower().endswith("-bin"):
         raise ValueError(f"a partition is named by text, and the values under {key!r} are bytes")
     key = key.lower()  # as they all arrive

@@ -19,9 +19,19 @@ _DROPPED = {grpc.StatusCode[name] for name in STATUSES}
 def outcome_of(code: grpc.StatusCode) -> Outcome:
     """Return what a status tells about the load.
 
-    Load made it fail that was refused, ran out of time or found nobody (UNAVAILABLE, DEADLINE_EXCEEDED,
-    RESOURCE_EXHAUSTED). Every other failure tells nothing: a cancellation, wrong arguments, what is not there. It is
-    often faster than an answer, and would make the server look faster the more calls fail.
+    Args:
+        code: The status in which a call ended.
+
+    Returns:
+        `Outcome.SUCCESS` for OK. `Outcome.DROPPED` for UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED: load made
+        these calls fail. `Outcome.IGNORED` for all others: they are often faster than an answer, and the server would
+        look faster the more calls fail.
+
+    Example:
+        >>> import grpc
+        >>> from batchlimit.integrations.grpc import outcome_of
+        >>> outcome_of(grpc.StatusCode.UNAVAILABLE)
+        <Outcome.DROPPED: 'dropped'>
     """
     if code is grpc.StatusCode.OK:
         return Outcome.SUCCESS

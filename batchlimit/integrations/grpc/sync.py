@@ -15,12 +15,26 @@ from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, 
 class ConcurrencyInterceptor(grpc.ServerInterceptor):
     """Lets as many calls in at once as the limiter lets; refuses the others before they take a worker thread.
 
-    A call is under way from before it lines up for a worker until its handler has returned, or its stream has ended:
-    the line before the workers is part of what the limiter sees, and of what it limits. It is the only line. Nobody
-    waits in the queue of the limiter, for that would block the one thread that takes in all calls.
+    A call is under way from before it queues for a worker until its handler has returned, or its stream has ended. So
+    the queue before the workers is part of what the limiter sees and limits. It is the only queue: no call waits in
+    that of the limiter, which would block the one thread that takes in all calls. The operation of a call is its method
+    in full.
 
-    `partition` names the partition of a call; its operation is the method in full. `outcome` says what a status tells
-    about the load; the limiter's own `classify` judges an exception that ends a handler without a status.
+    Args:
+        limiter: The limiter, which may serve others too.
+        partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
+        outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
+            exception that ends a handler without a status.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> import grpc
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.integrations.grpc import ConcurrencyInterceptor
+        >>> with ConcurrencyLimiter() as limiter, ThreadPoolExecutor(4) as workers:
+        ...     server = grpc.server(workers, interceptors=[ConcurrencyInterceptor(limiter)])
+        ...     server.stop(None).wait()
+        True
     """
 
     def __init__(
@@ -38,7 +52,15 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], "Handler | None"],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "Handler | None":
-        """Return the handler to be served under a permit, or one that refuses."""
+        """Let a call in, or refuse it; grpcio calls this.
+
+        Args:
+            continuation: Returns the handler of the call.
+            handler_call_details: Its method and its metadata.
+
+        Returns:
+            The handler to be served under a permit, or one that refuses; None if there is no such method.
+        """
         partition, operation = self._partition(handler_call_details), handler_call_details.method
         try:
             permit = self._limiter.acquire(partition, timeout=0, operation=operation)

@@ -1,0 +1,151 @@
+"""Every public name of the concurrency limiter says what it does, and its example runs."""
+
+import dataclasses
+import doctest
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import batchlimit
+from batchlimit import (
+    AsyncConcurrencyLimiter,
+    ConcurrencyLimited,
+    ConcurrencyLimiter,
+    Partitions,
+    Queue,
+    concurrency,
+    laws,
+    watchers,
+)
+from batchlimit.concurrency import AsyncPermit, Permit
+from batchlimit.integrations import grpc as interceptors
+
+OF_BATCHLIMIT = [AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions, Queue]
+NAMES = {each.__name__: each for each in OF_BATCHLIMIT} | {
+    f"{package.__name__}.{name}": found
+    for package in (concurrency, laws, watchers, interceptors)
+    for name in package.__all__
+    if inspect.isclass(found := getattr(package, name)) or inspect.isfunction(found)
+}
+PROMISED = {"limit", "update", "calibrate", "add", "take", "capacity", "name", "poll"}
+"""Members of the protocols Law, Calibrated, Window and Watcher: the sections stand there, once."""
+PROTOCOLS = [concurrency.Law, concurrency.Calibrated, laws.Window, watchers.Watcher]
+
+
+def modules() -> Iterator[ModuleType]:
+    yield import_module("batchlimit.errors")
+    for package in (concurrency, interceptors):
+        yield package
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            yield import_module(found.name)
+
+
+def members() -> Iterator[tuple[str, Any]]:
+    """Every public method and property of a public class, but those of its foreign bases."""
+    for path, found in NAMES.items():
+        if inspect.isclass(found):
+            for name in dir(found):
+                home = next((base for base in found.__mro__ if name in vars(base)), object)
+                if not name.startswith("_") and home.__module__.startswith("batchlimit."):
+                    member = inspect.getattr_static(home, name)
+                    if inspect.isfunction(member) or isinstance(member, property):
+                        yield f"{path}.{name}", member
+
+
+MEMBERS = dict(members())
+
+
+@pytest.mark.parametrize("module", list(modules()), ids=lambda module: module.__name__)
+def test_the_examples_of_a_module_run(module: ModuleType) -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("path", NAMES)
+def test_a_public_name_has_a_docstring_with_an_example(path: str) -> None:
+    assert ">>> " in text_of(NAMES[path])
+
+
+@pytest.mark.parametrize("path", NAMES)
+def test_a_docstring_describes_every_argument_and_its_default(path: str) -> None:
+    for name, parameter in parameters(NAMES[path]).items():
+        described = line_of(text_of(NAMES[path]), name)
+        assert parameter.default is parameter.empty or "default" in described, name
+
+
+@pytest.mark.parametrize("path", MEMBERS)
+def test_a_method_says_what_it_takes_and_returns(path: str) -> None:
+    member, name = MEMBERS[path], path.rpartition(".")[2]
+    text = text_of(member)
+    if isinstance(member, property) or (name in PROMISED and path.rpartition(".")[0] not in of_protocols()):
+        return
+    for argument, parameter in parameters(member).items():
+        described = line_of(text, argument)
+        assert parameter.default is parameter.empty or "default" in described, argument
+    returned = inspect.signature(member).return_annotation
+    assert "Returns:" in text or returned in (None, "None", inspect.Signature.empty)
+
+
+def of_protocols() -> set[str]:
+    return {path for path, found in NAMES.items() if found in PROTOCOLS}
+
+
+def parameters(found: Any) -> dict[str, inspect.Parameter]:
+    """What a caller may give: fields for a tuple or a dataclass, nothing for what the library alone makes."""
+    if (
+        found in PROTOCOLS
+        or found in (Permit, AsyncPermit)
+        or (inspect.isclass(found) and issubclass(found, Exception))
+    ):
+        return {}
+    if inspect.isclass(found) and found.__module__.endswith("concurrency.law") and not issubclass(found, tuple):
+        return {}
+    given = inspect.signature(found).parameters
+    return {name: each for name, each in given.items() if name != "self"}
+
+
+def test_fields_of_results_are_described() -> None:
+    for found in NAMES.values():
+        names = [each.name for each in dataclasses.fields(found)] if dataclasses.is_dataclass(found) else []
+        for name in [*names, *getattr(found, "_fields", ())]:
+            assert line_of(text_of(found), name)
+
+
+@pytest.mark.parametrize(
+    ("permit", "names"),
+    [
+        (Permit, "check drop ignore operation priority shed start_ns success"),
+        (AsyncPermit, "drop ignore operation priority shed start_ns success"),
+    ],
+)
+def test_a_permit_shows_its_contract_alone(permit: type, names: str) -> None:
+    assert [name for name in dir(permit) if not name.startswith("_")] == names.split()
+
+
+def test_the_top_of_the_package_tells_the_states_of_a_permit() -> None:
+    from batchlimit.concurrency.permit import State
+
+    assert all(f"    {state.name} " in text_of(concurrency) for state in State)
+
+
+def text_of(found: Any) -> str:
+    text = inspect.cleandoc(found.__doc__ or "")
+    assert text, found
+    return text
+
+
+def line_of(text: str, name: str) -> str:
+    """The description of an argument or attribute, with the lines that continue it."""
+    lines = text.splitlines()
+    begin = next((i for i, line in enumerate(lines) if line.startswith(f"    {name}: ")), None)
+    assert begin is not None, f"nothing is said of {name}"
+    end = next((i for i in range(begin + 1, len(lines)) if not lines[i].startswith("     ")), len(lines))
+    return " ".join(lines[begin:end])
+
+
+def test_the_names_above_are_those_of_the_package() -> None:
+    assert all(each.__name__ in batchlimit.__all__ for each in OF_BATCHLIMIT)
