@@ -1,10 +1,12 @@
 """The limiter of one key, for hot loops of tasks."""
 
+from collections.abc import Callable, Coroutine
 from threading import get_ident
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from batchlimit.aio.awaitable import Answer
 from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.quota.key import place_of, stored
 from batchlimit.redaction import shown
@@ -12,8 +14,29 @@ from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.statistics import Decision
 from batchlimit.reservoir.tokens import ONE
 
-if TYPE_CHECKING:
-    from batchlimit.aio.limiter import AsyncRateLimiter
+
+class Limits(Protocol):
+    """What a handle needs of its limiter."""
+
+    _clock: Callable[[], float]
+    _entries: dict[str, KeyEntry]
+    _registry: Registry
+
+    def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
+        """See AsyncRateLimiter; so the others."""
+        ...
+
+    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> Coroutine[Any, Any, None]: ...
+
+    def decide(self, key: str, cost: int = 1) -> Answer[Decision]: ...
+
+    def peek(self, key: str) -> Answer[Decision]: ...
+
+    def refund(self, key: str, cost: int = 1) -> Coroutine[Any, Any, None]: ...
+
+    def reserve(
+        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
+    ) -> AsyncReservation: ...
 
 
 class AsyncKeyHandle:
@@ -23,19 +46,19 @@ class AsyncKeyHandle:
     the key is let go of when the key is idle, and found again when it is asked for.
     """
 
-    __slots__ = ("_clock", "_limiter", "_place", "_registry", "_slot", "key")
+    __slots__ = ("_clock", "_entry", "_limiter", "_place", "_registry", "key")
 
-    def __init__(self, limiter: "AsyncRateLimiter", key: str) -> None:
+    def __init__(self, limiter: Limits, key: str) -> None:
         self.key, self._place = key, place_of(stored(key))
         self._limiter, self._clock, self._registry = limiter, limiter._clock, limiter._registry
-        self._slot: KeyEntry | None = None
+        self._entry: KeyEntry | None = None
 
     def __repr__(self) -> str:
         return f"<AsyncBucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> Answer[bool]:
         """As the limiter does; in its words, but for the look for the key entry."""
-        entry, registry = self._slot, self._registry
+        entry, registry = self._entry, self._registry
         if cost is ONE and entry is not None and registry.thread == get_ident():
             for before in entry.tokens.lock_free:
                 if self._clock() < before:
@@ -46,7 +69,7 @@ class AsyncKeyHandle:
                 if self._clock() < entry.tokens.denied_until:
                     entry.reservoir.refused += 1
                     return registry.no
-        self._slot = self._limiter._entries.get(self._place)  # the one in use now, if there is one
+        self._entry = self._limiter._entries.get(self._place)  # the one in use now, if there is one
         return self._limiter.try_acquire(self.key, cost)
 
     async def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:

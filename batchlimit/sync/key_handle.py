@@ -1,6 +1,7 @@
 """The limiter of one key, for hot loops."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from batchlimit.quota.key import place_of, stored
 from batchlimit.redaction import shown
@@ -10,8 +11,28 @@ from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.reservation import Reservation
 
-if TYPE_CHECKING:
-    from batchlimit.sync.limiter import RateLimiter
+
+class Limits(Protocol):
+    """What a handle needs of its limiter."""
+
+    _clock: Callable[[], float]
+    _entries: dict[str, KeyEntry]
+
+    def try_acquire(self, key: str, cost: int = 1) -> bool:
+        """See RateLimiter; so the others."""
+        ...
+
+    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None: ...
+
+    def decide(self, key: str, cost: int = 1) -> Decision: ...
+
+    def peek(self, key: str) -> Decision: ...
+
+    def refund(self, key: str, cost: int = 1) -> None: ...
+
+    def reserve(
+        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
+    ) -> Reservation: ...
 
 
 class KeyHandle:
@@ -21,19 +42,19 @@ class KeyHandle:
     let go of when the key is idle, and found again when it is asked for.
     """
 
-    __slots__ = ("_clock", "_limiter", "_place", "_slot", "key")
+    __slots__ = ("_clock", "_entry", "_limiter", "_place", "key")
 
-    def __init__(self, limiter: "RateLimiter", key: str) -> None:
+    def __init__(self, limiter: Limits, key: str) -> None:
         self.key, self._place = key, place_of(stored(key))
         self._limiter, self._clock = limiter, limiter._clock
-        self._slot: KeyEntry | None = None
+        self._entry: KeyEntry | None = None
 
     def __repr__(self) -> str:
         return f"<Bucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> bool:
         """As the limiter does; in its words, but for the look for the key entry."""
-        entry = self._slot
+        entry = self._entry
         if cost is ONE and entry is not None:
             for before in entry.tokens.lock_free:
                 if self._clock() < before:
@@ -68,5 +89,5 @@ class KeyHandle:
 
     def _look_up(self, cost: int) -> bool:
         admitted = self._limiter.try_acquire(self.key, cost)
-        self._slot = self._limiter._entries.get(self._place)
+        self._entry = self._limiter._entries.get(self._place)
         return admitted
