@@ -16,9 +16,8 @@ import redis
 from batchlimit.stores.client.codec import NOTHING, PUSH, reader
 from batchlimit.stores.client.deadline import current_deadline
 
-_SLACK = 0.001
-"""Seconds by which an operation may end late. So the read after a write needs no timeout of its own, which would be a
-system call; a thread that is woken in time may run that much later anyway."""
+_MOMENT = 0.001
+"""Seconds that a late thread gets, because the reply may be there already."""
 _MOST = 1 << 16
 """Bytes to receive at once, at most: the replies to a hundred asks."""
 
@@ -26,7 +25,7 @@ _MOST = 1 << 16
 class RespSocket:
     """Exchanges commands and replies on one connected socket; for one thread at a time."""
 
-    __slots__ = ("_default_timeout", "_is_busy", "_poll", "_reader", "_socket", "_timeout")
+    __slots__ = ("_default_timeout", "_is_busy", "_poll", "_reader", "_socket")
 
     def __init__(self, connected: socket.socket, error: Callable[[str], Exception] = redis.ResponseError) -> None:
         """Take a connected socket. Its timeout holds for callers without a deadline.
@@ -36,7 +35,7 @@ class RespSocket:
             error: makes an exception of the text of an error reply.
         """
         self._socket = connected
-        self._default_timeout = self._timeout = connected.gettimeout()  # without a deadline; and the one that is set
+        self._default_timeout = connected.gettimeout()  # without a deadline
         self._reader = reader(error)
         self._poll = select.poll()
         self._poll.register(connected, select.POLLIN)
@@ -90,17 +89,12 @@ class RespSocket:
 
     def _set_timeout(self, until: float | None, is_first: bool = True) -> None:
         """Let the next operation end by the deadline; without one, after the socket's own timeout."""
-        wanted, now = self._default_timeout, self._timeout
+        timeout = self._default_timeout
         if until is not None:
             left = until - time.monotonic()
-            # A late thread gets one moment more: the reply may be there already. Only one, because a server that sends
-            # byte by byte would have a moment for each.
-            if left < _SLACK:
-                if left < 0.0 and not is_first:
-                    raise TimeoutError("timed out")
-                left = _SLACK
-            if wanted is None or left < wanted:
-                wanted = left
-        if wanted != now and (wanted is None or now is None or not 0.0 <= now - wanted < _SLACK):
-            self._timeout = wanted
-            self._socket.settimeout(wanted)
+            # Only the first read gets the moment: a server that sends byte by byte would have it for each.
+            if left < 0.0 and not is_first:
+                raise TimeoutError("timed out")
+            left = max(left, _MOMENT)
+            timeout = left if timeout is None else min(left, timeout)
+        self._socket.settimeout(timeout)
