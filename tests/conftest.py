@@ -125,7 +125,7 @@ def without_refresher(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     monkeypatch.setattr("batchlimit.sync.refresher.Refresher.watch", ignore)
-    monkeypatch.setattr("batchlimit.aio.registry.Registry.watch", ignore)
+    monkeypatch.setattr("batchlimit.aio.home.Home.watch", ignore)
     for front in ("sync", "aio"):
         monkeypatch.setattr(f"batchlimit.{front}.key_entry.uniform", lambda _low, _high: 1.0)
 

@@ -19,6 +19,7 @@ from batchlimit.reservoir import express
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.failure_policy import CircuitOpen
 from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
 from batchlimit.stores.outage import addressed, unavailable
 from batchlimit.stores.timeouts import MANY
@@ -218,6 +219,10 @@ class KeyEntry:
     def uses(self) -> int:
         """See Reservoir.uses."""
         return self.reservoir.uses
+
+    def figures(self) -> KeyStatistics:
+        """Return the reservoir's figures."""
+        return self.reservoir.figures()
 
     def evict(self) -> bool:
         """Retire to make room, unless somebody needs this key entry; it is never looked after again."""

@@ -1,61 +1,148 @@
-"""One instance, as the buckets know it: its name, its numbers, and what became of the keys that it let go."""
+"""The keys of one limiter in this process: which are in use, which are dormant, and what all of them did."""
 
 import itertools
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
+from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
-from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.dormant import DormantKeys, KeySnapshot
+from batchlimit.reservoir.eviction import ClockCache, Evictable
 from batchlimit.reservoir.failure_policy import failure_rule
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, KeyStatistics, Statistics
 
 
-class Keyspace:
-    """Makes the reservoirs of one limiter in one process; a forked child is another instance, of another name.
+class Entry(Evictable, Protocol):
+    """What a keyspace needs of a key entry."""
 
-    `born` is when its quotas were set, by its own clock.
+    key: str
+    """The key, as `stored` returns it."""
+    reservoir: Reservoir
+
+    def evict(self) -> bool:
+        """Retire to make room, unless a caller needs this key entry."""
+        ...
+
+    def figures(self) -> KeyStatistics:
+        """Return the reservoir's figures."""
+        ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class Keyspace(Generic[E]):
+    """Finds, makes, evicts and lets go of the key entries of one limiter instance, and adds up their statistics.
+
+    A key is in use (it has a key entry), dormant (a snapshot is kept), or unknown. `find` brings a key into use. Its
+    entry retires when nobody uses it, or is evicted; `let_go` then makes the key dormant or unknown.
+
+    A keyspace waits for nothing. The registry that has it calls one method at a time. A forked process is another
+    instance: it needs a keyspace of its own.
     """
 
-    __slots__ = ("_born", "_instance_count", "_name", "_options", "_past", "_policy", "_seqs")
+    def __init__(
+        self,
+        entries: dict[str, E],
+        options: Options,
+        *,
+        instance: str,
+        born: float,
+        clock: Callable[[], float],
+        make: Callable[[str, Reservoir], E],
+        left: Callable[[E], None],
+    ) -> None:
+        """Begin with no key.
 
-    def __init__(self, name: str, born: float, options: Options) -> None:
-        self._name, self._born, self._options = name, born, options
+        Args:
+            entries: where the entries in use are kept, by the `place_of` their keys; hits read it without a keyspace.
+            options: the limiter's.
+            instance: the name by which buckets know this limiter instance.
+            born: when its quotas were set (s, by its clock).
+            clock: returns seconds.
+            make: makes the entry of a stored key around a reservoir.
+            left: is told of each entry after it was let go of.
+        """
+        self._entries, self._options, self._clock = entries, options, clock
+        self._instance, self._born, self._make, self._left = instance, born, make, left
         self._seqs = itertools.count(1)  # one for all keys, so that a key that was dropped never repeats a number
         self._policy = failure_rule(options.on_failure)
         self._instance_count = InstanceCount()
-        self._past = [0, 0, 0, 0, 0]  # admitted, refused, calls, fallback and losses of the reservoirs that are gone
+        self._cache: ClockCache[E] = ClockCache(options.max_keys)
+        self._dormant = DormantKeys(options.idle_after, options.max_keys)
+        self._past = [0, 0, 0, 0, 0]  # admitted, refused, calls, fallback and losses of the key entries that are gone
 
     def __repr__(self) -> str:
-        return f"<Host {self._name}>"
+        return f"<Keyspace of {self._instance}: {len(self)} keys, {len(self._dormant)} of them dormant>"
 
-    def reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
-        """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
-        return Reservoir(
-            quota,
-            self._name,
-            self._seqs,
-            now,
-            sizer=self._options.sizer,
-            fill=self._options.fill,
-            idle_after=self._options.idle_after,
-            born=self._born,
-            weight=self._options.weight,
-            policy=self._policy(key),
-            instance_count=self._instance_count,
-            snapshot=snapshot,
-        )
+    def __len__(self) -> int:
+        """How many keys are in memory, dormant ones among them."""
+        return len(self._entries) + len(self._dormant)
 
-    def remember(self, figures: KeyStatistics) -> None:
-        """Keep counting what a reservoir did that is now let go."""
-        self._past = [past + figure for past, figure in zip(self._past, figures, strict=False)]
+    def find(self, key: str, quota: Quota) -> E:
+        """Return the live entry of a checked key; make one if there is none, and evict others if there is no room."""
+        name = stored(key)
+        place = place_of(name)
+        if (entry := self._entries.get(place)) is not None:
+            if not entry.reservoir.is_retired:
+                return entry
+            self.let_go(entry)
+        entry = self._make(name, self._reservoir(key, quota, self._clock(), self._dormant.take(place)))
+        self._dormant.make_room(len(self) + 1 - self._options.max_keys)
+        self._cache.enter(entry, self.evict)
+        self._entries[place] = entry
+        return entry
 
-    def statistics(self, live: list[KeyStatistics], resting: int, health: Health) -> Statistics:
-        """Add up the reservoirs that live and those that are gone; `resting` is how many keys are at rest."""
+    def evict(self, entry: E) -> bool:
+        """Retire this entry to make room, and let go of it; False: a caller needs it."""
+        if not entry.evict():
+            return False
+        self.let_go(entry)
+        return True
+
+    def let_go(self, entry: E) -> None:
+        """Forget an entry that has retired, once; keep its statistics, and its snapshot if it left one."""
+        place = place_of(entry.key)
+        if self._entries.get(place) is not entry:
+            return
+        del self._entries[place]
+        self._cache.leave(entry)
+        self.remember(entry)
+        if (snapshot := entry.reservoir.snapshot) is not None:
+            self._dormant.put(place, snapshot, self._clock())
+        self._left(entry)
+
+    def remember(self, entry: E) -> None:
+        """Keep counting what an entry did that is gone."""
+        self._past = [past + figure for past, figure in zip(self._past, entry.figures(), strict=False)]
+
+    def clear(self) -> list[E]:
+        """Forget all keys; return the entries that were in use. Their statistics are the caller's to remember."""
+        entries = list(self._entries.values())
+        self._entries.clear()
+        self._cache.clear()
+        self._dormant.clear()
+        return entries
+
+    def forget_idle(self) -> float:
+        """Forget dormant keys that are idle by now, or some of them; return when to come again (inf: no need)."""
+        return self._dormant.forget_idle(self._clock())
+
+    @property
+    def due(self) -> float:
+        """When `forget_idle` has something to forget; inf: never, or not as long as no key becomes dormant."""
+        return self._dormant.due
+
+    def statistics(self, health: Health) -> Statistics:
+        """Add up what all entries did, those that are gone among them; retired ones count once they are let go of."""
+        live = [entry.figures() for entry in self._entries.values() if not entry.reservoir.is_retired]
         now = KeyStatistics(*(sum(column) for column in zip(*live, KeyStatistics(), strict=True)))
         admitted, refused, calls, fallback, losses = (old + new for old, new in zip(self._past, now, strict=False))
         return Statistics(
-            keys=len(live) + resting,
+            keys=len(live) + len(self._dormant),
             admitted=admitted,
             refused=refused,
             calls=calls,
@@ -67,4 +154,21 @@ class Keyspace:
             failures=health.failures,
             outages=health.outages,
             available=health.available,
+        )
+
+    def _reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
+        """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
+        return Reservoir(
+            quota,
+            self._instance,
+            self._seqs,
+            now,
+            sizer=self._options.sizer,
+            fill=self._options.fill,
+            idle_after=self._options.idle_after,
+            born=self._born,
+            weight=self._options.weight,
+            policy=self._policy(key),
+            instance_count=self._instance_count,
+            snapshot=snapshot,
         )

@@ -12,14 +12,13 @@ from typing import TypeVar
 
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed
-from batchlimit.quota.key import check_key, place_of, stored
+from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 from batchlimit.reentry import free, own_lock
-from batchlimit.reservoir.dormant import DormantKeys
-from batchlimit.reservoir.eviction import ClockCache
 from batchlimit.reservoir.keyspace import Keyspace
 from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
@@ -34,7 +33,10 @@ _PATIENCE = 2.0
 
 
 class Registry:
-    """Makes key entries, and lets them go when idle, at close, at exit, and in a forked child."""
+    """The keyspace of a RateLimiter under a lock, with the thread that looks after it and the store that it asks.
+
+    It ends with the limiter, at exit, and in a forked child: there it begins anew, as another instance.
+    """
 
     def __init__(
         self, store: Store, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
@@ -47,7 +49,7 @@ class Registry:
         self._rule, self._options = rule, options
         self._born = clock()  # a fork changes the instance, but not when its quotas were set
         self._begin()
-        _supplies.add(self)
+        _registries.add(self)
 
     def own_store(self, connect_timeout: float) -> None:
         """Close the store with the limiter, for nobody else has it; to connect to it may take so many seconds."""
@@ -58,27 +60,24 @@ class Registry:
         """Become an instance: one that the store has never heard of, with nothing leased and nobody waiting."""
         self.closed = False
         self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
-        self._instance = Keyspace(secrets.token_hex(8), self._born, self._options)
-        self._lock = own_lock()  # held to change which key entries there are
-        self._ring: ClockCache[KeyEntry] = ClockCache(self._options.max_keys)
-        self._rest = DormantKeys(self._options.idle_after, self._options.max_keys)
+        self._lock = own_lock()  # held to touch the keyspace
         self._refresher = Refresher(self.clock, self.store, self._drop, self._forget_idle, self._drain)
+        self._keyspace = Keyspace(
+            self.entries,
+            self._options,
+            instance=secrets.token_hex(8),
+            born=self._born,
+            clock=self.clock,
+            make=self._make,
+            left=self._refresher.forget,
+        )
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's live key entry, making it if need be; LimiterClosed after close()."""
-        quota = self._rule(check_key(key))
-        place = place_of(stored(key))
+        quota = self._rule(check_key(key))  # without the lock: it may be a function of the user's own
         with free(self._lock):
             self.check_open()
-            entry = self.entries.get(place)
-            if entry is not None and entry.reservoir.is_retired:
-                self._let_go(entry)
-                entry = None
-            if entry is None:
-                entry = self._make(key, quota)
-                self._rest.make_room(self.keys + 1 - self._options.max_keys)
-                self._ring.enter(entry, self._evict)
-                self.entries[place] = entry
+            entry = self._keyspace.find(key, quota)
         entry.plan()
         return entry
 
@@ -89,47 +88,26 @@ class Registry:
 
     @property
     def keys(self) -> int:
-        """How many keys are in memory, those at rest among them."""
-        return len(self.entries) + len(self._rest)
+        """How many keys are in memory, dormant ones among them."""
+        return len(self._keyspace)
 
-    def _make(self, key: str, quota: Quota) -> KeyEntry:
-        name = stored(key)
-        reservoir = self._instance.reservoir(key, quota, self.clock(), self._rest.take(place_of(name)))
-        return KeyEntry(name, reservoir, self.store, self.clock, self._refresher.watch)
+    def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
+        return KeyEntry(key, reservoir, self.store, self.clock, self._refresher.watch)
 
     def _drop(self, entry: KeyEntry) -> None:
         with free(self._lock):
-            self._let_go(entry)
-
-    def _evict(self, entry: KeyEntry) -> bool:
-        if not entry.evict():
-            return False
-        self._let_go(entry)
-        return True
-
-    def _let_go(self, entry: KeyEntry) -> None:
-        """Requires the lock. Forget a retired key entry, once, and keep its counts."""
-        place = place_of(entry.key)
-        if self.entries.get(place) is entry:
-            del self.entries[place]
-            self._refresher.forget(entry)
-            self._ring.leave(entry)
-            self._instance.remember(entry.figures())
-            if (snapshot := entry.reservoir.snapshot) is not None:
-                self._rest.put(place, snapshot, self.clock())
+            self._keyspace.let_go(entry)
 
     def _forget_idle(self) -> float:
-        """Let go of keys at rest that are idle by now; return when to come again."""
         with free(self._lock):
-            return self._rest.forget_idle(self.clock())
+            return self._keyspace.forget_idle()
 
     def statistics(self) -> Statistics:
         """Return what all key entries did, those that were dropped among them."""
         with free(self._lock):
             for entry in [each for each in self.entries.values() if each.reservoir.is_retired]:
-                self._let_go(entry)  # the background thread is about to: until then it would be counted nowhere
-            live = [entry.figures() for entry in self.entries.values()]
-            return self._instance.statistics(live, len(self._rest), self.store.health)
+                self._keyspace.let_go(entry)  # the background thread is about to: else it would be counted nowhere
+            return self._keyspace.statistics(self.store.health)
 
     def close(self) -> None:
         """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do.
@@ -165,16 +143,13 @@ class Registry:
     def _drain(self) -> None:
         """Return all tokens; runs where the background thread ends, and again, with nothing to do, in close()."""
         with free(self._lock):
-            slots = list(self.entries.values())
-            self.entries.clear()
-            self._ring.clear()
-            self._rest.clear()
+            entries = self._keyspace.clear()
         deadline = time.monotonic() + _PATIENCE
-        ends = [self._try(entry, partial(entry.close, LimiterClosed(_CLOSED))) for entry in slots]
-        for entry, ended in zip(slots, ends, strict=True):
+        ends = [self._try(entry, partial(entry.close, LimiterClosed(_CLOSED))) for entry in entries]
+        for entry, ended in zip(entries, ends, strict=True):
             self._try(entry, partial(entry.empty, ended, deadline))  # each: a part of the store may be away, or one key
-        for entry in slots:
-            self._try(entry, lambda entry=entry: self._instance.remember(entry.figures()))  # type: ignore[misc]
+        for entry in entries:
+            self._try(entry, partial(self._keyspace.remember, entry))
             self._refresher.forget(entry)
         self._close_store()
 
@@ -193,17 +168,17 @@ class Registry:
             self._opened.close()
 
 
-_supplies: weakref.WeakSet[Registry] = weakref.WeakSet()
-"""Every supply that lives: a fork and the end of the interpreter concern them all, and tell nobody else."""
+_registries: weakref.WeakSet[Registry] = weakref.WeakSet()
+"""Every registry that lives: a fork and the end of the interpreter concern them all, and tell nobody else."""
 
 
 def _after_fork() -> None:
-    for registry in list(_supplies):
+    for registry in list(_registries):
         registry.after_fork()
 
 
 def _at_exit() -> None:
-    for registry in list(_supplies):
+    for registry in list(_registries):
         try:
             registry.close()
         except Exception:

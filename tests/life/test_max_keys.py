@@ -169,7 +169,7 @@ def test_idle_keys_make_room_too(front: Front, clock: Clock) -> None:
             assert limiter.try_acquire(f"key-{i}")
         until(lambda: limiter.statistics().keys == 0)
         registry: Any = limiter._registry if isinstance(limiter, RateLimiter) else limiter._inner._registry
-        assert len(registry._ring) == len(registry._ring._places) == 0
+        assert len(registry._keyspace._cache) == len(registry._keyspace._cache._places) == 0
         assert limiter.statistics().admitted == 50
 
 
@@ -250,6 +250,7 @@ def test_what_left_is_not_planned_on_a_loop_either() -> None:
         async with AsyncRateLimiter(MemoryStore(clock), HUNDRED, clock=clock, max_keys=10) as limiter:
             for i in range(5000):
                 assert await limiter.try_acquire(f"key-{i}")
-            assert len(limiter._registry._timer._plans) <= 256
+            timer: Any = limiter._registry._home._timer
+            assert len(timer._plans) <= 256
 
     run(main)

@@ -41,7 +41,7 @@ def test_a_key_at_rest_costs_no_call_and_is_counted(front: Front, clock: Clock) 
         come_to_rest(limiter)
         figures, asks = limiter.statistics(), len(stage.asks)
         assert (figures.keys, figures.admitted, figures.calls) == (200, 200, asks)
-        assert "200 keys" in repr(supply_of(limiter)._rest)
+        assert "200 keys" in repr(supply_of(limiter)._keyspace)
     assert (len(stage.asks), len(stage.backs)) == (asks, 0)
     assert limiter.statistics().keys == 0
 

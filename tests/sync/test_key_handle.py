@@ -72,7 +72,7 @@ def _idle(limiter: RateLimiter, clock: Clock) -> None:
 
 
 def _crowded_out(limiter: RateLimiter, _clock: Clock) -> None:
-    assert limiter._registry._evict(limiter._entries[KEY])
+    assert limiter._registry._keyspace.evict(limiter._entries[KEY])
 
 
 @pytest.mark.usefixtures("without_refresher")

@@ -460,8 +460,8 @@ def test_a_forked_child_begins_with_nothing_and_is_another_host(valkey: Server, 
     program = """
     limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(50))
     limiter.acquire(KEY)
-    host = limiter._registry._instance
-    figures = lambda: (limiter.statistics().held, limiter.statistics().admitted, limiter._registry._instance == host)
+    registry, keyspace = limiter._registry, limiter._registry._keyspace
+    figures = lambda: (limiter.statistics().held, limiter.statistics().admitted, registry._keyspace == keyspace)
     say(*figures())
     fork(lambda: figures())
     say(*figures())
@@ -539,7 +539,7 @@ def test_a_fork_while_every_lock_is_held_by_another_does_not_lock_the_child_out(
     locks += [each._registry._refresher._starting for each in limiters]
     locks += [each._registry.store._lock for each in limiters] + [each._registry.store._pool._news for each in limiters]
     locks += [each._registry._opened._lock for each in limiters[1:]]
-    locks += [limiters[0]._registry._opened._line.client.connection_pool._lock]  # redis-py would wait for it for ever
+    locks += [limiters[0]._registry._opened._transport.client.connection_pool._lock]  # redis-py would wait for it
     threading.Thread(target=hold, args=[locks], daemon=True).start()
     held.wait()
 
