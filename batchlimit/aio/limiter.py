@@ -39,14 +39,41 @@ from batchlimit.waiting import NO_WAIT, deadline
 
 
 class AsyncRateLimiter(Unique):
-    """Admits calls by key under one exact limit for all processes that share the store; for tasks of one event loop.
+    """Admits calls by key under one exact limit for all processes that share the store, for tasks of one event loop.
 
-    What is said of RateLimiter holds here, and what it does is awaited here, but for `statistics`. `store`: a
-    redis.asyncio client, an AsyncStore or a MemoryStore that you made.
+    It decides most calls from memory, by tokens that it has leased from the store. A hit spends its token when the
+    method is called, awaited or not. A caller may be cancelled at any time; its tokens stay with the limiter.
 
-    It may be made anywhere, and is at home on the loop that first uses it until that is closed. Meanwhile it raises
-    RuntimeError in another thread, and on another loop of this thread as soon as it has to ask. A caller may be
-    cancelled at any time: it takes no tokens along. A hit spends its token when it is called, awaited or not.
+    It may be made anywhere, and belongs to the loop that first uses it until that loop is closed. Meanwhile it raises
+    RuntimeError in another thread, and on another loop of this thread as soon as it has to ask the store.
+
+    Every method raises LimiterClosed after `close`. A cost is a whole number of tokens, and 0 is always admitted. A
+    cost that is negative or above the burst raises ValueError, and so does a key without a quota. A wrong type raises
+    TypeError.
+
+    Args:
+        store: a redis.asyncio client, an AsyncStore or a MemoryStore that the caller made; the limiter never closes it.
+        quota: a Quota, its text, a dict from keys and patterns to those, or a function of the key.
+        prefix: what the names of the buckets begin with (default "batchlimit").
+        sizer: how many tokens to lease at a time (default TimeBatch()).
+        idle_after: seconds after which an unused key leaves the memory (default 10).
+        fill: how full a bucket begins anew after a loss: "full", "share" (default) or "empty".
+        weight: this instance's weight where tokens are short (default 1).
+        max_keys: keys in memory at once (default 100,000).
+        deadline: seconds that a call of the store may take (default 0.05).
+        on_failure: what callers get while the store is away (default "closed").
+        clock: returns seconds (default None: the system's clock). RateLimiter says more of each.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work, such as a quota with a typo.
+
+    Example:
+        >>> from batchlimit.stores import MemoryStore
+        >>> async def main():
+        ...     async with AsyncRateLimiter(MemoryStore(), {"search:*": "2/hour", "*": "1000/s"}) as limiter:
+        ...         return [await limiter.try_acquire("search:ann") for _ in range(3)]
+        >>> asyncio.run(main())
+        [True, True, False]
     """
 
     def __init__(
@@ -90,10 +117,29 @@ class AsyncRateLimiter(Unique):
         on_failure: FailureSource = "closed",
         clock: Callable[[], float] | None = None,
     ) -> Self:
-        """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
+        """Open the store at `url`; `close` closes it with the limiter.
 
-        Known are the URLs that RateLimiter.from_url knows. Nothing is connected to before the first call; but
-        embedded:// starts its server here, and blocks meanwhile.
+        The limiter connects at the first call. Only embedded:// starts its server here, and blocks meanwhile.
+
+        Args:
+            url: redis://, rediss:// (TLS), unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://,
+                memory:// (this process alone) or embedded:// (a Valkey server that the limiter starts and stops).
+            connect_timeout: seconds that a connection may take (default 1).
+            quota, prefix, sizer, idle_after, fill, weight, max_keys, deadline, on_failure, clock: as for
+                AsyncRateLimiter.
+
+        Returns:
+            The limiter.
+
+        Raises:
+            ValueError, TypeError: the URL cannot be read or its scheme is unknown, or another argument cannot work.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "100/s burst 200") as limiter:
+            ...         return await limiter.try_acquire("ann")
+            >>> asyncio.run(main())
+            True
         """
         found = look(url)
         del url  # what a traceback goes through shows no password
@@ -120,7 +166,25 @@ class AsyncRateLimiter(Unique):
         return f"<AsyncRateLimiter on {self._registry.store.address}: {self._registry.keys} keys>"
 
     def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
-        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""
+        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep.
+
+        Args:
+            key: what is limited, such as "search:ann".
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            Whether the call may go ahead. False also while the store is away and `on_failure` is "closed".
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+            ...         return [await limiter.try_acquire("ann") for _ in range(3)]
+            >>> asyncio.run(main())
+            [True, True, False]
+        """
         # `Stock.take` and `Reservoir.denies` flattened, as in the threaded API, but without a lock: no other task
         # comes between. That a thread may is why its number is looked at; the loop itself would take 240 ns to ask.
         registry = self._registry
@@ -149,32 +213,120 @@ class AsyncRateLimiter(Unique):
         return Pending(self._try_acquire(key, cost))
 
     def bucket(self, key: str) -> AsyncKeyHandle:
-        """Return the limiter of this one key, for loops in which even to look the key up takes too long."""
+        """Return the limiter of one key, for loops in which even to look the key up takes too long.
+
+        Args:
+            key: what is limited.
+
+        Returns:
+            An AsyncKeyHandle, with the limiter's methods but for the key.
+
+        Raises:
+            ValueError, TypeError: the key is empty, or no str.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+            ...         return await limiter.bucket("ann").try_acquire()
+            >>> asyncio.run(main())
+            True
+        """
         check_key(key)
         return AsyncKeyHandle(self, key)
 
     async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
-        """Wait until the call is admitted, at most `timeout` seconds; None: as long as it takes.
+        """Wait until the call is admitted. Callers are served in order of arrival.
 
-        Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
-        Callers are served in order of arrival.
+        Args:
+            key: what is limited.
+            cost: whole tokens (default 1); 0 is always admitted.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+
+        Raises:
+            RateLimited: `timeout` cannot be met; raised as soon as that is known. `retry_after` says when to return.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "1/hour") as limiter:
+            ...         await limiter.acquire("ann")
+            ...         await limiter.acquire("ann", timeout=0.5)
+            >>> asyncio.run(main())
+            Traceback (most recent call last):
+            ...
+            batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3600.000 s
         """
         settled = await self._admit(key, cost, deadline(timeout, self._clock()))
         if not settled.admitted:
             raise settled.refusal(key, self._clock())
 
     def decide(self, key: str, cost: int = 1) -> Answer[Decision]:
-        """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
+        """Admit the call or not, like try_acquire, and say what a caller wants to be told.
+
+        Args:
+            key: what is limited.
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            A Decision, which is true if the call may go ahead.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+            ...         decision = await limiter.decide("ann")
+            ...         return decision.allowed, decision.limit, decision.remaining
+            >>> asyncio.run(main())
+            (True, 2, 1)
+        """
         return Pending(self._decide(key, cost))
 
     def peek(self, key: str) -> Answer[Decision]:
-        """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
+        """Say how the next call of cost 1 would fare. Nothing is charged.
+
+        Args:
+            key: what is limited.
+
+        Returns:
+            A Decision by what is in the bucket and in this process; it takes one round trip.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+            ...         return (await limiter.peek("ann")).remaining
+            >>> asyncio.run(main())
+            2
+        """
         return Pending(self._peek(key))
 
     async def refund(self, key: str, cost: int = 1) -> None:
-        """Take back a call that was admitted and did not happen; refund what was admitted, once, and no more.
+        """Take back a call that was admitted and did not happen.
 
-        Tokens find room up to the burst; asks again at once where the store had just refused.
+        Refund what was admitted, once, and no more. The bucket takes back at most what makes it full.
+
+        Args:
+            key: what the call was charged to.
+            cost: whole tokens (default 1), as at the call.
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "1/hour") as limiter:
+            ...         await limiter.acquire("ann")
+            ...         await limiter.refund("ann")
+            ...         return await limiter.try_acquire("ann")
+            >>> asyncio.run(main())
+            True
         """
         entry = self._entry(key)
         check_cost(cost, entry.reservoir.largest_cost, key)
@@ -183,10 +335,30 @@ class AsyncRateLimiter(Unique):
     def reserve(
         self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
     ) -> AsyncReservation:
-        """Charge an estimate now, as `acquire` does; what it really was is settled by the Reservation, once.
+        """Charge an estimate now, as `acquire` does, and settle later what it really was.
 
-        It is charged when what this returns is awaited, or entered by `async with`. `on_error="refund"` takes the
-        estimate back where the block raises, or is cancelled.
+        Args:
+            key: what is limited.
+            cost: the estimate, in whole tokens.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+            on_error: what becomes of the estimate if the block raises or is cancelled: "keep" (default) or "refund".
+
+        Returns:
+            An AsyncReservation. The estimate is charged when it is awaited, or entered by `async with`.
+
+        Raises:
+            RateLimited: `timeout` cannot be met.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "1000/hour") as limiter:
+            ...         async with limiter.reserve("ann", 500) as reservation:
+            ...             await reservation.settle(200)
+            ...         return (await limiter.decide("ann", 0)).remaining
+            >>> asyncio.run(main())
+            800
         """
         return AsyncReservation(key, cost, on_error, self.acquire(key, cost, timeout=timeout), self._adjust)
 
@@ -195,8 +367,22 @@ class AsyncRateLimiter(Unique):
     ) -> None:
         """Wait until all of several keys are charged; none of them is until all can be.
 
-        Raises RateLimited by the key that is short as soon as it is known that the deadline cannot be met. A caller
-        waits in line at one key at a time, holding nothing of the others.
+        A caller waits in the queue of one key at a time and holds nothing of the others meanwhile.
+
+        Args:
+            costs: whole tokens by key, as a dict or as pairs.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+
+        Raises:
+            RateLimited: `timeout` cannot be met; its `key` is the one that is short.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", {"user:*": "2/hour", "*": "1000/s"}) as limiter:
+            ...         await limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
+            >>> asyncio.run(main())
         """
         wanted, until = check_costs(costs), deadline(timeout, self._clock())
         self._registry.check_open()
@@ -207,18 +393,62 @@ class AsyncRateLimiter(Unique):
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> AsyncLimit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
 
-        `key` may have fields that name the function's parameters, as in "search:{user}"; key and cost may be functions
-        of the call's arguments instead. For coroutine functions, and `async with`.
+        Args:
+            key: text, whose fields name the function's parameters, as in "search:{user}"; or a function of the call's
+                arguments that returns the key.
+            cost: whole tokens (default 1), or a function of the call's arguments that returns them.
+            timeout: seconds that each call waits at most; 0 does not wait (default None: no limit).
+
+        Returns:
+            An AsyncLimit, for coroutine functions and `async with`. Their calls raise what `acquire` raises.
+
+        Raises:
+            ValueError, TypeError: an argument cannot work, such as an empty key.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+            ...         @limiter.limit("search:{user}")
+            ...         async def search(user):
+            ...             return f"hits for {user}"
+            ...         return await search("ann")
+            >>> asyncio.run(main())
+            'hits for ann'
         """
         deadline(timeout, 0.0)  # what is wrong is said here, and not at each call
         return AsyncLimit(self, Template(key, cost), timeout)
 
     def statistics(self) -> Statistics:
-        """Return what this limiter has done so far; adds up all keys, so not for every call."""
+        """Return what this limiter has done so far; it adds up all keys, so not for every call.
+
+        Returns:
+            The Statistics of this limiter alone, not of the other processes.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+            ...         await limiter.acquire("ann")
+            ...         return limiter.statistics().admitted
+            >>> asyncio.run(main())
+            1
+        """
         return self._registry.statistics()
 
     async def close(self) -> None:
-        """Give all tokens back, wake whoever waits with LimiterClosed, and close the store if the limiter opened it."""
+        """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.
+
+        An `async with` block does the same at its end. To close twice is no error.
+
+        Example:
+            >>> async def main():
+            ...     limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            ...     await limiter.close()
+            ...     await limiter.try_acquire("ann")
+            >>> asyncio.run(main())
+            Traceback (most recent call last):
+            ...
+            batchlimit.errors.LimiterClosed: ...
+        """
         await self._registry.close()
 
     async def __aenter__(self) -> Self:

@@ -37,24 +37,42 @@ from batchlimit.waiting import NO_WAIT, deadline
 
 
 class RateLimiter(Unique):
-    """Admits calls by key under one exact limit for all processes that share the store; safe in threads and over fork.
+    """Admits calls by key under one exact limit for all processes that share the store.
 
-    `store`: a redis-py client or a Store that you made: it is used, never closed. `quota`: a Quota, a string such as
-    "100/s burst 200", a dict from keys and glob patterns to those, or a function of the key, whose first answer for a
-    key stays as long as the limiter lives (for the last `max_keys` keys, and at least 10,000). `sizer` says how many
-    tokens to lease at a time. A key unused for `idle_after` seconds leaves the memory, and sooner where more than
-    `max_keys` would be there: about the least recently used one, and none with callers in line, an ask under way or
-    tokens owed; so there may be more by those. `fill` is how full a bucket begins anew after the store lost it. Where
-    tokens are short an instance of `weight` 2 gets twice as many as one of weight 1. `clock` must never run backwards.
+    One limiter serves all threads of a process, and works on in a forked child. It decides most calls from memory, by
+    tokens that it has leased from the store.
 
-    A call of the store has `deadline` seconds, and the time that connecting takes on top where it never answered yet.
-    What callers get that need the store while it is away says `on_failure`: "closed" refuses, "open" admits, "local"
-    or FailurePolicy.local(instances=n) admits this instance's share; or a dict from keys and patterns to those, and
-    "*".
+    Every method raises LimiterClosed after `close`. A cost is a whole number of tokens, and 0 is always admitted. A
+    cost that is negative or above the burst raises ValueError, and so does a key without a quota. A wrong type raises
+    TypeError.
 
-    A cost is a whole number of tokens; 0 is always admitted, more than the burst raises ValueError, another type
-    TypeError. Methods raise LimiterClosed after close(), and those that need the store StoreUnavailable where
-    `on_failure` is "closed"; but `try_acquire` says False.
+    Args:
+        store: a redis-py client or a Store that the caller made; the limiter never closes it.
+        quota: a Quota, text such as "100/s burst 200", a dict from keys and glob patterns to those, or a function of
+            the key. The limiter asks a function once for each key and keeps its first answer, for the last `max_keys`
+            keys and at least 10,000.
+        prefix: what the names of the buckets begin with (default "batchlimit"); a Store of your own ignores it.
+        sizer: how many tokens to lease at a time (default TimeBatch()).
+        idle_after: seconds after which an unused key leaves the memory (default 10).
+        fill: how full a bucket begins anew after the store lost it: "full", "share" (default), which is this instance's
+            share of the burst, or "empty".
+        weight: where tokens are short, an instance of weight 2 gets twice as many as one of weight 1 (default 1).
+        max_keys: keys in memory at once (default 100,000). Beyond it the least recently used leave, except keys with
+            waiters, a request in flight or tokens owed.
+        deadline: seconds that a call of the store may take (default 0.05). The time of connecting comes on top as long
+            as the store has never answered.
+        on_failure: what callers get while the store is away: "closed" (default) refuses, "open" admits, "local" or
+            FailurePolicy.local(instances=n) admits this instance's share; or a dict from keys and patterns, with "*".
+        clock: returns seconds and never runs backwards (default None: the system's clock, which counts sleep).
+
+    Raises:
+        ValueError, TypeError: an argument cannot work, such as a quota with a typo.
+
+    Example:
+        >>> from batchlimit.stores import MemoryStore
+        >>> with RateLimiter(MemoryStore(), {"search:*": "2/hour", "*": "1000/s"}) as limiter:
+        ...     [limiter.try_acquire("search:ann") for _ in range(3)]
+        [True, True, False]
     """
 
     def __init__(
@@ -101,11 +119,26 @@ class RateLimiter(Unique):
         on_failure: FailureSource = "closed",
         clock: Callable[[], float] | None = None,
     ) -> Self:
-        """Open the store at `url` and close it with the limiter; a connection may take `connect_timeout` seconds.
+        """Open the store at `url`; `close` closes it with the limiter.
 
-        Known are redis://, rediss://, unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://, memory://
-        (this process only) and embedded:// (a real Valkey, started here). Nothing is connected to before the first
-        call.
+        The limiter connects at the first call. Only embedded:// starts its server here.
+
+        Args:
+            url: redis://, rediss:// (TLS), unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://,
+                memory:// (this process alone) or embedded:// (a Valkey server that the limiter starts and stops).
+            connect_timeout: seconds that a connection may take (default 1).
+            quota, prefix, sizer, idle_after, fill, weight, max_keys, deadline, on_failure, clock: as for RateLimiter.
+
+        Returns:
+            The limiter.
+
+        Raises:
+            ValueError, TypeError: the URL cannot be read or its scheme is unknown, or another argument cannot work.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "100/s burst 200")
+            >>> limiter.try_acquire("ann")
+            True
         """
         found = look(url)
         del url  # what a traceback goes through shows no password
@@ -132,7 +165,23 @@ class RateLimiter(Unique):
         return f"<RateLimiter on {self._registry.store.address}: {self._registry.keys} keys>"
 
     def try_acquire(self, key: str, cost: int = 1) -> bool:
-        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep."""
+        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep.
+
+        Args:
+            key: what is limited, such as "search:ann".
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            Whether the call may go ahead. False also while the store is away and `on_failure` is "closed".
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+            >>> [limiter.try_acquire("ann") for _ in range(3)]
+            [True, True, False]
+        """
         # `Stock.take` and `Reservoir.denies` flattened: a method call would cost as much as all the rest of a hit.
         # tests/sync/test_shortcut.py holds the two against each other. A loop, for of all ways to step an iterator once
         # it is the cheapest: next() with a default took 20 ns more.
@@ -166,26 +215,90 @@ class RateLimiter(Unique):
         return self._try_locked(entry, key, cost)
 
     def bucket(self, key: str) -> KeyHandle:
-        """Return the limiter of this one key, for loops in which even to look the key up takes too long."""
+        """Return the limiter of one key, for loops in which even to look the key up takes too long.
+
+        Args:
+            key: what is limited.
+
+        Returns:
+            A KeyHandle, with the limiter's methods but for the key.
+
+        Raises:
+            ValueError, TypeError: the key is empty, or no str.
+
+        Example:
+            >>> ann = RateLimiter.from_url("memory://", "2/hour").bucket("ann")
+            >>> ann.try_acquire()
+            True
+        """
         check_key(key)
         return KeyHandle(self, key)
 
     def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
-        """Wait until the call is admitted, at most `timeout` seconds; None: as long as it takes.
+        """Wait until the call is admitted. Callers are served in order of arrival.
 
-        Raises RateLimited as soon as it is known that the deadline cannot be met; `retry_after` says when it could.
-        Callers are served in order of arrival.
+        Args:
+            key: what is limited.
+            cost: whole tokens (default 1); 0 is always admitted.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+
+        Raises:
+            RateLimited: `timeout` cannot be met; raised as soon as that is known. `retry_after` says when to return.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "1/hour")
+            >>> limiter.acquire("ann")
+            >>> limiter.acquire("ann", timeout=0.5)
+            Traceback (most recent call last):
+            ...
+            batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3600.000 s
         """
         settled = self._admit(key, cost, deadline(timeout, self._clock()))
         if not settled.admitted:
             raise settled.refusal(key, self._clock())
 
     def decide(self, key: str, cost: int = 1) -> Decision:
-        """Admit the call or not, like try_acquire, and say what a caller wants to be told."""
+        """Admit the call or not, like try_acquire, and say what a caller wants to be told.
+
+        Args:
+            key: what is limited.
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            A Decision, which is true if the call may go ahead.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+            >>> decision = limiter.decide("ann")
+            >>> decision.allowed, decision.limit, decision.remaining
+            (True, 2, 1)
+        """
         return self._admit(key, cost, NO_WAIT).decision(self._clock())
 
     def peek(self, key: str) -> Decision:
-        """Say how the next call of cost 1 would fare, by what is in the bucket and in this process."""
+        """Say how the next call of cost 1 would fare. Nothing is charged.
+
+        Args:
+            key: what is limited.
+
+        Returns:
+            A Decision by what is in the bucket and in this process; it takes one round trip.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+            >>> limiter.peek("ann").remaining
+            2
+        """
         entry = self._entry(key)
         reservoir = entry.reservoir
         if reservoir.quota.denies_all:
@@ -202,9 +315,24 @@ class RateLimiter(Unique):
         return told
 
     def refund(self, key: str, cost: int = 1) -> None:
-        """Take back a call that was admitted and did not happen; refund what was admitted, once, and no more.
+        """Take back a call that was admitted and did not happen.
 
-        Tokens find room up to the burst; asks again at once where the store had just refused.
+        Refund what was admitted, once, and no more. The bucket takes back at most what makes it full.
+
+        Args:
+            key: what the call was charged to.
+            cost: whole tokens (default 1), as at the call.
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "1/hour")
+            >>> limiter.try_acquire("ann")
+            True
+            >>> limiter.refund("ann")
+            >>> limiter.try_acquire("ann")
+            True
         """
         entry = self._entry(key)
         check_cost(cost, entry.reservoir.largest_cost, key)
@@ -212,9 +340,28 @@ class RateLimiter(Unique):
         self._adjust(key, -cost)
 
     def reserve(self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
-        """Charge an estimate now, as `acquire` does; what it really was is settled by the Reservation, once.
+        """Charge an estimate now, as `acquire` does, and settle later what it really was.
 
-        Use it in a `with` block, or keep it. `on_error="refund"` takes the estimate back where the block raises.
+        Args:
+            key: what is limited.
+            cost: the estimate, in whole tokens.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+            on_error: what becomes of the estimate if the `with` block raises: "keep" (default) or "refund".
+
+        Returns:
+            A Reservation, to be used in a `with` block or kept.
+
+        Raises:
+            RateLimited: `timeout` cannot be met.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "1000/hour")
+            >>> with limiter.reserve("ann", 500) as reservation:
+            ...     reservation.settle(200)
+            >>> limiter.decide("ann", 0).remaining
+            800
         """
         reservation = Reservation(key, cost, on_error, self._adjust)
         self.acquire(key, cost, timeout=timeout)
@@ -225,8 +372,20 @@ class RateLimiter(Unique):
     ) -> None:
         """Wait until all of several keys are charged; none of them is until all can be.
 
-        Raises RateLimited by the key that is short as soon as it is known that the deadline cannot be met. A caller
-        waits in line at one key at a time, holding nothing of the others.
+        A caller waits in the queue of one key at a time and holds nothing of the others meanwhile.
+
+        Args:
+            costs: whole tokens by key, as a dict or as pairs.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+
+        Raises:
+            RateLimited: `timeout` cannot be met; its `key` is the one that is short.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", {"user:*": "2/hour", "*": "1000/s"})
+            >>> limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
         """
         wanted, until = check_costs(costs), deadline(timeout, self._clock())
         self._registry.check_open()
@@ -237,18 +396,57 @@ class RateLimiter(Unique):
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
 
-        `key` may have fields that name the function's parameters, as in "search:{user}"; key and cost may be functions
-        of the call's arguments instead. Functions and coroutine functions alike.
+        Args:
+            key: text, whose fields name the function's parameters, as in "search:{user}"; or a function of the call's
+                arguments that returns the key.
+            cost: whole tokens (default 1), or a function of the call's arguments that returns them.
+            timeout: seconds that each call waits at most; 0 does not wait (default None: no limit).
+
+        Returns:
+            A Limit, for functions and coroutine functions alike. Their calls raise what `acquire` raises.
+
+        Raises:
+            ValueError, TypeError: an argument cannot work, such as an empty key.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+            >>> @limiter.limit("search:{user}")
+            ... def search(user):
+            ...     return f"hits for {user}"
+            >>> search("ann")
+            'hits for ann'
         """
         deadline(timeout, 0.0)  # what is wrong is said here, and not at each call
         return Limit(self, Template(key, cost), timeout)
 
     def statistics(self) -> Statistics:
-        """Return what this limiter has done so far; adds up all keys, so not for every call."""
+        """Return what this limiter has done so far; it adds up all keys, so not for every call.
+
+        Returns:
+            The Statistics of this limiter alone, not of the other processes.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+            >>> limiter.try_acquire("ann")
+            True
+            >>> limiter.statistics().admitted
+            1
+        """
         return self._registry.statistics()
 
     def close(self) -> None:
-        """Give all tokens back, wake whoever waits with LimiterClosed, and close the store if the limiter opened it."""
+        """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.
+
+        A `with` block does the same at its end. To close twice is no error.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+            >>> limiter.close()
+            >>> limiter.try_acquire("ann")
+            Traceback (most recent call last):
+            ...
+            batchlimit.errors.LimiterClosed: ...
+        """
         self._registry.close()
 
     def __enter__(self) -> Self:
