@@ -45,7 +45,7 @@ class BatchLimitError(Exception):
 
 
 class RateLimited(BatchLimitError):
-    """The quota has no token for this call now.
+    """The quota has no token for this call now: the caller waits.
 
     Attributes:
         key: the key that is over its quota; of several the one that is short.
@@ -53,9 +53,16 @@ class RateLimited(BatchLimitError):
         decision: the Decision on this call: `limit`, `remaining`, `reset_after`. The limiters always give it.
 
     Example:
-        except RateLimited as refusal:
-            if (seconds := refusal.retry_after_seconds) is not None:
-                headers["Retry-After"] = str(seconds)
+        >>> from batchlimit import RateLimited, RateLimiter
+        >>> limiter, headers = RateLimiter.from_url("memory://", "1/hour"), {}
+        >>> limiter.acquire("ann")
+        >>> try:
+        ...     limiter.acquire("ann", timeout=0)
+        ... except RateLimited as refusal:
+        ...     if (seconds := refusal.retry_after_seconds) is not None:
+        ...         headers["Retry-After"] = str(seconds)
+        >>> list(headers)
+        ['Retry-After']
     """
 
     decision: "Decision"
@@ -137,8 +144,17 @@ class StoreUnavailable(BatchLimitError):
     Attributes:
         key: the key of the call that failed; None if the call was not for one key.
         address: where the store is, without a password; None if nobody knew.
-        code: the server's own error code, such as "READONLY", "OOM" or "NOAUTH": docs/redis.md lists them. None where
-            the server gave none, as in a timeout or a lost connection.
+        code: the server's own error code, such as "READONLY", "OOM" or "NOAUTH": docs/redis.md lists them. None if the
+            server gave none, as in a timeout or a lost connection.
+
+    Example:
+        >>> from batchlimit import RateLimiter, StoreUnavailable
+        >>> limiter = RateLimiter.from_url("redis://localhost:1", "100/s")
+        >>> try:
+        ...     limiter.acquire("ann")
+        ... except StoreUnavailable as failure:
+        ...     failure.key, failure.address
+        ('ann', 'redis://localhost:1/0')
     """
 
     def __init__(

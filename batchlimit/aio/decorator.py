@@ -20,7 +20,18 @@ class Acquires(Protocol):
 
 
 class AsyncLimit:
-    """What `AsyncRateLimiter.limit` returns: a decorator and a context manager, to be used as often as one likes."""
+    """What `AsyncRateLimiter.limit` returns: a decorator and a context manager, to be used as often as one likes.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncRateLimiter
+        >>> async def main():
+        ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+        ...         async with limiter.limit("reports"):
+        ...             return "report"
+        >>> asyncio.run(main())
+        'report'
+    """
 
     __slots__ = ("_limiter", "_template", "_timeout")
 

@@ -40,10 +40,19 @@ class Limits(Protocol):
 
 
 class AsyncKeyHandle:
-    """A limiter's methods for one key, which is looked up once.
+    """A limiter's methods for one key, which is looked up once; `AsyncRateLimiter.bucket` makes it.
 
-    Keep it as long as you like, on every loop and in every process that its limiter is used in: what it remembers of
-    the key is let go of when the key is idle, and found again when it is asked for.
+    Keep it as long as you like, on every loop and in every process that its limiter is used in.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncRateLimiter
+        >>> async def main():
+        ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+        ...         ann = limiter.bucket("ann")
+        ...         return [await ann.try_acquire() for _ in range(3)]
+        >>> asyncio.run(main())
+        [True, True, False]
     """
 
     __slots__ = ("_clock", "_entry", "_limiter", "_place", "_registry", "key")
@@ -57,7 +66,17 @@ class AsyncKeyHandle:
         return f"<AsyncBucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> Answer[bool]:
-        """As the limiter does; in its words, but for the look for the key entry."""
+        """Admit the call or not, now.
+
+        Args:
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            Whether the call may go ahead.
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
+        """
         entry, registry = self._entry, self._registry
         if cost is ONE and entry is not None and registry.thread == get_ident():
             for before in entry.tokens.lock_free:
@@ -73,21 +92,71 @@ class AsyncKeyHandle:
         return self._limiter.try_acquire(self.key, cost)
 
     async def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:
-        """As the limiter does."""
+        """Wait until the call is admitted.
+
+        Args:
+            cost: whole tokens (default 1); 0 is always admitted.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+
+        Raises:
+            RateLimited: `timeout` cannot be met.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
+        """
         await self._limiter.acquire(self.key, cost, timeout=timeout)
 
     def decide(self, cost: int = 1) -> Answer[Decision]:
-        """As the limiter does."""
+        """Admit the call or not, and say what a caller wants to be told.
+
+        Args:
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            A Decision, which is true if the call may go ahead.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
+        """
         return self._limiter.decide(self.key, cost)
 
     def peek(self) -> Answer[Decision]:
-        """As the limiter does."""
+        """Say how the next call of cost 1 would fare. Nothing is charged.
+
+        Returns:
+            A Decision.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
+        """
         return self._limiter.peek(self.key)
 
     async def refund(self, cost: int = 1) -> None:
-        """As the limiter does."""
+        """Take back a call that was admitted and did not happen, once.
+
+        Args:
+            cost: whole tokens (default 1), as at the call.
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
+        """
         await self._limiter.refund(self.key, cost)
 
     def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> AsyncReservation:
-        """As the limiter does."""
+        """Charge an estimate now, and settle later what it really was.
+
+        Args:
+            cost: the estimate, in whole tokens.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+            on_error: what becomes of the estimate if the block raises: "keep" (default) or "refund".
+
+        Returns:
+            An AsyncReservation.
+
+        Raises:
+            RateLimited: `timeout` cannot be met.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
+        """
         return self._limiter.reserve(self.key, cost, timeout=timeout, on_error=on_error)

@@ -68,6 +68,8 @@ class AsyncRateLimiter(Unique):
         ValueError, TypeError: an argument cannot work, such as a quota with a typo.
 
     Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncRateLimiter
         >>> from batchlimit.stores import MemoryStore
         >>> async def main():
         ...     async with AsyncRateLimiter(MemoryStore(), {"search:*": "2/hour", "*": "1000/s"}) as limiter:
@@ -255,7 +257,7 @@ class AsyncRateLimiter(Unique):
             >>> asyncio.run(main())
             Traceback (most recent call last):
             ...
-            batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3600.000 s
+            batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3...
         """
         settled = await self._admit(key, cost, deadline(timeout, self._clock()))
         if not settled.admitted:
@@ -353,12 +355,12 @@ class AsyncRateLimiter(Unique):
 
         Example:
             >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "1000/hour") as limiter:
-            ...         async with limiter.reserve("ann", 500) as reservation:
-            ...             await reservation.settle(200)
+            ...     async with AsyncRateLimiter.from_url("memory://", "10/hour") as limiter:
+            ...         async with limiter.reserve("ann", 5) as reservation:
+            ...             await reservation.settle(2)
             ...         return (await limiter.decide("ann", 0)).remaining
             >>> asyncio.run(main())
-            800
+            8
         """
         return AsyncReservation(key, cost, on_error, self.acquire(key, cost, timeout=timeout), self._adjust)
 
@@ -447,7 +449,7 @@ class AsyncRateLimiter(Unique):
             >>> asyncio.run(main())
             Traceback (most recent call last):
             ...
-            batchlimit.errors.LimiterClosed: ...
+            batchlimit.errors.LimiterClosed: this limiter was closed
         """
         await self._registry.close()
 

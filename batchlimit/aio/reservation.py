@@ -18,7 +18,22 @@ _logger = logging.getLogger("batchlimit")
 class AsyncReservation(Unique):
     """What `AsyncRateLimiter.reserve` charges when it is awaited, or entered: settle it once, by hand or in the block.
 
-    A block that ends without that keeps the estimate; if it ends in an exception, `on_error="refund"` takes it back.
+    A block that ends without `settle` keeps the estimate. If the block raises or is cancelled, `on_error="refund"`
+    takes the estimate back.
+
+    Attributes:
+        key: what the estimate is charged to.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncRateLimiter
+        >>> async def main():
+        ...     async with AsyncRateLimiter.from_url("memory://", "10/hour") as limiter:
+        ...         reservation = await limiter.reserve("ann", 5)
+        ...         await reservation.settle(2)
+        ...         return (await limiter.decide("ann", 0)).remaining
+        >>> asyncio.run(main())
+        8
     """
 
     __slots__ = ("_adjust", "_charge", "_estimate", "key")
@@ -55,10 +70,17 @@ class AsyncReservation(Unique):
         return self._estimate.settled
 
     async def settle(self, actual: int) -> None:
-        """Say how many tokens it really was, 0 or more: the difference is refunded, or charged, once.
+        """Say how many tokens it really was: the difference is refunded, or charged.
 
-        What was estimated too low is charged at once if it is there, or as it flows in: callers who come after that
-        wait behind it, and this one does not. RuntimeError a second time, after the block, and before it was charged.
+        Tokens beyond the estimate are charged at once if they are there, else as they come in. Later callers wait for
+        that; this call does not.
+
+        Args:
+            actual: whole tokens, 0 or more.
+
+        Raises:
+            RuntimeError: it was not charged yet, it was settled before, or its block has ended.
+            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
         """
         if self._charge is not None:
             raise RuntimeError("this reservation was not charged: write `await` or `async with` before reserve()")

@@ -13,74 +13,125 @@ class Ask(NamedTuple):
 
     The pair (instance, seq) makes it idempotent: an ask that granted tokens answers its repetition with the same
     tokens.
+
+    Attributes:
+        instance: the name of the limiter instance.
+        seq: the number of this request, one more than that of the last.
+        need: the smallest grant that is useful; less is not granted at all. 0: a prefetch or a renewal.
+        queued: what the callers who wait now would spend at once; at least `need`.
+        want: what the instance would like to hold for the callers it expects; at least `queued`.
+        held: tokens of earlier grants that are still here (default 0); whatever else was held has been spent.
+        back: tokens of earlier grants that return unspent with this ask (default 0).
+        max_wait: how far in the future a grant may begin (default 0).
+        age: how long ago this instance's quota was set (default 0): of two that differ the bucket obeys the younger
+            one.
+        epoch: the epoch of the bucket that this instance last saw (default 0: none yet).
+        fill: the share of the burst at which a bucket that was lost begins anew (default 1).
+        round_trip: how long an answer takes (default 0: unknown): the lease lasts at least twice as long.
+        weight: an instance of weight 2 has twice the share of an instance of weight 1 (default 1).
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.stores import Ask, MemoryStore
+        >>> MemoryStore().take("ann", Quota.parse("10/hour"), Ask("one", seq=1, need=1, queued=1, want=5)).granted
+        5
     """
 
     instance: str
     seq: int
     need: int
-    """The smallest grant that is useful; less is not granted at all. 0: a prefetch or a renewal."""
     queued: int
-    """What the callers who wait now would spend at once; at least `need`."""
     want: int
-    """What the instance would like to hold for the callers it expects; at least `queued`."""
     held: int = 0
-    """Tokens of earlier grants that are still here; whatever else was held has been spent."""
     back: int = 0
-    """Tokens of earlier grants that return unspent with this ask."""
     max_wait: float = 0.0
-    """How far in the future a grant may begin."""
     age: float = 0.0
-    """How long ago this instance's quota was set: of two that differ the bucket obeys the younger one."""
     epoch: int = 0
-    """The epoch of the bucket that this instance last saw; 0: none yet."""
     fill: float = 1.0
-    """The share of the burst at which a bucket that was lost begins anew."""
     round_trip: float = 0.0
-    """How long an answer takes: the lease lasts at least twice as long. 0: not known yet."""
     weight: int = 1
-    """An instance of weight 2 has twice the share of an instance of weight 1."""
 
 
 class Grant(NamedTuple):
     """The bucket's answer to an Ask. Counts are whole tokens, times are seconds.
 
-    An instance may spend `granted` tokens from `starts_in` after it has this answer. It may spend these and the
-    `kept` ones until
-    `starts_in + lease` after it sent the ask: the bucket counts from a later instant, so the instance always stops
-    first.
+    An instance may spend `granted` tokens from `starts_in` after it has this answer. It may spend these and the `kept`
+    ones until `starts_in + lease` after it sent the ask. The bucket counts from a later instant, so the instance always
+    stops first.
+
+    Attributes:
+        granted: tokens leased.
+        kept: how many of the tokens reported as held the bucket still counts as this instance's: all of them, or none.
+        starts_in: when the grant begins.
+        lease: how long it lasts.
+        retry_after: when `need` is expected to fit; 0 unless it was refused.
+        level: whole tokens left in the bucket; negative while grants that begin later are unpaid.
+        active_instances: limiter instances that asked lately.
+        epoch: the instant of the bucket's birth (us of the server); another one means that the state was lost.
+        version: how often the bucket's quota was set.
+        quota: the quota that the bucket obeys, if it is younger than the one this instance asked with (default None).
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.stores import Ask, MemoryStore
+        >>> grant = MemoryStore().take("ann", Quota.parse("10/hour"), Ask("one", seq=1, need=1, queued=1, want=5))
+        >>> grant.granted, grant.level, grant.retry_after
+        (5, 5, 0.0)
     """
 
     granted: int
     kept: int
-    """How many of the tokens reported as held the bucket still counts as this instance's: all of them, or none."""
     starts_in: float
     lease: float
     retry_after: float
-    """When `need` is expected to fit; 0 unless it was refused."""
     level: int
-    """Whole tokens left in the bucket; negative while grants that begin later are unpaid."""
     active_instances: int
     epoch: int
-    """The instant of the bucket's birth (us of the server); another one means that the state was lost."""
     version: int
-    """How often the bucket's quota was set."""
     quota: Quota | None = None
-    """The quota that the bucket obeys, where it is younger than the one this instance asked with."""
 
 
 class GiveBack(NamedTuple):
-    """Tokens that return: `tokens` unspent ones of a lease, `refund` spent ones that a caller took back."""
+    """Tokens that return to a bucket. Counts are whole tokens.
+
+    Attributes:
+        instance: the name of the limiter instance.
+        seq: the number of this request, as of an Ask.
+        tokens: unspent tokens of a lease.
+        held: tokens of the lease that stay with the instance (default 0).
+        refund: spent tokens that a caller took back (default 0).
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.stores import Ask, GiveBack, MemoryStore
+        >>> store, quota = MemoryStore(), Quota.parse("10/hour")
+        >>> store.take("ann", quota, Ask("one", seq=1, need=1, queued=1, want=5)).granted
+        5
+        >>> store.give_back("ann", quota, GiveBack("one", seq=2, tokens=4))
+        4
+    """
 
     instance: str
     seq: int
     tokens: int
     held: int = 0
-    """Tokens of the lease that stay with the instance."""
     refund: int = 0
 
 
 class Level(NamedTuple):
-    """What a look at a bucket shows: whole tokens in it, tokens leased out, instances that asked lately."""
+    """What a look at a bucket shows.
+
+    Attributes:
+        level: whole tokens in the bucket.
+        outstanding: tokens leased out.
+        active_instances: limiter instances that asked lately.
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.stores import MemoryStore
+        >>> MemoryStore().peek("ann", Quota.parse("10/hour")).level
+        10
+    """
 
     level: int
     outstanding: int

@@ -15,11 +15,25 @@ SLOWEST_RATE = 1e-9
 
 @dataclass(frozen=True, slots=True, init=False)
 class Quota:
-    """`rate` tokens per second sustained, at most `burst` at once; `also`: further bandwidths that must all have room.
+    """What a key may spend: `rate` tokens per second sustained, at most `burst` at once.
 
-    The rate is a finite number; 0 refuses everything, and then the burst is 0. Any other burst is a whole number from
-    1 to LARGEST_BURST; None means one second of rate, at least 1. Parts of `also` that have parts are flattened.
-    A value of the wrong type raises TypeError, one out of range ValueError.
+    Args:
+        rate: tokens per second, a finite number of at least 0; 0 refuses everything.
+        burst: whole tokens from 1 to 2**50; 0 if the rate is 0 (default None: one second of rate, at least 1).
+        also: further bandwidths that must all have room (default none); parts of parts are flattened.
+
+    Attributes:
+        rate: tokens per second, of the first bandwidth.
+        burst: whole tokens, of the first bandwidth.
+        also: the further bandwidths.
+
+    Raises:
+        ValueError, TypeError: an argument is out of range, or of the wrong type.
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> Quota(100, burst=200) & Quota.per_hour(1000) == Quota.parse("100/s burst 200; 1000/h")
+        True
     """
 
     rate: float
@@ -35,22 +49,82 @@ class Quota:
 
     @classmethod
     def per_second(cls, n: float, *, burst: int | None = None) -> Self:
-        """`n` tokens a second; this and its siblings let one period's amount (at least 1) go at once, unless told."""
+        """`n` tokens in one second.
+
+        Args:
+            n: tokens, a finite number of at least 0; 0 refuses everything.
+            burst: whole tokens that may go at once (default None: `n` rounded down, at least 1).
+
+        Returns:
+            The quota.
+
+        Raises:
+            ValueError, TypeError: an argument cannot work.
+
+        Example:
+            >>> str(Quota.per_second(100, burst=200))
+            '100/s burst 200'
+        """
         return cls._per(n, SECONDS["s"], burst)
 
     @classmethod
     def per_minute(cls, n: float, *, burst: int | None = None) -> Self:
-        """`n` tokens in 60 seconds."""
+        """`n` tokens in 60 seconds.
+
+        Args:
+            n: tokens, a finite number of at least 0; 0 refuses everything.
+            burst: whole tokens that may go at once (default None: `n` rounded down, at least 1).
+
+        Returns:
+            The quota.
+
+        Raises:
+            ValueError, TypeError: an argument cannot work.
+
+        Example:
+            >>> str(Quota.per_minute(100))
+            '100/m'
+        """
         return cls._per(n, SECONDS["m"], burst)
 
     @classmethod
     def per_hour(cls, n: float, *, burst: int | None = None) -> Self:
-        """`n` tokens in 3600 seconds."""
+        """`n` tokens in 3600 seconds.
+
+        Args:
+            n: tokens, a finite number of at least 0; 0 refuses everything.
+            burst: whole tokens that may go at once (default None: `n` rounded down, at least 1).
+
+        Returns:
+            The quota.
+
+        Raises:
+            ValueError, TypeError: an argument cannot work.
+
+        Example:
+            >>> str(Quota.per_hour(100))
+            '100/h'
+        """
         return cls._per(n, SECONDS["h"], burst)
 
     @classmethod
     def per_day(cls, n: float, *, burst: int | None = None) -> Self:
-        """`n` tokens in 86400 seconds."""
+        """`n` tokens in 86400 seconds.
+
+        Args:
+            n: tokens, a finite number of at least 0; 0 refuses everything.
+            burst: whole tokens that may go at once (default None: `n` rounded down, at least 1).
+
+        Returns:
+            The quota.
+
+        Raises:
+            ValueError, TypeError: an argument cannot work.
+
+        Example:
+            >>> str(Quota.per_day(100))
+            '100/d'
+        """
         return cls._per(n, SECONDS["d"], burst)
 
     @classmethod
@@ -60,10 +134,21 @@ class Quota:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `100/s`, `100 per 2 minutes`, `5/30s`, `1_000/s burst 2000`, or several joined: `5/minute; 100/day`.
+        """Read a quota from text; without "burst" one period's amount, at least 1, may go at once.
 
-        The grammar stands in quota/grammar.py. Without "burst" one period's amount, at least 1,
-        may go at once. A typo raises ValueError, which says where; anything but a str raises TypeError.
+        Args:
+            text: `100/s`, `100 per 2 minutes`, `5/30s`, `1_000/s burst 2000`, or several joined: `5/minute; 100/day`.
+
+        Returns:
+            The quota.
+
+        Raises:
+            ValueError: a typo; the message says where, and what may be meant.
+            TypeError: it is no str.
+
+        Example:
+            >>> Quota.parse("5/minute; 100/day").largest_cost
+            5
         """
         if not isinstance(text, str):
             raise TypeError(f"a quota is read from a str like '100/s', not from {shown(text)}")
@@ -81,7 +166,21 @@ class Quota:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """The quota that `encode` wrote, exactly; ValueError for a text that is no quota in that form."""
+        """Read what `encode` wrote, exactly.
+
+        Args:
+            text: in the form of `encode`.
+
+        Returns:
+            The quota.
+
+        Raises:
+            ValueError: the text is no quota in that form.
+
+        Example:
+            >>> Quota.decode("100/1:200") == Quota(100, burst=200)
+            True
+        """
         try:
             pairs = [pair.split(":") for pair in text.split(" ")]
             first, *also = [Quota(_read_rate(rate), int(burst)) for rate, burst in pairs]
@@ -90,9 +189,14 @@ class Quota:
         return cls(first.rate, first.burst, also)
 
     def encode(self) -> str:
-        """The form for the store, "amount/seconds:burst amount/seconds:burst": by it hosts see whether they agree.
+        """Write the form for the store, by which limiter instances see whether they agree on a quota.
 
-        Equal texts mean equal quotas, and the other way round: amount / seconds is the rate exactly.
+        Returns:
+            "amount/seconds:burst amount/seconds:burst". Equal texts mean equal quotas, and the other way round.
+
+        Example:
+            >>> Quota.parse("100/s burst 200").encode()
+            '100/1:200'
         """
         return " ".join(f"{_per_period(part.rate)}:{part.burst}" for part in self.bandwidths)
 

@@ -14,12 +14,21 @@ Kind = Literal["closed", "open", "local"]
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """`closed` refuses, `open` admits, `local` admits one instance's fair share of the quota.
+    """What callers of a key get while the store is away.
 
-    The share is rate / instances and burst / instances, by how many instances there were when the store last told, or
-    by `instances` where that is more: the store tells of those only that asked at nearly the same time. Where it never
-    told, and `instances` is None, nothing is admitted: the whole limit on each instance is no limit. A limiter warns of
-    that when it is made, and the StoreUnavailable says so.
+    Pass it, or its kind as text, or a dict from keys and patterns to those, as `on_failure` to a limiter.
+
+    Attributes:
+        kind: "closed" refuses (default), "open" admits, "local" admits this instance's fair share of the quota.
+        instances: limiter instances at the least, for "local" alone (default None: as many as the store last told).
+
+    Raises:
+        ValueError, TypeError: the kind is unknown, or `instances` is no whole number of at least 1.
+
+    Example:
+        >>> from batchlimit import FailurePolicy, RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "4800/s", on_failure=FailurePolicy.local(instances=48))
+        >>> limiter.close()
     """
 
     kind: Kind = "closed"
@@ -40,17 +49,43 @@ class FailurePolicy:
 
     @classmethod
     def closed(cls) -> Self:
-        """Refuse: `try_acquire` says False, all others raise StoreUnavailable."""
+        """Refuse: `try_acquire` returns False, all other methods raise StoreUnavailable.
+
+        Returns:
+            The policy.
+        """
         return cls("closed")
 
     @classmethod
     def open(cls) -> Self:
-        """Admit everything."""
+        """Admit everything.
+
+        Returns:
+            The policy.
+        """
         return cls("open")
 
     @classmethod
     def local(cls, instances: int | None = None) -> Self:
-        """Admit a fair share, of `instances` instances at the least."""
+        """Admit this instance's fair share: rate / instances and burst / instances.
+
+        The store tells how many instances there are, but only of those that asked at nearly the same time. The divisor
+        is what it last told, or `instances` if that is more. If the store never told and `instances` is None, nothing
+        is admitted: the whole limit on each instance is no limit. The limiter warns of that when it is made.
+
+        Args:
+            instances: limiter instances at the least (default None): 12 machines with 4 processes each are 48.
+
+        Returns:
+            The policy.
+
+        Raises:
+            ValueError, TypeError: `instances` is no whole number of at least 1.
+
+        Example:
+            >>> FailurePolicy.local(instances=48)
+            FailurePolicy(kind='local', instances=48)
+        """
         return cls("local", instances)
 
 

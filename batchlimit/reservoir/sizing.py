@@ -36,25 +36,54 @@ class Demand:
 
 
 class Usage(NamedTuple):
-    """What a sizer may look at: the quota, the demand (tokens/s), the last want, and what was left of it (tokens)."""
+    """What a sizer may look at.
+
+    Attributes:
+        quota: the key's Quota.
+        demand: tokens per second that callers of this process ask for, smoothed over 0.25 s.
+        last: the last target, in tokens; 0 at first.
+        left: tokens that were left of it.
+        rich: whether the bucket was at least half full when it last told (default False); its leases then last longer.
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.batching import TimeBatch, Usage
+        >>> TimeBatch(seconds=0.1).want(Usage(Quota.parse("1000/s"), demand=200.0, last=0, left=0))
+        20
+    """
 
     quota: Quota
     demand: float
     last: int
     left: int
     rich: bool = False
-    """Whether the bucket was at least half full when it last told: its leases then last longer."""
 
 
 @runtime_checkable
 class BatchSizer(Protocol):
-    """Says how many tokens an instance should hold after its next lease; the bucket may grant fewer."""
+    """Says how many tokens a process should hold after its next lease; the bucket may grant fewer.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> class Tenth:
+        ...     def want(self, usage):
+        ...         return usage.quota.largest_cost // 10
+        >>> limiter = RateLimiter.from_url("memory://", "1000/s", sizer=Tenth())
+        >>> limiter.try_acquire("ann")
+        True
+    """
 
     def want(self, usage: Usage) -> int:
-        """Return the target in whole tokens; what callers wait for now is asked for where it is more.
+        """Return the target, in whole tokens.
 
-        More than the smallest burst counts as that, less than 0 as 0. What this raises, the caller gets who came upon
-        it, and so does a TypeError for what is no number; in the background it is logged. The next ask tries again.
+        The limiter asks for what its callers wait for where that is more, and never for more than the smallest burst.
+        What this raises reaches the caller whose call led to it. In the background it is logged.
+
+        Args:
+            usage: what this process knows of the key.
+
+        Returns:
+            The target; less than 0 counts as 0.
         """
         ...
 
@@ -63,8 +92,21 @@ class BatchSizer(Protocol):
 class TimeBatch:
     """The default: as many as callers will ask for in `seconds`, or in 0.4 of the bucket's refill time if that is less.
 
-    Tokens for a longer time would expire with their lease; tokens for a shorter one cost more calls. From a rich bucket
-    they are leased for longer: for `plenty` seconds, or 0.6 of the refill time.
+    Tokens for a longer time would expire with their lease; tokens for a shorter one cost more calls. A bucket at least
+    half full leases for longer: for `plenty` seconds, or 0.6 of the refill time.
+
+    Args:
+        seconds: seconds of demand to lease at a time (default 0.4); 0 leases only what callers wait for.
+        plenty: the same while the bucket is at least half full (default 1.2).
+
+    Raises:
+        ValueError, TypeError: an argument is no finite number of at least 0.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.batching import TimeBatch
+        >>> limiter = RateLimiter.from_url("memory://", "1000/s", sizer=TimeBatch(seconds=0.1))
+        >>> limiter.close()
     """
 
     seconds: float = 0.4
@@ -76,7 +118,14 @@ class TimeBatch:
         _check("TimeBatch.plenty", self.plenty, 0.0)
 
     def want(self, usage: Usage) -> int:
-        """Return demand x time, rounded down: one call of a key that nobody asked for lately leases nothing more."""
+        """Return the target, in whole tokens.
+
+        Args:
+            usage: what this process knows of the key.
+
+        Returns:
+            Demand x time, rounded down: one call of a key that nobody asked for lately leases nothing more.
+        """
         longest, part = (self.plenty, 0.6) if usage.rich else (self.seconds, 0.4)
         tau = min(min(longest, part * each.burst / each.rate) for each in usage.quota.bandwidths)
         return math.floor(min(usage.demand * tau, usage.quota.largest_cost))
@@ -84,7 +133,20 @@ class TimeBatch:
 
 @dataclass(frozen=True, slots=True)
 class FixedBatch:
-    """Always `tokens`: predictable, and wrong for every key whose demand is another."""
+    """Always the same number of tokens: predictable, and wrong for every key whose demand is another.
+
+    Args:
+        tokens: whole tokens; 0 leases only what callers wait for.
+
+    Raises:
+        ValueError: `tokens` is no whole number of at least 0.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.batching import FixedBatch
+        >>> limiter = RateLimiter.from_url("memory://", "1000/s", sizer=FixedBatch(100))
+        >>> limiter.close()
+    """
 
     tokens: int
 
@@ -94,13 +156,33 @@ class FixedBatch:
             raise ValueError(f"a batch must be a whole number of tokens, not {self.tokens!r}")
 
     def want(self, usage: Usage) -> int:
-        """Return the constant."""
+        """Return the target, in whole tokens.
+
+        Args:
+            usage: what this process knows of the key.
+
+        Returns:
+            Always `tokens`.
+        """
         return self.tokens
 
 
 @dataclass(frozen=True, slots=True)
 class FractionBatch:
-    """A fixed part of the burst, 1/1000 by default: grows with the limit, not with the demand."""
+    """A fixed part of the burst: grows with the limit, not with the demand.
+
+    Args:
+        fraction: the part, from 0 to 1 (default 0.001).
+
+    Raises:
+        ValueError, TypeError: `fraction` is no number from 0 to 1.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.batching import FractionBatch
+        >>> limiter = RateLimiter.from_url("memory://", "1000/s", sizer=FractionBatch(0.05))
+        >>> limiter.close()
+    """
 
     fraction: float = 0.001
 
@@ -109,13 +191,35 @@ class FractionBatch:
         _check("FractionBatch.fraction", self.fraction, 0.0, 1.0)
 
     def want(self, usage: Usage) -> int:
-        """Return fraction x the smallest burst, at least one and at most all of it."""
+        """Return the target, in whole tokens.
+
+        Args:
+            usage: what this process knows of the key.
+
+        Returns:
+            Fraction x the smallest burst, at least 1.
+        """
         return max(1, math.floor(min(self.fraction, 1.0) * usage.quota.largest_cost))
 
 
 @dataclass(frozen=True, slots=True)
 class GrowingBatch:
-    """x1.5 after a batch that was used up, x0.5 after one that was not: follows demand without measuring time."""
+    """Grows after a batch that was used up and shrinks after one that was not: follows demand without measuring time.
+
+    Args:
+        first: whole tokens of the first batch (default 10).
+        grow: factor after a batch that was used up (default 1.5), at least 1.
+        shrink: factor after a batch that was not (default 0.5), from 0 to 1.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.batching import GrowingBatch
+        >>> limiter = RateLimiter.from_url("memory://", "1000/s", sizer=GrowingBatch(first=50))
+        >>> limiter.close()
+    """
 
     first: int = 10
     grow: float = 1.5
@@ -129,7 +233,14 @@ class GrowingBatch:
         _check("GrowingBatch.shrink", self.shrink, 0.0, 1.0)
 
     def want(self, usage: Usage) -> int:
-        """Return the last want, grown or shrunk, from one to the smallest burst."""
+        """Return the target, in whole tokens.
+
+        Args:
+            usage: what this process knows of the key.
+
+        Returns:
+            The last target, grown or shrunk, from 1 to the smallest burst.
+        """
         if usage.last == 0:
             return self.first
         if usage.left:

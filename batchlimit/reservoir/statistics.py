@@ -12,20 +12,30 @@ Source = Literal["local", "store", "denied", "fallback"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether a call may go ahead, and what to tell its caller. True in a condition if allowed. Times are seconds."""
+    """Whether a call may go ahead, and what to tell its caller. It is true in a condition if the call is allowed.
+
+    Attributes:
+        allowed: whether the call may go ahead.
+        limit: the largest cost that can ever pass at once: the burst, or the smallest burst of several bandwidths.
+        remaining: tokens that this process could still admit: those it holds and those it last saw in the bucket.
+        retry_after: seconds until the same cost is expected to fit; 0 if allowed, inf if it never will.
+        reset_after: seconds until the bucket is full again if nobody spends; inf for a rate of 0.
+        source: "local" (tokens in memory), "store", "denied" (the store refused a moment ago, and this process
+            remembers), or "fallback" (`on_failure`, while the store is away).
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> decision = RateLimiter.from_url("memory://", "2/hour").decide("ann", 2)
+        >>> decision.allowed, decision.remaining, decision.retry_after, decision.source
+        (True, 0, 0.0, 'store')
+    """
 
     allowed: bool
     limit: int
-    """The largest cost that can ever pass at once: the burst, the smallest one where the quota has several."""
     remaining: int
-    """Tokens that this process could still admit: those it holds and those it last saw in the bucket."""
     retry_after: float
-    """When the same cost is expected to fit; 0 if it was allowed, inf if it never will."""
     reset_after: float
-    """When the bucket will be full again if nobody spends; inf for a rate of 0."""
     source: Source
-    """Who decided: tokens in memory, the store, or the memory of what the store refused a moment ago; `fallback`: what
-    `on_failure` says, while the store is away."""
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -38,33 +48,44 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What one limiter has done since it was made, or since its process was forked."""
+    """Counts of one limiter since it was made, or since its process was forked.
+
+    Attributes:
+        keys: keys in memory now.
+        admitted: tokens admitted.
+        refused: tokens refused; builds of Python without the GIL may lose a few, for no lock is taken.
+        calls: calls of the store: requests for tokens and give-backs.
+        held: tokens leased and not yet spent.
+        waiting: callers in queues now.
+        owed: tokens used beyond what reservations had estimated, not charged yet.
+        fallback: tokens admitted without the store while it was away, part of `admitted`.
+        failures: calls that the store did not answer, or not in time. While the circuit is open there are none.
+        outages: how often the circuit was opened.
+        losses: how often a key's bucket was found to have lost its state.
+        available: whether the store is asked; False while the circuit is open for it or for a part of it.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+        >>> [limiter.try_acquire("ann") for _ in range(3)]
+        [True, True, False]
+        >>> statistics = limiter.statistics()
+        >>> statistics.admitted, statistics.refused
+        (2, 1)
+    """
 
     keys: int
-    """Keys in memory now."""
     admitted: int
-    """Tokens admitted."""
     refused: int
-    """Tokens refused. Counted without a lock: builds of Python without the GIL may lose a few."""
     calls: int
-    """Calls of the store: asks for tokens and give-backs."""
     held: int
-    """Tokens leased and not yet spent."""
     waiting: int
-    """Callers in line now."""
     owed: int = 0
-    """Tokens that were used beyond what reservations had estimated, and that are charged as they flow in."""
     fallback: int = 0
-    """Tokens admitted without the store, while it was away: part of `admitted`."""
     failures: int = 0
-    """Calls that the store did not answer in time, or not at all; of those only that were made: while it is given up
-    there are none."""
     outages: int = 0
-    """How often the store was given up."""
     losses: int = 0
-    """How often a key's bucket was found to have lost its state."""
     available: bool = True
-    """Whether the store is asked; False while it, or a part of it, is given up."""
 
 
 class Health(NamedTuple):

@@ -24,7 +24,15 @@ class Acquires(Protocol):
 
 
 class Limit:
-    """What `RateLimiter.limit` returns: a decorator and a context manager, to be used as often as one likes."""
+    """What `RateLimiter.limit` returns: a decorator and a context manager, to be used as often as one likes.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+        >>> with limiter.limit("reports"):
+        ...     "report"
+        'report'
+    """
 
     __slots__ = ("_limiter", "_template", "_timeout")
 

@@ -36,10 +36,15 @@ class Limits(Protocol):
 
 
 class KeyHandle:
-    """A limiter's methods for one key, which is looked up once.
+    """A limiter's methods for one key, which is looked up once; `RateLimiter.bucket` makes it.
 
-    Keep it as long as you like, share it between threads, use it in a forked child: what it remembers of the key is
-    let go of when the key is idle, and found again when it is asked for.
+    Keep it as long as you like, share it between threads, and use it in a forked child.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> ann = RateLimiter.from_url("memory://", "2/hour").bucket("ann")
+        >>> [ann.try_acquire() for _ in range(3)]
+        [True, True, False]
     """
 
     __slots__ = ("_clock", "_entry", "_limiter", "_place", "key")
@@ -53,7 +58,17 @@ class KeyHandle:
         return f"<Bucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> bool:
-        """As the limiter does; in its words, but for the look for the key entry."""
+        """Admit the call or not, now.
+
+        Args:
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            Whether the call may go ahead.
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as RateLimiter says.
+        """
         entry = self._entry
         if cost is ONE and entry is not None:
             for before in entry.tokens.lock_free:
@@ -68,23 +83,73 @@ class KeyHandle:
         return self._look_up(cost)
 
     def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:
-        """As the limiter does."""
+        """Wait until the call is admitted.
+
+        Args:
+            cost: whole tokens (default 1); 0 is always admitted.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+
+        Raises:
+            RateLimited: `timeout` cannot be met.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as RateLimiter says.
+        """
         self._limiter.acquire(self.key, cost, timeout=timeout)
 
     def decide(self, cost: int = 1) -> Decision:
-        """As the limiter does."""
+        """Admit the call or not, and say what a caller wants to be told.
+
+        Args:
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            A Decision, which is true if the call may go ahead.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as RateLimiter says.
+        """
         return self._limiter.decide(self.key, cost)
 
     def peek(self) -> Decision:
-        """As the limiter does."""
+        """Say how the next call of cost 1 would fare. Nothing is charged.
+
+        Returns:
+            A Decision.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as RateLimiter says.
+        """
         return self._limiter.peek(self.key)
 
     def refund(self, cost: int = 1) -> None:
-        """As the limiter does."""
+        """Take back a call that was admitted and did not happen, once.
+
+        Args:
+            cost: whole tokens (default 1), as at the call.
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as RateLimiter says.
+        """
         self._limiter.refund(self.key, cost)
 
     def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
-        """As the limiter does."""
+        """Charge an estimate now, and settle later what it really was.
+
+        Args:
+            cost: the estimate, in whole tokens.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+            on_error: what becomes of the estimate if the block raises: "keep" (default) or "refund".
+
+        Returns:
+            A Reservation.
+
+        Raises:
+            RateLimited: `timeout` cannot be met.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as RateLimiter says.
+        """
         return self._limiter.reserve(self.key, cost, timeout=timeout, on_error=on_error)
 
     def _look_up(self, cost: int) -> bool:

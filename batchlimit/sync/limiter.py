@@ -69,6 +69,7 @@ class RateLimiter(Unique):
         ValueError, TypeError: an argument cannot work, such as a quota with a typo.
 
     Example:
+        >>> from batchlimit import RateLimiter
         >>> from batchlimit.stores import MemoryStore
         >>> with RateLimiter(MemoryStore(), {"search:*": "2/hour", "*": "1000/s"}) as limiter:
         ...     [limiter.try_acquire("search:ann") for _ in range(3)]
@@ -253,7 +254,7 @@ class RateLimiter(Unique):
             >>> limiter.acquire("ann", timeout=0.5)
             Traceback (most recent call last):
             ...
-            batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3600.000 s
+            batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3...
         """
         settled = self._admit(key, cost, deadline(timeout, self._clock()))
         if not settled.admitted:
@@ -357,11 +358,11 @@ class RateLimiter(Unique):
             LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> limiter = RateLimiter.from_url("memory://", "1000/hour")
-            >>> with limiter.reserve("ann", 500) as reservation:
-            ...     reservation.settle(200)
+            >>> limiter = RateLimiter.from_url("memory://", "10/hour")
+            >>> with limiter.reserve("ann", 5) as reservation:
+            ...     reservation.settle(2)
             >>> limiter.decide("ann", 0).remaining
-            800
+            8
         """
         reservation = Reservation(key, cost, on_error, self._adjust)
         self.acquire(key, cost, timeout=timeout)
@@ -445,7 +446,7 @@ class RateLimiter(Unique):
             >>> limiter.try_acquire("ann")
             Traceback (most recent call last):
             ...
-            batchlimit.errors.LimiterClosed: ...
+            batchlimit.errors.LimiterClosed: this limiter was closed
         """
         self._registry.close()
 

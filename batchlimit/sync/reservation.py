@@ -16,7 +16,19 @@ _logger = logging.getLogger("batchlimit")
 class Reservation(Unique):
     """What `RateLimiter.reserve` charged: settle it once, by hand or within a `with` block.
 
-    A block that ends without that keeps the estimate; if it ends in an exception, `on_error="refund"` takes it back.
+    A block that ends without `settle` keeps the estimate. If the block raises, `on_error="refund"` takes the estimate
+    back.
+
+    Attributes:
+        key: what the estimate was charged to.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "10/hour")
+        >>> reservation = limiter.reserve("ann", 5)
+        >>> reservation.settle(2)
+        >>> reservation.settled, limiter.decide("ann", 0).remaining
+        (True, 8)
     """
 
     __slots__ = ("_adjust", "_estimate", "key")
@@ -41,10 +53,17 @@ class Reservation(Unique):
         return self._estimate.settled
 
     def settle(self, actual: int) -> None:
-        """Say how many tokens it really was, 0 or more: the difference is refunded, or charged, once.
+        """Say how many tokens it really was: the difference is refunded, or charged.
 
-        What was estimated too low is charged at once if it is there, or as it flows in: callers who come after that
-        wait behind it, and this one does not. RuntimeError a second time, and after the block.
+        Tokens beyond the estimate are charged at once if they are there, else as they come in. Later callers wait for
+        that; this call does not.
+
+        Args:
+            actual: whole tokens, 0 or more.
+
+        Raises:
+            RuntimeError: it was settled before, or its block has ended.
+            LimiterClosed, ValueError, TypeError: as RateLimiter says.
         """
         self._adjust(self.key, self._estimate.settle(actual))
 
