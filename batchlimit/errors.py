@@ -32,16 +32,30 @@ __all__ = [
 
 
 def whole_seconds(seconds: float | None) -> int | None:
-    """Return what a Retry-After header says: whole seconds, rounded up; None, for no header, where nobody knows when.
+    """Return what a Retry-After header says.
 
     Args:
         seconds: seconds until a call is expected to be admitted; inf for never, None if nothing is known.
+
+    Returns:
+        Whole seconds, rounded up; None, for no header, if it is never or unknown.
     """
     return None if seconds is None or seconds == math.inf else math.ceil(seconds)
 
 
 class BatchLimitError(Exception):
-    """The base of every error that batchlimit raises for a reason outside the call's arguments."""
+    """The base of every error that batchlimit raises for a reason outside the call's arguments.
+
+    Example:
+        >>> from batchlimit import BatchLimitError, RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "1/hour")
+        >>> limiter.acquire("ann")
+        >>> try:
+        ...     limiter.acquire("ann", timeout=0)
+        ... except BatchLimitError as error:
+        ...     type(error).__name__
+        'RateLimited'
+    """
 
 
 class RateLimited(BatchLimitError):
@@ -171,7 +185,18 @@ class BucketUnavailable(StoreUnavailable):
 
 
 class LimiterClosed(BatchLimitError):
-    """The limiter was closed; its tokens went back and it admits nothing any more."""
+    """The limiter was closed: its tokens went back, and it admits nothing any more.
+
+    Example:
+        >>> from batchlimit import LimiterClosed, RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "1/hour")
+        >>> limiter.close()
+        >>> try:
+        ...     limiter.try_acquire("ann")
+        ... except LimiterClosed as error:
+        ...     print(error)
+        this limiter was closed
+    """
 
 
 class WatcherUnavailable(BatchLimitError, OSError):

@@ -14,7 +14,22 @@ _UNAWAITED = "this answer of an AsyncRateLimiter was not awaited: write `await` 
 
 
 class Answer(Coroutine[Any, Any, T]):
-    """Await it, once; or make a task of it. It is a coroutine in all but its truth value."""
+    """What an AsyncRateLimiter answers: await it, once, or make a task of it.
+
+    It is a coroutine in all but its truth value, which is an error: a forgotten `await` would admit every call.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncRateLimiter
+        >>> async def main():
+        ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+        ...         if limiter.try_acquire("ann"):
+        ...             return "admitted"
+        >>> asyncio.run(main())
+        Traceback (most recent call last):
+        ...
+        TypeError: this answer of an AsyncRateLimiter was not awaited: write `await` before the call
+    """
 
     __slots__ = ()
 

@@ -83,6 +83,9 @@ class AsyncRedisStore(Unique):
             connect_timeout: for opening a connection, its greeting included (seconds, default 1.0).
             deadline: for each reply (seconds, default 0.05).
 
+        Returns:
+            The store.
+
         Raises:
             ValueError: the URL or one of its options is wrong; the message shows no value.
         """

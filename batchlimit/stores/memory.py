@@ -22,6 +22,13 @@ class MemoryStore(Unique):
 
     Args:
         clock: returns the time (seconds, default time.monotonic).
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.stores import MemoryStore
+        >>> limiter = RateLimiter(MemoryStore(), "2/hour")
+        >>> [limiter.try_acquire("ann") for _ in range(3)]
+        [True, True, False]
     """
 
     address = "memory://"

@@ -20,6 +20,11 @@ class Store(Protocol):
     bucket cannot be served. Keys are checked and not empty (`batchlimit.quota.key`). All rates of a quota are above 0:
     the limiter refuses a rate of 0 itself. The first ask creates the bucket. A bucket may be dropped when it is full
     again.
+
+    Example:
+        >>> from batchlimit.stores import MemoryStore, Store
+        >>> isinstance(MemoryStore(), Store)
+        True
     """
 
     @property
@@ -28,15 +33,41 @@ class Store(Protocol):
         ...
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """Lease whole tokens: at most `ask.want`, and never more than the quota allows."""
+        """Lease whole tokens: at most `ask.want`, and never more than the quota allows.
+
+        Args:
+            key: which bucket; a checked key, not empty.
+            quota: the Quota of the key; its rates are above 0.
+            ask: the request of one limiter instance.
+
+        Returns:
+            The Grant, which has no tokens if fewer than `ask.need` can be granted.
+        """
         ...
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """Credit tokens once and return how many: never above the burst, nor more than the instance held."""
+        """Credit tokens once: never above the burst, nor more than the instance held.
+
+        Args:
+            key: which bucket; a checked key, not empty.
+            quota: the Quota of the key; its rates are above 0.
+            back: the tokens that return.
+
+        Returns:
+            Tokens credited.
+        """
         ...
 
     def peek(self, key: str, quota: Quota) -> Level:
-        """Return the bucket's level without changing it."""
+        """Look at the bucket without changing it.
+
+        Args:
+            key: which bucket; a checked key, not empty.
+            quota: the Quota of the key; its rates are above 0.
+
+        Returns:
+            The bucket's Level.
+        """
         ...
 
     def after_fork(self) -> None:
@@ -50,7 +81,14 @@ class Store(Protocol):
 
 @runtime_checkable
 class AsyncStore(Protocol):
-    """A Store whose methods are awaited. It serves one event loop at a time, and is not for threads."""
+    """A Store whose methods are awaited. It serves one event loop at a time, and is not for threads.
+
+    Example:
+        >>> import fakeredis
+        >>> from batchlimit.stores import AsyncRedisStore, AsyncStore
+        >>> isinstance(AsyncRedisStore(fakeredis.FakeAsyncRedis()), AsyncStore)
+        True
+    """
 
     @property
     def address(self) -> str:

@@ -1,0 +1,121 @@
+"""Every public name of the rate limiter says what it takes, returns and raises, and its example runs."""
+
+import dataclasses
+import doctest
+import gc
+import inspect
+import pkgutil
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+PACKAGES = ["quota", "bucket", "reservoir", "stores", "sync", "aio"]
+FACE = ["batchlimit", *(f"batchlimit.{module}" for module in ("batching", "errors", "stores", "types"))]
+ELSEWHERE = "batchlimit.concurrency."
+"""Its names are looked at in tests/concurrency."""
+PROMISED = {"AsyncStore", "Remote", "AsyncRemote", "RedisStore", "AsyncRedisStore", "MemoryStore"}
+"""The methods of Store, and what Remote adds: the sections stand at Store, once."""
+WITHOUT_EXAMPLE = {"BucketUnavailable", "WatcherUnavailable", "Remote", "AsyncRemote"}
+"""Nobody makes them, or the example of their base is theirs."""
+
+MADE_BY_USERS = [
+    "AsyncRateLimiter",
+    "AsyncRedisStore",
+    "FailurePolicy",
+    "FixedBatch",
+    "FractionBatch",
+    "GrowingBatch",
+    "MemoryStore",
+    "Quota",
+    "RateLimiter",
+    "RedisStore",
+    "TimeBatch",
+]
+
+
+def modules() -> Iterator[str]:
+    yield "batchlimit.errors"
+    for package in (import_module(f"batchlimit.{name}") for name in PACKAGES):
+        yield from (found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
+
+
+def classes() -> Iterator[tuple[str, type]]:
+    for module in map(import_module, FACE):
+        for name in module.__all__:
+            found = getattr(module, name)
+            if inspect.isclass(found) and not found.__module__.startswith(ELSEWHERE):
+                yield name, found
+
+
+CLASSES = dict(classes())
+METHODS = {
+    f"{name}.{method}": inspect.unwrap(getattr(found, method))
+    for name, found in CLASSES.items()
+    for method, member in vars(found).items()
+    if not method.startswith("_") and (inspect.isfunction(member) or isinstance(member, classmethod))
+}
+
+
+@pytest.mark.parametrize("name", list(modules()))
+def test_the_examples_of_a_module_run(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # an example forgets to await, and says what happens
+        assert doctest.testmod(import_module(name), optionflags=doctest.ELLIPSIS).failed == 0
+        gc.collect()
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_public_class_has_a_docstring_with_an_example(name: str) -> None:
+    assert name in WITHOUT_EXAMPLE or ">>> " in text_of(CLASSES[name])
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_public_class_describes_what_it_is_made_of(name: str) -> None:
+    found = CLASSES[name]
+    fields = [each.name for each in dataclasses.fields(found)] if dataclasses.is_dataclass(found) else []
+    for field in [*fields, *getattr(found, "_fields", ())]:
+        assert described(text_of(found), field), field
+    for argument, parameter in arguments_of_users(found).items():
+        description = described(text_of(found) + text_of(vars(found)["__init__"]), argument)
+        assert description, argument
+        assert parameter.default is parameter.empty or "default" in description, argument
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_public_method_says_what_it_takes_and_returns(name: str) -> None:
+    text, signature = text_of(METHODS[name]), inspect.signature(METHODS[name])
+    if name.partition(".")[0] in PROMISED and not name.endswith(".from_url"):
+        return
+    for argument in signature.parameters.keys() - {"self", "cls"}:
+        assert described(text, argument), argument
+    assert "Returns:" in text or signature.return_annotation in (None, "None", inspect.Signature.empty)
+
+
+@pytest.mark.parametrize("name", ["RateLimiter", "AsyncRateLimiter"])
+def test_a_method_of_a_limiter_has_an_example(name: str) -> None:
+    assert all(">>> " in text_of(method) for path, method in METHODS.items() if path.startswith(f"{name}."))
+
+
+def arguments_of_users(found: type) -> dict[str, inspect.Parameter]:
+    """What a user gives to make one: nothing for errors, protocols, and what the limiters make."""
+    return dict(inspect.signature(found).parameters) if found.__name__ in MADE_BY_USERS else {}
+
+
+def text_of(found: Any) -> str:
+    text = inspect.cleandoc(found.__doc__ or "")
+    assert text or found.__name__ == "__init__", found
+    return text
+
+
+def described(text: str, name: str) -> str:
+    """The description of an argument or a field, of several together too, with the lines that continue it."""
+    lines = text.splitlines()
+    for i, line in enumerate(lines):
+        names, colon, _ = line.partition(": ")
+        if colon and line.startswith("    ") and name in names.strip().split(", "):
+            end = next((j for j in range(i + 1, len(lines)) if not lines[j].startswith("     ")), len(lines))
+            return " ".join(lines[i:end])
+    return ""
