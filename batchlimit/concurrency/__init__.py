@@ -9,7 +9,8 @@ Promises:
 1. Never more calls are under way than the limit says. Two exceptions: the limit fell while they were under way, or a
    partition that is not strict claims its share. Calls that `bypass` lets in are not counted.
 2. Every permit is completed once: by its caller, by the end of its block, or by the garbage collector.
-3. A waiter is served once or gives up; whichever comes first is final. Nobody waits while there is room.
+3. A waiter is served once or gives up; whichever comes first is final. Nobody waits while there is room, but
+   for a moment: waiters are served sixteen at a time.
 4. No call blocks a thread or an event loop, except to wait in the queue.
 
 Parts: a limiter has a LockedGate and a Calibration. The LockedGate has a CriticalSection (the lock and the Gate), a
@@ -23,13 +24,16 @@ are pure: they read no clock, take no lock and wake nobody. The locked gate does
     BYPASS              let in by `bypass`, not counted     `leave`: to OVER
     OVER                complete, or was never admitted     nothing
 
-Who calls what: `acquire` makes a permit and calls `LockedGate.enter`. If that returns a reason, the caller joins the
-WaitQueue, waits to be woken, and leaves the queue in any case, with or without the permit held. The end of the call
-calls `LockedGate.leave`: the gate counts one call less, the law hears of a Sample and returns a limit, the gate serves
-waiters, and they are woken when the lock is free. The thread of Rounds polls the watchers once a period and tells the
-Calibration. This tells the law by `LimitControl.calibrate`, and ends calls by `ExposedPermits.shed`.
+A call enters: `acquire` makes a permit and calls `LockedGate.enter`. If that returns a reason, the caller joins the
+WaitQueue and waits to be woken. It leaves the queue in any case, with or without the permit held.
 
-Fork: a child gets an empty gate and a new lock. Permits and waiters of its parent change nothing there.
+A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. The law learns from a Sample and returns
+a limit. The gate serves waiters, which are woken as soon as the lock is free.
+
+A period ends: the thread of Rounds polls the watchers and calls the Calibration. This tells the law what they saw, by
+`LimitControl.calibrate`, and ends calls by `ExposedPermits.shed`.
+
+A process forks: the child gets an empty gate and a new lock. Permits and waiters of its parent change nothing there.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""AsyncConcurrencyLimiter: the asyncio front of the concurrency limiter."""
+"""AsyncConcurrencyLimiter: the concurrency limiter for asyncio."""
 
 import math
 from types import TracebackType

@@ -93,8 +93,8 @@ class AsyncPermit(BasePermit):
     # How it is to be entered with: set by `acquire`, for an __init__ of our own around the other takes 100 ns.
     _partition: str
     _timeout: float
-    # Of who is exposed to shedding alone: its task, the loop of that, how often others wanted the task cancelled, and
-    # whether we did.
+    # Set in a block that is sheddable: its task, the loop of that, how often others had cancelled the task before, and
+    # whether shedding did.
     _task: asyncio.Task[Any] | None
     _loop: asyncio.AbstractEventLoop
     _cancels: int
@@ -157,7 +157,7 @@ class AsyncPermit(BasePermit):
             raise RuntimeError(f"{self!r} is waited for by another task")
 
     async def _wait(self, reason: Reason) -> None:
-        """Line up, having been refused for this reason, and come back with the permit held."""
+        """Wait in the queue, having been refused for this reason, and return with the permit held."""
         locked_gate = self._locked_gate
         waiters = locked_gate.waiters
         seconds = waiters.longest(self._timeout)
@@ -188,7 +188,7 @@ class AsyncPermit(BasePermit):
         self._locked_gate.exposed.add(self)
 
     def _give_up(self) -> None:
-        """Cancel the task that is in the block of this permit; RuntimeError if its loop is closed. From any thread."""
+        """Cancel the task in the block of this permit, from any thread; RuntimeError if its loop is closed."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
@@ -197,7 +197,7 @@ class AsyncPermit(BasePermit):
             self._cancelled = self._task.cancel(f"{self!r} was shed")
 
     def _end_shed(self, error: BaseException | None) -> None:
-        """Turn the cancellation that was ours into a refusal, unless somebody else wants the task cancelled too."""
+        """Turn the cancellation by shedding into a refusal, unless somebody else wants the task cancelled too."""
         if self._task is None or self._task is not asyncio.current_task():
             return  # the block was handed on, by an exit stack or a generator, and what was cancelled is another's
         others = self._task.uncancel() > self._cancels

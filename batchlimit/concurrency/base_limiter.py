@@ -1,4 +1,4 @@
-"""What both concurrency limiters have alike: what they are told, and what they tell."""
+"""What the concurrency limiters of both APIs share: their arguments, their watchers and their statistics."""
 
 import time
 import weakref

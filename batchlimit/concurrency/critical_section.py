@@ -14,14 +14,15 @@ class CriticalSection:
     """Holds one gate and its lock, and lets one change happen at a time, within one thread too.
 
     The garbage collector and signal handlers run in any thread, also in the one that holds the lock, and may complete
-    permits there. So the lock is reentrant, and a change that is asked for amid another one is deferred until after it.
+    permits there. So the lock is reentrant, and a change that is asked for during another one is deferred until after
+    it.
 
     Attributes:
         lock: Held to touch the gate, the law and the counts; never while a waiter is woken or a line is logged.
         gate: The gate of this process. A forked child gets a gate of its own.
         clock: Returns ns; never runs backwards.
-        is_changing: True while the thread that holds the lock is amid a change.
-        deferred: The changes that were asked for amid another one.
+        is_changing: True while the thread that holds the lock makes a change.
+        deferred: The changes that were asked for during another one.
     """
 
     __slots__ = ("clock", "deferred", "gate", "is_changing", "lock")
@@ -52,7 +53,7 @@ class CriticalSection:
                 self.run_deferred()
 
     def change(self, change: Callable[[], Sequence[Waiter]]) -> None:
-        """Make a change, or defer it if this thread is amid another one; wake the waiters that it served."""
+        """Make a change, or defer it if this thread is making another one; wake the waiters that it served."""
         served: list[Waiter] = []
         try:
             self._make(change, served)

@@ -1,4 +1,4 @@
-"""A concurrency limit's gate: who may enter, who waits, and who is next when somebody leaves."""
+"""The gate of a concurrency limit: which calls may enter, which wait, and which is next when a call leaves."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -7,18 +7,30 @@ from batchlimit.concurrency.partition import Partition, Partitions
 from batchlimit.concurrency.queue import NO_QUEUE, Queue, Waiter, Waiting
 
 Reason = Literal["limit", "partition", "queue_full", "queue_timeout", "shed", "unknown_partition"]
-"""Why somebody was refused; see ConcurrencyLimited."""
+"""Why a call was refused; see ConcurrencyLimited."""
 
 _AT_ONCE = 16
-"""So many are served in one go at the most: that takes about 50 us. Whoever is served goes on with it."""
+"""Waiters that one `serve` lets enter at most: that takes about 50 us. The next ones follow when these call `serve`."""
 
 
 class Gate:
-    """Counts who is under way. No method blocks, reads a clock or wakes anybody: who was served is returned.
+    """Counts the calls under way. It is pure: no method blocks or reads a clock, and served waiters are returned.
 
-    After each method nobody waits who may enter, but for what time alone has changed since, and unless the gate is
-    `behind`: `serve` sees to that. So who comes may enter at once if there is room; whoever waits then waits for
-    something else. Where the gate is behind, who comes finds what there will be when all who may have entered.
+    After each method no waiter is left that may enter, with two exceptions: time alone has changed something since, or
+    the gate is `behind`. `serve` sees to both. So a new call may enter at once if there is room, for all waiters wait
+    for something else. While the gate is behind, a new call finds the room that is left when all waiters that may enter
+    have.
+
+    Attributes:
+        limit: How many calls may be under way.
+        open_to: Below so many calls under way any call may enter, of whatever partition; 0 if shares are strict.
+        behind: True if waiters may wait for no more than the next `serve`: there were too many for one.
+        in_flight: How many calls are under way.
+        is_closed: True if no call may enter any more.
+        places: The partitions that have a share, by name.
+        rest: The partition of all other calls.
+        strict: True if shares are strict.
+        waiting: The waiters.
     """
 
     __slots__ = (
@@ -37,10 +49,8 @@ class Gate:
     def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
         self.limit = limit
         self.open_to = 0
-        """Below so many under way anybody may enter, of whatever partition; 0 where shares are strict."""
         self.is_closed = False
         self.behind = False
-        """Whether some may wait for no more than the next `serve`: there were too many for one."""
         self.in_flight = 0
         self._queue = queue
         self.waiting = Waiting(queue.order)
@@ -59,11 +69,11 @@ class Gate:
         return (*self.places.values(), self.rest)
 
     def partition(self, name: str) -> Partition:
-        """Return the partition of this name; that of all others if it has no share."""
+        """Return the partition of this name; that of all other calls if it has no share."""
         return self.places.get(name, self.rest)
 
     def enter(self, partition: Partition, now_ns: int) -> bool:
-        """Enter if that is allowed now."""
+        """Enter if that is allowed now; return whether it was."""
         partition.asked_ns = now_ns
         ahead, ours = (self.waiting.count, self.waiting.of(partition)) if self.behind else (0, 0)
         if not self._may_enter(partition, now_ns, ahead, ours):
@@ -73,7 +83,7 @@ class Gate:
         return True
 
     def line_up(self, partition: Partition, waiter: Waiter) -> Reason | None:
-        """Wait, having been refused entry; or return why not even that is possible."""
+        """Add a waiter that was refused entry, or return why that is not possible either."""
         if self.waiting.count >= self._queue.length:
             return "queue_full" if self._queue.length else self.reason
         waiter.gate, waiter.partition = self, partition
@@ -82,15 +92,15 @@ class Gate:
 
     @property
     def reason(self) -> Reason:
-        """Why nobody may enter who does not wait."""
+        """Why a new call may not enter."""
         taken = self.in_flight + (self.waiting.count if self.behind else 0)
         return "partition" if taken < self.limit else "limit"
 
     def wait_ns(self, mean_ns: float, reason: Reason, now_ns: int) -> float | None:
         """Return an estimate of when to come back, if calls take so long on average; None: nothing is known.
 
-        A place is free every mean / limit; ahead are all who wait, and who is under way above the limit. What is kept
-        for others is lent when nobody has claimed it for a while.
+        A place gets free every mean / limit. Ahead are all waiters, and the calls under way above the limit. What is
+        kept for others is lent when none of them has claimed it for a while.
         """
         ahead = self.waiting.count + max(0, self.in_flight - self.limit) + 1
         wait = mean_ns * ahead / self.limit if mean_ns else None
@@ -103,25 +113,25 @@ class Gate:
         return min((each.lent_in(now_ns) for each in self.places.values() if each.kept(now_ns)), default=otherwise)
 
     def give_up(self, waiter: Waiter) -> bool:
-        """Wait no longer; False if it is too late for that: the waiter was served, and is under way."""
+        """Remove a waiter; return False if it was served before, and so is under way."""
         self.waiting.remove(waiter)
         if self.behind and not self.waiting.count:
             self._mind(False)
         return not waiter.served
 
     def take_back(self, waiter: Waiter, now_ns: int) -> Sequence[Waiter]:
-        """Let one who was served be under way no longer, for nobody could tell it; return who was served instead."""
+        """Remove a served waiter that could not be woken; return the waiters that were served instead."""
         waiter.served = False
         return self.leave(waiter.partition, now_ns)
 
     def leave(self, partition: Partition, now_ns: int) -> Sequence[Waiter]:
-        """Be under way no longer; return who was served."""
+        """Count a call of this partition as over; return the waiters that were served."""
         self.in_flight -= 1
         partition.busy -= 1
         return self.serve(now_ns) if self.waiting.count else ()
 
     def resize(self, limit: int, now_ns: int) -> Sequence[Waiter]:
-        """Set the limit; return who was served. Whoever is under way stays, also above a lower limit."""
+        """Set the limit; return the waiters that were served. Calls under way stay, also above a lower limit."""
         if limit == self.limit:
             return ()
         self.limit = limit
@@ -129,15 +139,15 @@ class Gate:
         return self.serve(now_ns) if self.waiting.count else ()
 
     def close(self) -> Sequence[Waiter]:
-        """Serve nobody any more: from now on `serve` sends away who waits. It is nobody's to enter."""
+        """Serve no waiter any more: from now on `serve` removes all of them. The caller lets no call enter any more."""
         self.is_closed = True
         self._share_out()
         return self.serve(0)
 
     def serve(self, now_ns: int) -> list[Waiter]:
-        """Let enter who may, some at least; return them. If those are not all, the gate is `behind`.
+        """Let waiters enter that may, at most 16; return them. If these are not all, the gate is `behind`.
 
-        Time alone may be a reason: a strict share that nobody claims is lent.
+        Time alone may be a reason: a strict share that no call claims is lent.
         """
         served: list[Waiter] = []
         while (waiter := self._next(now_ns)) and len(served) < _AT_ONCE:
@@ -153,14 +163,14 @@ class Gate:
         return served
 
     def _next(self, now_ns: int) -> Waiter | None:
-        """Return who is to leave the line next: one who may enter, or who is gone, or anybody of a gate that closed."""
+        """Return the waiter to remove next: one that may enter, or has given up, or any one if the gate is closed."""
         for each in self.waiting.heads():
             if self.is_closed or not each.waiting or self._may_enter(each.partition, now_ns):
                 return each
         return None
 
     def _may_enter(self, partition: Partition, now_ns: int, ahead: int = 0, ours: int = 0) -> bool:
-        """Whether one may enter before whom so many are to enter, of the same partition so many."""
+        """Whether a call may enter behind `ahead` waiters that are to enter first, `ours` of them of its partition."""
         has_share = partition.busy + ours < partition.guaranteed
         if not self.strict:
             return has_share or self.in_flight + ahead < self.limit

@@ -1,4 +1,4 @@
-"""What a law is, and what it hears of one call that held a permit."""
+"""What a law is, and what it learns from."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -25,7 +25,7 @@ class Outcome(Enum):
 
 
 class Sample(NamedTuple):
-    """One call that is over, as a law hears of it.
+    """One call that is over, for a law to learn from.
 
     Attributes:
         start_ns: When the call was admitted (ns of a clock that never runs backwards).
@@ -91,7 +91,7 @@ class Law(Protocol):
 
 @runtime_checkable
 class Calibrated(Protocol):
-    """A law that also hears of the machine: of each period of a limiter's watchers.
+    """A law that also learns from the machine: from each period of a limiter's watchers.
 
     Example:
         >>> from batchlimit.concurrency import Calibrated

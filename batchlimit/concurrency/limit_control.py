@@ -1,4 +1,4 @@
-"""The law of a locked gate: what it is told from outside the calls, and what becomes of the limit that it gives."""
+"""The law of a locked gate, as far as something else than the end of a call changes its limit."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ def checked(limit: int) -> int:
 
 
 class LimitControl:
-    """Sets the limit of a gate to what its law says, where something else than the end of a call changes it."""
+    """Sets the limit of a gate when somebody set that of its law, or when the watchers end a period."""
 
     __slots__ = ("_has_failed", "_section", "law")
 

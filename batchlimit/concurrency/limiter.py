@@ -1,4 +1,4 @@
-"""ConcurrencyLimiter: the threaded front of the concurrency limiter."""
+"""ConcurrencyLimiter: the concurrency limiter for threads."""
 
 import math
 from types import TracebackType
@@ -135,7 +135,7 @@ class ConcurrencyLimiter(BaseLimiter):
         return permit
 
     def _wait(self, permit: Permit, partition: str, timeout: float, reason: Reason) -> None:
-        """Line up, having been refused for this reason, and come back with the permit held."""
+        """Wait in the queue, having been refused for this reason, and return with the permit held."""
         waiters = self._locked_gate.waiters
         seconds = waiters.longest(timeout)
         if seconds <= 0:
@@ -155,7 +155,7 @@ class ConcurrencyLimiter(BaseLimiter):
             raise self._locked_gate.refusal("queue_timeout")
 
     def _await(self, turn: Turn, seconds: float) -> None:
-        """Return when it is their turn, or after so many seconds."""
+        """Return when woken, or after so many seconds."""
         clock, waiters = self._locked_gate.clock, self._locked_gate.waiters
         until = clock() + seconds * _SECOND
         while seconds > 0 and not turn.wait(min(seconds, waiters.pause())):

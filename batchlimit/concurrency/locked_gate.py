@@ -35,13 +35,13 @@ class LockedGate:
 
     `enter` and `leave` are the cost of every call, so both are written flat: their usual cases are Gate.enter and
     Gate.leave. A signal handler may raise wherever a function is called, so both change what belongs together with no
-    call in between. Serving waiters takes many calls: an exception amid that may cost a place.
+    call in between. Serving waiters takes many calls: an exception during it may cost a place.
 
     Attributes:
         clock: Returns ns; never runs backwards.
         waiters: The queue.
         exposed: The permits that may be told to give up.
-        control: The law, and what it is told from outside the calls.
+        control: The law, for changes that no call brings.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who is guaranteed which part of a concurrency limit."""
+"""The parts of a concurrency limit, and how much of it each is guaranteed."""
 
 import math
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 Unknown = Literal["spare", "refuse"]
-"""What becomes of a call that comes under a name without a share."""
+"""What becomes of a call under a name without a share."""
 
 _FINEST = 1_000_000
 """A share is the nearest fraction whose denominator is at most this: 7 % of 100 is 7 then, where ceil(100 * 0.07) is 8,
 and six times 1/6 is 1."""
 
 _ROUNDING = 1e-9
-"""So much more than 1 may the shares be together: they are floats, and their sum is rounded."""
+"""The sum of the shares may exceed 1 by so much: they are floats, and their sum is rounded."""
 
 _LENT_AFTER_NS = 1_000_000_000
-"""A strict share that nobody claimed for 1 s is lent to others: who asks every second never finds it taken for long,
-and who is silent for longer costs nobody anything."""
+"""A strict share that no call claimed for 1 s is lent to others. A partition that asks every second never finds its
+share taken for long, and one that is silent for longer costs nobody anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Partitions:
 
 
 class Partition:
-    """One partition's calls. Whoever came under a name without a share is in one without a guarantee."""
+    """The calls of one partition. Calls under a name without a share are in one partition without a guarantee."""
 
     __slots__ = ("_share", "_strict", "asked_ns", "busy", "guaranteed", "name")
 
@@ -91,7 +91,7 @@ class Partition:
         return f"<Partition {self.name!r}: {self.busy} under way, {self.guaranteed} guaranteed>"
 
     def resize(self, limit: int) -> None:
-        """Take the share of another limit: rounded up as Netflix's; down if strict, or they would not all fit.
+        """Take the share of another limit: rounded up as Netflix does; down if strict, or the shares would not all fit.
 
         A share of 0 is guaranteed no place, where Netflix guarantees it one.
         """
@@ -99,11 +99,11 @@ class Partition:
         self.guaranteed = whole + (rest > 0 and not self._strict)
 
     def kept(self, now_ns: int) -> int:
-        """Return how many places are to be kept free for it: strict ones that it claimed of late and does not use."""
+        """Return how many places are kept free for it: strict ones that it claimed lately and does not use."""
         return max(0, self.guaranteed - self.busy) if now_ns - self.asked_ns < _LENT_AFTER_NS else 0
 
     def lent_in(self, now_ns: int) -> int:
-        """Return in how many ns what is kept for it will be lent, if nobody claims it."""
+        """Return in how many ns the places kept for it will be lent, if no call claims them."""
         return self.asked_ns + _LENT_AFTER_NS - now_ns
 
 

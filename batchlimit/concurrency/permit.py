@@ -99,17 +99,17 @@ class BasePermit(Unique):
         self._locked_gate.leave(self, IGNORED)
 
     def _give_up(self) -> None:
-        """Hear that this call is to end, once; from any thread. RuntimeError: there is nobody to hear it."""
+        """Make the call end, once, from any thread; RuntimeError if nobody can be told any more."""
 
     def _hold(self, gate: Gate, waiter: Waiter) -> None:
-        """Be held in place of the waiter that was served."""
+        """Be held, in place of the waiter that was served."""
         self._gate, self._place = gate, waiter.partition
         self.start_ns, self._in_flight = waiter.start_ns, waiter.in_flight
         waiter.served = False  # it is the permit now that is under way
         self._state = HELD
 
     def _end(self) -> None:
-        """Be over, where nothing was held; RuntimeError if nothing was entered with yet."""
+        """Be over, where nothing was held; RuntimeError if no call entered with it yet."""
         if self._state is ASKED or self._state is WAITING:
             raise RuntimeError(f"{self!r} cannot be completed: nobody entered with it; was it awaited?")
         self._state = OVER

@@ -1,4 +1,4 @@
-"""Who waits for a place under a concurrency limit, and in which order."""
+"""The queue of a concurrency limit: who may wait for a place, and in which order waiters are served."""
 
 import math
 from collections import OrderedDict
@@ -65,11 +65,11 @@ class Queue:
 
 
 NO_QUEUE = Queue(length=0)
-"""Nobody waits."""
+"""The queue in which nobody waits."""
 
 
 class Waiter:
-    """One who waits. It is served once, or gives up; whichever comes first is final."""
+    """A caller that waits. It is served once, or gives up; whichever comes first is final."""
 
     __slots__ = ("gate", "in_flight", "number", "partition", "served", "start_ns", "waiting", "wake")
 
@@ -88,10 +88,11 @@ class Waiter:
 
 
 class Waiting:
-    """All who wait, by partition, in the order in which they came; one more or less costs the same however many wait.
+    """All waiters, by partition, in the order in which they came. One more or less costs the same however many wait.
 
-    A signal handler may raise wherever something is called, and the garbage collector may let somebody leave there. So
-    who stands in a line is what counts: the number is counted anew after each change, and who is gone is passed over.
+    A signal handler may raise wherever a function is called, and the garbage collector may complete a permit there. So
+    the waiters in the lines are the truth: `count` is computed anew after each change, and a waiter that is gone is
+    skipped.
     """
 
     __slots__ = ("_lines", "_newest_first", "_numbers", "count")
@@ -110,7 +111,7 @@ class Waiting:
         self._count()
 
     def remove(self, waiter: Waiter) -> None:
-        """Take one out who waits no longer, served or not; nothing if that was done before."""
+        """Remove a waiter, served or not; nothing changes if it was removed before."""
         waiter.waiting = False
         line = self._lines.get(waiter.partition)
         if line is not None:
@@ -120,11 +121,11 @@ class Waiting:
         self._count()
 
     def of(self, partition: Partition) -> int:
-        """Return how many of this partition wait."""
+        """Return how many waiters are of this partition."""
         return len(self._lines.get(partition, ()))
 
     def heads(self) -> Sequence[Waiter]:
-        """Return who is next of each partition: those under their guarantee first, then by the order."""
+        """Return the next waiter of each partition: those under their guarantee first, then by the order."""
         lines = list(self._lines.values())
         heads = [next(reversed(line) if self._newest_first else iter(line)) for line in lines if line]
         if len(heads) > 1:

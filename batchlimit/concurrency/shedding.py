@@ -1,4 +1,4 @@
-"""When to give up calls that are under way already, and how many."""
+"""When to end calls that are under way already, and how many."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,16 +6,21 @@ from typing import Any, Protocol
 
 
 class Underway(Protocol):
-    """A call that may be given up, as the key of a Shedding sees it."""
+    """A sheddable call under way, as the key of a Shedding sees it.
+
+    Attributes:
+        operation: What kind of call it is.
+        priority: Its priority.
+        start_ns: When it was admitted (ns).
+    """
 
     operation: str
     priority: int
     start_ns: int
-    """When it was admitted, ns."""
 
 
 def youngest_of_the_least(call: Underway) -> Any:
-    """Order by priority, and of the same priority the youngest first: the least work is lost."""
+    """Order by priority, and within a priority the youngest first: the least work is lost."""
     return call.priority, -call.start_ns
 
 
@@ -66,7 +71,7 @@ class Shedding:
 
 
 class Shedder:
-    """Counts the periods with reasons to back off, and says how many calls to give up."""
+    """Counts the periods with reasons to back off, and chooses the calls to end."""
 
     __slots__ = ("_periods", "shedding")
 
@@ -78,11 +83,11 @@ class Shedder:
         return f"<Shedder after {self._periods} of {self.shedding.after} periods>"
 
     def note(self, events: Sequence[str]) -> None:
-        """Take note of what the watchers saw in the period that is over."""
+        """Count the period that is over, by what the watchers saw in it."""
         self._periods = self._periods + 1 if events else 0
 
     def choose(self, calls: Sequence[Any]) -> list[Any]:
-        """Return which of the calls that may be given up are to be."""
+        """Return those of the sheddable calls that are to end now."""
         if self._periods < self.shedding.after:
             return []
         # In millionths, as the shares of partitions: 0.07 of 100 calls are 7, and not ceil(7.000000000000001).

@@ -1,4 +1,4 @@
-"""What a concurrency limiter has done so far."""
+"""What a concurrency limiter counted so far, for its user."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The waits of one event loop's tasks: ended a few at a time, so that the loop goes on however many wait."""
+"""The waits of one event loop's tasks: ended a few at a time, so that the loop stays responsive however many wait."""
 
 import asyncio
 import math
@@ -26,10 +26,10 @@ class Turn(Protocol):
 
 
 class Waits:
-    """Ends waits, in the loop's own thread: those that were woken, and those whose time is over.
+    """Ends waits in the thread of the loop: those that were woken, and those that timed out.
 
     Waits that end at about the same time share a slot, and a slot has one timer. So a wait costs the same however many
-    there are, and one that ends sooner leaves no timer behind to be cleared away.
+    there are, and one that ends early leaves no timer behind.
     """
 
     __slots__ = ("__weakref__", "_due", "_looks", "_room", "_slots")
@@ -54,13 +54,13 @@ class Waits:
             self._due.append(turn)
 
     def _go_on(self) -> None:
-        """Begin with those whom the last turn of the loop left."""
+        """End waits that the last turn of the loop left over."""
         self._room = _AT_ONCE
         for _ in range(min(len(self._due), _AT_ONCE)):
             self.end(self._due.popleft())
 
     def until(self, seconds: float) -> dict[Turn, None]:
-        """Return the slot for those whose waits end in so many seconds."""
+        """Return the slot of waits that end in so many seconds."""
         if seconds == math.inf:
             return {}
         loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ class Waits:
             self._go_on()
 
     def watch(self, look: Callable[[], object], pause: Callable[[], float]) -> None:
-        """Look after each pause (s; inf: never), once for all who wait for the same, until `unwatch` of each."""
+        """Call `look` after each pause (seconds; inf: never), once for all its watchers, until each calls `unwatch`."""
         found = self._looks.get(look)
         if found is None:
             if pause() == math.inf:
@@ -88,7 +88,7 @@ class Waits:
         found.watchers += 1
 
     def unwatch(self, look: Callable[[], object]) -> None:
-        """Look no longer for one who waits no longer."""
+        """Call `look` no longer for one that waits no longer."""
         found = self._looks.get(look)
         if found is not None:
             found.watchers -= 1
@@ -97,7 +97,7 @@ class Waits:
 
 
 class _Look:
-    """Looks again and again, for all who wait in one loop for what time alone may bring."""
+    """Calls a function again and again, for all tasks of one loop that wait for what time alone may bring."""
 
     __slots__ = ("_look", "_pause", "_timer", "watchers")
 

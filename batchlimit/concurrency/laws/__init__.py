@@ -1,6 +1,6 @@
-"""Laws that set a concurrency limit: pure, samples in, a limit out.
+"""Laws that set a concurrency limit. They are pure: samples go in, a limit comes out.
 
-Each holds itself to the text that it cites; recorded traces of the originals replay row for row.
+Each law follows the text that it cites. Recorded traces of the originals replay row for row.
 """
 
 from typing import TYPE_CHECKING

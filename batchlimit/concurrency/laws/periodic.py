@@ -88,7 +88,7 @@ class Periodic:
         return self._law
 
     def update(self, sample: Sample) -> int:
-        """Decide, if a period is over; then count the call in."""
+        """Decide, if a period is over; then count the call."""
         if 0 <= sample.rtt_ns <= setting.LONGEST_NS:
             end = sample.start_ns + sample.rtt_ns
             if self._ends_ns is None or end >= self._ends_ns:

@@ -1,4 +1,4 @@
-"""What may be set of a law: each check returns the value as the law keeps it, or says what is wrong with it."""
+"""The settings of a law: each check returns the value as the law keeps it, or raises an error that names it."""
 
 import math
 import sys
@@ -46,8 +46,8 @@ MOST = 2**31 - 1
 """Calls, or samples in a row: the originals count in 32 bits, and doubles hold every such number exactly."""
 
 LONGEST_NS = 2**53
-"""104 days: the longest duration of which doubles hold every nanosecond. Laws that reckon in doubles learn from none
-that is longer, nor from one of 0 or less: a clock too coarse to tell how long a call took says nothing of the load."""
+"""104 days: the longest duration of which doubles hold every nanosecond. Laws that reckon in doubles ignore
+longer ones, and those of 0 or less. A clock too coarse to tell how long a call took says nothing of the load."""
 
 
 def whole(name: str, value: object, least: int = 1) -> int:

@@ -1,4 +1,4 @@
-"""What is gathered of calls that ended before a law decides: a span of time, as long as it takes to tell something."""
+"""What is gathered of calls that ended before a law decides: a span of time that is long enough to tell something."""
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws.setting import LONGEST_NS
@@ -16,8 +16,8 @@ _ENOUGH = ((40, 0), (8, 3 * 10**9), (2, 10 * 10**9), (1, 60 * 10**9))
 class Span:
     """Calls that ended since the last decision. None is thrown away: no rate is too low to decide at all.
 
-    Instants and durations in ns. A span is open for at least as long as the law says, a few round trips: what the last
-    decision changed has to show.
+    Instants and durations are in ns. A span is open for at least as long as the law says, a few round trips: what the
+    last decision changed has to show.
     """
 
     __slots__ = ("_due", "_names", "_since", "begin", "busy", "count", "dropped", "end", "peak", "times")

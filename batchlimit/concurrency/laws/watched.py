@@ -1,4 +1,4 @@
-"""Any law, told also what the watchers of the machine see."""
+"""A wrapper that makes any law heed the watchers of the machine."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,14 @@ from batchlimit.concurrency.law import Law, Sample
 class Watched:
     """Turns a period in which watchers saw a reason to back off into one dropped call for `law`.
 
-    The law hears of the last call once more, as a dropped one: at most once a period, and not before there was a call.
-    A period without a reason changes nothing. What a drop does is up to the law: AIMD falls by its ratio, Windowed and
+    The law gets the last call once more, as a dropped one: at most once a period, and not before there was a call. A
+    period without a reason changes nothing. What a drop does is up to the law: AIMD falls by its ratio, Windowed and
     Periodic count it in the window or period under way, Gradient2 ignores it.
 
     A limiter with watchers wraps its law by itself, unless the law is Calibrated.
 
     Args:
-        law: The law that is told.
+        law: The law that gets the drops.
 
     Example:
         >>> from batchlimit.concurrency import Sample
@@ -41,11 +41,11 @@ class Watched:
 
     @property
     def law(self) -> Law:
-        """The law that is told."""
+        """The law that gets the drops."""
         return self._law
 
     def update(self, sample: Sample) -> int:
-        """Tell the law, and remember the call."""
+        """Pass the call on, and remember it."""
         self._last = sample
         return self._law.update(sample)
 

@@ -78,11 +78,11 @@ class Windowed:
 
     @property
     def law(self) -> Law:
-        """The law that hears of the windows."""
+        """The law that gets one sample a window."""
         return self._law
 
     def update(self, sample: Sample) -> int:
-        """Count the call in; tell the law where it closes a window that is large enough."""
+        """Count the call; update the law if it closes a window that is large enough."""
         if sample.rtt_ns >= self._min_rtt_ns:
             self._window.add(sample)
             end = sample.start_ns + sample.rtt_ns

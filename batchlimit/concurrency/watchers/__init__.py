@@ -1,4 +1,4 @@
-"""What looks at the machine, and says when to back off."""
+"""Watchers of the machine: each looks at one thing, and says when to back off."""
 
 from typing import TYPE_CHECKING
 

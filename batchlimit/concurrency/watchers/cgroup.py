@@ -1,4 +1,4 @@
-"""Which control groups this process is in, and what their files say.
+"""The control groups of this process, and what their files say.
 
 Facts from the kernel's admin guide (cgroup-v2, cgroup-v1) and cgroups(7), cgroup_namespaces(7). Version 1 has a tree
 for each controller, mounted under the controller's name; version 2 has one tree for all. On a hybrid machine both are

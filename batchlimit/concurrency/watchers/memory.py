@@ -53,8 +53,8 @@ def of_machine(proc: Path) -> Usage | None:
 
 
 _RELIEF = 0.95
-"""How far below the threshold memory must fall before all is well, unless told: use trembles with each collection of
-garbage, by more than the kernel's own counts do (it batches them: 64 pages for each processor)."""
+"""An event lasts until use falls below this part of the threshold. Use trembles with each collection of garbage, by
+more than the kernel's own counts do (it batches them: 64 pages for each processor)."""
 
 
 class MemoryWatcher:

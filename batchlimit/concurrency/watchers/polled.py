@@ -1,4 +1,4 @@
-"""A watcher in its rounds."""
+"""A watcher as the rounds see it: its polls, its answers and its statistics."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ from batchlimit.concurrency.watchers.base import Watcher
 
 
 class Poll:
-    """Asks a watcher in a thread of its own: if it hangs, nobody hangs with it. `ring` is called when it ended."""
+    """Polls a watcher in a thread of its own: if it hangs, nothing else hangs. `ring` is called at the end."""
 
     __slots__ = ("_ring", "_watcher", "ended", "error", "event")
 
@@ -24,7 +24,7 @@ class Poll:
         return f"<Poll of {self._watcher!r}: {'ended' if self.ended else 'under way'}>"
 
     def start(self) -> None:
-        """Ask; that there is no thread to ask in is what came of it."""
+        """Begin; if no thread can be started, the poll has failed."""
         thread = threading.Thread(target=self._run, name="batchlimit-watcher", daemon=True)
         try:
             thread.start()
@@ -49,8 +49,8 @@ def _checked(event: object) -> str | None:
 
 _logger = logging.getLogger("batchlimit")
 _TIMEOUTS = 5
-"""After so many timeouts in a row, a watcher that does not answer is itself a reason to back off, as in Gitaly's
-adaptive limits: a machine that hangs cannot say so."""
+"""So many timeouts of a watcher in a row are a reason to back off, as in Gitaly's adaptive limits: a machine that hangs
+cannot say so."""
 
 
 class Polled:

@@ -1,7 +1,7 @@
-"""Whether tasks stand still for want of a resource: pressure stall information (PSI), since Linux 4.20.
+"""Whether tasks stand still for lack of a resource: pressure stall information (PSI), since Linux 4.20.
 
-From the kernel's accounting/psi: a file has a line for `some` (at least one task stood still) and one for `full` (all
-of them did), each with averages and a `total`, the microseconds that passed so.
+From the kernel's accounting/psi: a file has a line `some` (at least one task stood still) and a line `full` (all of
+them did). Each has averages and a `total`: the microseconds that passed so.
 """
 
 import time

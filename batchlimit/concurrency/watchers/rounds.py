@@ -1,4 +1,4 @@
-"""Asks all watchers of a limiter once a period, in the background."""
+"""Polls all watchers of a limiter once a period, in the background."""
 
 import logging
 import os
@@ -18,15 +18,15 @@ _logger = logging.getLogger("batchlimit")
 class Rounds:
     """Polls each watcher once a period, and calls `tell` with the reasons to back off: all of them at once.
 
-    A round without reasons is told as well. `tell` is called in a background thread; what it raises is logged. The
-    first round is at the start, to give watchers of differences something to compare with.
+    `tell` is called after a round without reasons too, in a background thread; what it raises is logged. The first
+    round is at the start, to give watchers of differences something to compare with.
 
     A watcher that fails has seen nothing, nor has one that takes longer than the period. Five such periods in a row
     count as one event. A watcher whose poll hangs is not polled again before that has ended, and no later round waits
     for it. A forked child makes rounds of its own, if its parent did.
 
     Args:
-        watchers: Whom to poll.
+        watchers: The watchers to poll.
         tell: Called with the reasons of a round.
         every: The period (seconds, default 30).
         clock: Returns seconds (default `time.monotonic`).
@@ -85,7 +85,7 @@ class Rounds:
     def stop(self, seconds: float = 1.0) -> None:
         """End for good, and wait for the background thread; polls that hang are left alone.
 
-        When it returns, nothing is told any more, unless `tell` is what takes long, or what called this.
+        When it returns, `tell` is not called any more, unless `tell` is what takes long, or what called this.
 
         Args:
             seconds: How long to wait at most (seconds, default 1.0).

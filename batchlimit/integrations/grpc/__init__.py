@@ -1,4 +1,4 @@
-"""Interceptors for gRPC servers: as many calls at once as the limiter lets; the others are told when to come back.
+"""Interceptors for gRPC servers: as many calls at once as the limiter lets; the others hear when to come back.
 
 `ConcurrencyInterceptor` is for `grpc.server`, `AsyncConcurrencyInterceptor` for `grpc.aio.server`. Put it first among
 the interceptors: those behind it do not run for a call that is refused. Leave `maximum_concurrent_rpcs` unset: grpcio

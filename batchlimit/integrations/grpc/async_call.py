@@ -18,9 +18,9 @@ from batchlimit.integrations.grpc.status import OutcomeOf, refusal
 class AsyncCall:
     """One call, its handler and its permit, which is completed when the handler has returned or its stream has ended.
 
-    grpcio is told that its requests stream, and that its responses, if they do, are written by a coroutine. It then
-    enters the handler at once, and whatever ends the call passes through here: awaiting a request before, it might be
-    cancelled, and a generator it would leave for the event loop to close.
+    grpcio is made to believe that the requests stream, and that a coroutine writes the responses, if they stream. It
+    then enters the handler at once, and whatever ends the call passes through here. Otherwise it might be cancelled
+    before, while it waits for a request; and it would leave a generator for the event loop to close.
     """
 
     __slots__ = ("_generates", "_handler", "_outcome", "_permit", "_run")

@@ -13,8 +13,8 @@ from batchlimit.integrations.grpc.status import OutcomeOf, status
 class Responses:
     """Hands out what a handler yields, and ends the call when the stream has ended.
 
-    grpcio just asks no more when the client has gone: the call ends then, or if a worker is in the handler at the time,
-    when that has come out.
+    When the client has disconnected, grpcio simply asks for no more responses. The call then ends at once; or, if a
+    worker is in the handler at the time, when that returns.
     """
 
     __slots__ = ("_busy", "_context", "_ending", "_gone", "_responses", "_start")
@@ -58,8 +58,8 @@ class Responses:
 
 
 _ROUNDED = 0.02
-"""A deadline travels as a duration of three digits, rounded up, and the client goes by its own clock: when it gives up,
-the server has some of the time left, up to 1 % of it and what the call took to arrive."""
+"""The share of its time that a call may have left when its client gives up. A deadline travels as a duration of three
+digits, rounded up: that is up to 1 %. The client goes by its own clock, so the time to arrive comes on top."""
 _ARRIVAL_S = 0.005
 
 
@@ -81,9 +81,11 @@ class Ending:
         self._given = context.time_remaining()
 
     def end(self, error: BaseException | None, *, gone: bool) -> None:
-        """Complete the permit, of a call that ended with this error, if any; `gone`: its client waits no longer.
+        """Complete the permit of a call that ended.
 
-        An error without a status is the limiter's to classify.
+        Args:
+            error: What ended it, if anything. The limiter classifies an error without a status.
+            gone: Whether its client waits no longer.
         """
         code = self._status(error, gone)
         if code is not None:
@@ -94,7 +96,7 @@ class Ending:
             self._permit.__exit__(type(error), error, error.__traceback__)
 
     def _status(self, error: BaseException | None, gone: bool) -> grpc.StatusCode | None:
-        """Return the status that was set, for want of one that of a call further down which failed."""
+        """Return the status that was set; without one, that of a call further down which failed."""
         if self._late():
             return grpc.StatusCode.DEADLINE_EXCEEDED
         if code := status(self._context.code()):
@@ -104,7 +106,7 @@ class Ending:
         return status(error.code()) if isinstance(error, grpc.RpcError) and hasattr(error, "code") else None
 
     def _late(self) -> bool:
-        """Whether the time is over that the client gave it, by the client's clock as far as one can tell here."""
+        """Whether the time that the client gave is over, by the client's clock as far as this server can tell."""
         left = self._context.time_remaining()
         return left is not None and self._given is not None and left <= _ARRIVAL_S + _ROUNDED * self._given
 
@@ -126,8 +128,9 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 class Call:
     """One call, its handler and its permit, which is completed when the handler has returned or its stream has ended.
 
-    grpcio is told that its requests stream, whether they do or not. It then runs the handler even if the client has
-    gone before a worker took the call; otherwise it would silently drop it there, and the permit with it.
+    grpcio is made to believe that the requests stream, whether they do or not. It then runs the handler even if the
+    client disconnected before a worker took the call. Otherwise it would silently drop the handler there, and the
+    permit with it.
     """
 
     __slots__ = ("_handler", "_outcome", "_permit")
@@ -138,8 +141,8 @@ class Call:
     def handler(self) -> Handler:
         """Return the handler to give to grpcio."""
         inner = self._handler
-        # A single request is read by us: grpcio answers one twice that it cannot read amid a stream, and the server can
-        # never stop then.
+        # A single request is deserialized here. If grpcio cannot read a request of a stream, it answers twice, and the
+        # server can then never stop.
         reads = inner.request_deserializer if inner.request_streaming else None
         if inner.response_streaming:
             return grpc.stream_stream_rpc_method_handler(self._stream, reads, inner.response_serializer)
@@ -166,7 +169,7 @@ class Call:
         return run(requests if inner.request_streaming else self._only(requests, context), context)
 
     def _only(self, requests: Iterator[Any], context: Any) -> Any:
-        """Return the request; if the client has gone, grpcio raises here."""
+        """Return the request; grpcio raises here if the client has disconnected."""
         for request in requests:
             return self._read(request, context)
         return context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")

@@ -9,12 +9,12 @@ Name = Callable[[grpc.HandlerCallDetails], str]
 
 
 def nobody(details: grpc.HandlerCallDetails) -> str:
-    """Return no name: the call gets what is spare, which is all where there are no partitions."""
+    """Return no name: the call gets what is spare; that is everything if there are no partitions."""
     return ""
 
 
 def never(details: grpc.HandlerCallDetails) -> bool:
-    """Say of no call that it may be given up."""
+    """Say of every call that it is not sheddable."""
     return False
 
 

@@ -62,9 +62,9 @@ class Refusal(NamedTuple):
 
 
 def refusal(error: BatchLimitError) -> Refusal:
-    """Return what to answer: RESOURCE_EXHAUSTED and when to come back, or UNAVAILABLE by a limiter that is closed.
+    """Return what to answer: RESOURCE_EXHAUSTED and when to come back, or UNAVAILABLE if the limiter is closed.
 
-    Where nothing is known of when to come back, nothing is said: the client goes by its own backoff.
+    If nothing is known of when to come back, the answer says nothing: the client goes by its own backoff.
     """
     if not isinstance(error, ConcurrencyLimited):
         return Refusal(grpc.StatusCode.UNAVAILABLE, str(error), ())
