@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.law import Law
-from batchlimit.concurrency.laws.knee import Knee
+from batchlimit.concurrency.laws.knee.knee import Knee
 from batchlimit.concurrency.locked_gate import Bypass, LockedGate
 from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
 from batchlimit.concurrency.shedding import Shedder, Shedding
 from batchlimit.concurrency.statistics import ConcurrencyStatistics
-from batchlimit.concurrency.watchers.base import Watcher
 from batchlimit.concurrency.watchers.rounds import Rounds
+from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.unique import Unique
 
 

@@ -7,7 +7,7 @@ from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.law import Calibrated, Law
 from batchlimit.concurrency.laws.fixed import Settable
 from batchlimit.concurrency.laws.watched import Watched
-from batchlimit.concurrency.watchers.base import Watcher
+from batchlimit.concurrency.watchers.watcher import Watcher
 
 _logger = logging.getLogger("batchlimit")
 

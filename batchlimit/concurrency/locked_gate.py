@@ -17,8 +17,8 @@ from batchlimit.concurrency.permit import BYPASS, HELD, OVER, BasePermit
 from batchlimit.concurrency.queue import Queue, Waiter
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, WatcherStatistics
 from batchlimit.concurrency.wait_queue import CLOSED, WaitQueue
-from batchlimit.concurrency.watchers.base import Watcher
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
+from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 
 Bypass = Callable[[str, str], bool]

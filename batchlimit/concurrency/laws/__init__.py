@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.laws.gitaly import Gitaly
     from batchlimit.concurrency.laws.gradient import Gradient
     from batchlimit.concurrency.laws.gradient2 import Gradient2
-    from batchlimit.concurrency.laws.knee import Knee
+    from batchlimit.concurrency.laws.knee.knee import Knee
     from batchlimit.concurrency.laws.periodic import Periodic, p95
     from batchlimit.concurrency.laws.setting import log10, square_root
     from batchlimit.concurrency.laws.vegas import Vegas
@@ -30,7 +30,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.concurrency.laws.gradient": "Gradient",
             "batchlimit.concurrency.laws.gradient2": "Gradient2",
             "batchlimit.concurrency.laws.setting": "log10 square_root",
-            "batchlimit.concurrency.laws.knee": "Knee",
+            "batchlimit.concurrency.laws.knee.knee": "Knee",
             "batchlimit.concurrency.laws.periodic": "Periodic p95",
             "batchlimit.concurrency.laws.vegas": "Vegas",
             "batchlimit.concurrency.laws.watched": "Watched",

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from batchlimit.lazy import names
 
 if TYPE_CHECKING:
-    from batchlimit.concurrency.watchers.base import Watcher
     from batchlimit.concurrency.watchers.cpu import ThrottlingWatcher
     from batchlimit.concurrency.watchers.latency import LatencyWatcher
     from batchlimit.concurrency.watchers.loop import LoopLagWatcher
@@ -13,11 +12,12 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.watchers.pressure import PressureWatcher
     from batchlimit.concurrency.watchers.rounds import Rounds
     from batchlimit.concurrency.watchers.threshold import Threshold
+    from batchlimit.concurrency.watchers.watcher import Watcher
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
-            "batchlimit.concurrency.watchers.base": "Watcher",
+            "batchlimit.concurrency.watchers.watcher": "Watcher",
             "batchlimit.concurrency.watchers.cpu": "ThrottlingWatcher",
             "batchlimit.concurrency.watchers.latency": "LatencyWatcher",
             "batchlimit.concurrency.watchers.loop": "LoopLagWatcher",

@@ -8,9 +8,8 @@ import weakref
 from collections.abc import Callable, Iterable
 
 from batchlimit.concurrency.statistics import WatcherStatistics
-from batchlimit.concurrency.watchers.base import Watcher
-from batchlimit.concurrency.watchers.polled import Polled
 from batchlimit.concurrency.watchers.threshold import checked_seconds
+from batchlimit.concurrency.watchers.watcher import Polled, Watcher
 
 _logger = logging.getLogger("batchlimit")
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from batchlimit.concurrency.laws.span import Span
+from batchlimit.concurrency.laws.knee.span import Span
 
 _POINTS = 8
 _FEWEST = 3

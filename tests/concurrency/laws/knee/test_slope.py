@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from batchlimit.concurrency.laws.slope import Point, Slope, between
+from batchlimit.concurrency.laws.knee.slope import Point, Slope, between
 
 
 def point(n: float, x: float, calls: int = 100) -> Point:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.concurrency.law import Calibrated, Law, Sample
-from batchlimit.concurrency.laws.knee import Knee
+from batchlimit.concurrency.laws.knee.knee import Knee
 from tests.depth import DEEP
 
 _MS = 1_000_000

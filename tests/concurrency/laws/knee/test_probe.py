@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchlimit.concurrency.laws.probe import Probe
+from batchlimit.concurrency.laws.knee.probe import Probe
 
 _SECOND = 10**9
 

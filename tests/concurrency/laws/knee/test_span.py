@@ -3,7 +3,7 @@
 import pytest
 
 from batchlimit.concurrency.law import Sample
-from batchlimit.concurrency.laws.span import Span
+from batchlimit.concurrency.laws.knee.span import Span
 
 _MS, _SECOND = 1_000_000, 1_000_000_000
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import setting
-from batchlimit.concurrency.laws.band import Band
-from batchlimit.concurrency.laws.baseline import Baselines, Reading
-from batchlimit.concurrency.laws.probe import Probe
-from batchlimit.concurrency.laws.slope import Point, Slope, between, point_of
-from batchlimit.concurrency.laws.span import Span
+from batchlimit.concurrency.laws.knee.band import Band
+from batchlimit.concurrency.laws.knee.baseline import Baselines, Reading
+from batchlimit.concurrency.laws.knee.probe import Probe
+from batchlimit.concurrency.laws.knee.slope import Point, Slope, between, point_of
+from batchlimit.concurrency.laws.knee.span import Span
 
 _SHORTEST_NS, _LONG_NS, _LONGEST_NS = 200_000_000, 3 * 10**9, 60 * 10**9
 """A span is open for three round trips, where they are no longer than 1 s; for one where they take over 3 s."""

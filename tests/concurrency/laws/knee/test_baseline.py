@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchlimit.concurrency.laws.baseline import Baselines
+from batchlimit.concurrency.laws.knee.baseline import Baselines
 
 _MS = 1_000_000
 
