@@ -95,9 +95,8 @@ class AsyncRateLimiter(Unique):
     ) -> None:
         rule, clock = quota_rule(quota, max_keys), clock or steady
         opened = _opened(store, prefix)
-        self._registry = Registry(
-            opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
-        )
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
+        self._registry = Registry(opened, rule, options, clock)
         self._entries = self._registry.entries
         self._clock = clock
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
@@ -146,21 +145,11 @@ class AsyncRateLimiter(Unique):
         found = look(url)
         del url  # what a traceback goes through shows no password
         address = sure(found)
-        quota_rule(quota)  # a typo must not cost a server started in vain
+        quota_rule(quota)  # all is checked first: a typo must not cost a server started in vain
         check_seconds("connect_timeout", connect_timeout)
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
         store = open_async_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
-        limiter = cls(
-            store,
-            quota,
-            sizer=sizer,
-            idle_after=idle_after,
-            fill=fill,
-            weight=weight,
-            max_keys=max_keys,
-            deadline=deadline,
-            on_failure=on_failure,
-            clock=clock,
-        )
+        limiter = cls(store, quota, clock=clock, **options.as_arguments())
         limiter._registry.own_store(connect_timeout)
         return limiter
 

@@ -20,6 +20,7 @@ from batchlimit.errors import LimiterClosed
 from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
+from batchlimit.reservoir.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.keyspace import Keyspace
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
@@ -43,6 +44,7 @@ class Registry:
     def __init__(
         self, store: AsyncStore, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
     ) -> None:
+        warn_if_uncounted(options.on_failure)
         self.store = GuardedStore(store, options.deadline)
         self._opened = store
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it

@@ -119,9 +119,8 @@ def failure_rule(source: FailureSource) -> Callable[[str], FailurePolicy]:
     return lambda _key: policy
 
 
-def check_failure(source: FailureSource) -> None:
-    """Say what is wrong with a source of policies, and warn of what is most likely not meant."""
-    failure_rule(source)
+def warn_if_uncounted(source: FailureSource) -> None:
+    """Warn of a local policy without a number of instances; `source` is one that `failure_rule` takes."""
     policies = source.values() if isinstance(source, Mapping) else (source,)
     if FailurePolicy.local() in map(_as_policy, policies):
         caution(UNCOUNTED)

@@ -1,17 +1,18 @@
-"""How a limiter leases, as its user told it: checked once, the same for all of its keys."""
+"""The options of a limiter: checked once, the same for all of its keys."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from batchlimit.bucket.fair_share import LARGEST_WEIGHT
 from batchlimit.redaction import shown
 from batchlimit.reservoir.bucket_view import FILLS, Fill
-from batchlimit.reservoir.failure_policy import FailureSource, check_failure
+from batchlimit.reservoir.failure_policy import FailureSource, failure_rule
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Say what is wrong with a time that something may take: it is more than 0 seconds, and finite."""
+    """Raise TypeError or ValueError unless the value is a finite time above 0 (seconds)."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {shown(value)}")
     if not 0.0 < value < math.inf:
@@ -20,7 +21,10 @@ def check_seconds(name: str, value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the keyword arguments of a limiter mean is said there; a wrong one raises TypeError or ValueError."""
+    """The keyword arguments of a limiter that concern its keys; RateLimiter says what they mean.
+
+    Raises TypeError or ValueError for a wrong one.
+    """
 
     sizer: BatchSizer = DEFAULT_SIZER
     idle_after: float = 10.0
@@ -32,9 +36,12 @@ class Options:
     """Seconds."""
     on_failure: FailureSource = "closed"
 
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of a limiter with these options."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
     def __post_init__(self) -> None:
-        """Say which one is wrong, with its value."""
-        check_failure(self.on_failure)
+        failure_rule(self.on_failure)
         check_seconds("deadline", self.deadline)
         if isinstance(self.sizer, type):
             raise TypeError(f"sizer must be made, like FixedBatch(100): {self.sizer.__name__} is the class")

@@ -96,9 +96,8 @@ class RateLimiter(Unique):
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
             raise no_store(store, for_tasks=False)
-        self._registry = Registry(
-            opened, rule, Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure), clock
-        )
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
+        self._registry = Registry(opened, rule, options, clock)
         self._entries = self._registry.entries
         self._clock = clock
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit the supplies close by themselves
@@ -144,21 +143,11 @@ class RateLimiter(Unique):
         found = look(url)
         del url  # what a traceback goes through shows no password
         address = sure(found)
-        quota_rule(quota)  # a typo must not cost a server started in vain
+        quota_rule(quota)  # all is checked first: a typo must not cost a server started in vain
         check_seconds("connect_timeout", connect_timeout)
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
         store = open_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
-        limiter = cls(
-            store,
-            quota,
-            sizer=sizer,
-            idle_after=idle_after,
-            fill=fill,
-            weight=weight,
-            max_keys=max_keys,
-            deadline=deadline,
-            on_failure=on_failure,
-            clock=clock,
-        )
+        limiter = cls(store, quota, clock=clock, **options.as_arguments())
         limiter._registry.own_store(connect_timeout)
         return limiter
 
