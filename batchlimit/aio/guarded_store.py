@@ -6,26 +6,15 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, retry_if_exception
+from tenacity import AsyncRetrying
 
 from batchlimit.aio.call_timeout import CallTimeout, Countdown
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.clock import steady
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
-from batchlimit.stores.breaker import Breaker, Breakers
-from batchlimit.stores.outage import (
-    ANY,
-    BACKOFF,
-    addressed,
-    circuit_open,
-    first_wait,
-    is_away,
-    say_away,
-    say_back,
-    unavailable,
-)
+from batchlimit.stores.breaker import Breaker
+from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, unavailable
 from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
 from batchlimit.stores.timeouts import Timeouts
 
@@ -49,17 +38,16 @@ class GuardedStore(Timeouts):
 
     def _begin(self) -> None:
         self._has_answered = False
-        self._breakers = Breakers()
-        self._probers: dict[str, tuple[float | None, asyncio.Task[None]]] = {}
+        self._outages = Outages(lambda: self.address)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
-        return f"<Guard of {self._store!r}: {self._breakers}>"
+        return f"<Guard of {self._store!r}: {self._outages}>"
 
     @property
     def health(self) -> Health:
         """How the store has been."""
-        return self._breakers.health
+        return self._outages.health
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
@@ -73,7 +61,7 @@ class GuardedStore(Timeouts):
         `took` hears what came of it, when what is returned is done; None: nothing did, so `take` says why.
         """
         part = self._remote.part(key)
-        if self._sender is None or self._breakers.of(part).since is not None:
+        if self._sender is None or self._outages.breaker(part).since is not None:
             return None
         if (answer := self._sender.send(key, quota, ask)) is None:
             return None
@@ -95,7 +83,7 @@ class GuardedStore(Timeouts):
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             return self._counted(part, key, error)
         if grant is not None:
-            self._answered(part, self._breakers.of(part))
+            self._answered(part)
         return grant
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
@@ -125,10 +113,10 @@ class GuardedStore(Timeouts):
 
     async def _call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
         part = self._remote.part(key)
-        breaker = self._breakers.of(part)
+        breaker = self._outages.breaker(part)
         if breaker.since is not None:
             self._look_for_prober(part, key)
-            raise circuit_open(self.address, part, breaker, steady())
+            raise self._outages.refusal(part)
         try:
             result = await self._bounded(work, breaker)
         except Exception as error:
@@ -136,14 +124,14 @@ class GuardedStore(Timeouts):
             if found is error:
                 raise
             raise found from error
-        self._answered(part, breaker)
+        self._answered(part)
         return result
 
     def _counted(self, part: str, key: str, error: Exception) -> StoreUnavailable:
         """Count what a call ended with; return it as the error that callers know."""
         found = addressed(error if isinstance(error, StoreUnavailable) else unavailable(error), self.address)
         if isinstance(found, BucketUnavailable):
-            self._answered(part, self._breakers.of(part))
+            self._answered(part)
         else:
             self._failed(part, key, found)
         return found
@@ -161,57 +149,48 @@ class GuardedStore(Timeouts):
     def _too_late(self, seconds: float) -> StoreUnavailable:
         return StoreUnavailable(f"{self.address} did not answer in time ({seconds:g} s)")
 
-    def _answered(self, part: str, breaker: Breaker) -> None:
+    def _answered(self, part: str) -> None:
         self._has_answered = True
-        if breaker.in_a_row and (seconds := self._breakers.answered(part, steady())) is not None:
-            say_back(self.address, part, seconds)
+        self._outages.answered(part)
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
-        before = self._breakers.of(part).error
+        before = self._outages.breaker(part).error
         if before is not None and error.__cause__ is not None and before.__cause__ is error.__cause__:
             return  # many calls were on one connection: that it ended is one failure
-        if self._breakers.failed(part, error, steady()):
+        if self._outages.failed(part, error):
             self._look_for_prober(part, key)
             say_away(self.address, part, error)
 
     def _look_for_prober(self, part: str, key: str) -> None:
-        """Have somebody who asks whether the part is back: the one who did may have been cancelled with all others."""
-        breaker = self._breakers.of(part)
-        since, prober = self._probers.get(part, (None, None))
-        if prober is not None and not prober.done() and since == breaker.since:
-            return
-        work = self._probe(part, key, breaker.plan_probe(first_wait(breaker.relapses), steady()))
+        """Start a prober if there is none: the one before may have been cancelled with all other tasks."""
+        if not self._outages.has_prober(part):
+            self._send_prober(self._outages.probe(part, key))
+
+    def _send_prober(self, probe: Probe) -> None:
+        work = self._probe(probe)
         try:
             prober = asyncio.get_running_loop().create_task(work, name="batchlimit-prober", context=Context())
-        except Exception:  # noqa: BLE001  a task factory of the user's own: callers find out for themselves
+        except Exception:  # noqa: BLE001  a task factory of the user's own
             work.close()
-            self._breakers.answered(part, steady())
+            self._outages.give_up(probe)
         else:
-            self._probers[part] = (breaker.since, prober)
+            self._outages.began(probe, lambda: not prober.done())
             self._tasks.add(prober)  # a loop itself keeps no task alive
             prober.add_done_callback(self._tasks.discard)
 
-    async def _probe(self, part: str, key: str, pause: float) -> None:
-        """Ask whether the part is back, by the key that failed, until it is; the first time after a pause (s)."""
-        breaker = self._breakers.of(part)
-        since = breaker.since
+    async def _probe(self, probe: Probe) -> None:
+        """Ask whether the part is back, until it is."""
 
         async def look() -> None:
-            if breaker.since == since:  # else somebody's ask came through; and what began since has its own prober
+            if probe.is_needed:
                 async with CallTimeout(self._connecting + self._deadline):
-                    await self._remote.probe(key)
+                    await self._remote.probe(probe.key)
 
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(is_away),
-            wait=lambda state: breaker.plan_probe(BACKOFF(state), steady()),
-            sleep=asyncio.sleep,
-            reraise=True,
-        )
-        await asyncio.sleep(pause)
+        await asyncio.sleep(probe.pause)
         with contextlib.suppress(Exception):  # this key alone is not to be served
-            await retrying(look)
-        if breaker.since == since:
-            self._answered(part, breaker)
+            await AsyncRetrying(sleep=asyncio.sleep, **probe.retries)(look)
+        if probe.is_needed:
+            self._answered(probe.part)
 
 
 class _Whole:

@@ -1,14 +1,19 @@
-"""While a store is away: how often to ask whether it is back, and what an operator reads of it."""
+"""Outages of a store: when a part of it is given up, how often it is probed, and what callers and operators read."""
 
 import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from random import uniform
+from typing import Any
 
-from tenacity import wait_exponential, wait_random
+from tenacity import RetryCallState, retry_if_exception, wait_exponential, wait_random
 
+from batchlimit.clock import steady
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.failure_policy import CircuitOpen
-from batchlimit.stores.breaker import Breaker
+from batchlimit.reservoir.statistics import Health
+from batchlimit.stores.breaker import Breaker, Breakers
 
 _logger = logging.getLogger("batchlimit")
 
@@ -22,6 +27,100 @@ ANY = Quota(1.0, 1)
 BACKOFF = wait_exponential(multiplier=0.1, max=1.0) + wait_random(0.0, 0.1)
 """Seconds between two probes: 0.1, 0.2, 0.4, 0.8 and then 1, each with up to 0.1 on top, so that hosts that lost a
 store in one moment do not all come back to it in one."""
+
+
+class Outages:
+    """Which parts of one store are away: counts what its calls end with, and says who has to probe.
+
+    A guarded store has one. It asks for the `breaker` of a part before a call, and reports `answered` or `failed` after
+    it. While a circuit breaker is open, one prober (a thread or a task) works off a Probe, until the part answers.
+    """
+
+    def __init__(
+        self, address: Callable[[], str], lock: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        """`address` is the store's; `lock` is entered to change the circuit breakers (default: nothing is locked)."""
+        self._address, self._lock = address, lock
+        self._breakers = Breakers()
+        self._probes: dict[str, Probe] = {}
+
+    def __repr__(self) -> str:
+        return repr(self._breakers)
+
+    @property
+    def health(self) -> Health:
+        """How the store has been."""
+        with self._lock():
+            return self._breakers.health
+
+    def breaker(self, part: str) -> Breaker:
+        """Return the circuit breaker of a part."""
+        return self._breakers.of(part)
+
+    def refusal(self, part: str) -> CircuitOpen:
+        """Return what a call raises that is not made because the circuit breaker of its part is open."""
+        return circuit_open(self._address(), part, self.breaker(part), steady())
+
+    def answered(self, part: str) -> None:
+        """Count an answer: it closes the circuit breaker, and an open one is logged to be closed."""
+        if self.breaker(part).in_a_row == 0:
+            return
+        with self._lock():
+            seconds = self._breakers.answered(part, steady())
+        if seconds is not None:
+            say_back(self._address(), part, seconds)
+
+    def failed(self, part: str, error: StoreUnavailable) -> bool:
+        """Count a failure; True if it opened the circuit breaker. A prober and `say_away` have to follow."""
+        with self._lock():
+            return self._breakers.failed(part, error, steady())
+
+    def has_prober(self, part: str) -> bool:
+        """Whether a prober works on this outage; one of an outage before ends as soon as it looks."""
+        probe = self._probes.get(part)
+        return probe is not None and probe.is_needed and probe.is_alive()
+
+    def probe(self, part: str, key: str) -> "Probe":
+        """Plan the probes of an outage that has no prober, by the key of a call that failed."""
+        return Probe(part, key, self.breaker(part))
+
+    def began(self, probe: "Probe", is_alive: Callable[[], bool]) -> None:
+        """Know that a prober has begun, and how to see whether it is still there."""
+        probe.is_alive = is_alive
+        self._probes[probe.part] = probe
+
+    def give_up(self, probe: "Probe") -> None:
+        """Close the circuit breaker, for no prober can be had: callers find out for themselves."""
+        self._breakers.answered(probe.part, steady())
+
+
+class Probe:
+    """What one prober knows: the outage that it is for, the key to ask by, and the pauses to make."""
+
+    __slots__ = ("_breaker", "_since", "is_alive", "key", "part", "pause")
+
+    def __init__(self, part: str, key: str, breaker: Breaker) -> None:
+        self.part, self.key = part, key
+        self._breaker, self._since = breaker, breaker.since
+        self.pause = breaker.plan_probe(first_wait(breaker.relapses), steady())  # seconds before the first
+        self.is_alive: Callable[[], bool] = _never
+
+    @property
+    def is_needed(self) -> bool:
+        """False when another call was answered: a later outage has its own prober."""
+        return self._breaker.since == self._since
+
+    @property
+    def retries(self) -> dict[str, Any]:
+        """When to probe again, as arguments of tenacity."""
+        return {"retry": retry_if_exception(is_away), "wait": self._next_pause, "reraise": True}
+
+    def _next_pause(self, state: RetryCallState) -> float:
+        return self._breaker.plan_probe(BACKOFF(state), steady())
+
+
+def _never() -> bool:
+    return False
 
 
 def first_wait(relapses: int) -> float:

@@ -7,26 +7,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar, TypeVarTuple
 
-from tenacity import Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
+from tenacity import Retrying, sleep_using_event, stop_when_event_set
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.statistics import Health
-from batchlimit.stores.breaker import Breaker, Breakers
+from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
-from batchlimit.stores.outage import (
-    ANY,
-    BACKOFF,
-    addressed,
-    circuit_open,
-    first_wait,
-    is_away,
-    say_away,
-    say_back,
-    unavailable,
-)
+from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, unavailable
 from batchlimit.stores.protocols import Pipelined, Remote, Store
 from batchlimit.stores.timeouts import Timeouts
 from batchlimit.sync.daemon_pool import DaemonPool
@@ -53,19 +43,17 @@ class GuardedStore(Timeouts):
     def _begin(self) -> None:
         self._has_answered = False
         self._pool, self._scouts = DaemonPool(), DaemonPool()
-        self._probers: dict[str, tuple[float | None, threading.Thread]] = {}
-        self._breakers = Breakers()
-        self._lock = own_lock()  # held to touch the breakers
+        self._lock = own_lock()  # held to change the circuit breakers, and to start a prober
+        self._outages = Outages(lambda: self.address, lambda: free(self._lock))
         self._stopped = threading.Event()
 
     def __repr__(self) -> str:
-        return f"<Guard of {self._store!r}: {self._breakers}>"
+        return f"<Guard of {self._store!r}: {self._outages}>"
 
     @property
     def health(self) -> Health:
         """How the store has been."""
-        with free(self._lock):
-            return self._breakers.health
+        return self._outages.health
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
@@ -102,20 +90,20 @@ class GuardedStore(Timeouts):
 
     def _call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
         part = self._remote.part(key)
-        breaker = self._breakers.of(part)
+        breaker = self._outages.breaker(part)
         if breaker.since is not None:
             self._look_for_prober(part, key)
-            raise circuit_open(self.address, part, breaker, time.monotonic())
+            raise self._outages.refusal(part)
         try:
             result = self._bounded(breaker, work, *args)
         except BucketUnavailable as error:
             addressed(error, self.address)
-            self._answered(part, breaker)
+            self._answered(part)
             raise
         except StoreUnavailable as error:
             self._failed(part, key, addressed(error, self.address))
             raise
-        self._answered(part, breaker)
+        self._answered(part)
         return result
 
     def _bounded(self, breaker: Breaker, work: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -131,68 +119,47 @@ class GuardedStore(Timeouts):
         except TimeoutError as error:
             raise StoreUnavailable(f"{self.address} did not answer in time ({self._deadline:g} s)") from error
 
-    def _answered(self, part: str, breaker: Breaker) -> None:
+    def _answered(self, part: str) -> None:
         self._has_answered = True
-        if breaker.in_a_row == 0:
-            return
-        with free(self._lock):
-            seconds = self._breakers.answered(part, time.monotonic())
-        if seconds is not None:
-            say_back(self.address, part, seconds)
+        self._outages.answered(part)
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
-        with free(self._lock):
-            opened = self._breakers.failed(part, error, time.monotonic())
-        if opened:
+        if self._outages.failed(part, error):
             self._look_for_prober(part, key)
             say_away(self.address, part, error)
 
     def _look_for_prober(self, part: str, key: str) -> None:
-        """Have somebody who asks whether the part is back. Whoever should have seen to it may have been interrupted."""
-        if not self._has_prober(part):
+        """Start a prober if there is none: the thread that had to start one may have been interrupted."""
+        if not self._outages.has_prober(part):
             with free(self._lock):
-                if not self._has_prober(part):
-                    self._send_prober(part, key)
+                if not self._outages.has_prober(part):
+                    self._send_prober(self._outages.probe(part, key))
 
-    def _has_prober(self, part: str) -> bool:
-        """Whether there is one for this outage; one of an outage before ends as soon as it looks."""
-        since, prober = self._probers.get(part, (None, None))
-        return prober is not None and prober.is_alive() and since == self._breakers.of(part).since
-
-    def _send_prober(self, part: str, key: str) -> None:
+    def _send_prober(self, probe: Probe) -> None:
         """Requires the lock."""
-        breaker = self._breakers.of(part)
-        pause = breaker.plan_probe(first_wait(breaker.relapses), time.monotonic())
-        args = (part, key, breaker, breaker.since, pause)
-        prober = threading.Thread(target=self._probe, args=args, name="batchlimit-prober", daemon=True)
+        prober = threading.Thread(target=self._probe, args=(probe,), name="batchlimit-prober", daemon=True)
         try:
             prober.start()
-        except RuntimeError:  # no thread can be had: callers find out for themselves
-            self._breakers.answered(part, time.monotonic())
+        except RuntimeError:  # no thread can be had
+            self._outages.give_up(probe)
         else:
-            self._probers[part] = (breaker.since, prober)
+            self._outages.began(probe, prober.is_alive)
 
-    def _probe(self, part: str, key: str, breaker: Breaker, since: float | None, pause: float) -> None:
-        """Ask whether the part is back, by the key that failed, until it is; the first time after a pause (s)."""
+    def _probe(self, probe: Probe) -> None:
+        """Ask whether the part is back, until it is."""
 
         def look() -> None:
-            if breaker.since == since:  # else somebody's ask came through; and what began since has its own prober
-                self._scouts.run(lambda: self._remote.probe(key), self._connecting + self._deadline)
+            if probe.is_needed:
+                self._scouts.run(lambda: self._remote.probe(probe.key), self._connecting + self._deadline)
 
-        retrying = Retrying(
-            retry=retry_if_exception(is_away),
-            wait=lambda state: breaker.plan_probe(BACKOFF(state), time.monotonic()),
-            stop=stop_when_event_set(self._stopped),
-            sleep=sleep_using_event(self._stopped),
-            reraise=True,
-        )
-        if self._stopped.wait(pause):
+        stop, sleep = stop_when_event_set(self._stopped), sleep_using_event(self._stopped)
+        if self._stopped.wait(probe.pause):
             return
         with contextlib.suppress(Exception):  # it was stopped; or this key alone is not to be served
-            retrying(look)
-        if breaker.since == since and not self._stopped.is_set():
+            Retrying(stop=stop, sleep=sleep, **probe.retries)(look)
+        if probe.is_needed and not self._stopped.is_set():
             self._renew_pool()
-            self._answered(part, breaker)
+            self._answered(probe.part)
 
     def _renew_pool(self) -> None:
         """Leave alone those who still wait for answers of before: a store without any timeout may keep all of them."""

@@ -175,7 +175,7 @@ async def test_a_breaker_that_an_ask_closed_needs_its_prober_no_more() -> None:
     for _ in range(3):
         guard._failed("", KEY, StoreUnavailable("away"))
     await gate.await_someone()
-    guard._answered("", guard._breakers.of(""))
+    guard._answered("")
     assert guard.health.available
     second = stage.before_probe = Gate()
     for _ in range(3):

@@ -171,10 +171,10 @@ def test_who_closes_ends_the_prober(stage: Slow) -> None:
     limiter = RateLimiter(stage, HUNDRED)
     for _ in range(3):
         assert not limiter.try_acquire(KEY)
-    _, prober = limiter._registry.store._probers[""]
+    probe = limiter._registry.store._outages._probes[""]
+    assert probe.is_alive()
     limiter.close()
-    prober.join(DEADLINE)
-    assert not prober.is_alive()
+    until(lambda: not probe.is_alive())
     until(lambda: limiter._registry.store._pool._threads == 0)
 
 
@@ -193,16 +193,16 @@ def test_a_breaker_that_an_ask_closed_needs_its_prober_no_more(stage: Slow, answ
     for _ in range(3):
         guard._failed("", KEY, StoreUnavailable("away"))
     first.await_someone()
-    _, prober = guard._probers[""]
-    guard._answered("", guard._breakers.of(""))
+    planned = guard._outages._probes[""]
+    assert planned.is_alive()
+    guard._answered("")
     assert guard.health.available
     stage.before_probe = second
     for _ in range(3):
         guard._failed("", KEY, StoreUnavailable("away again"))
     second.await_someone()
     first.open()
-    prober.join(DEADLINE)
-    assert not prober.is_alive()
+    until(lambda: not planned.is_alive())
     assert stage.probes == 2
     assert not guard.health.available
     second.open()
