@@ -1,17 +1,18 @@
 -- Theory of operation
 --
--- Promise: a bucket of rate r and burst b admits at most b + r * t tokens in any time t, by all limiter instances
--- together, although an instance spends leased tokens without asking.
+-- Promise: a bucket of rate r and burst b admits at most b + r * t tokens in any time t. That holds for all limiter
+-- instances together, although each of them spends leased tokens without asking.
 --
--- Invariant: level + outstanding <= b, for every bandwidth. The level is what is in the bucket. Outstanding is what
--- instances were lent and have not reported as spent, have not given back, and may still spend. Refill stops where the
--- sum reaches b. So whatever is spent in a time t was in the bucket or outstanding when that began, together at most b,
--- or flowed in since, at most r * t. Where a burst was lowered more may be outstanding: then nothing flows in.
+-- Invariant: level + outstanding <= b, for every bandwidth. The level is the tokens in the bucket. Outstanding are
+-- leased tokens that an instance may still spend: it has neither reported them as spent nor returned them, and its
+-- lease is not over. Refill stops when the sum reaches b. So tokens that are spent in a time t were in the bucket or
+-- outstanding at its beginning, together at most b, or were refilled since, at most r * t. After a burst was lowered
+-- more may be outstanding: then there is no refill.
 --
 -- State: a bucket is one hash. Its fields are text: a number, or several with a space between. Times are microseconds
 -- (us) of the server's clock since the bucket's epoch, so that sums of them stay exact.
---   quota        amount/seconds:burst of each bandwidth; the bucket obeys it, whatever quota a caller brings
---   epoch        the bucket's birth (us since 1970)
+--   quota        amount/seconds:burst of each bandwidth; the bucket obeys it, even if a caller sends another one
+--   epoch        when the bucket began (us since 1970)
 --   version      how often the quota was set
 --   level        tokens in each bandwidth; below 0 while grants that begin later are unpaid
 --   outstanding  tokens
@@ -23,7 +24,7 @@
 --   instance:ID  held (tokens); seen: when it asked last; how long after that its tokens expire; granted (tokens) by
 --                the ask numbered seq; weight; how long before `seen` it was served last (its share began anew). And
 --                while one of these is not 0: how long after `seen` that grant starts, and a refund is known
--- A server keeps a hash in one block of memory while no field or value is longer than 64 bytes. These mostly are not.
+-- A server keeps a hash in one block of memory while no field or value is longer than 64 bytes. Few of these are.
 --
 -- Scripts: each consists of the files named here, one after the other, which share their variables. A script is one
 -- atomic step of the server.
@@ -31,12 +32,12 @@
 --   give_back  bucket refill give_back write   takes back what an instance did not spend, and refunds
 --   peek       bucket refill peek              looks, and writes nothing
 -- bucket reads the bucket and the caller's instance, or begins a full bucket. sweep reads the instances whose lease is
--- over. refill lets flow in what the time brought, and ends those leases. write writes all of it back, and says when
--- the key expires: when the bucket will be full, for a missing bucket is full too.
+-- over. refill adds the tokens for the time that has passed, and ends those leases. write writes everything back, and
+-- sets the key to expire when the bucket will be full, because a missing bucket is a full one.
 --
--- They need no more than Lua 5.1 and commands of hashes: they run on Redis 6.2 to 8, Valkey, a cluster (the key's whole
--- name is one hash tag) and fakeredis. batchlimit/bucket/bucket.py is the same arithmetic in Python; tests/lua holds the
--- two against each other.
+-- They need only Lua 5.1 and commands of hashes. So they run on Redis 6.2 to 8, Valkey, fakeredis and a cluster, where
+-- the key's whole name is one hash tag. batchlimit/bucket/bucket.py is the same arithmetic in Python; tests/lua
+-- compares them.
 --
 -- KEYS[1] bucket    (the hash)
 -- ARGV[1] quota     (the caller's, written as in the hash)
@@ -47,9 +48,9 @@ local call, match, format = redis.call, string.match, string.format
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
 local LEASE = 1000000  -- the longest lease while the bucket is poor (us)
-local SHORTEST = 20000 -- the shortest: an answer that takes longer than its lease brings nothing (us)
+local SHORTEST = 20000 -- the shortest: a lease that ends before the answer arrives is useless (us)
 local ACTIVE = 1000000 -- an instance that asked within this time has a share (us)
-local LONGEST = 315360000000 -- ten years (ms): what is longer might overflow a clock or an integer
+local LONGEST = 315360000000 -- ten years (ms): longer times might overflow a clock or an integer
 
 local clock = call('TIME')
 clock = clock[1] * 1000000 + clock[2]
@@ -58,13 +59,13 @@ local found, epoch, version, level, outstanding, shares, times, entry = unpack(
 local obeyed = found or quota
 if not found and #call('HGETALL', key) > 0 then error('this hash is no bucket') end
 
--- Below, text + 0 is its number. Where a field is missing or damaged that fails the script: BucketUnavailable.
+-- Below, text + 0 is its number. A missing or damaged field fails the script: BucketUnavailable.
 
 -- Returns the rates (tokens/us) and bursts (tokens) of a quota, and how long a lease of a poor bucket lasts (us).
 --
--- A lease is a small part of what the bucket refills in: tokens that an instance lost come back soon, and spent ones
--- are not outstanding for long. Where leases last as long as the refill, refill stands still: with 100 ms instead of
--- 20, a bucket of 10 at 100/s admitted 68 % of nine tenths of its rate to 20 instances, instead of 94 % (simulated).
+-- A lease is a small part of the time in which the bucket refills: tokens of a lost instance come back soon, and spent
+-- ones are not outstanding for long. If leases last as long as a refill, there is no refill. Simulated with leases of
+-- 100 ms instead of 20: a bucket of 10 at 100/s admitted 68 % of nine tenths of its rate to 20 instances, not 94 %.
 local function bandwidths(text)
     local rates, bursts, lease, at = {}, {}, LEASE, 1
     repeat
@@ -90,7 +91,7 @@ if found then
     epoch, version, outstanding, active, weights = epoch + 0, version + 0, outstanding + 0, active + 0, weights + 0
     lasts, time, kept, since = lasts + 0, time + 0, kept + 0, since + 0
     swept = time - swept
-    if not (epoch + version + outstanding < 2 ^ 53) then error('a field of this bucket is no number') end -- but nan
+    if not (epoch + version + outstanding < 2 ^ 53) then error('a field of this bucket is no number') end -- nan
     if more ~= '' then
         known, was_reserved = match(more, '^ (%d+) ([01])$')
         known, was_reserved = time + known, was_reserved == '1'

@@ -1,17 +1,17 @@
--- Takes back tokens from one instance: unspent ones of its lease, and spent ones that a caller refunded.
+-- Credits tokens that one instance returns: unspent ones of its lease, and spent ones that a caller refunded.
 --
--- ARGV[3] what it gives back, numbers on one line:
+-- ARGV[3] numbers on one line:
 --   seq           (a repetition or a late duplicate credits nothing)
---   tokens, held  (tokens of the lease: returned unspent, staying with the instance; the rest is spent)
+--   tokens, held  (tokens of the lease: returned unspent, kept by the instance; the rest is spent)
 --   refund        (tokens, spent and reported before)
--- returns {credited}  (tokens; what finds no room below the burst is lost)
+-- returns {credited}  (tokens; those above the burst are lost)
 
-local REMEMBERED = 30000000 -- how long a refund is known, should a client send it again after a lost answer (us)
+local REMEMBERED = 30000000 -- how long a refund is remembered, in case a client repeats it after a lost answer (us)
 
 local seq, tokens, held, refund = match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+)$')
 seq, tokens, held, refund = seq + 0, tokens + 0, held + 0, refund + 0
 
-if not found then return {0} end -- a bucket that is gone was full, or begins anew with another epoch
+if not found then return {0} end -- a missing bucket was full, or begins again with another epoch
 local credited = 0
 if not instance or seq > instance.seq then
     if refund > 0 and not instance then
@@ -34,7 +34,7 @@ if not instance or seq > instance.seq then
             instance.weight, instance.struck = 0, instance.known <= now
         end
     end
-    -- As far as there is room: none where a burst was just lowered.
+    -- As far as there is room. There is none after a burst was lowered.
     local back = credited
     for i = 1, #levels do
         local room = max(0, bursts[i] - outstanding - levels[i])

@@ -1,11 +1,11 @@
--- Lets flow in what may until now, and takes from instances what they no longer have: tokens whose lease is over, and
--- the share, if they asked long ago.
+-- Adds the tokens for the time that has passed, and ends leases that are over. An instance that has not asked for long
+-- loses its share.
 --
--- Such tokens leave room from the end of the lease on, no sooner: they may have been spent till then. And no later:
--- instances that ask rarely would keep a small bucket from filling (8 instances, a bucket of 4, half its rate: every
--- fifth call was refused, simulated).
+-- Tokens of such a lease leave room from the end of the lease on. Not sooner: until then they may have been spent. Not
+-- later: instances that ask rarely would keep a small bucket from filling. (Simulated with 8 instances, a bucket of 4
+-- and half its rate: every fifth call was refused.)
 
-local instance, over = nil, {} -- the caller's, if it has an entry; and all from whom something is taken
+local instance, over = nil, {} -- the caller's, if it has an entry; and all that lose something
 for n = 1, #entries, 2 do
     local held, seen, lasting, granted, seq, weight, served, more =
         match(entries[n + 1], '^(%d+) (%d+) (%d+) (%d+) (-?%d+) (%d+) (-?%d+)(.*)$')
@@ -24,7 +24,7 @@ for n = 1, #over + 1 do
     local ended = over[n]
     local instant = ended and max(time, ended.expires) or now
     for i = 1, #rates do
-        -- A time longer than it takes to fill is as good as that time, and cannot overflow.
+        -- A time longer than the bucket takes to fill counts as that time, so that nothing overflows.
         local room, flow = bursts[i] - outstanding - levels[i], (instant - time) * rates[i]
         if flow >= room then flow = max(0, room) end
         levels[i] = levels[i] + flow

@@ -1,6 +1,6 @@
--- A look at all instances: adds those to `entries` from whom something is to be taken.
+-- Looks at all instances and adds those to `entries` whose lease or share is over.
 --
--- Once per lease time at most, and the rarer the more instances there are, so that a call costs O(1) on average.
+-- At most once in the time of a lease, and more rarely with more instances, so that a call costs O(1) on average.
 
 local SWEEP = 500 -- the spacing of two looks at all instances, for each of them (us)
 

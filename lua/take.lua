@@ -1,11 +1,11 @@
 -- Leases whole tokens to one instance, from every bandwidth or from none, within the instance's fair share.
 --
--- ARGV[3] the ask, numbers on one line:
---   seq                   (an ask that granted answers its repetition with the same tokens)
+-- ARGV[3] numbers on one line:
+--   seq                   (a repeated number gets the same grant again)
 --   age                   (us since the instance's quota was set: of two that differ the younger one counts)
 --   epoch_seen            (us: of the bucket that the instance knows; 0: none)
 --   fill                  (share of the burst at which a lost bucket begins)
---   need, queued, want    (tokens: the smallest useful grant, what callers wait for, the target)
+--   need, queued, want    (tokens: the smallest useful grant, those that callers wait for, the target)
 --   held, back            (tokens of earlier grants: still here, returned unspent; the rest is spent)
 --   max_wait, round_trip  (us: how far in the future a grant may begin, how long answers take)
 --   weight                (a whole number: an instance of weight 2 has twice the share of one of weight 1)
@@ -19,13 +19,13 @@ want, held, back, max_wait, round_trip, weight = want + 0, held + 0, back + 0, m
 
 local ALPHA = 0.5       -- the share of a bucket that all instances together may hold in reserve
 local RICH = 1500000    -- the longest lease while the bucket is rich (us)
-local WAITING = 250000  -- the longest lease of tokens for who waits: a busy machine has woken them by then (us)
-local UNKNOWN = 100000  -- the shortest lease of an instance that does not know yet how long an answer takes (us)
-local SLOWEST = 2000000 -- the longest round trip that a lease makes up for (us)
-local PACE = 50000      -- the shortest spacing of one instance's asks at a dry bucket, if that is no more than a fifth
-                        -- of what it fills in (us)
-local LONG_PACE = 200000 -- and the longest: where many instances share it, or little flows in (us)
-local BATCH = 25        -- how many tokens an instance accrues between two asks at a dry bucket, if that is not too long
+local WAITING = 250000  -- the longest lease of tokens for waiting callers: a busy machine wakes them by then (us)
+local UNKNOWN = 100000  -- the shortest lease of an instance that does not yet know how long answers take (us)
+local SLOWEST = 2000000 -- the longest round trip by which a lease is lengthened (us)
+local PACE = 50000      -- the shortest spacing of one instance's asks at an empty bucket, if that is at most a fifth
+                        -- of the time in which it fills (us)
+local LONG_PACE = 200000 -- the longest: with many instances, or a low rate (us)
+local BATCH = 25        -- how many tokens an instance accrues between two asks at an empty bucket, within those
 
 if not found then
     since = now - age
@@ -38,8 +38,8 @@ local granted, still, starts_in, retry_after = 0, 0, 0, 0
 local repeated = seq == instance.seq and instance.granted > 0
 if repeated then
     granted, still, starts_in = instance.granted, instance.held - instance.granted, max(0, instance.starts - now)
-elseif seq >= instance.seq then -- an older one is a late duplicate: nobody waits for it
-    -- With another weight an instance keeps what it accrued; with its first one it begins.
+elseif seq >= instance.seq then -- an older number is a late duplicate: no caller waits for it
+    -- An instance whose weight changes keeps the time that it has accrued for; a new one begins now.
     if instance.weight ~= weight then
         weights, lasts = weights - instance.weight, lasts - instance.weight * instance.last
         if instance.weight == 0 then active, instance.last = active + 1, now end
@@ -47,11 +47,12 @@ elseif seq >= instance.seq then -- an older one is a late duplicate: nobody wait
         weights, lasts = weights + weight, lasts + weight * instance.last
     end
 
-    -- The younger quota wins, whoever asks first: an old process that meets a key anew does not bring its own back.
+    -- The younger quota wins, whichever instance asks first: an old process that uses a key again does not restore its
+    -- own.
     local set = now - age
     if quota ~= obeyed and set >= since then
-        -- What was used stays used, as a share of the burst; so two quotas in turn mint nothing. A bandwidth that was
-        -- not there before begins as poor as the poorest. Tokens already leased count against the new burst at once.
+        -- Used tokens stay used, as a share of the burst, so that two quotas in turn create no tokens. A new bandwidth
+        -- begins with the least share of the others. Tokens that are leased count against the new burst at once.
         local parts, poorest = {}, 1
         for i = 1, #levels do
             parts[i] = levels[i] / bursts[i]
@@ -66,7 +67,7 @@ elseif seq >= instance.seq then -- an older one is a late duplicate: nobody wait
     end
     if quota == obeyed then since = max(since, set) end
 
-    -- What the instance reports: spent tokens are gone, unspent ones go back as far as there is room.
+    -- The instance's report: spent tokens are gone, unspent ones go back as far as there is room.
     still = min(held, instance.held)
     local unspent = min(back, instance.held - still)
     outstanding = outstanding - (instance.held - still)
@@ -74,12 +75,12 @@ elseif seq >= instance.seq then -- an older one is a late duplicate: nobody wait
         for i = 1, #levels do levels[i] = levels[i] + min(unspent, max(0, bursts[i] - outstanding - levels[i])) end
     end
 
-    -- How many tokens the instance may have now, when `need` is expected to fit (us), and what it had accrued.
+    -- How many tokens the instance may have now, when `need` is expected to fit (us), and how much it has accrued.
     --
-    -- Each active instance accrues its share of the rate, by its weight, from when it was last served. It may take what
-    -- it accrued (mine), or what is left when the others' accruals are set aside, whichever is more. But half of what
-    -- is there is for whoever asks: set aside in full for 20 instances, a bucket of 10 was full and yet refused every
-    -- third caller at twice its rate (simulated).
+    -- Each active instance accrues its share of the rate, by its weight, since it was last served. It may take what it
+    -- accrued (mine), or what is left after the others' accruals are set aside, whichever is more. But only half of the
+    -- level can be set aside. (Simulated with all of it, 20 instances and twice the rate: a bucket of 10 was full and
+    -- yet refused every third caller.)
     local part, foreign = weight / weights, reserved and reserved.name ~= name
     local waited = (weights - weight) * now - (lasts - weight * instance.last)
     local wait, accrued, fairs = 0, math.huge, max_wait > 0 and {0}
@@ -99,16 +100,16 @@ elseif seq >= instance.seq then -- an older one is a late duplicate: nobody wait
     granted = max(0, floor(granted))
 
     if granted < need then
-        wait = ceil(min(wait, LONGEST * 1000)) + 1 -- + 1 us: never a rounding error too early
+        wait = ceil(min(wait, LONGEST * 1000)) + 1 -- + 1 us, so that a rounding error never makes it too early
         granted, retry_after = 0, wait
 
-        -- The more instances, the rarer each of them asks: 200 at 50 ms cost 19 % of all decisions at twice the rate,
-        -- at 200 ms 4.9 %, and were served no less evenly (simulated; 10,000/s).
+        -- With more instances each of them asks more rarely. Simulated with 200 instances at twice the rate of
+        -- 10,000/s: asks are 19 % of all decisions at 50 ms and 4.9 % at 200 ms, and shares are as even.
         local pace = LONG_PACE
         for i = 1, #rates do pace = min(pace, max(PACE, BATCH * active / rates[i]), 0.2 * bursts[i] / rates[i]) end
 
-        -- What will have flowed in `ahead` us from now. Together with all that is leased it must fit the burst: then
-        -- nothing stops the refill before the grant begins, and it begins when the level, now negative, is back at 0.
+        -- A grant of tokens that will be refilled in the next `ahead` us. With all leased tokens it must fit the burst.
+        -- Then nothing stops the refill, and the grant begins when the level, now negative, is back at 0.
         if wait <= max_wait and not foreign then
             local ahead, later = max(wait, ceil(min(pace, max_wait))), queued
             for i = 1, #rates do
@@ -119,9 +120,9 @@ elseif seq >= instance.seq then -- an older one is a late duplicate: nobody wait
             if later >= need then granted, starts_in, retry_after = later, ahead, 0 end
         end
 
-        -- A cost near the burst fits only while all others pause. So an instance that accrued its need, and was refused
-        -- all the same, has it reserved: nobody draws on that until it is served, or has not come back when it could
-        -- be; two paces at the most if its caller does not wait.
+        -- A cost near the burst fits only while all others pause. So tokens are reserved for an instance that accrued
+        -- its need and was refused all the same. No other instance gets them until it is served, or has not asked again
+        -- when it could be served. If its caller does not wait, the reservation lasts two paces at most.
         if retry_after > 0 and accrued >= need and not foreign then
             local patience = 2 * max(PACE, pace) + (max_wait > 0 and wait or 0)
             reserved = {name = name, tokens = need, ends = now + patience, renewed = true}
@@ -130,12 +131,12 @@ elseif seq >= instance.seq then -- an older one is a late duplicate: nobody wait
 
     instance.seq, instance.seen, instance.held, instance.granted = seq, now, still, granted
     if retry_after == 0 then
-        -- Tokens for callers who wait already need no longer than to reach them, unless those sleep until a grant
-        -- begins; of a part of what they wait for some may be kept for who is next. A reserve lasts longer where tokens
-        -- abound: what would flow in meanwhile would be wasted anyway, and a third of the calls is saved at half the
-        -- rate, an eighth at nine tenths (simulated). The price: spent tokens count as leased until they are reported,
-        -- so when demand leaps up, up to 1 % less of the first ten seconds is used than with short leases. And no lease
-        -- is shorter than answers take: an instance would find it over on arrival.
+        -- Tokens for waiting callers need only reach them, unless these sleep until the grant begins; if the grant is
+        -- only a part of their need, some may be kept for the next caller. A reserve lasts longer while the bucket is
+        -- rich, because further refill would be wasted. That saves a third of the asks at half the rate, an eighth at
+        -- nine tenths (simulated). The price: spent tokens count as leased until they are reported. After a sudden rise
+        -- of demand, up to 1 % less of the first ten seconds is used than with short leases. No lease is shorter than
+        -- an answer takes: it would be over on arrival.
         local long = lease
         if starts_in > 0 then
             long = max(lease, UNKNOWN)

@@ -1,11 +1,11 @@
--- What the scripts end with that change a bucket: it is written back, and the reply sent.
+-- The end of the scripts that change a bucket: writes it back, and replies.
 --
--- Numbers are written with all their digits: whole ones by %.0f, others by %.17g, as a server writes those that it is
--- given as numbers. Lua's own `..` and tostring would keep 14 digits, and lose microseconds.
+-- Numbers are written with all digits: whole ones by %.0f, others by %.17g, as the server itself writes numbers. Lua's
+-- `..` and tostring would keep 14 digits and lose microseconds.
 --
--- When the key expires is said anew only where that would be too early, or too late by far: once in SLACK, which saves
--- a tenth of the time. It goes by the server's clock, as the server does, and not by `now`: that stands still when the
--- clock steps back, and the end would come unseen.
+-- The expiry is set again only if it would be too early, or far too late: once in SLACK, which saves a tenth of the
+-- time. It follows the server's clock and not `now`, which stands still after the clock stepped back: the key would
+-- expire early.
 
 local MARGIN = 5000 -- how much longer than needed an untouched bucket is kept: longer than any lease (ms)
 local SLACK = 1000  -- and how much longer than that at the most, so that few calls have to say it anew (ms)
