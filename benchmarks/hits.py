@@ -64,22 +64,27 @@ def hit(url: str, rounds: int) -> Iterator[Figure]:
         yield Figure(f"hit: {name} / floor", ratio, at_most=_AT_MOST.get(name), note=note)
 
 
+_HITS = 20_000
+"""So few that a busy machine has time for them within one lease: a renewal allocates."""
+_TRIES = 10
+
+
 def blocks(url: str) -> Iterator[Figure]:
     """What hits leave behind in memory, which is nothing."""
     with RateLimiter.from_url(url, _QUOTAS["*"], prefix=f"bench-{secrets.token_hex(4)}", deadline=1.0) as limiter:
-        yield Figure("hit: blocks that stay allocated", _growth(limiter), at_most=0, note="after 100,000 hits")
+        yield Figure("hit: blocks that stay allocated", _growth(limiter), at_most=0, note=f"after {_HITS:,} hits")
     with Loop(url, _QUOTAS["*"]) as loop:
         loop.timed(_CALLS)
-        yield Figure("hit: blocks that stay, awaited", loop.growth(100_000), at_most=0, note="after 100,000 hits")
+        yield Figure("hit: blocks that stay, awaited", loop.growth(_HITS), at_most=0, note=f"after {_HITS:,} hits")
 
 
 def _growth(limiter: RateLimiter) -> int:
     """The least of several tries, because a lease that ends meanwhile allocates for its renewal."""
     gc.collect()
     grown = []
-    for _ in range(6):
+    for _ in range(_TRIES):
         before = sys.getallocatedblocks()
-        for _ in repeat(None, 100_000):
+        for _ in repeat(None, _HITS):
             limiter.try_acquire("hot")
         grown.append(sys.getallocatedblocks() - before)
     return max(0, min(grown))

@@ -56,7 +56,7 @@ async def _timed(limiter: AsyncRateLimiter, hits: int) -> float:
 async def _growth(limiter: AsyncRateLimiter, hits: int) -> int:
     grown = []
     gc.collect()
-    for _ in range(5):
+    for _ in range(10):
         await _renew(limiter)
         before = sys.getallocatedblocks()
         for _ in repeat(None, hits):

@@ -303,7 +303,7 @@ def test_tokens_are_given_back_once() -> None:
         ({"tokens": 20, "held": 40}, 30, 40),
         ({"tokens": 60, "held": 40}, 30, 40),
         ({"tokens": 0, "held": 1000}, 10, 60),
-        ({"tokens": 10, "host": "stranger"}, 10, 60),
+        ({"tokens": 10, "instance": "stranger"}, 10, 60),
     ],
 )
 def test_no_more_comes_back_than_was_held(back: dict[str, Any], level: int, outstanding: int) -> None:
