@@ -63,4 +63,4 @@ class AsyncLimit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """What was admitted has happened, however it ended."""
+        """Do nothing: an admitted call stays charged, however its block ended."""

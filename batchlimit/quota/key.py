@@ -1,4 +1,4 @@
-"""What may be a key, a cost and a prefix, and the name of a key's bucket in the store."""
+"""Checks of keys, costs and prefixes, and the name of a key's bucket in the store."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -41,9 +41,9 @@ def check_cost(cost: object, largest: int, key: str) -> int:
 
 
 def check_costs(costs: object) -> dict[str, int]:
-    """Several keys and what each is to pay, from a mapping or from pairs. Raises ValueError for a key named twice.
+    """Return several keys, each with its cost, from a mapping or from pairs.
 
-    Whether a cost fits its key is `check_cost`'s to say.
+    Raises ValueError for a key named twice. `check_cost` says whether a cost fits its key.
     """
     if isinstance(costs, str | bytes) or not isinstance(costs, Mapping | Iterable):
         raise TypeError(f"several keys come as a mapping from key to cost, not as {shown(costs)}")
@@ -77,9 +77,9 @@ def check_prefix(prefix: object) -> str:
 def bucket_name(prefix: str, key: str) -> str:
     """`{prefix:key}`, of a checked prefix and a checked key; distinct keys have distinct names.
 
-    The braces are Redis Cluster's hash tag: names made by appending to this one live in the same slot as the bucket.
-    (A key with "}" ends the tag early, and ends it at the same place in all of them.) A key of more than LONGEST_KEY
-    bytes of UTF-8 becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so that it can still be recognised.
+    The braces are Redis Cluster's hash tag: names made by appending to this one live in the same slot as the bucket. A
+    key with "}" ends the tag early, at the same place in all of these names. A key of more than LONGEST_KEY bytes of
+    UTF-8 becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so an operator can still recognise it.
     """
     # Not an f-string: that would ask an enum member, which is a str too, for its label.
     return "{" + prefix + ":" + stored(key) + "}"
@@ -102,10 +102,10 @@ def stored(key: str) -> str:
 
 
 def place_of(name: str) -> str:
-    """Return under what a `stored` key is looked up in memory: an exact str, that no key of a caller's can be.
+    """Return the name under which a `stored` key is looked up in memory: an exact str, and no key of a caller.
 
-    It begins with what no key may have, for not every look-up is after a check; and who passes such a key all the same
-    does not know this process's hashes.
+    The name begins with a character that no checked key contains, because some look-ups come before the check. A caller
+    who passes such a key all the same cannot know the hashes of this process.
     """
     return f"\udc00{hash(name)}:{name[-2 * _DIGEST :]}" if isinstance(name, Stored) else name
 

@@ -1,4 +1,4 @@
-"""Which quota a key has: one for all, one by name or pattern, or whatever a function says."""
+"""The quota of a key: one for all keys, one by name or pattern, or one that a function returns."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,15 +13,22 @@ QuotaSource = Quota | str | Mapping[str, Quota | str] | Callable[[str], Quota | 
 
 
 FEWEST = 10_000
-"""Of how many keys it is remembered at the least what a function said: 1 MB."""
+"""The fewest keys for which the first answer of a function is remembered; they take 1 MB."""
 
 
 def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota]:
-    """Which quota a key has: one for all, a mapping by name or glob pattern, or a function of the key.
+    """Return the function from a key to its quota.
 
-    For a mapping see `by_name`. It is copied and its texts are read here, so that a typo fails at start. A function is
-    asked once for each key: the first answer stays, for the last `most` keys that it was asked for. The rule
-    raises ValueError for a key without a quota, and TypeError where a function returns anything else.
+    Args:
+        source: one quota for all keys, a mapping by name or glob pattern (see `by_name`), or a function of the key. A
+            mapping is copied and its texts are read here, so a typo fails at start.
+        most: keys for which the first answer of a function stays (default 10,000, and no fewer).
+
+    Returns:
+        The function. It raises ValueError for a key without a quota, and TypeError if a function returns anything else.
+
+    Raises:
+        ValueError, TypeError: the source cannot work.
     """
     if isinstance(source, Quota | str):
         quota = Quota.parse(source) if isinstance(source, str) else source
@@ -52,7 +59,7 @@ class Constant:
         return f"<Constant {self._find!r}: {len(self._new) + len(self._old)} keys>"
 
     def __call__(self, key: str) -> Quota:
-        """Return what the function said at first; raises what it raises, and then it is asked again."""
+        """Return the first answer of the function; if it raises, so does this, and the next call asks again."""
         name = hash(key)
         if (known := self._new.get(name)) is not None:
             return known

@@ -90,7 +90,10 @@ class FailurePolicy:
 
 
 class CircuitOpen(StoreUnavailable):
-    """The store failed too often lately: it is given up for a while, and nothing was sent. Callers need not care."""
+    """The store failed several times in a row: the circuit is open for a while, and nothing was sent.
+
+    Callers may treat it as any StoreUnavailable.
+    """
 
 
 CLOSED = FailurePolicy()
@@ -103,10 +106,10 @@ FailureSource = FailurePolicy | Kind | Mapping[str, FailurePolicy | Kind]
 
 
 def failure_rule(source: FailureSource) -> Callable[[str], FailurePolicy]:
-    """Which policy a key has: one for all, or by name or pattern, as quotas.
+    """Return the function from a key to its policy: one policy for all keys, or one by name or pattern, as with quotas.
 
-    A mapping must say what holds for "*", that is for each key that no other entry names: else a pattern with a typo
-    would silently leave the keys that it is meant for closed.
+    A mapping must have an entry "*", for the keys that no other entry names. Without it a pattern with a typo would
+    leave the keys that it is meant for closed.
     """
     if isinstance(source, Mapping):
         find = by_name({name: _as_policy(value) for name, value in source.items()})

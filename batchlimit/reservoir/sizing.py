@@ -1,4 +1,4 @@
-"""How much to lease at a time: what callers of this instance ask for, smoothed, and what each policy makes of it."""
+"""How much to lease at a time: the demand of this process, smoothed, and the target that each sizer derives from it."""
 
 import math
 import sys
@@ -25,7 +25,7 @@ class Demand:
         return f"<Demand {self.rate:.1f}/s>"
 
     def observe(self, tokens: int, now: float) -> None:
-        """Count `tokens` asked for since the last observation; fewer than none where callers left the line."""
+        """Count `tokens` asked for since the last observation; negative when callers have left the queue."""
         elapsed = now - self.at
         if elapsed <= 0.0:
             self.rate = max(0.0, self.rate + tokens / _KERNEL)
@@ -43,7 +43,8 @@ class Usage(NamedTuple):
         demand: tokens per second that callers of this process ask for, smoothed over 0.25 s.
         last: the last target, in tokens; 0 at first.
         left: tokens that were left of it.
-        rich: whether the bucket was at least half full when it last told (default False); its leases then last longer.
+        rich: whether the bucket was at least half full when it last answered (default False). Its leases then last
+            longer.
 
     Example:
         >>> from batchlimit import Quota

@@ -89,7 +89,7 @@ class Statistics:
 
 
 class Health(NamedTuple):
-    """How the store has been: as in Statistics."""
+    """How the store has been; the fields are those of Statistics."""
 
     failures: int = 0
     outages: int = 0
@@ -113,7 +113,7 @@ def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -
 
 
 def outlook(quota: Quota, level: int, held: int, source: Source = "store") -> Decision:
-    """Return how a call of cost 1 would fare at a bucket of this `level`, where an instance holds `held` of it."""
+    """Return how a call of cost 1 would fare at a bucket of this `level`, of which an instance holds `held` tokens."""
     if quota.denies_all:
         return decision(quota, 0, math.inf, "local")
     remaining = max(0, level) + held
@@ -129,9 +129,9 @@ def reset_after(quota: Quota, remaining: int) -> float:
 
 
 class KeyStatistics(NamedTuple):
-    """Counts of tokens, but for `calls` of the store, `losses` of a bucket's state, and `waiting` callers.
+    """Counts of one key: tokens, but for `calls` of the store, `losses` of the bucket's state, and `waiting` callers.
 
-    What happened comes first: it is remembered when the reservoir goes. What is there now goes with it.
+    The first five count what happened, and outlast the reservoir. The others tell what is there now, and end with it.
     """
 
     admitted: int = 0

@@ -66,7 +66,7 @@ class Limit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """What was admitted has happened, however it ended."""
+        """Do nothing: an admitted call stays charged, however its block ended."""
 
     def _awaiting(
         self, function: Callable[P, Awaitable[R]], charged: Callable[..., tuple[str, int]]
