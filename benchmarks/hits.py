@@ -66,16 +66,18 @@ def hit(url: str, rounds: int) -> Iterator[Figure]:
 
 _HITS = 20_000
 """So few that a busy machine has time for them within one lease: a renewal allocates."""
+_THOUSANDS = _HITS // 1000
+_PER = "per 1,000 hits"
 _TRIES = 10
 
 
 def blocks(url: str) -> Iterator[Figure]:
     """What hits leave behind in memory, which is nothing."""
     with RateLimiter.from_url(url, _QUOTAS["*"], prefix=f"bench-{secrets.token_hex(4)}", deadline=1.0) as limiter:
-        yield Figure("hit: blocks that stay allocated", _growth(limiter), at_most=0, note=f"after {_HITS:,} hits")
+        yield Figure("hit: blocks that stay allocated", _growth(limiter) // _THOUSANDS, at_most=0, note=_PER)
     with Loop(url, _QUOTAS["*"]) as loop:
         loop.timed(_CALLS)
-        yield Figure("hit: blocks that stay, awaited", loop.growth(_HITS), at_most=0, note=f"after {_HITS:,} hits")
+        yield Figure("hit: blocks that stay, awaited", loop.growth(_HITS) // _THOUSANDS, at_most=0, note=_PER)
 
 
 def _growth(limiter: RateLimiter) -> int:
