@@ -13,7 +13,7 @@ from batchlimit.aio.refill_gate import NO_GATE, RefillGate
 from batchlimit.aio.timer import Due
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
-from batchlimit.errors import StoreUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.redaction import shown
 from batchlimit.reservoir import express
 from batchlimit.reservoir.admission_result import AdmissionResult
@@ -251,7 +251,7 @@ class KeyEntry:
         try:
             under_way = self._home.store.send(self.key, fetch.quota, fetch.ask, partial(self._heard, fetch, waiter))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-            self.reservoir.failed(fetch, unavailable(error), self._home.clock())
+            self.reservoir.failed(fetch, _uncounted(error), self._home.clock())
             return None
         except BaseException:
             self.reservoir.failed(fetch, None, self._home.clock())
@@ -267,7 +267,7 @@ class KeyEntry:
             task = self._home.start(outcome(self._home.store.take, self.key, fetch.quota, fetch.ask))
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
             self._took(
-                fetch, waiter, unavailable(error)
+                fetch, waiter, _uncounted(error)
             )  # opens the refill gate, which an ask that came to nothing shut
             return None
         except BaseException:
@@ -314,7 +314,7 @@ class KeyEntry:
         elif isinstance(outcome, StoreUnavailable):
             self.reservoir.failed(fetch, outcome, now)
         else:
-            error = unavailable(TypeError(f"an answer that is no Grant: {shown(outcome)}"))
+            error = _uncounted(TypeError(f"an answer that is no Grant: {shown(outcome)}"))
             self.reservoir.failed(fetch, addressed(error, self._home.store.address), now)
 
     def _give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
@@ -357,7 +357,14 @@ class KeyEntry:
             self._home.watch(thing)
 
 
-_CANCELLED = StoreUnavailable("the ask was cancelled")
+_CANCELLED = BucketUnavailable("the ask was cancelled")
+
+
+def _uncounted(error: Exception) -> BucketUnavailable:
+    """Return an error that ends the wait of all callers: the circuit breaker does not count it, so never opens."""
+    found = BucketUnavailable(*unavailable(error).args)
+    found.__cause__ = error
+    return found
 
 
 async def outcome(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | StoreUnavailable:

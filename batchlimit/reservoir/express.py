@@ -59,7 +59,7 @@ def serve(reservoir: Reservoir, waiter: Waiter, fetch: Fetch, grant: Grant, now:
     ):
         return False
     _count(reservoir, cost, now)
-    reservoir._in_flight = reservoir._lost_seq = None
+    reservoir._in_flight = reservoir._lost_seq = reservoir._silence = None
     reservoir._view.learn(fetch, grant, now)
     reservoir._denials.learn(fetch, grant, reservoir.quota, reservoir._demand.rate, now, jitter)
     leased.credit(fetch, grant, now)

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import Fill, InstanceCount
@@ -22,10 +24,23 @@ _REST = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
 _LONG_REST = 1.0
 """The same while the store is given up: a thousand keys with refunds must not keep an instance busy in vain."""
+_AGAIN = 0.05
+"""Who waits asks again so long (s) after the ask that failed was sent, at the earliest: a store that fails at once, and
+at this key only, is never given up."""
 _SHUT = 0.05
 """For so long (s) refuses from memory, without a lock, what could be asked for only at a store that is given up."""
 _AWAKE = 1.0
 """For so long (s) after its last use a key stays awake: a busy one is not to rest and to wake at its every ask."""
+
+
+class Silence(NamedTuple):
+    """An ask that had no answer."""
+
+    error: Exception
+    until: float
+    """The instant before which those do not ask again who were in line."""
+    last: int
+    """The number of the last of them."""
 
 
 class Reservoir(Requests):
@@ -36,7 +51,7 @@ class Reservoir(Requests):
     what it is told: Wait, or Fetch and report. After every call it wakes whom `to_wake` names.
     """
 
-    __slots__ = "_ended", "_idle_after", "_is_told", "_rest_until", "snapshot"
+    __slots__ = "_ended", "_idle_after", "_is_told", "_rest_until", "_silence", "snapshot"
 
     def __init__(
         self,
@@ -73,6 +88,7 @@ class Reservoir(Requests):
         self._idle_after = idle_after
         self._rest_until = -math.inf
         self._ended: Exception | None = None
+        self._silence: Silence | None = None  # until the next answer, where callers wait for it
         self._is_told = False  # the bucket told of a quota that is not the one of our own
         self.snapshot: KeySnapshot | None = (
             None  # for the key's next reservoir, when this one has retired to let the key rest
@@ -102,9 +118,11 @@ class Reservoir(Requests):
             self._queue.withdraw(waiter)
             return waiter.verdict
         if NO_WAIT < waiter.deadline <= now:
-            return self._turn_away(waiter, now)
+            return self._time_is_up(waiter, now)
         if self._in_flight is not None or self.is_held_up:
             return Wait(_within(math.inf, waiter.deadline, now))
+        if (rest := self._rest_of(waiter, now)) > 0.0:
+            return Wait(_within(rest if waiter is self._queue.leader else math.inf, waiter.deadline, now))
         if (pause := self._pause(waiter, now)) == 0.0:
             return self._ask(now, waiter)
         if self._is_hopeless(waiter, now):
@@ -140,7 +158,7 @@ class Reservoir(Requests):
         if self._in_flight is not fetch:
             return  # its caller was interrupted: the next ask repeats the number, and gets the same tokens
         self._count(now)
-        self._in_flight = self._lost_seq = None
+        self._in_flight = self._lost_seq = self._silence = None
         self._view.learn(fetch, grant, now)
         self._fallback.end(self.tokens, now)
         if grant.quota is not None:
@@ -174,6 +192,7 @@ class Reservoir(Requests):
         for waiter in self._queue.hasty:
             waiter.asked = 0
         if error is not None and not self._fall_back(now):
+            self._silence = Silence(error, fetch.sent + _AGAIN, self._queue.last)
             self._fail(error, now)
         self._serve()
         self._wake_next()
@@ -362,13 +381,37 @@ class Reservoir(Requests):
         return True
 
     def _fail(self, error: Exception, now: float) -> None:
-        """Tell all in line, those too whom no ask spoke for yet: the next one would take as long to fail."""
+        """Tell those in line who do not wait, those too whom no ask spoke for: the next one would take as long to fail.
+
+        Who has time left waits for the next ask, until the store is given up, or says that there is no use in it.
+        """
         if isinstance(error, CircuitOpen):
             self._failing_until = now + _SHUT
-        for waiter in self._queue:
+        for waiter in list(self._queue) if isinstance(error, CircuitOpen | BucketUnavailable) else self._queue.hasty:
             if waiter is not self._overdraft.waiter:
-                self.refused += waiter.cost
-                self._queue.dismiss(waiter, self.failure(error))
+                self._tell(waiter, error)
+
+    def _tell(self, waiter: Waiter, error: Exception) -> Verdict:
+        self.refused += waiter.cost
+        verdict = self.failure(error)
+        self._queue.dismiss(waiter, verdict)
+        return verdict
+
+    def _time_is_up(self, waiter: Waiter, now: float) -> Verdict:
+        """Refuse one who cannot wait any longer; or say that the store was silent, if it was."""
+        if self._silence is None:
+            return self._turn_away(waiter, now)
+        verdict = self._tell(waiter, self._silence.error)
+        self._serve()
+        self._queue.wake_leader()
+        return verdict
+
+    def _rest_of(self, waiter: Waiter, now: float) -> float:
+        """Return for how long (s) a caller rests that has time, after an ask that failed while it was in line."""
+        silence = self._silence
+        if silence is None or waiter.deadline == NO_WAIT or waiter.number > silence.last:
+            return 0.0
+        return silence.until - now
 
     def _unsent(self, now: float) -> None:
         """Nothing went to the store, and nothing does in the background for a while: it is given up."""

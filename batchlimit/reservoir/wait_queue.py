@@ -58,6 +58,11 @@ class WaitQueue:
         return debtor
 
     @property
+    def last(self) -> int:
+        """The number of who came last, or 0."""
+        return self._last
+
+    @property
     def leader(self) -> Waiter | None:
         """The first with whom somebody waits: with a debt nobody does."""
         while self._numbers:

@@ -63,7 +63,8 @@ async def test_waiting_for_a_connection_is_not_the_servers_time() -> None:
     await limiter.close()
 
 
-async def test_all_in_line_leave_with_the_one_that_asked() -> None:
+async def test_all_in_line_leave_when_the_circuit_opens() -> None:
+    """Three asks that have no answer open it; a caller that takes the first answer leaves after one deadline."""
     stage = Stage()
     limiter = limiter_on(stage, deadline=0.05)
     await limiter.acquire("another")
@@ -72,10 +73,12 @@ async def test_all_in_line_leave_with_the_one_that_asked() -> None:
     line = [asyncio.create_task(limiter.acquire(KEY)) for _ in range(50)]
     await asyncio.sleep(0.03)
     line += [asyncio.create_task(limiter.acquire(KEY)) for _ in range(50)]
+    assert not await limiter.try_acquire(KEY)
+    assert virtual_loop().time() - begun == pytest.approx(0.05)
     errors = await asyncio.gather(*line, return_exceptions=True)
     assert all(isinstance(error, StoreUnavailable) for error in errors)
-    assert virtual_loop().time() - begun == pytest.approx(0.05)
-    assert limiter.statistics().failures == 1
+    assert virtual_loop().time() - begun == pytest.approx(0.15)
+    assert limiter.statistics().failures == 3
     await limiter.close()
 
 

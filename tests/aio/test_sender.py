@@ -69,7 +69,7 @@ async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
     for failures in (1, 2, 3):
         begun = virtual_loop().time()
         with pytest.raises(StoreUnavailable, match=r"stage:// did not answer in time \(0.05 s\)"):
-            await limiter.acquire(KEY)
+            await limiter.acquire(KEY, timeout=0)
         assert virtual_loop().time() - begun == pytest.approx(0.05)
         assert stage.sent[-1].cancelled()
         assert limiter.statistics().failures == failures
@@ -94,10 +94,10 @@ async def test_what_goes_wrong_reaches_the_caller_as_from_take() -> None:
     limiter = limiter_on(stage)
     stage.make = lambda grant: StoreUnavailable("away")
     with pytest.raises(StoreUnavailable, match="away"):
-        await limiter.acquire(KEY)
+        await limiter.acquire(KEY, timeout=0)
     stage.make = lambda grant: KeyError("of its own")
     with pytest.raises(StoreUnavailable, match="of its own"):
-        await limiter.acquire(KEY)
+        await limiter.acquire(KEY, timeout=0)
     assert limiter.statistics().failures == 2
     await limiter.close()
 

@@ -203,7 +203,7 @@ async def test_a_long_line_may_be_refused_one_after_the_other() -> None:
 # When the store fails
 
 
-async def test_a_failure_reaches_all_in_line() -> None:
+async def test_a_failure_reaches_those_without_time_and_the_others_are_served_by_the_next_ask() -> None:
     stage = Stage()
     first_ask, second_ask = Gate(), Gate()
     stage.before = first_ask
@@ -226,12 +226,41 @@ async def test_a_failure_reaches_all_in_line() -> None:
     await in_line(limiter, 9)
     stage.before = nothing
     second_ask.open()
-    errors = await asyncio.gather(*others, return_exceptions=True)
-    assert [str(error) for error in errors[:4]] == ["the server is away"] * 4
-    assert len({id(error) for error in errors[:4]}) == 4
-    assert errors[4:] == [False] * 4
+    assert await asyncio.gather(*others) == [None] * 4 + [False] * 4
     assert await latecomer is False
-    assert (limiter.statistics().admitted, limiter.statistics().waiting) == (1, 0)
+    found = limiter.statistics()
+    assert (found.admitted, found.refused, found.waiting, found.failures) == (5, 5, 0, 1)
+
+
+async def test_one_late_answer_fails_no_caller_that_has_time() -> None:
+    """The store pauses once, for twice the deadline, while 500 callers wait."""
+    stage = Stage()
+    limiter = limiter_on(stage, "1000/s burst 100", deadline=0.05)
+    await limiter.acquire("another")
+    callers = [asyncio.create_task(limiter.acquire(KEY, timeout=60)) for _ in range(500)]
+    await in_line(limiter, 400)
+
+    async def pause() -> None:
+        stage.before = nothing
+        await asyncio.sleep(0.1)
+
+    stage.before = pause
+    await asyncio.gather(*callers)
+    found = limiter.statistics()
+    assert (found.admitted, found.refused, found.failures) == (501, 0, 1)
+    await limiter.close()
+
+
+async def test_a_caller_whose_time_ends_while_the_store_is_silent_hears_of_the_store() -> None:
+    stage = Stage()
+    limiter = limiter_on(stage, deadline=0.05)
+    await limiter.acquire("another")
+    stage.before = Gate()
+    begun = virtual_loop().now
+    with pytest.raises(StoreUnavailable, match="did not answer in time"):
+        await limiter.acquire(KEY, timeout=0.08)
+    assert 0.08 <= virtual_loop().now - begun <= 0.08 + 0.05, "the request that is under way may end first"
+    await limiter.close()
 
 
 async def _tried(limiter: AsyncRateLimiter) -> bool:
@@ -249,7 +278,7 @@ async def test_a_lost_answer_is_asked_for_again_and_not_paid_twice(error: BaseEx
     limiter = limiter_on(stage)
     if isinstance(error, Exception):
         with pytest.raises(StoreUnavailable):
-            await limiter.acquire(KEY, 4)
+            await limiter.acquire(KEY, 4, timeout=0)
     await limiter.acquire(KEY, 4)
     assert stage.asks[0].seq == stage.asks[1].seq
     assert (await stage.peek(KEY, TEN)).level == 6

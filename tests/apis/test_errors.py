@@ -49,10 +49,10 @@ def test_a_refusal_carries_its_key_and_the_decision_on_the_call(
 
 
 FAILED: dict[str, Call] = {
-    "acquire": lambda limiter: limiter.acquire(KEY),
+    "acquire": lambda limiter: limiter.acquire(KEY, timeout=0),
     "decide": lambda limiter: limiter.decide(KEY),
     "peek": lambda limiter: limiter.peek(KEY),
-    "acquire_all": lambda limiter: limiter.acquire_all({"another": 0, KEY: 1}),
+    "acquire_all": lambda limiter: limiter.acquire_all({"another": 0, KEY: 1}, timeout=0),
 }
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -191,7 +192,7 @@ def test_local_says_to_who_is_refused_that_nobody_told_how_many_share_the_limit(
     story.begin()
     for available in (True, False):
         assert story.limiter.statistics().available == available
-        for call in (story.limiter.decide, story.limiter.peek, story.limiter.acquire):
+        for call in (story.limiter.decide, story.limiter.peek, partial(story.limiter.acquire, timeout=0)):
             with pytest.raises(StoreUnavailable, match=f"away.*; on_failure='local' admits nothing.*{LOCAL}"):
                 call(KEY)
 

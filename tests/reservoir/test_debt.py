@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import FixedBatch
@@ -167,7 +168,7 @@ def test_a_caller_behind_a_debt_asks_for_both_and_hears_of_a_failure() -> None:
     assert debtor.reservoir.due() == math.inf, "the caller is awake, and looks after the debt"
     fetch = debtor.reservoir.step(caller, debtor.at)
     assert isinstance(fetch, Fetch)
-    debtor.reservoir.failed(fetch, ConnectionError("away"), debtor.at)
+    debtor.reservoir.failed(fetch, BucketUnavailable("away"), debtor.at)
     assert isinstance(caller.verdict, Fail)
     assert debtor.owed == 5
 

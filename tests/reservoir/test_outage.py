@@ -3,8 +3,6 @@
 import math
 from typing import Any
 
-import pytest
-
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
@@ -29,10 +27,9 @@ def away(policy: FailurePolicy = LOCAL, quota: Quota = HUNDRED, **rest: Any) -> 
     return Front(quota, policy=policy, **rest)
 
 
-@pytest.mark.parametrize("deadline", [NO_WAIT, 5.0, math.inf])
-def test_closed_fails_whoever_is_in_line(deadline: float) -> None:
+def test_closed_fails_a_caller_without_time() -> None:
     front = away(FailurePolicy.closed())
-    waiter = front.join(2, deadline)
+    waiter = front.join(2, NO_WAIT)
     fail(front, waiter, 1.0)
     assert waiter.verdict == Fail(DEAD)
     assert not front.reservoir.falls_back

@@ -471,11 +471,12 @@ def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> Non
 
 def test_a_lost_answer_is_asked_for_again_by_its_number() -> None:
     front = Front()
-    first = front.fetch(front.join(5))
+    waiter = front.join(5)
+    first = front.fetch(waiter)
     front.reservoir.failed(first, DEAD, 0.1)
-    second = front.fetch(front.join(3), 0.1)
+    second = front.fetch(waiter, 0.1)
     assert (second.ask.seq, second.repeated) == (first.ask.seq, True)
-    front.grant(second, 0.2, 5)
+    front.grant(second, 0.2, 7)
     third = front.fetch(front.join(3), 0.2)
     assert (third.ask.seq, third.repeated, third.ask.held) == (first.ask.seq + 1, False, 2)
 
@@ -510,16 +511,16 @@ def test_a_lost_ask_is_not_repeated_by_its_number_once_tokens_were_given_back_un
     assert front.held <= bucket.peek(250_000).outstanding
 
 
-def test_an_error_fails_all_in_line() -> None:
-    """Those too whom no ask spoke for yet: the next one would take as long to fail, and they have waited already."""
+def test_an_error_fails_those_without_time_and_the_others_stay_in_line() -> None:
+    """A caller without time fails even if no ask spoke for it yet: the next ask would take as long to fail."""
     front = Front()
     asked = [front.join(1), front.join(1, NO_WAIT), front.join(1, 5.0)]
     fetch = front.fetch(asked[0])
     others = [front.join(1), front.join(2, NO_WAIT)]
     front.reservoir.failed(fetch, DEAD, 0.1)
-    assert [waiter.verdict for waiter in (*asked, *others)] == [Fail(DEAD)] * 5
-    assert set(front.woken()) >= {*asked, *others}
-    assert front.reservoir.figures() == KeyStatistics(refused=6, calls=1)
+    assert [waiter.verdict for waiter in (*asked, *others)] == [None, Fail(DEAD), None, None, Fail(DEAD)]
+    assert set(front.woken()) >= {asked[1], others[1]}
+    assert front.reservoir.figures() == KeyStatistics(refused=3, calls=1, waiting=3)
 
 
 def test_an_interrupted_fetch_fails_nobody_and_wakes_the_next() -> None:

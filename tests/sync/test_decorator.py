@@ -225,7 +225,7 @@ def test_the_threads_of_the_loop_may_end_and_the_key_is_not_blocked(limiter: Rat
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])
 def test_a_coroutine_hears_of_a_store_that_fails(limiter: RateLimiter, stage: Stage, error: Exception) -> None:
-    @limiter.limit("k")
+    @limiter.limit("k", timeout=0)
     async def work() -> None: ...
 
     def fail() -> None:

@@ -392,7 +392,7 @@ def test_prefixes_do_not_share_a_bucket(client: redis.Redis, prefix: str) -> Non
 
 
 CALLS: dict[str, Callable[[RateLimiter], object]] = {
-    "acquire": lambda limiter: limiter.acquire(KEY),
+    "acquire": lambda limiter: limiter.acquire(KEY, timeout=0),
     "decide": lambda limiter: limiter.decide(KEY),
     "peek": lambda limiter: limiter.peek(KEY),
     "refund": lambda limiter: limiter.refund(KEY),
