@@ -67,5 +67,5 @@ class Counts:
             refused=dict(self._refused),
             watchers=watchers,
             unknown=self.unknown,
-            partitions={p.name: PartitionStatistics(p.busy, p.guaranteed) for p in gate.partitions},
+            partitions={p.name: PartitionStatistics(p.busy, p.guaranteed) for p in gate.partitions.all()},
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from batchlimit.concurrency.partition import Partition, Partitions
+from batchlimit.concurrency.partition import Partition, Partitions, PartitionTable
 from batchlimit.concurrency.queue import NO_QUEUE, Queue, Waiter, Waiting
 
 Reason = Literal["limit", "partition", "queue_full", "queue_timeout", "shed", "unknown_partition"]
@@ -27,24 +27,11 @@ class Gate:
         behind: True if waiters may wait for no more than the next `serve`: there were too many for one.
         in_flight: How many calls are under way.
         is_closed: True if no call may enter any more.
-        places: The partitions that have a share, by name.
-        rest: The partition of all other calls.
-        strict: True if shares are strict.
+        partitions: The partitions.
         waiting: The waiters.
     """
 
-    __slots__ = (
-        "_queue",
-        "behind",
-        "in_flight",
-        "is_closed",
-        "limit",
-        "open_to",
-        "places",
-        "rest",
-        "strict",
-        "waiting",
-    )
+    __slots__ = ("_queue", "behind", "in_flight", "is_closed", "limit", "open_to", "partitions", "waiting")
 
     def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
         self.limit = limit
@@ -54,23 +41,11 @@ class Gate:
         self.in_flight = 0
         self._queue = queue
         self.waiting = Waiting(queue.order)
-        self.strict = partitions is not None and partitions.strict
-        shares = partitions.shares if partitions else {}
-        self.places = {name: Partition(name, share, strict=self.strict) for name, share in shares.items()}
-        self.rest = Partition("")
+        self.partitions = PartitionTable(partitions)
         self._share_out()
 
     def __repr__(self) -> str:
         return f"<Gate: {self.in_flight} of {self.limit} under way, {self.waiting.count} waiting>"
-
-    @property
-    def partitions(self) -> tuple[Partition, ...]:
-        """Every partition with a share, and last the one of all others."""
-        return (*self.places.values(), self.rest)
-
-    def partition(self, name: str) -> Partition:
-        """Return the partition of this name; that of all other calls if it has no share."""
-        return self.places.get(name, self.rest)
 
     def enter(self, partition: Partition, now_ns: int) -> bool:
         """Enter if that is allowed now; return whether it was."""
@@ -105,12 +80,8 @@ class Gate:
         ahead = self.waiting.count + max(0, self.in_flight - self.limit) + 1
         wait = mean_ns * ahead / self.limit if mean_ns else None
         if reason == "partition":
-            return max(self.lent_in(now_ns, 0), wait or 0)
+            return max(self.partitions.lent_in(now_ns, 0), wait or 0)
         return wait
-
-    def lent_in(self, now_ns: int, otherwise: int) -> int:
-        """Return in how many ns the first share is lent that is kept now; `otherwise` if none is."""
-        return min((each.lent_in(now_ns) for each in self.places.values() if each.kept(now_ns)), default=otherwise)
 
     def give_up(self, waiter: Waiter) -> bool:
         """Remove a waiter; return False if it was served before, and so is under way."""
@@ -172,18 +143,17 @@ class Gate:
     def _may_enter(self, partition: Partition, now_ns: int, ahead: int = 0, ours: int = 0) -> bool:
         """Whether a call may enter behind `ahead` waiters that are to enter first, `ours` of them of its partition."""
         has_share = partition.busy + ours < partition.guaranteed
-        if not self.strict:
+        if not self.partitions.is_strict:
             return has_share or self.in_flight + ahead < self.limit
         room = self.limit - self.in_flight
         if has_share:
             return room > 0
-        return room - ahead > sum(each.kept(now_ns) for each in self.places.values())
+        return room - ahead > self.partitions.kept(now_ns)
 
     def _share_out(self) -> None:
-        for partition in self.places.values():
-            partition.resize(self.limit)
+        self.partitions.resize(self.limit)
         self._mind(self.behind)
 
     def _mind(self, behind: bool) -> None:
         self.behind = behind
-        self.open_to = 0 if self.strict or self.is_closed or behind else self.limit
+        self.open_to = 0 if self.partitions.is_strict or self.is_closed or behind else self.limit

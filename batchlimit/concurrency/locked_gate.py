@@ -88,7 +88,7 @@ class LockedGate:
         section = self._section
         with section.lock:
             gate = section.gate
-            place = gate.places.get(partition) if partition else gate.rest
+            place = gate.partitions.by_name.get(partition) if partition else gate.partitions.rest
             if place is None:
                 place = self._place_of_unknown(permit, partition)
             if gate.in_flight < gate.open_to:
@@ -111,10 +111,10 @@ class LockedGate:
         """Return the partition of a call whose name has no share, or refuse it. Requires the lock."""
         gate = self._section.gate
         if self._partitions is None or gate.is_closed:
-            return gate.rest
+            return gate.partitions.rest
         self._counts.unknown += 1
         if self._partitions.unknown == "spare":
-            return gate.rest
+            return gate.partitions.rest
         permit._state = OVER
         raise self._counts.refusal_of_unknown(gate, partition)
 

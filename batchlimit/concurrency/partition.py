@@ -107,6 +107,48 @@ class Partition:
         return self.asked_ns + _LENT_AFTER_NS - now_ns
 
 
+class PartitionTable:
+    """The partitions of one gate.
+
+    Attributes:
+        by_name: The partitions that have a share.
+        rest: The partition of all other calls.
+        is_strict: True if their shares are strict.
+    """
+
+    __slots__ = ("by_name", "is_strict", "rest")
+
+    def __init__(self, partitions: Partitions | None) -> None:
+        self.is_strict = partitions is not None and partitions.strict
+        shares = partitions.shares if partitions else {}
+        self.by_name = {name: Partition(name, share, strict=self.is_strict) for name, share in shares.items()}
+        self.rest = Partition("")
+
+    def __repr__(self) -> str:
+        return f"<PartitionTable: {self.all()!r}>"
+
+    def of(self, name: str) -> Partition:
+        """Return the partition of this name; that of all other calls if it has no share."""
+        return self.by_name.get(name, self.rest)
+
+    def all(self) -> tuple[Partition, ...]:
+        """Return every partition with a share, and last the one of all other calls."""
+        return (*self.by_name.values(), self.rest)
+
+    def resize(self, limit: int) -> None:
+        """Take the shares of another limit."""
+        for partition in self.by_name.values():
+            partition.resize(limit)
+
+    def kept(self, now_ns: int) -> int:
+        """Return how many places are kept free for partitions that claimed their strict share lately."""
+        return sum(each.kept(now_ns) for each in self.by_name.values())
+
+    def lent_in(self, now_ns: int, otherwise: int) -> int:
+        """Return in how many ns the first share is lent that is kept now; `otherwise` if none is."""
+        return min((each.lent_in(now_ns) for each in self.by_name.values() if each.kept(now_ns)), default=otherwise)
+
+
 def _check(name: object, share: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"the name of a partition must be a str, not {name!r}")

@@ -48,7 +48,7 @@ class WaitQueue:
                 gate = section.gate
                 if gate.is_closed:
                     raise LimiterClosed(CLOSED)
-                if reason := gate.line_up(gate.partition(partition), waiter):
+                if reason := gate.line_up(gate.partitions.of(partition), waiter):
                     raise self._counts.refusal(gate, reason, section.clock())
                 served = gate.serve(section.clock())
         finally:
@@ -74,6 +74,6 @@ class WaitQueue:
     def pause(self) -> float:
         """Return after how many seconds a waiter is to call `serve`; inf: never."""
         gate = self._section.gate
-        if not gate.strict:
+        if not gate.partitions.is_strict:
             return float("inf")
-        return max(_SOONEST, gate.lent_in(self._section.clock(), _SECOND) / _SECOND)
+        return max(_SOONEST, gate.partitions.lent_in(self._section.clock(), _SECOND) / _SECOND)

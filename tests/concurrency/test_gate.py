@@ -28,7 +28,7 @@ class Scene:
 
     def come(self, call: str, partition: str = "") -> str:
         """Enter, or line up; return where everybody is then, or why that is refused."""
-        place = self.gate.partition(partition)
+        place = self.gate.partitions.of(partition)
         if self.gate.enter(place, self.now):
             self._under_way[call] = partition
         elif reason := self.gate.line_up(place, waiter := waits()):
@@ -38,7 +38,7 @@ class Scene:
         return self.seen
 
     def go(self, call: str) -> str:
-        self._take_in(self.gate.leave(self.gate.partition(self._under_way.pop(call)), self.now))
+        self._take_in(self.gate.leave(self.gate.partitions.of(self._under_way.pop(call)), self.now))
         return self.seen
 
     def resize(self, limit: int) -> str:
@@ -184,10 +184,10 @@ def test_a_higher_limit_serves_who_waits() -> None:
 def test_the_served_know_how_many_are_under_way() -> None:
     """A law is told the number at admission, the own call included; for who waited, at the end of the wait."""
     gate = Gate(1, queue=Queue(9))
-    assert gate.enter(gate.rest, 0)
+    assert gate.enter(gate.partitions.rest, 0)
     waiters = [waits() for _ in range(3)]
     for waiter in waiters:
-        assert gate.line_up(gate.rest, waiter) is None
+        assert gate.line_up(gate.partitions.rest, waiter) is None
     served = gate.resize(4, now_ns=7)
     assert served == waiters
     assert [(each.in_flight, each.start_ns, each.served) for each in served] == [
@@ -199,10 +199,10 @@ def test_the_served_know_how_many_are_under_way() -> None:
 
 def test_to_give_up_is_too_late_for_who_was_served() -> None:
     gate = Gate(1, queue=Queue(9))
-    assert gate.enter(gate.rest, 0)
+    assert gate.enter(gate.partitions.rest, 0)
     waiter = waits()
-    assert gate.line_up(gate.rest, waiter) is None
-    gate.leave(gate.rest, 0)
+    assert gate.line_up(gate.partitions.rest, waiter) is None
+    gate.leave(gate.partitions.rest, 0)
     assert not gate.give_up(waiter)
     assert gate.in_flight == 1
 
@@ -314,13 +314,13 @@ def test_a_share_is_what_it_says_at_every_limit(limit: int) -> None:
     for percent in percents:
         for strict, expected in ((False, -(-limit * percent // 100)), (True, limit * percent // 100)):
             gate = Gate(limit, Partitions({"it": percent / 100}, strict=strict))
-            assert gate.partition("it").guaranteed == expected
+            assert gate.partitions.of("it").guaranteed == expected
 
 
 def test_shares_follow_the_limit() -> None:
     gate = Gate(10, Partitions(LIVE))
     gate.resize(20, 0)
-    assert [(each.name, each.guaranteed) for each in gate.partitions] == [("live", 14), ("batch", 6), ("", 0)]
+    assert [(each.name, each.guaranteed) for each in gate.partitions.all()] == [("live", 14), ("batch", 6), ("", 0)]
 
 
 # Many who wait
@@ -337,10 +337,10 @@ class Seen(Waiter):
 
 
 def crowd(gate: Gate, many: int) -> list[Seen]:
-    assert gate.enter(gate.rest, 0)
+    assert gate.enter(gate.partitions.rest, 0)
     waiters = [Seen(lambda: None) for _ in range(many)]
     for waiter in waiters:
-        assert gate.line_up(gate.rest, waiter) is None
+        assert gate.line_up(gate.partitions.rest, waiter) is None
         assert gate.serve(0) == []  # as a front does, once somebody stands in line
     return waiters
 
@@ -389,7 +389,7 @@ def test_nobody_comes_before_those_whom_a_gate_has_not_served_yet() -> None:
     crowd(gate, 100)
     gate.resize(20, 0)
     assert (gate.behind, gate.in_flight) == (True, 17)
-    assert not gate.enter(gate.rest, 0)
+    assert not gate.enter(gate.partitions.rest, 0)
     assert gate.reason == "limit"
     served_in_turn(gate, [])
     assert (gate.in_flight, gate.waiting.count) == (20, 81)
@@ -407,7 +407,7 @@ def test_a_waiter_is_looked_at_as_often_however_many_wait(order: Order, how: str
                 served_in_turn(gate, gate.resize(many + 1, 0))
             case "served one by one":
                 for _ in waiters:
-                    gate.leave(gate.rest, 0)
+                    gate.leave(gate.partitions.rest, 0)
             case "sent away":
                 served_in_turn(gate, gate.close())
             case _:
@@ -444,19 +444,19 @@ def test_who_comes_while_a_gate_is_behind_finds_what_there_will_be(
     def behind() -> Gate:
         gate = Gate(limits[0], Partitions(shares, strict=strict), Queue(100))
         for name in under_way:
-            gate.enter(gate.partition(name), 0)
+            gate.enter(gate.partitions.of(name), 0)
         for name in waiting:
-            place = gate.partition(name)
+            place = gate.partitions.of(name)
             gate.enter(place, 0) or gate.line_up(place, waits())
         gate.resize(limits[1], 0)
         return gate
 
     now, later = behind(), behind()
     served_in_turn(later, [])
-    enters, would = (gate.enter(gate.partition(newcomer), 0) for gate in (now, later))
+    enters, would = (gate.enter(gate.partitions.of(newcomer), 0) for gate in (now, later))
     if strict:
         assert now.in_flight <= max(limits)
-        assert would or not enters or now.partition(newcomer).busy <= now.partition(newcomer).guaranteed
+        assert would or not enters or now.partitions.of(newcomer).busy <= now.partitions.of(newcomer).guaranteed
     else:
         assert enters == would
 
@@ -469,7 +469,7 @@ def test_six_sixths_are_one() -> None:
         shares = {str(i): 1 / many for i in range(many)}
         for strict in (False, True):
             gate = Gate(7 * many, Partitions(shares, strict=strict))
-            assert [each.guaranteed for each in gate.partitions] == [7] * many + [0]
+            assert [each.guaranteed for each in gate.partitions.all()] == [7] * many + [0]
 
 
 def test_shares_may_add_up_to_one_in_floats() -> None:
