@@ -60,8 +60,8 @@ UNIQUE: list[tuple[Callable[[], object], str]] = [
     (async_reservation, "settle it where it was made"),
     (permit, "acquire another one there"),
     (async_permit, "acquire another one there"),
-    (MemoryStore, "takes a server"),
-    (lambda: AsyncMemoryStore(MemoryStore()), "takes a server"),
+    (MemoryStore, "use a server"),
+    (lambda: AsyncMemoryStore(MemoryStore()), "use a server"),
     (lambda: RedisStore(redis.Redis()), "make one in each process"),
     (lambda: AsyncRedisStore(redis.asyncio.Redis()), "make one in each process"),
 ]
