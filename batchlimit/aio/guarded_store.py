@@ -1,4 +1,4 @@
-"""What stands between a limiter and its store: a time budget for each call, and a breaker for when it is away."""
+"""The store of a limiter, with a deadline for each call and a circuit breaker."""
 
 import asyncio
 import contextlib
@@ -24,8 +24,8 @@ T = TypeVar("T")
 class GuardedStore(Timeouts):
     """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
 
-    A part of the store that failed three times in a row is not asked any more, until one of the probes that a task of
-    their own sends has come through: after about 0.1 s, and then after 0.1 to 1.1 s each.
+    After three consecutive failures the circuit breaker of that part of the store opens. A task then probes the part:
+    after about 0.1 s, and again after 0.1 to 1.1 s each, until it answers.
     """
 
     def __init__(self, store: AsyncStore, deadline: float) -> None:
@@ -61,7 +61,7 @@ class GuardedStore(Timeouts):
         `took` hears what came of it, when what is returned is done; None: nothing did, so `take` says why.
         """
         part = self._remote.part(key)
-        if self._sender is None or self._outages.breaker(part).since is not None:
+        if self._sender is None or self._outages.breaker(part).opened_at is not None:
             return None
         if (answer := self._sender.send(key, quota, ask)) is None:
             return None
@@ -95,13 +95,13 @@ class GuardedStore(Timeouts):
         return await self._call(key, lambda: self._store.peek(key, quota))
 
     def after_fork(self) -> None:
-        """In a child: its tasks are to come, and nothing is known of the store."""
+        """In a forked child: begin without tasks, and with closed circuit breakers."""
         self._inherited = (self._inherited, self._tasks)  # never let go of: they are another loop's
         self._begin()
         self._store.after_fork()
 
     def renew(self) -> None:
-        """After a loop that was closed: its probers are gone, so nothing is known of the store."""
+        """After the loop was closed: its probers are gone, so begin with closed circuit breakers."""
         self._begin()
 
     async def stop(self) -> None:
@@ -114,7 +114,7 @@ class GuardedStore(Timeouts):
     async def _call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
         part = self._remote.part(key)
         breaker = self._outages.breaker(part)
-        if breaker.since is not None:
+        if breaker.opened_at is not None:
             self._look_for_prober(part, key)
             raise self._outages.refusal(part)
         try:
@@ -128,7 +128,7 @@ class GuardedStore(Timeouts):
         return result
 
     def _counted(self, part: str, key: str, error: Exception) -> StoreUnavailable:
-        """Count what a call ended with; return it as the error that callers know."""
+        """Count the error of a call; return it as StoreUnavailable."""
         found = addressed(error if isinstance(error, StoreUnavailable) else unavailable(error), self.address)
         if isinstance(found, BucketUnavailable):
             self._answered(part)
@@ -194,7 +194,7 @@ class GuardedStore(Timeouts):
 
 
 class _Whole:
-    """What is assumed of a store that says nothing of itself."""
+    """A store that is no AsyncRemote: it has one part, and is not prompt."""
 
     is_prompt = False
 

@@ -1,4 +1,4 @@
-"""Dormant keys: nobody uses them now. A snapshot of each is kept until somebody does, or until it is idle."""
+"""Dormant keys: no caller uses them now. A snapshot of each is kept until it is used again, or idle."""
 
 import math
 import struct
@@ -6,16 +6,16 @@ from collections import deque
 from typing import NamedTuple
 
 _FORM = struct.Struct("9d")
-"""A double holds every one of them exactly: the largest are an epoch (us) and a level, below 2^53 for centuries."""
+"""A double holds each field exactly: the largest, an epoch (us) and a level, stay below 2^53 for centuries."""
 
 
 class KeySnapshot(NamedTuple):
-    """Instants are of the instance's clock, the rest as `Demand`, `Terms` and `Usage` have it."""
+    """What a retired reservoir leaves for the next one of its key. Instants are of the instance's clock."""
 
     used: float
-    """When somebody last asked for a token."""
+    """When a caller last asked for a token."""
     demand: float
-    """Tokens per second, as they were `counted_at`."""
+    """Tokens per second that callers asked for, at `counted_at`."""
     counted_at: float
     last_want: float
     epoch: float
@@ -26,81 +26,81 @@ class KeySnapshot(NamedTuple):
     """When the bucket last answered; -inf: never."""
 
     def pack(self) -> bytes:
-        """Return it in 105 bytes, of which the garbage collector sees nothing: as a tuple of floats it had 336."""
+        """Return the snapshot in 105 bytes that the garbage collector never visits; a tuple of floats has 336."""
         return _FORM.pack(*self)
 
     @classmethod
     def unpack(cls, packed: bytes) -> "KeySnapshot":
-        """Return what was packed."""
+        """Return the snapshot that was packed."""
         return cls(*_FORM.unpack(packed))
 
 
 _SHELVES = 8
-"""In how many parts the time is divided, and the room, after which a key leaves: so exact is the order."""
+"""Parts into which `idle_after` and the room are divided: a key leaves in the order of its shelf."""
 _MOST_SHELVES = 2 * _SHELVES
-"""Who looks for a key looks at no more: it takes 40 ns each."""
+"""Shelves at most: a search looks at each of them, which takes 40 ns."""
 _AT_ONCE = 256
-"""How many keys are forgotten without a break: 0.1 ms. A million of them would stop the process for 0.4 s."""
+"""Keys that are forgotten without a pause: 0.1 ms. A million of them would stop the process for 0.4 s."""
 _BREAK = 0.001
-"""Seconds between two such lots, for whoever else wants to run."""
+"""Seconds between two such lots, in which other threads and tasks run."""
 
 
 class Shelf:
-    """Keys that came to rest one after the other; at `idle_at` (instance clock) the last of them is idle."""
+    """Snapshots of keys that became dormant one after the other; all are idle at `idle_at` (instance clock)."""
 
-    __slots__ = ("idle_at", "memos", "since")
+    __slots__ = ("idle_at", "since", "snapshots")
 
     def __init__(self, now: float) -> None:
-        self.memos: dict[str, bytes] = {}
+        self.snapshots: dict[str, bytes] = {}
         self.since = now
         self.idle_at = -math.inf
 
 
 class DormantKeys:
-    """Memos by key. They leave `idle_after` seconds after their last use, or an eighth of that later.
+    """Snapshots by key. They leave `idle_after` seconds after the last use of the key, or an eighth of that later.
 
-    One that has to make room is of the eighth that came first. No order is kept within a shelf, so that nothing is
-    stored for it: a place in a queue, and a plan of when to leave, would take as much as the snapshot. And where a
-    million may be there, the dict of a shelf stands still for 5 ms at the most when it grows: one for all took 70.
+    If there is no room, a key of the oldest shelf leaves. A shelf keeps no order, so that a key costs its snapshot
+    alone: a place in a queue would cost as much again. The dict of a shelf stands still for 5 ms at most when it grows,
+    with a million keys; a single dict for all took 70 ms.
     """
 
     __slots__ = ("_idle_after", "_room", "_shelves")
 
     def __init__(self, idle_after: float, most: int) -> None:
-        """`most` is how many keys there are to be at once, awake ones included."""
+        """`most` bounds the keys in memory, those in use included; `idle_after` is in seconds."""
         self._idle_after = idle_after
         self._room = max(1, most // _SHELVES)
         self._shelves: deque[Shelf] = deque()  # the newest is first
 
     def __repr__(self) -> str:
-        return f"<Rest of {len(self)} keys on {len(self._shelves)} shelves>"
+        return f"<DormantKeys: {len(self)} keys on {len(self._shelves)} shelves>"
 
     def __len__(self) -> int:
-        # No count of our own: an interrupt between a change and its count would leave it wrong for good.
-        return sum(len(shelf.memos) for shelf in list(self._shelves))
+        # Not a counter: an interrupt between a change and its count would leave it wrong for ever.
+        return sum(len(shelf.snapshots) for shelf in list(self._shelves))
 
     def put(self, key: str, snapshot: KeySnapshot, now: float) -> None:
-        """Let a key rest that has no snapshot here; one that is idle by now has nothing to wait for."""
+        """Keep the snapshot of a key that has none here, unless the key is idle by now."""
         if snapshot.used + self._idle_after <= now:
             return
         shelf = self._shelf(now)
-        shelf.memos[key] = snapshot.pack()
+        shelf.snapshots[key] = snapshot.pack()
         shelf.idle_at = max(shelf.idle_at, snapshot.used + self._idle_after)
 
     def take(self, key: str) -> KeySnapshot | None:
-        """Return the snapshot of a key that is needed again, and keep it no longer."""
+        """Remove the snapshot of a key that is used again, and return it; None: there is none."""
         for shelf in list(self._shelves):
-            if (packed := shelf.memos.pop(key, None)) is not None:
+            if (packed := shelf.snapshots.pop(key, None)) is not None:
                 return KeySnapshot.unpack(packed)
         return None
 
     def make_room(self, keys: int) -> None:
-        """Forget so many, those first that came first; or a few of them, if they are many: there is a next time."""
+        """Forget so many keys, oldest shelf first; eight at most at one time."""
         for _ in range(min(keys, _SHELVES, len(self))):
             self._drop_one()
 
     def forget_idle(self, now: float) -> float:
-        """Forget those that are idle, or some of them; return the instant at which to come again, inf: no need."""
+        """Forget idle keys, or some of them; return the instant at which to come again (inf: no need)."""
         for _ in range(_AT_ONCE):
             if self.due > now:
                 break
@@ -109,30 +109,30 @@ class DormantKeys:
 
     @property
     def due(self) -> float:
-        """The instant at which there is something to forget; inf: never, or not while nobody comes."""
+        """The instant at which there is something to forget; inf: never, or not as long as no key becomes dormant."""
         oldest = self._oldest()
         return math.inf if oldest is None else oldest.idle_at
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all keys."""
         self._shelves.clear()
 
     def _shelf(self, now: float) -> Shelf:
-        """Return the newest one, making it if there is none or it has been there, or filled, for long enough."""
+        """Return the newest shelf; make one if there is none, or if the newest is too old or full."""
         if not self._shelves:
             self._shelves.append(Shelf(now))
         newest = self._shelves[0]
-        is_over = now - newest.since > self._idle_after / _SHELVES or len(newest.memos) >= self._room
+        is_over = now - newest.since > self._idle_after / _SHELVES or len(newest.snapshots) >= self._room
         if is_over and len(self._shelves) < _MOST_SHELVES:
             self._shelves.appendleft(newest := Shelf(now))
         return newest
 
     def _drop_one(self) -> None:
         if (oldest := self._oldest()) is not None:
-            oldest.memos.popitem()
+            oldest.snapshots.popitem()
 
     def _oldest(self) -> Shelf | None:
         """Return the first shelf that is not empty, if there is one."""
-        while self._shelves and not self._shelves[-1].memos:
+        while self._shelves and not self._shelves[-1].snapshots:
             self._shelves.pop()
         return self._shelves[-1] if self._shelves else None

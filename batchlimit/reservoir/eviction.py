@@ -1,25 +1,25 @@
-"""Which keys stay in memory: a ring of them, and a hand that goes round."""
+"""Which keys stay in memory: a CLOCK cache evicts an approximately least recently used key."""
 
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 _LOOKS = 16
-"""At how many the hand looks for one that comes: so nobody ever waits for it to go all the way round."""
+"""Entries that the hand examines for one newcomer, at most: no caller waits for a whole round."""
 _FEW = 4
-"""At how many it looks at the least, and whenever one leaves: more than one, so that places of the gone get fewer."""
+"""Entries that the hand examines at least, and whenever one leaves. More than one, so that free places get fewer."""
 _GONE = -1
 
 
 class Evictable(Protocol):
-    """What has a place in the ring."""
+    """What a ClockCache keeps."""
 
     seen: int
-    """The ring's own: what the hand saw when it last came by."""
+    """Belongs to the cache: the value of `uses` when the hand last examined the entry."""
 
     @property
     def uses(self) -> int:
-        """A figure from 0 on that is another one after each use."""
+        """A number, 0 or more, that each use changes."""
         ...
 
 
@@ -27,12 +27,12 @@ K = TypeVar("K", bound=Evictable)
 
 
 class ClockCache(Generic[K]):
-    """What is kept, at most `most`: who was not used since the hand last came by leaves first.
+    """Keeps at most `most` entries. It evicts first the entries that were not used since the hand last examined them.
 
-    A use tells the ring nothing, so that a hit has nothing to pay; the hand compares what it sees with what it saw. It
-    moves on whenever somebody comes: when there is no room any more, it knows already who is used. Who leaves
-    of itself leaves a place behind, which the hand takes out; of those there are about as many as are kept, at most.
-    (An OrderedDict would need none, and stood still for 28 ms when one of 100,000 had to grow.)
+    A hit does not touch the cache: the hand compares `uses` with what it saw before. The hand moves with each newcomer,
+    so it knows which entries are used before the cache is full. An entry that leaves by itself leaves a free place,
+    which the hand removes; there are about as many free places as entries, at most. (An OrderedDict has no free places,
+    but stood still for 28 ms when one of 100,000 entries had to grow.)
     """
 
     __slots__ = ("_kept", "_most", "_places")
@@ -40,16 +40,16 @@ class ClockCache(Generic[K]):
     def __init__(self, most: int) -> None:
         self._most = most
         self._kept = 0
-        self._places: deque[K] = deque()  # the hand is at the API
+        self._places: deque[K] = deque()  # the hand is at the left end
 
     def __repr__(self) -> str:
-        return f"<Ring of {self._kept}, {self._most} at most>"
+        return f"<ClockCache of {self._kept}, {self._most} at most>"
 
     def __len__(self) -> int:
         return self._kept
 
     def enter(self, newcomer: K, evict: Callable[[K], bool]) -> None:
-        """Let a newcomer in, last. `evict` is asked for room: it says whether that one could, and did, leave."""
+        """Add a newcomer, last. `evict(entry)` makes room: it returns whether that entry could be evicted, and was."""
         used = []
         for looks in range(min(_LOOKS, len(self._places))):
             if looks >= _FEW and not self._is_full:
@@ -61,7 +61,7 @@ class ClockCache(Generic[K]):
             if not (is_quiet and self._is_full and evict(one)):
                 self._places.append(one)
                 used.append(one)
-        for one in used:  # where all are in use it is anybody's turn
+        for one in used:  # if all are in use, any may be evicted
             if self._is_full:
                 evict(one)
         newcomer.seen = newcomer.uses
@@ -69,13 +69,13 @@ class ClockCache(Generic[K]):
         self._kept += 1
 
     def leave(self, one: K) -> None:
-        """Have no place any more; once."""
+        """Remove an entry, once."""
         one.seen = _GONE
         self._kept -= 1
         self._tidy()
 
     def clear(self) -> None:
-        """Have all of them leave."""
+        """Remove all entries."""
         self._places.clear()
         self._kept = 0
 
@@ -84,7 +84,7 @@ class ClockCache(Generic[K]):
         return self._kept >= self._most
 
     def _tidy(self) -> None:
-        """Take out places of the gone; the hand passes others without a look."""
+        """Remove free places; the hand passes entries without examining them."""
         if self._kept == 0:
             self._places.clear()
         for _ in range(min(_FEW, len(self._places))):
@@ -95,6 +95,6 @@ class ClockCache(Generic[K]):
 
 
 def _look(one: K) -> tuple[bool, int]:
-    """Return whether somebody was not used since the last look, and what there is to be seen now."""
+    """Return whether an entry was not used since it was last examined, and its `uses` now."""
     uses = one.uses
     return one.seen == uses, uses

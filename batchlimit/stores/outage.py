@@ -1,4 +1,4 @@
-"""Outages of a store: when a part of it is given up, how often it is probed, and what callers and operators read."""
+"""Outages of a store: which parts are away, how often they are probed, and what callers and operators read."""
 
 import logging
 from collections.abc import Callable
@@ -18,15 +18,15 @@ from batchlimit.stores.breaker import Breaker, Breakers
 _logger = logging.getLogger("batchlimit")
 
 FIRST = (0.05, 0.15)
-"""Seconds, at least and at most, before the first probe; twice as many with each relapse,"""
+"""Seconds before the first probe, at least and at most. Each relapse doubles them, up to SELDOM."""
 SELDOM = 3.0
-"""but no more than these: outages that follow each other are not always a store that answers probes alone. (With 10 s,
-one recovery of 180 in ten minutes of faults took 9.8 s.)"""
+"""Seconds before the first probe, at most, after many relapses. With 10 s, one recovery of 180 in ten minutes of faults
+took 9.8 s."""
 ANY = Quota(1.0, 1)
-"""A quota to look at a bucket with, to see whether somebody answers."""
+"""A quota for a `peek` that only shows whether the store answers."""
 BACKOFF = wait_exponential(multiplier=0.1, max=1.0) + wait_random(0.0, 0.1)
-"""Seconds between two probes: 0.1, 0.2, 0.4, 0.8 and then 1, each with up to 0.1 on top, so that hosts that lost a
-store in one moment do not all come back to it in one."""
+"""Seconds between two probes: 0.1, 0.2, 0.4, 0.8 and then 1. Up to 0.1 is added to each at random, so that processes
+that lost a store at the same time do not all probe it at the same time."""
 
 
 class Outages:
@@ -62,8 +62,8 @@ class Outages:
         return circuit_open(self._address(), part, self.breaker(part), steady())
 
     def answered(self, part: str) -> None:
-        """Count an answer: it closes the circuit breaker, and an open one is logged to be closed."""
-        if self.breaker(part).in_a_row == 0:
+        """Count an answer. It closes the circuit breaker; the end of an outage is logged."""
+        if self.breaker(part).consecutive_failures == 0:
             return
         with self._lock():
             seconds = self._breakers.answered(part, steady())
@@ -76,7 +76,7 @@ class Outages:
             return self._breakers.failed(part, error, steady())
 
     def has_prober(self, part: str) -> bool:
-        """Whether a prober works on this outage; one of an outage before ends as soon as it looks."""
+        """Whether a prober works on this outage. The prober of an earlier outage ends by itself."""
         probe = self._probes.get(part)
         return probe is not None and probe.is_needed and probe.is_alive()
 
@@ -85,30 +85,30 @@ class Outages:
         return Probe(part, key, self.breaker(part))
 
     def began(self, probe: "Probe", is_alive: Callable[[], bool]) -> None:
-        """Know that a prober has begun, and how to see whether it is still there."""
+        """Note that a prober has started; `is_alive` says whether it still runs."""
         probe.is_alive = is_alive
         self._probes[probe.part] = probe
 
     def give_up(self, probe: "Probe") -> None:
-        """Close the circuit breaker, for no prober can be had: callers find out for themselves."""
+        """Close the circuit breaker because no prober could be started: the next calls ask the part itself."""
         self._breakers.answered(probe.part, steady())
 
 
 class Probe:
-    """What one prober knows: the outage that it is for, the key to ask by, and the pauses to make."""
+    """The task of one prober: for which outage, by which key, and with which pauses."""
 
     __slots__ = ("_breaker", "_since", "is_alive", "key", "part", "pause")
 
     def __init__(self, part: str, key: str, breaker: Breaker) -> None:
         self.part, self.key = part, key
-        self._breaker, self._since = breaker, breaker.since
+        self._breaker, self._since = breaker, breaker.opened_at
         self.pause = breaker.plan_probe(first_wait(breaker.relapses), steady())  # seconds before the first
         self.is_alive: Callable[[], bool] = _never
 
     @property
     def is_needed(self) -> bool:
-        """False when another call was answered: a later outage has its own prober."""
-        return self._breaker.since == self._since
+        """Whether the outage still lasts. An answer to any call ends it; the next outage has its own prober."""
+        return self._breaker.opened_at == self._since
 
     @property
     def retries(self) -> dict[str, Any]:
@@ -130,22 +130,22 @@ def first_wait(relapses: int) -> float:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether a probe has to be repeated: any failure but one that concerns a single key, which is an answer."""
+    """Whether a probe has to be repeated. A failure of a single key needs no other probe: the part has answered."""
     return isinstance(error, Exception) and not isinstance(error, BucketUnavailable)
 
 
 def say_away(address: str, part: str, error: StoreUnavailable) -> None:
-    """Log, once an outage, that it begins."""
+    """Log that an outage begins."""
     _logger.warning("%s is away, on_failure decides until it is back: %s", _name(address, part), _why(error, address))
 
 
 def say_back(address: str, part: str, seconds: float) -> None:
-    """Log that it is over."""
+    """Log that an outage is over."""
     _logger.warning("%s is back after %.1f s", _name(address, part), seconds)
 
 
 def circuit_open(address: str, part: str, breaker: Breaker, now: float) -> CircuitOpen:
-    """Return what a call ends with that is not sent, for the circuit breaker of this part is open."""
+    """Return what a call raises that is not sent because the circuit breaker of its part is open."""
     error = breaker.error or StoreUnavailable("it has just come back")
     seconds = max(0.0, breaker.probe_at - now)
     told = f"circuit open, next probe in {seconds:.2f} s, see on_failure"
@@ -155,13 +155,13 @@ def circuit_open(address: str, part: str, breaker: Breaker, now: float) -> Circu
 
 
 def addressed(error: StoreUnavailable, address: str) -> StoreUnavailable:
-    """Return the error, which says where the store is: one that a user made may not know."""
+    """Return the error with the address of the store; errors of a user's own store may have none."""
     error.address = error.address or address
     return error
 
 
 def _why(error: StoreUnavailable, address: str) -> str:
-    """What went wrong, without the address: whoever says it has named that."""
+    """The message of the error without the address, which the caller has named before."""
     return str(error).removeprefix(f"{address} ").removeprefix("failed: ")
 
 
@@ -170,7 +170,7 @@ def _name(address: str, part: str) -> str:
 
 
 def unavailable(error: Exception) -> StoreUnavailable:
-    """What a store raised, as the one error that callers know."""
+    """Return what a store raised as StoreUnavailable."""
     found = StoreUnavailable(f"the store failed: {type(error).__name__}: {error}")
     found.__cause__ = error
     return found

@@ -1,4 +1,4 @@
-"""What stands between a limiter and its store: a time budget for each call, and a breaker for when it is away."""
+"""The store of a limiter, with a deadline for each call and a circuit breaker."""
 
 import contextlib
 import threading
@@ -28,9 +28,9 @@ Ts = TypeVarTuple("Ts")
 class GuardedStore(Timeouts):
     """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
 
-    It is made in the caller's thread where the store can promise that, and else in one of a DaemonPool. A part of the
-    store that failed three times in a row is not asked any more, until one of the probes that a thread of their own
-    sends has come through: after about 0.1 s, and then after 0.1 to 1.1 s each.
+    A call runs in the caller's thread if the store keeps the deadline itself (`is_prompt`), else in a DaemonPool.
+    After three consecutive failures the circuit breaker of that part of the store opens. A thread then probes the part:
+    after about 0.1 s, and again after 0.1 to 1.1 s each, until it answers.
     """
 
     def __init__(self, store: Store, deadline: float) -> None:
@@ -60,7 +60,7 @@ class GuardedStore(Timeouts):
         return self._call(key, self._store.take, key, quota, ask)
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
-        """See Pipelined, for one that is; nothing is raised. What concerns all of them is one failure."""
+        """See Pipelined; only for a store that is one. It never raises. A failure of all asks counts as one failure."""
         store = self._store
         assert isinstance(store, Pipelined)
         try:
@@ -78,12 +78,12 @@ class GuardedStore(Timeouts):
         return self._call(key, self._store.peek, key, quota)
 
     def after_fork(self) -> None:
-        """In a child: there are no threads yet, and nothing is known of the store."""
+        """In a forked child: begin without threads, and with closed circuit breakers."""
         self._begin()
         self._store.after_fork()
 
     def stop(self) -> None:
-        """Let all threads end."""
+        """Have all threads end."""
         self._stopped.set()
         self._pool.stop()
         self._scouts.stop()
@@ -91,7 +91,7 @@ class GuardedStore(Timeouts):
     def _call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
         part = self._remote.part(key)
         breaker = self._outages.breaker(part)
-        if breaker.since is not None:
+        if breaker.opened_at is not None:
             self._look_for_prober(part, key)
             raise self._outages.refusal(part)
         try:
@@ -111,7 +111,7 @@ class GuardedStore(Timeouts):
             try:
                 with deadline_scope(time.monotonic() + self._deadline):
                     return work(*args)
-            except NeedsConnection:  # it has to connect first
+            except NeedsConnection:  # a connection has to be made first
                 pass
         seconds = self._deadline + self._to_connect()
         try:
@@ -162,13 +162,13 @@ class GuardedStore(Timeouts):
             self._answered(probe.part)
 
     def _renew_pool(self) -> None:
-        """Leave alone those who still wait for answers of before: a store without any timeout may keep all of them."""
+        """Use new threads: a store without a timeout may block the old ones for ever."""
         before, self._pool = self._pool, DaemonPool()
         before.stop()
 
 
 def _told(work: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Do it, and tell of any error as callers know it. Not in their own thread: there a signal handler may raise."""
+    """Turn any error into StoreUnavailable. Not in the caller's thread: a signal handler may raise there."""
     try:
         return work(*args)
     except StoreUnavailable:
@@ -178,7 +178,7 @@ def _told(work: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 class _Whole:
-    """What is assumed of a store that says nothing of itself."""
+    """A store that is no Remote: it has one part, and is not prompt."""
 
     is_prompt = False
 

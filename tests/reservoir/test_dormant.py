@@ -137,7 +137,7 @@ def test_whatever_happens_it_knows_how_many_there_are(most: int, steps: list[tup
             rest.make_room(number)
         else:
             rest.forget_idle(now)
-        kept = {key for shelf in rest._shelves for key in shelf.memos}
+        kept = {key for shelf in rest._shelves for key in shelf.snapshots}
         assert all(now >= there[key].used + 10.0 for key in there.keys() - kept) or step == "room"
         there = {key: there[key] for key in kept}
-        assert len(rest) == len(kept) == sum(len(shelf.memos) for shelf in rest._shelves)
+        assert len(rest) == len(kept) == sum(len(shelf.snapshots) for shelf in rest._shelves)

@@ -15,7 +15,7 @@ def played(events: str) -> list[tuple[bool, object]]:
     told: list[tuple[bool, object]] = []
     for now, event in enumerate(events):
         what = breaker.failed(AWAY, float(now)) if event == "x" else breaker.answered(float(now))
-        told.append((breaker.since is not None, what))
+        told.append((breaker.opened_at is not None, what))
     return told
 
 
@@ -44,7 +44,7 @@ def test_parts_fail_apart_and_are_counted_together() -> None:
         breakers.failed("b", AWAY, 0.0)
     assert breakers.health == Health(4, 0, available=True)
     assert breakers.failed("a", AWAY, 1.0)
-    assert breakers.of("b").since is None
+    assert breakers.of("b").opened_at is None
     assert breakers.health == Health(5, 1, available=False)
     assert breakers.answered("b", 2.0) is None
     assert breakers.health == Health(5, 1, available=False)
