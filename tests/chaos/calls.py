@@ -19,7 +19,7 @@ class Outcome(IntEnum):
 
 
 class Source(IntEnum):
-    """Who decided: Decision.source; a caller of try_acquire is not told."""
+    """The source of the decision: Decision.source; try_acquire does not return it."""
 
     UNKNOWN = 0
     LOCAL = 1

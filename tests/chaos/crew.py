@@ -24,7 +24,7 @@ class _Member:
     process: BaseProcess
     link: Connection
     busy: bool = True
-    """Whether there is something to hear of it: at first that it is ready."""
+    """Whether it will send a message: at first, that it is ready."""
 
 
 class Crew:

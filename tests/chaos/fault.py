@@ -1,4 +1,4 @@
-"""What can befall a network, the data of a server, and processes: each a context, within which it is so."""
+"""Faults of a network, of a server's data, and of processes. Each is a context manager that makes the fault."""
 
 import signal
 import time

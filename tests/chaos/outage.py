@@ -1,4 +1,4 @@
-"""What can befall a server: each a context, within which it is so."""
+"""Faults of a server. Each is a context manager that makes the fault."""
 
 import threading
 from collections.abc import Iterator

@@ -48,7 +48,7 @@ class Row:
     fallback: int
     """Tokens admitted without the store, as far as callers were told so."""
     share: float
-    """What was admitted, of what the quotas' rate lets flow in meanwhile."""
+    """Tokens admitted, as a share of the refill meanwhile."""
     excess: float
     """The most that any key's windows show on top of the promise, before, during and after."""
     recovery: float

@@ -1,4 +1,4 @@
-"""The scenarios: what befalls whom, for how long, and how much may then be admitted on top of the promise."""
+"""The scenarios: a fault, how long it lasts, and how much may be admitted on top of the quota."""
 
 import math
 from collections.abc import Callable

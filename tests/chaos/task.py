@@ -1,4 +1,4 @@
-"""What one process of the chaos is to do, and what it says afterwards."""
+"""A task for one process of the chaos runs, and its result."""
 
 import os
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Task:
     enough: str
     front: Front
     options: tuple[tuple[str, Any], ...]
-    """What the limiter is told besides."""
+    """Further options of the limiter."""
     log: str
     """The file to write into."""
     kept: bool = False

@@ -1,4 +1,4 @@
-"""Who finds out for how long a process stood still: a thread that only sleeps, and sees how late it wakes."""
+"""Measures how long a process stood still: a thread that only sleeps, and sees how late it wakes."""
 
 import threading
 import time

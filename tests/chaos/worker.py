@@ -85,7 +85,7 @@ class Worker:
 
 
 def _turns(task: Task, caller: int) -> Iterator[tuple[float, int, int]]:
-    """When one caller calls, for which key, at what cost. Who is late makes up for it."""
+    """When one caller calls, for which key, at what cost. A late caller makes up for it."""
     pace = task.callers / task.rate
     due = task.start + pace * caller / task.callers
     for turn, cost in enumerate(cycle(COSTS), caller):

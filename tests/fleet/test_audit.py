@@ -115,7 +115,7 @@ def test_a_token_bucket_is_never_accused(quota: Quota, wanted: list[tuple[float,
 
 
 @given(quotas, calls, st.integers(1, 5), st.integers(0, 60))
-def test_what_a_cheat_adds_to_an_empty_bucket_is_found_to_the_token(
+def test_tokens_admitted_beyond_an_empty_bucket_are_found_exactly(
     quota: Quota, wanted: list[tuple[float, int, float, float]], extra: int, place: int
 ) -> None:
     log = [(now, now, cost) for now, cost, _, _ in honest(quota, wanted)]
@@ -154,7 +154,7 @@ def test_it_is_the_worst_of_all_windows(quota: Quota, log: list[Admission]) -> N
         ([10, 0, 0, 99], 10 + 8),
     ],
 )
-def test_the_allowance_is_what_an_unbatched_bucket_would_admit(offered: list[float], expected: float) -> None:
+def test_the_allowance_equals_an_unbatched_bucket(offered: list[float], expected: float) -> None:
     assert allowance(offered, 0.5, Quota(4, 10)) == pytest.approx(expected)
 
 

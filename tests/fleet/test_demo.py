@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from batchlimit.cli import main
+from batchlimit.fleet.fleet import FleetError, Watcher
+from batchlimit.fleet.plan import Plan
 
 SMALL = ("--processes", "2", "--threads", "2", "--seconds", "1", "--quota", "500/s burst 100")
 
@@ -47,12 +49,26 @@ def test_without_a_terminal_it_prints_lines_and_a_verdict() -> None:
     assert "\x1b" not in ended.stdout
 
 
-def test_tasks_keep_it_too_and_it_says_what_they_are() -> None:
+def test_tasks_keep_the_promise_too_and_are_called_tasks() -> None:
     ended = demo(*SMALL, "--front", "async")
     assert ended.stderr == ""
     assert ended.returncode == 0
     assert "2 processes x 2 tasks" in ended.stdout
     assert "the promise was kept" in ended.stdout
+
+
+def test_hosts_is_the_former_name_of_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans: list[Plan] = []
+
+    def note(plan: Plan, watch: Watcher) -> None:
+        plans.append(plan)
+        raise FleetError("noted")
+
+    monkeypatch.setattr("batchlimit.fleet.demo.trial", note)
+    here(("--hosts", "3", "--json"), monkeypatch, capsys)
+    assert [plan.processes for plan in plans] == [3]
 
 
 def test_a_limiter_that_cheats_is_convicted() -> None:
@@ -73,7 +89,7 @@ def test_a_limiter_that_cheats_is_convicted() -> None:
         (["--url", "unix:///nowhere/at/all?password=secret"], 3, "unix:///nowhere/at/all: "),
     ],
 )
-def test_what_cannot_work_is_told_in_one_line(
+def test_wrong_options_print_one_line(
     arguments: list[str],
     status: int,
     message: str,
@@ -113,7 +129,7 @@ def test_an_interrupt_ends_it_cleanly() -> None:
 
 
 @pytest.mark.parametrize("missing", ["rich", "typer"])
-def test_without_its_packages_it_says_what_to_install(missing: str) -> None:
+def test_without_its_packages_it_names_the_extra_to_install(missing: str) -> None:
     script = f"import sys; sys.modules[{missing!r}] = None; from batchlimit.cli import main; main()"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 2

@@ -44,7 +44,7 @@ def test_the_indices(shares: list[int], index: float, poorest: float) -> None:
         ([(0.0, 0.5, True), (3.0, 4.0, True)], 0.0),
         ([(1.0, 1.25, False)], 0.25),
         ([(1.0, 1.25, False), (2.0, 2.5, False), (3.0, 3.5, True), (9.0, 9.25, False)], 1.5),
-        # Who stopped asking was not starved.
+        # A process that stopped asking was not starved.
         ([(1.0, 1.25, False), (9.0, 9.5, True)], 0.25),
         # One call's long wait is not the process's.
         ([(1.0, 9.5, False), (2.0, 9.0, True)], 0.5),

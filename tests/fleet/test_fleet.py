@@ -88,7 +88,7 @@ def test_a_process_that_cannot_go_on_ends_the_run(front: Front) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_while_processes_start_is_heard_and_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_processes_start_ends_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     start = Fleet._start
 
     def start_under_fire(fleet: Fleet, process: int) -> None:
@@ -138,9 +138,7 @@ OVERLOADED = replace(plan_of("memory://", processes=1), phases=(Phase(60.0, 10e6
 
 
 @pytest.mark.parametrize("plan", [OVERLOADED, replace(OVERLOADED, front=Front.ASYNC, async_limiter=generous)])
-def test_a_process_that_never_catches_up_is_seen_and_hears_that_it_is_to_stop(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overloaded_process_is_watched_and_can_be_stopped(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its schedule ends, and by itself: only who has not heard is killed."""
     killed: list[str] = []
     kill = BaseProcess.kill

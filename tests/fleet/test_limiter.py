@@ -10,7 +10,7 @@ from batchlimit.stores import MemoryStore
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, start, until
 
 
-def test_who_asks_and_who_stands_in_line_have_waited_and_a_hit_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_that_ask_or_queue_count_as_waiting_and_hits_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     asleep: list[Event] = []
 
     class Noting(Event):

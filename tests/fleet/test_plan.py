@@ -85,7 +85,7 @@ def test_demand_is_counted_in_tokens() -> None:
     assert replace(PLAN, costs=(1, 2, 9)).tokens == pytest.approx(600 * 4)
 
 
-def test_what_an_absent_process_wants_nobody_asks_for() -> None:
+def test_an_absent_process_makes_no_calls() -> None:
     plan = replace(PLAN, phases=(Phase(1, 100), Phase(1, 1000)), weights=(3, 1), presence=((0, 2), (0.5, 1.25)))
     assert plan.share(0) == 0.75
     assert plan.calls == pytest.approx(75 + 750 + 25 * 0.5 + 250 * 0.25)
@@ -170,7 +170,7 @@ def _marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("front", Front)
-def test_decisions_that_waited_for_the_store_are_told_apart(front: Front) -> None:
+def test_decisions_that_waited_for_the_store_are_counted_separately(front: Front) -> None:
     shown = trial(replace(PLAN, url="embedded://", processes=1, front=front), ignore)
     assert 0 < shown.waits < shown.decisions
     assert shown.miss_latency.p50_us > shown.hit_latency.p50_us

@@ -41,7 +41,7 @@ async def turns(n: int) -> None:
 @pytest.mark.parametrize("name", ["valkey", "cluster", "sentinel"])
 @pytest.mark.parametrize("warm", [False, True], ids=["connecting", "connected"])
 def test_a_cancelled_call_leaves_no_answer_for_another(servers: Servers, prefix: str, name: str, warm: bool) -> None:
-    """Each bucket has a level of its own; whoever gets another's answer is told another level."""
+    """Each bucket has a level of its own; a call that got another's reply would have another level."""
 
     async def run() -> None:
         async with opened(servers.get(name).url, prefix) as store:
@@ -62,7 +62,7 @@ def test_a_cancelled_call_leaves_no_answer_for_another(servers: Servers, prefix:
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.01])
-def test_an_answer_that_comes_after_the_cancellation_is_nobodys(pause: float) -> None:
+def test_a_reply_after_the_cancellation_reaches_no_other_call(pause: float) -> None:
     async def run(one: Node) -> None:
         async with opened(one.url, "late") as store:
             await store.peek("k", HUNDRED)
@@ -86,7 +86,7 @@ async def gathered(calls: Sequence[asyncio.Task[Any]]) -> list[object]:
     return ended
 
 
-def test_callers_who_come_too_many_wait_for_a_connection_and_are_told(servers: Servers, prefix: str) -> None:
+def test_calls_beyond_the_limit_wait_for_a_connection_and_time_out(servers: Servers, prefix: str) -> None:
     """All connections are there; only who gets none is impatient."""
 
     async def run(one: Node) -> None:
@@ -135,7 +135,7 @@ def test_a_store_begins_anew_on_another_loop(servers: Servers, prefix: str, name
     assert [asyncio.run(run(f"host-{i}")) for i in range(3)] == [1, 1, 1]
 
 
-def test_a_server_that_is_gone_is_told_to_every_caller(valkey: Server) -> None:
+def test_a_lost_server_fails_every_call(valkey: Server) -> None:
     async def run(one: Node) -> None:
         async with opened(one.url, "gone") as store:
             await store.peek("k", HUNDRED)

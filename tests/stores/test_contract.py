@@ -69,7 +69,7 @@ class Host:
 # What is lent
 
 
-def test_a_bucket_that_nobody_used_is_full(store: Store) -> None:
+def test_an_unused_bucket_is_full(store: Store) -> None:
     assert store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_instances=0)
 
 
@@ -82,7 +82,7 @@ def test_a_first_ask_with_one_caller_waiting_gets_half_a_full_bucket(store: Stor
     assert store.peek(KEY, HUNDRED) == Level(level=50, outstanding=50, active_instances=1)
 
 
-def test_callers_who_wait_get_the_whole_bucket(store: Store) -> None:
+def test_waiting_callers_get_the_whole_bucket(store: Store) -> None:
     assert Host(store).take(1, queued=100).granted == 100
 
 
@@ -102,7 +102,7 @@ def test_a_lease_lasts_most_of_a_refill_of_a_rich_bucket_and_two_fifths_of_a_poo
     assert poor.take(1, want=2).lease == pytest.approx(max(0.1, min(1.0, 0.4 * 100 / rate)), rel=1e-3)
 
 
-def test_a_lease_for_who_waits_already_is_short(store: Store) -> None:
+def test_a_lease_for_waiting_callers_is_short(store: Store) -> None:
     host = Host(store, trip=0.0)
     assert host.take(1).lease == pytest.approx(0.25)
     fast = Host(store, Quota(1000.0, 100), key="near", trip=0.001)
@@ -175,7 +175,7 @@ def test_keys_do_not_share_a_bucket(store: Store) -> None:
     assert Host(store, key="b").take(100).granted == 100
 
 
-# What is told twice, or late
+# Repeated and late messages
 
 
 def test_a_repeated_ask_gets_the_same_tokens_and_not_more(store: Store) -> None:
@@ -248,10 +248,10 @@ def test_a_refund_from_an_instance_that_holds_nothing_is_credited_once(store: St
     assert store.peek(KEY, HUNDRED).level == 50
 
 
-# What was spent, and what comes back
+# Spent and returned tokens
 
 
-def test_what_is_not_reported_as_held_was_spent(store: Store) -> None:
+def test_tokens_not_reported_as_held_count_as_spent(store: Store) -> None:
     host = Host(store)
     host.take(50)
     host.held = 20
@@ -268,7 +268,7 @@ def test_an_ask_brings_unspent_tokens_back(store: Store) -> None:
     assert host.peek() == Level(level=80, outstanding=20, active_instances=1)
 
 
-def test_a_giver_keeps_what_it_still_holds(store: Store) -> None:
+def test_an_instance_that_returns_tokens_keeps_the_others(store: Store) -> None:
     host = Host(store)
     host.take(50)
     assert host.give_back(20, held=25) == 20
@@ -311,7 +311,7 @@ def test_nothing_comes_back_from_an_instance_that_holds_nothing(store: Store) ->
     assert stranger.peek().level == 60
 
 
-def test_nothing_comes_back_to_a_bucket_that_nobody_used(store: Store) -> None:
+def test_an_unused_bucket_credits_nothing(store: Store) -> None:
     assert Host(store).give_back(10, held=0) == 0
     assert store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_instances=0)
 
@@ -323,7 +323,7 @@ def test_a_refund_raises_the_level(store: Store) -> None:
     assert host.peek().level == 50
 
 
-def test_a_refund_leaves_room_for_what_is_leased(store: Store) -> None:
+def test_a_refund_leaves_room_for_leased_tokens(store: Store) -> None:
     host = Host(store)
     host.take(100)
     assert host.give_back(0, held=40, refund=1000) == 60
@@ -377,7 +377,7 @@ def test_tokens_come_back_to_every_bandwidth(store: Store) -> None:
 # A new quota
 
 
-def test_a_raised_limit_acts_at_once_and_what_was_used_stays_used(store: Store) -> None:
+def test_a_raised_limit_acts_at_once_and_used_tokens_stay_used(store: Store) -> None:
     host = Host(store)
     host.spend(50)
     before = host.take(80)
@@ -388,14 +388,14 @@ def test_a_raised_limit_acts_at_once_and_what_was_used_stays_used(store: Store) 
     assert after.quota is None
 
 
-def test_a_lowered_limit_acts_at_once_and_what_was_used_stays_used(store: Store) -> None:
+def test_a_lowered_limit_acts_at_once_and_used_tokens_stay_used(store: Store) -> None:
     host = Host(store)
     host.spend(50)
     host.quota = Quota(SLOW, 10)
     assert host.report().level == 5
 
 
-def test_a_lowered_limit_leaves_room_for_what_is_leased(store: Store) -> None:
+def test_a_lowered_limit_leaves_room_for_leased_tokens(store: Store) -> None:
     host = Host(store)
     host.take(50)
     host.quota = Quota(SLOW, 60)
@@ -403,7 +403,7 @@ def test_a_lowered_limit_leaves_room_for_what_is_leased(store: Store) -> None:
     assert host.peek() == Level(level=10, outstanding=50, active_instances=1)
 
 
-def test_an_older_caller_is_told_the_newer_quota(store: Store) -> None:
+def test_an_older_caller_learns_the_newer_quota(store: Store) -> None:
     new, old = Host(store, name="new"), Host(store, name="old")
     old.age = 3600.0
     new.report()
@@ -415,7 +415,7 @@ def test_an_older_caller_is_told_the_newer_quota(store: Store) -> None:
     assert new.report().quota is None
 
 
-def test_the_younger_quota_wins_whoever_asks_first(store: Store) -> None:
+def test_the_younger_quota_wins_in_any_order_of_asks(store: Store) -> None:
     """An old process that meets a key anew, or after a while, does not bring its own quota back."""
     young, old, another = Host(store, Quota(SLOW, 200), name="young"), Host(store, name="old"), Host(store, name="z")
     young.age, old.age, another.age = 5.0, 3600.0, 1800.0
@@ -451,7 +451,7 @@ def test_quotas_in_turn_mint_nothing(store: Store) -> None:
 # Grants that begin later
 
 
-def test_a_caller_who_can_wait_is_promised_what_will_flow_in(store: Store) -> None:
+def test_a_caller_that_can_wait_is_granted_future_refill(store: Store) -> None:
     host = Host(store)
     host.spend(100)
     grant = host.take(1, max_wait=2 / SLOW)
@@ -497,7 +497,7 @@ def test_waiting_is_not_needed_where_tokens_are(store: Store) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("quota", [HUNDRED, BOTH, Quota(20_000.0, 100)], ids=str)
 def test_level_and_outstanding_never_exceed_the_burst(store: Store, quota: Quota, seed: int) -> None:
-    """Whatever two or three hosts send, even what no honest host would."""
+    """Any messages of two or three instances, even those that no honest instance sends."""
     chance = random.Random(seed)
     hosts = [Host(store, quota, name=name) for name in "abc"[: chance.choice([2, 3])]]
     for _ in range(120):
@@ -519,7 +519,7 @@ def test_level_and_outstanding_never_exceed_the_burst(store: Store, quota: Quota
 
 @pytest.mark.parametrize("seed", range(10))
 def test_honest_instances_spend_at_most_the_burst(store: Store, seed: int) -> None:
-    """And what was refunded; nothing flows in within this test's time."""
+    """And refunded tokens; there is no refill within this test's time."""
     chance = random.Random(seed)
     hosts = [Host(store, name=name) for name in "abc"]
     spent = refunded = 0
@@ -539,7 +539,7 @@ def test_honest_instances_spend_at_most_the_burst(store: Store, seed: int) -> No
     assert spent > 50, "or this test says little"
 
 
-def test_what_a_vanished_instance_held_is_lent_again_after_its_lease(store: Store) -> None:
+def test_tokens_of_a_vanished_instance_are_granted_again_after_its_lease(store: Store) -> None:
     quota = Quota(1000.0, 100)
     assert Host(store, quota, name="gone", trip=0.2).take(100).granted == 100
     other = Host(store, quota, name="other", trip=0.2)

@@ -278,7 +278,7 @@ def test_a_forked_child_does_not_keep_it_from_ending_with_a_killed_owner(short_t
         _tell(owner)  # only now the child may end
 
 
-def test_a_forked_child_that_nobody_told_does_not_keep_it_from_being_closed(short_tmp: Path) -> None:
+def test_a_child_forked_without_after_fork_does_not_prevent_closing(short_tmp: Path) -> None:
     program = """
     server = pid(store)
     if os.fork() == 0:
@@ -296,7 +296,7 @@ def test_a_forked_child_that_nobody_told_does_not_keep_it_from_being_closed(shor
 
 
 @pytest.mark.parametrize("key", [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP], ids=lambda key: key.name)
-def test_it_outlives_what_a_terminal_sends_to_the_whole_group(short_tmp: Path, key: signal.Signals) -> None:
+def test_it_survives_a_signal_to_the_process_group(short_tmp: Path, key: signal.Signals) -> None:
     program = f"""
     signal.signal({int(key)}, lambda *_: os.write(1, b"caught\\n"))  # print may be under way: it is not reentrant
     say(pid(store))

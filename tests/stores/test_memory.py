@@ -70,7 +70,7 @@ def test_an_ask_is_refused_until_the_named_instant_and_granted_at_it(store: Memo
     assert _take(store, 4, 3).granted == 3
 
 
-def test_what_is_leased_does_not_refill_until_the_lease_ends(store: MemoryStore, clock: Clock) -> None:
+def test_leased_tokens_are_not_refilled_until_the_lease_ends(store: MemoryStore, clock: Clock) -> None:
     lease = _take(store, 1, 10).lease
     assert lease == pytest.approx(0.25, abs=1e-5)
     clock.now += lease - 0.001
@@ -82,7 +82,7 @@ def test_what_is_leased_does_not_refill_until_the_lease_ends(store: MemoryStore,
     assert store.peek(KEY, TEN).level == 6
 
 
-def test_what_comes_back_after_the_lease_is_lost(store: MemoryStore, clock: Clock) -> None:
+def test_tokens_returned_after_the_lease_are_lost(store: MemoryStore, clock: Clock) -> None:
     clock.now += _take(store, 1, 10).lease
     assert store.give_back(KEY, TEN, GiveBack("a", 2, tokens=10)) == 0
 

@@ -47,6 +47,6 @@ def test_an_open_circuit_names_the_address_and_the_cause_once_and_the_next_probe
     assert str(circuit_open(ADDRESS, part, opened(error, pause), NOW)) == message
 
 
-def test_an_open_circuit_has_the_code_of_what_opened_it() -> None:
+def test_an_open_circuit_has_the_code_of_its_cause() -> None:
     found = circuit_open(ADDRESS, "", opened(StoreUnavailable("full", code="OOM"), 0.1), NOW)
     assert (found.address, found.code) == (ADDRESS, "OOM")

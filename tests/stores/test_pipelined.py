@@ -26,7 +26,7 @@ MANY = 50
 
 
 def asks(seq: int = 1) -> list[tuple[str, Quota, Ask]]:
-    """For another number of tokens at each key; whoever gets another's answer is told another number."""
+    """For another number of tokens at each key; a call that got another's reply would have another number."""
     return [(f"k{i}", HUNDRED, Ask("a", seq, need=i + 1, queued=i + 1, want=i + 1)) for i in range(MANY)]
 
 
@@ -66,7 +66,7 @@ def test_lost_scripts_do_not_show(prefix: str) -> None:
                 assert granted(store.take_many(asks(seq))) == [i + 1 for i in range(MANY)]
 
 
-def test_what_is_wrong_with_one_key_is_in_its_place(valkey: Server, prefix: str) -> None:
+def test_an_error_of_one_key_is_in_its_place(valkey: Server, prefix: str) -> None:
     with opened(f"{valkey.url}?client_name={prefix}", prefix) as store, valkey.client(decode_responses=True) as client:
         client.set(bucket_name(prefix, "k7"), "theirs")
         answers = granted(store.take_many(asks()))
@@ -76,7 +76,7 @@ def test_what_is_wrong_with_one_key_is_in_its_place(valkey: Server, prefix: str)
         assert sum(each["name"] == prefix for each in client.client_list()) == 1
 
 
-def test_what_is_wrong_with_all_is_raised(prefix: str) -> None:
+def test_an_error_of_all_keys_is_raised(prefix: str) -> None:
     with node(valkey_binary()) as one, opened(one.url, prefix) as store:
         store.peek("k", HUNDRED)
         one.kill()

@@ -78,7 +78,7 @@ def test_a_probe_changes_no_bucket(front: str, server: Server, prefix: str) -> N
         assert store.peek(KEY, HUNDRED) == Level(50, 50, 1)
 
 
-def test_what_a_probe_leaves_lies_beside_the_bucket_and_is_forgotten(server: Server, prefix: str) -> None:
+def test_a_probe_uses_a_bucket_of_its_own_that_expires(server: Server, prefix: str) -> None:
     with opened("threads", server.url, prefix) as store, server.client(decode_responses=True) as client:
         store.probe(KEY)
         name = bucket_name(prefix, KEY) + ":probe"
@@ -108,7 +108,7 @@ def _probe(front: str, url: str, key: str) -> str:
     return "served"
 
 
-def test_what_lies_at_the_name_of_the_probe_does_not_matter(front: str) -> None:
+def test_another_type_at_the_name_of_the_probe_does_not_matter(front: str) -> None:
     with node(valkey_binary()) as one, opened(front, one.url) as store:
         one.ask("SET", bucket_name("batchlimit", KEY) + ":probe", "theirs")
         store.probe(KEY)

@@ -44,7 +44,7 @@ def taken(client: Any, prefix: str) -> RedisStore:
     return store
 
 
-def test_the_fields_of_a_bucket_say_what_is_in_it_and_who_holds_what(client: Any, prefix: str) -> None:
+def test_the_fields_of_a_bucket_show_its_level_and_the_tokens_of_each_instance(client: Any, prefix: str) -> None:
     taken(client, prefix)
     fields = client.hgetall(bucket_name(prefix, KEY))
     assert list(fields) == FIELDS

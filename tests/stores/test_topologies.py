@@ -1,4 +1,4 @@
-"""A cluster whose slots move and whose nodes are lost, and sentinels that name another primary: amid traffic."""
+"""During traffic, slots of a cluster move and nodes are lost, and sentinels name another primary."""
 
 import asyncio
 import contextlib
@@ -119,9 +119,7 @@ def test_a_slot_that_moves_takes_its_bucket_along(front: str, replicated: Cluste
         assert host.take().granted == 1
 
 
-def test_tasks_are_served_of_a_slot_on_the_move_whatever_connections_there_are(
-    replicated: Cluster, prefix: str
-) -> None:
+def test_tasks_are_served_while_a_slot_moves_with_any_number_of_connections(replicated: Cluster, prefix: str) -> None:
     """redis-py would say ASKING on one of two connections, and send the command on the other."""
     name = bucket_name(prefix, "k")
     source = _owner(replicated, name)
@@ -145,7 +143,7 @@ def test_tasks_are_served_of_a_slot_on_the_move_whatever_connections_there_are(
         replicated.move(name, target, source)
 
 
-def test_a_slot_that_nobody_has_takes_no_other_along(prefix: str) -> None:
+def test_a_slot_without_a_node_leaves_the_others_alone(prefix: str) -> None:
     """It is a part of its own, on both APIs, and the client that knows all others is kept."""
     with cluster(valkey_binary()) as whole, both(whole.url, prefix) as stores:
         for front in FRONTS:

@@ -168,7 +168,7 @@ def _answer(listener: socket.socket, answer: bytes, times: int) -> None:
         with connection:
             try:
                 while (heard := connection.recv(1 << 16)) and answer:
-                    # Of what redis-py says of itself each is a command.
+                    # redis-py introduces itself by these commands.
                     connection.sendall(b"+OK\r\n" * heard.count(b"SETINFO") or answer)
             except ConnectionError:
                 pass

@@ -37,7 +37,7 @@ def store(request: pytest.FixtureRequest, servers: object, valkey: Server, prefi
         yield made
 
 
-def test_who_was_interrupted_leaves_its_answer_to_nobody(servers: object, valkey: Server, prefix: str) -> None:
+def test_the_reply_to_an_interrupted_call_reaches_no_other_call(servers: object, valkey: Server, prefix: str) -> None:
     """A signal handler that raises between the request and the reply: the next call must not take that for its own."""
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(_over_tcp(valkey))
@@ -134,7 +134,7 @@ def test_a_client_of_the_callers_is_not_prompt() -> None:
         assert not RedisStore(client).is_prompt
 
 
-def test_what_is_on_this_machine_is_prompt() -> None:
+def test_stores_on_this_machine_are_prompt() -> None:
     memory: Remote = MemoryStore()
     assert memory.is_prompt
     store = EmbeddedStore()
@@ -200,7 +200,7 @@ def test_lost_scripts_are_loaded_within_a_deadline_scope(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("piece", [b"", b"x"], ids=["stands still", "dribbles"])
-def test_a_server_whose_answer_never_ends_is_left_when_the_deadline_is_over(piece: bytes) -> None:
+def test_a_reply_that_never_ends_ends_with_the_deadline(piece: bytes) -> None:
     """Though each byte came in time; without a deadline the store would wait for an hour."""
     with _dribbling(piece) as (url, _):
         store = RedisStore.from_url(url, deadline=3600.0)
@@ -212,7 +212,7 @@ def test_a_server_whose_answer_never_ends_is_left_when_the_deadline_is_over(piec
         store.close()
 
 
-def test_after_a_timeout_the_late_answer_is_nobodys() -> None:
+def test_after_a_timeout_the_late_reply_reaches_no_other_call() -> None:
     with _dribbling(b"") as (url, late):
         store = RedisStore.from_url(url, deadline=LONG)
         store.peek("first", HUNDRED)

@@ -124,21 +124,21 @@ def failed(front: str, url: str, told: str) -> StoreUnavailable:
 
 
 @pytest.mark.parametrize(("make", "told"), [case[1:] for case in STORE], ids=[case[0] for case in STORE])
-def test_what_concerns_the_store_says_so_and_what_to_do(front: str, make: Trouble, told: str) -> None:
+def test_an_error_of_the_store_says_so_and_has_a_hint(front: str, make: Trouble, told: str) -> None:
     with possible(), make() as url:
         error = failed(front, url, told)
     assert type(error) is StoreUnavailable
 
 
 @pytest.mark.parametrize(("make", "told"), [case[1:] for case in KEY_ALONE], ids=[case[0] for case in KEY_ALONE])
-def test_what_concerns_one_key_says_so(front: str, make: Trouble, told: str) -> None:
+def test_an_error_of_one_key_says_so(front: str, make: Trouble, told: str) -> None:
     with make() as url:
         error = failed(front, url, told)
     assert type(error) is BucketUnavailable
 
 
 @pytest.mark.parametrize("other", ["SET {0} theirs", "HSET {0} q theirs"], ids=["WRONGTYPE", "another hash"])
-def test_what_lies_at_the_name_of_a_bucket_concerns_its_key_alone(
+def test_another_type_at_the_name_of_a_bucket_concerns_its_key_alone(
     front: str, server: Server, prefix: str, other: str
 ) -> None:
     with server.client() as client, opened(front, server.url) as store:
@@ -262,7 +262,7 @@ def test_a_url_that_cannot_be_read_shows_no_password(limiter: type[RateLimiter],
         told = told.__cause__ or told.__context__
 
 
-def test_what_is_no_url_is_not_shown() -> None:
+def test_a_text_that_is_no_url_is_not_shown() -> None:
     with pytest.raises(ValueError, match="without a scheme"):
         RedisStore.from_url("secret")
 

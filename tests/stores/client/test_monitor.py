@@ -159,9 +159,7 @@ def test_a_store_for_threads_has_one_monitor_and_ends_it(pair: Named, prefix: st
     until(lambda: not monitors())
 
 
-def test_the_monitor_of_a_store_that_nobody_closed_ends_with_it(
-    pair: Named, prefix: str, monitors: Callable[[], int]
-) -> None:
+def test_the_monitor_of_an_unclosed_store_ends_with_it(pair: Named, prefix: str, monitors: Callable[[], int]) -> None:
     pair.name(pair.nodes[0])
     store = RedisStore.from_url(pair.url, prefix=prefix)
     store.peek(KEY, HUNDRED)
@@ -250,7 +248,7 @@ def test_a_forked_child_has_a_monitor_of_its_own(pair: Named, prefix: str) -> No
 
 
 def test_sentinels_that_are_away_are_asked_again(prefix: str) -> None:
-    """Those who are connected go on meanwhile, and hear of it when there is something to hear."""
+    """Calls on open connections continue meanwhile, and switch when the sentinels publish another primary."""
     with named(valkey_binary()) as pair, opened(pair.url, prefix) as stores:
         first, second = pair.nodes
         for store in stores:

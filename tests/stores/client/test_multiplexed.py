@@ -40,7 +40,7 @@ async def opened(url: str, prefix: str) -> AsyncIterator[AsyncRedisStore]:
 
 
 async def crowd(store: AsyncRedisStore, seq: int = 1) -> list[Grant | BaseException]:
-    """Ask for another number of tokens at each key; whoever gets another's answer is told another number."""
+    """Ask for another number of tokens at each key; a call that got another's reply would have another number."""
     calls = (store.take(f"k{i}", HUNDRED, ask(i + 1, seq)) for i in range(MANY))
     return await asyncio.gather(*calls, return_exceptions=True)
 
@@ -59,7 +59,7 @@ def test_all_tasks_share_one_connection_and_each_has_its_own_answer(valkey: Serv
     awaited(run)
 
 
-def test_a_pipe_that_ended_before_its_first_use_says_so_at_once(valkey: Server, prefix: str) -> None:
+def test_a_connection_that_ended_before_its_first_use_fails_at_once(valkey: Server, prefix: str) -> None:
     """Nobody would settle what is asked of it: the call would last as long as it may."""
 
     async def run() -> None:
@@ -75,7 +75,7 @@ def test_a_pipe_that_ended_before_its_first_use_says_so_at_once(valkey: Server, 
     awaited(run)
 
 
-def test_who_asks_first_in_a_turn_does_so_at_once_and_the_others_in_one_write(
+def test_the_first_command_in_a_turn_is_sent_at_once_and_the_others_in_one_write(
     valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[int] = []
@@ -98,7 +98,7 @@ def test_who_asks_first_in_a_turn_does_so_at_once_and_the_others_in_one_write(
     awaited(run)
 
 
-def test_what_is_asked_in_one_turn_arrives_together(prefix: str) -> None:
+def test_commands_of_one_turn_arrive_together(prefix: str) -> None:
     heard: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,7 +132,7 @@ def test_lost_scripts_do_not_show(prefix: str) -> None:
         awaited(run, one)
 
 
-def test_what_is_wrong_with_one_key_is_told_to_its_caller_alone(valkey: Server, prefix: str) -> None:
+def test_an_error_of_one_key_reaches_its_caller_alone(valkey: Server, prefix: str) -> None:
     async def run() -> None:
         async with opened(valkey.url, prefix) as store:
             with valkey.client() as client:
@@ -144,7 +144,7 @@ def test_what_is_wrong_with_one_key_is_told_to_its_caller_alone(valkey: Server, 
     awaited(run)
 
 
-def test_who_gives_up_leaves_others_their_answers_and_whoever_comes_connects_anew(prefix: str) -> None:
+def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnects(prefix: str) -> None:
     """Nobody knows whether a connection on which one waited in vain is good for anything."""
 
     async def run(one: Node) -> None:
@@ -170,7 +170,7 @@ def test_who_gives_up_leaves_others_their_answers_and_whoever_comes_connects_ane
         awaited(run, one)
 
 
-def test_who_is_cancelled_as_its_answer_arrives_leaves_no_connection(valkey: Server, prefix: str) -> None:
+def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(valkey: Server, prefix: str) -> None:
     """Its pipe took no more calls, and nobody was left who would have ended it."""
 
     async def run() -> None:
@@ -192,7 +192,7 @@ def _deliver_and_cancel(pipe: MultiplexedConnection, call: "asyncio.Task[Level]"
     call.cancel()
 
 
-def test_a_connection_that_ends_is_told_to_all_who_wait_and_replaced(prefix: str) -> None:
+def test_a_connection_that_ends_fails_all_waiting_calls_and_is_replaced(prefix: str) -> None:
     async def run(one: Node) -> None:
         async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
             await store.peek("k", HUNDRED)
@@ -223,7 +223,7 @@ def test_an_idle_connection_that_ends_is_replaced(prefix: str) -> None:
         awaited(run, one)
 
 
-def test_an_answer_that_nobody_asked_for_ends_the_connection(prefix: str) -> None:
+def test_a_reply_without_a_command_ends_the_connection(prefix: str) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while said := await reader.read(1 << 20):
             asked = said.count(b"EVALSHA")
@@ -245,8 +245,8 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection(prefix: str) -> Non
 
 
 @pytest.mark.parametrize("where", ["write", "_deliver"])
-def test_who_was_interrupted_leaves_its_answer_to_nobody(valkey: Server, prefix: str, where: str) -> None:
-    """A signal handler that raises amid the loop: whoever calls next must not take another's answer for its own."""
+def test_the_reply_to_an_interrupted_call_reaches_no_other_call(valkey: Server, prefix: str, where: str) -> None:
+    """A signal handler raises within the event loop: the next call must not get another's reply."""
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
         store = AsyncRedisStore.from_url(valkey.url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
         for key in ("k", "rich"):
@@ -270,7 +270,7 @@ def test_who_was_interrupted_leaves_its_answer_to_nobody(valkey: Server, prefix:
         runner.run(store.aclose())
 
 
-def test_when_nobody_waits_for_a_connection_any_more_nobody_connects(prefix: str) -> None:
+def test_connecting_is_cancelled_when_no_call_waits_for_it(prefix: str) -> None:
     async def run(one: Node) -> None:
         async with opened(one.url, prefix) as store:
             one.stop()

@@ -51,7 +51,7 @@ def test_each_command_has_its_answer_in_their_order_and_an_error_is_one() -> Non
         assert resp.is_ready
 
 
-def test_what_a_server_says_unasked_is_no_answer() -> None:
+def test_a_push_message_is_no_reply() -> None:
     with pair() as (resp, _, far):
         far.sendall(b">2\r\n+invalidate\r\n*0\r\n:1\r\n")
         assert resp.exchange(b"ask", 1) == [1]
@@ -64,7 +64,7 @@ def test_an_answer_may_be_larger_than_what_is_received_at_once(monkeypatch: pyte
         assert resp.exchange(b"ask", 2) == [b"0123456789", 1]
 
 
-def test_a_connection_that_ends_amid_an_answer_is_an_error() -> None:
+def test_a_connection_that_ends_within_a_reply_is_an_error() -> None:
     with pair() as (resp, _, far):
         far.sendall(b"$10\r\n01234")
         far.shutdown(socket.SHUT_WR)
@@ -73,7 +73,7 @@ def test_a_connection_that_ends_amid_an_answer_is_an_error() -> None:
         assert not resp.is_ready
 
 
-def test_what_is_no_answer_is_an_error() -> None:
+def test_bytes_that_are_no_reply_are_an_error() -> None:
     with pair() as (resp, _, far):
         far.sendall(b"HTTP/1.1 400 Bad Request\r\n")
         with pytest.raises(redis.InvalidResponse):
@@ -113,7 +113,7 @@ def test_after_a_timeout_nothing_more_is_said() -> None:
 
 
 def test_a_caller_may_be_interrupted_at_any_line() -> None:
-    """Who is amid an exchange leaves a resp that nobody uses again, be the answer there or still to come."""
+    """An interrupted exchange leaves a socket that is not used again, whether the reply is there or still to come."""
     for n in itertools.count(1):
         with pair() as (resp, near, far):
             far.sendall(b"+one\r\n")
@@ -142,7 +142,7 @@ def test_a_deadline_that_has_passed_still_reads_an_answer_that_is_ready() -> Non
                 resp.exchange(b"ask", 1)
 
 
-def test_who_dribbles_has_one_moment_and_not_one_for_each_byte() -> None:
+def test_a_slow_server_has_one_moment_and_not_one_for_each_byte() -> None:
     with pair() as (resp, _, far):
         far.sendall(b"+on")
         with deadline_scope(time.monotonic() - 0.1), pytest.raises(TimeoutError):

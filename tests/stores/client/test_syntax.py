@@ -72,9 +72,7 @@ def test_white_space_in_a_password_is_not_dropped(limiter: type[RateLimiter]) ->
 
 @STORES
 @pytest.mark.parametrize("place", [*PLACES, "redis://host?password={0}", "redis://host:1/2?db=3&password={0}"])
-def test_a_password_that_is_percent_encoded_is_told_as_it_is(
-    store: type[RedisStore] | type[AsyncRedisStore], place: str
-) -> None:
+def test_a_percent_encoded_password_is_decoded(store: type[RedisStore] | type[AsyncRedisStore], place: str) -> None:
     url = place.format("%40a%23b%2Fc%3Fd%25e%26f%2Bg%3Ah")
     assert read_url(url).options["password"] == "@a#b/c?d%e&f+g:h"
     assert "@" not in repr(store.from_url(url))
@@ -104,7 +102,7 @@ PLACELESS = [
 
 @FRONTS
 @pytest.mark.parametrize(("url", "said"), PLACELESS)
-def test_what_names_no_place_is_refused_with_what_is_wrong(limiter: type[RateLimiter], url: str, said: str) -> None:
+def test_a_url_without_a_server_is_refused_with_the_reason(limiter: type[RateLimiter], url: str, said: str) -> None:
     refused(limiter, url, said)
 
 
@@ -115,7 +113,7 @@ def test_a_database_is_a_whole_number(limiter: type[RateLimiter], database: str)
 
 
 @STORES
-def test_a_place_may_be_told_in_many_ways(store: type[RedisStore] | type[AsyncRedisStore]) -> None:
+def test_an_address_has_several_forms(store: type[RedisStore] | type[AsyncRedisStore]) -> None:
     addresses = {
         "redis://": "redis://localhost:6379/0",
         "redis://host/": "redis://host:6379/0",
@@ -194,7 +192,7 @@ WRONG_OF_TLS = [
         ("redis+sentinel://h/s", ("sentinel_ssl_cert_reqs=none", "'sentinel_ssl_cert_reqs'", "rediss://")),
     ],
 )
-def test_an_option_that_nobody_could_use_is_refused_by_its_name(
+def test_an_option_that_allows_no_connection_is_refused_by_name(
     limiter: type[RateLimiter], url: str, wrong: tuple[str, ...]
 ) -> None:
     option, *said = wrong
@@ -231,7 +229,7 @@ def test_an_option_is_read_as_redis_py_wants_it(option: str, name: str, value: o
     assert read_url(f"rediss://h?{option}").options[name] == value
 
 
-def test_every_option_that_the_documents_list_can_be_told() -> None:
+def test_the_documents_list_all_options() -> None:
     text = (Path(__file__).parents[3] / "docs" / "redis.md").read_text()
     table = text.partition("| option ")[2].partition("\n\n")[0]
     named = {name for line in table.splitlines()[2:] for name in line.split("|")[1].replace("`", "").split()}
