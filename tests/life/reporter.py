@@ -25,5 +25,13 @@ def _locals(trace: TracebackType | None) -> Iterator[str]:
         frame = trace.tb_frame
         if not frame.f_globals.get("__name__", "").startswith("tests."):
             for name, value in frame.f_locals.items():
-                yield f"{frame.f_code.co_filename}:{trace.tb_lineno} {name} = {value!r}"
+                yield f"{frame.f_code.co_filename}:{trace.tb_lineno} {name} = {_shown(value)}"
         trace = trace.tb_next
+
+
+def _shown(value: object) -> str:
+    """An interrupted constructor leaves an object without its attributes: its repr may fail, as reporters know."""
+    try:
+        return repr(value)
+    except AttributeError as error:
+        return f"<{type(value).__name__}: {error}>"
