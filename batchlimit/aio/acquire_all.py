@@ -72,7 +72,7 @@ class AcquireAll:
         now = self._clock()
 
         def rank(key: str) -> tuple[int, str]:
-            return self._find(key).reservoir.prospect(self._costs[key], now), key
+            return self._find(key).reservoir.forecast.prospect(self._costs[key], now), key
 
         return sorted((key for key in self._costs if key != behind), key=rank)
 
@@ -95,7 +95,7 @@ class AcquireAll:
             if not caller.waiter.is_good(now):
                 return next(key for key in self._costs if stored(key) == entry.key)
         for entry, caller in self._held:
-            entry.reservoir.confirm(caller.waiter)
+            entry.reservoir.admission.confirm(caller.waiter)
         self._held.clear()
         return None
 

@@ -78,7 +78,7 @@ class KeyEntry:
         """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
         before = self.tokens.take(cost)
         if before == NO_WAIT and self.tokens.low_watermark:
-            before = self.reservoir.take_low(cost)
+            before = self.reservoir.prefetch.take_low(cost)
             self._rouse()
         if self._home.clock() < before:
             return before
@@ -108,7 +108,7 @@ class KeyEntry:
             raise
         if isinstance(verdict, Retired):
             return None
-        if self.reservoir.confirm(caller.waiter):
+        if self.reservoir.admission.confirm(caller.waiter):
             self._rouse()
         return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, self.reservoir)
 
@@ -152,7 +152,7 @@ class KeyEntry:
     def _enter(self, waiter: Waiter, now: float) -> Step:
         if (fetch := express.ask(self.reservoir, waiter, now)) is not None:
             return fetch
-        self.reservoir.join(waiter)
+        self.reservoir.admission.join(waiter)
         return self.reservoir.step(waiter, now)
 
     def _step(self, caller: WaitingTask, say: Callable[[Waiter, float], Step]) -> None:
@@ -205,7 +205,7 @@ class KeyEntry:
         """Take back tokens that were admitted and not used; the task by which they travel, if they do."""
         back = self.reservoir.refund(Waiter(cost, NO_WAIT, NOBODY), self._home.clock())
         task: asyncio.Task[Any] | None = None if back is None else self._give_back(back)
-        if task is not None and not self.reservoir.fails_closed:
+        if task is not None and not self.reservoir.fallback.fails_closed:
             task = self._home.start(_silenced(task))
         self._rouse()
         return task
@@ -217,32 +217,32 @@ class KeyEntry:
 
     @property
     def uses(self) -> int:
-        """See Reservoir.uses."""
-        return self.reservoir.uses
+        """See LeasedTokens.uses."""
+        return self.tokens.uses
 
     def figures(self) -> KeyStatistics:
         """Return the reservoir's figures."""
-        return self.reservoir.figures()
+        return self.reservoir.statistics
 
     def evict(self) -> bool:
         """Retire to make room, unless somebody needs this key entry; it is never looked after again."""
-        if not self.reservoir.evict():
+        if not self.reservoir.lifecycle.evict():
             return False
         self.due = math.inf
         return True
 
     def close(self, error: Exception) -> None:
         """Fail whoever waits; to be followed by `drain`, when what is under way has arrived."""
-        self.reservoir.close(error, Waiter(0, NO_WAIT, NOBODY))
+        self.reservoir.lifecycle.close(error, Waiter(0, NO_WAIT, NOBODY))
         self._rouse()
         self._refill_gate.open()
 
     async def empty(self) -> bool:
         """Return all tokens, after one last ask for what is owed; False: the store is away."""
-        if (fetch := self.reservoir.last_ask(self._home.clock())) and (task := self._take(fetch, None)):
+        if (fetch := self.reservoir.lifecycle.last_ask(self._home.clock())) and (task := self._take(fetch, None)):
             await asyncio.wait([task])
             await asyncio.sleep(0)  # its answer is taken in by a callback
-        if (back := self.reservoir.drain()) is None:
+        if (back := self.reservoir.lifecycle.drain()) is None:
             return True
         return isinstance(await self._give_back(back), int)
 
@@ -344,7 +344,6 @@ class KeyEntry:
                     waiter.event.set()
         finally:
             self._rousing = False
-        self.tokens.denied_until = self.reservoir.denied_until
         self.plan()
 
     def plan(self) -> None:

@@ -86,7 +86,7 @@ class AsyncKeyHandle:
                 break
             else:
                 if self._clock() < entry.tokens.denied_until:
-                    entry.reservoir.refused += 1
+                    entry.tokens.refused += 1
                     return registry.no
         self._entry = self._limiter._entries.get(self._place)  # the one in use now, if there is one
         return self._limiter.try_acquire(self.key, cost)

@@ -176,7 +176,7 @@ class AsyncRateLimiter(Unique):
             >>> asyncio.run(main())
             [True, True, False]
         """
-        # `Stock.take` and `Reservoir.denies` flattened, as in the threaded API, but without a lock: no other task
+        # `LeasedTokens.take` and `Admission.deny` flattened, as in the threaded API, but without a lock: no other task
         # comes between. That a thread may is why its number is looked at; the loop itself would take 240 ns to ask.
         registry = self._registry
         if registry.thread == get_ident() and cost.__class__ is int and cost > 0:
@@ -193,11 +193,10 @@ class AsyncRateLimiter(Unique):
                     break
                 else:
                     if self._clock() < leased.denied_until:
-                        entry.reservoir.refused += 1
+                        leased.refused += 1
                         return registry.no
-            if entry.reservoir.denied_for(cost, self._clock()):
-                entry.reservoir.refused += cost
-                entry.tokens.denied_until = entry.reservoir.denied_until
+            reservoir, now = entry.reservoir, self._clock()
+            if reservoir.forecast.denied_for(cost, now) and reservoir.admission.deny(cost, now):
                 return registry.no
             if entry.take(cost) != NO_WAIT:
                 return registry.yes
@@ -465,10 +464,10 @@ class AsyncRateLimiter(Unique):
             return outlook(reservoir.quota, 0, 0)
         level = await outcome(self._registry.store.peek, key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
-            if (told := reservoir.outlook(self._clock())) is None:
-                raise reservoir.failure(level).to_raise(key)
+            if (told := reservoir.forecast.outlook(self._clock())) is None:
+                raise reservoir.fallback.failure(level).to_raise(key)
             return told
-        return outlook(reservoir.quota, level.level, reservoir.spendable(self._clock()))
+        return outlook(reservoir.quota, level.level, reservoir.forecast.spendable(self._clock()))
 
     def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
         """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""

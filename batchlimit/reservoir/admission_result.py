@@ -26,7 +26,7 @@ class AdmissionResult(NamedTuple):
     def decision(self, now: float) -> Decision:
         """Say all that a caller wants to be told."""
         retry_after = self.verdict.retry_after if isinstance(self.verdict, Refuse) else 0.0
-        remaining = self.reservoir.remaining(now)
+        remaining = self.reservoir.forecast.remaining(now)
         return decision(self.reservoir.quota, remaining, retry_after, self.source)
 
     def refusal(self, key: str, now: float) -> RateLimited:
@@ -37,7 +37,7 @@ class AdmissionResult(NamedTuple):
     @property
     def source(self) -> Source:
         """Who decided."""
-        if self.reservoir.falls_back:
+        if self.reservoir.tokens.borrowed:
             return "fallback"
         if self.asked:
             return "store"

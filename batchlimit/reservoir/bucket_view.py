@@ -7,40 +7,8 @@ from batchlimit.bucket.fair_share import ALPHA, MARGIN
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.waiter import Fetch
-
-_WINDOW = 60.0
-"""Seconds: a key that few instances asked for must not hide how many there are, and instances that left must go."""
-
-
-class InstanceCount:
-    """The most instances that were active at any key within the last minute or two in which the store told.
-
-    One key knows only who asked for it within a second. To divide by that when the store is gone would give each of
-    four instances that ask rarely the whole limit.
-    """
-
-    __slots__ = ("_before", "_now", "_since")
-
-    def __init__(self) -> None:
-        self._since = 0.0
-        self._before = self._now = 0
-
-    def __repr__(self) -> str:
-        return f"<InstanceCount of {self.instances}>"
-
-    @property
-    def instances(self) -> int:
-        """The number; 0: none was ever told."""
-        return max(self._before, self._now)
-
-    def learn(self, instances: int, now: float) -> None:
-        """Take in what one key's bucket tells. Racing threads may lose a word of it, never the order of magnitude."""
-        if now - self._since >= _WINDOW:
-            self._before = self._now if now - self._since < 2 * _WINDOW else 0
-            self._since, self._now = now, 0
-        self._now = max(self._now, instances)
-
 
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one instance's share of it, or nothing."""

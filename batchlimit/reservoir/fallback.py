@@ -7,6 +7,7 @@ from batchlimit.reservoir.bucket_view import BucketView
 from batchlimit.reservoir.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
 from batchlimit.reservoir.local_bucket import FallbackBucket, fallback
 from batchlimit.reservoir.tokens import LeasedTokens
+from batchlimit.reservoir.waiter import Fail
 
 _ABSOLVED = 60.0
 """For so long (s) after the return of the store a refund may be of what was admitted without it."""
@@ -32,10 +33,9 @@ class Fallback:
         """Whether callers are to hear of it when the store is away."""
         return self._policy == CLOSED
 
-    @property
-    def hint(self) -> str:
-        """What to tell those who hear that the store is away, beside that."""
-        return UNCOUNTED if self._policy.kind == "local" else ""
+    def failure(self, error: Exception) -> Fail:
+        """Return what to tell callers who need the store, which failed, where nothing stands in for it."""
+        return Fail(error, UNCOUNTED if self._policy.kind == "local" else "")
 
     @property
     def is_owed(self) -> bool:

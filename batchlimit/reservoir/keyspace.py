@@ -6,10 +6,10 @@ from typing import Generic, Protocol, TypeVar
 
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.dormant import DormantKeys, KeySnapshot
 from batchlimit.reservoir.eviction import ClockCache, Evictable
 from batchlimit.reservoir.failure_policy import failure_rule
+from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, KeyStatistics, Statistics
@@ -67,16 +67,14 @@ class Keyspace(Generic[E]):
             left: is told of each entry after it was let go of.
         """
         self._entries, self._options, self._clock = entries, options, clock
-        self._instance, self._born, self._make, self._left = instance, born, make, left
-        self._seqs = itertools.count(1)  # one for all keys, so that a key that was dropped never repeats a number
+        self._instance, self._make, self._left = Instance(instance, itertools.count(1), born), make, left
         self._policy = failure_rule(options.on_failure)
-        self._instance_count = InstanceCount()
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)
         self._past = [0, 0, 0, 0, 0]  # admitted, refused, calls, fallback and losses of the key entries that are gone
 
     def __repr__(self) -> str:
-        return f"<Keyspace of {self._instance}: {len(self)} keys, {len(self._dormant)} of them dormant>"
+        return f"<Keyspace of {self._instance.name}: {len(self)} keys, {len(self._dormant)} of them dormant>"
 
     def __len__(self) -> int:
         """How many keys are in memory, dormant ones among them."""
@@ -111,7 +109,7 @@ class Keyspace(Generic[E]):
         del self._entries[place]
         self._cache.leave(entry)
         self.remember(entry)
-        if (snapshot := entry.reservoir.snapshot) is not None:
+        if (snapshot := entry.reservoir.lifecycle.snapshot) is not None:
             self._dormant.put(place, snapshot, self._clock())
         self._left(entry)
 
@@ -158,17 +156,4 @@ class Keyspace(Generic[E]):
 
     def _reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
         """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
-        return Reservoir(
-            quota,
-            self._instance,
-            self._seqs,
-            now,
-            sizer=self._options.sizer,
-            fill=self._options.fill,
-            idle_after=self._options.idle_after,
-            born=self._born,
-            weight=self._options.weight,
-            policy=self._policy(key),
-            instance_count=self._instance_count,
-            snapshot=snapshot,
-        )
+        return Reservoir(quota, self._instance, self._options, now, policy=self._policy(key), snapshot=snapshot)

@@ -1,138 +1,153 @@
-"""What goes to the store for one key: asks and give-backs, one at a time, each with a number of its own."""
+"""The requests of one key: Ask and GiveBack, each with a number of its own, and one in flight at a time."""
 
 import math
-from collections.abc import Iterator
 
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.bucket_view import Fill, InstanceCount
-from batchlimit.reservoir.failure_policy import FailurePolicy
-from batchlimit.reservoir.sizing import BatchSizer, Usage, wanted
+from batchlimit.reservoir.failure_policy import CircuitOpen
+from batchlimit.reservoir.instance import Instance
+from batchlimit.reservoir.key_state import KeyState
+from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.prefetch import Prefetch
+from batchlimit.reservoir.sizing import Usage, wanted
 from batchlimit.reservoir.waiter import Fetch, Waiter
 
 AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin, at the most: what bounds the debt of the bucket."""
 
 _ROUNDING = 1.5e-6
-"""The bucket's waits are rounded up, by a microsecond or two."""
+"""Seconds: the bucket rounds its waits up, by one or two microseconds."""
+_REST = 0.1
+"""After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
+_LONG_REST = 1.0
+"""The same while the circuit is open: a thousand keys with refunds must not keep the background thread busy."""
 
 
 def furthest(quota: Quota) -> float:
     """Return how far in the future (s) a waiting caller's grant may begin: as far as the bucket takes to fill.
 
-    What begins later keeps the bucket from filling meanwhile, for all: of four instances at a burst of 1 each waited
-    for its own share by such a grant, and 49 % of the rate were used.
+    A grant that begins later keeps the bucket from filling meanwhile, for all: four instances at a burst of 1 that
+    waited for their own shares in this way used 49 % of the rate.
     """
     fills_in = min(each.burst / each.rate for each in quota.bandwidths) if quota.also else quota.burst / quota.rate
     return fills_in + _ROUNDING if fills_in <= AHEAD else AHEAD
 
 
-class Requests(Admission):
-    """A Admission that writes what is to be sent; when, and what becomes of an answer, is the Reservoir's affair.
+class Requests:
+    """Builds and numbers the requests; Reservoir says when, and takes in the answers.
 
-    While something is under way nothing else is begun: the bucket knows an instance by the last number that it had.
+    The bucket knows an instance by the last number that it had. So a request begins only when none is in flight
+    (`state.in_flight`), and an Ask without an answer is repeated with its number: the bucket then grants the same.
     """
 
     __slots__ = (
-        "_born",
-        "_checks_at",
-        "_closer",
-        "_in_flight",
         "_instance",
-        "_last_target",
-        "_lost_seq",
-        "_refunds",
-        "_seqs",
-        "_sizer",
-        "_weight",
+        "_options",
+        "_prefetch",
+        "_state",
         "calls",
+        "last_target",
+        "lost_number",
+        "refunds",
+        "rests_until",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        quota: Quota,
-        instance: str,
-        seqs: Iterator[int],
-        now: float,
-        *,
-        sizer: BatchSizer,
-        fill: Fill,
-        born: float,
-        weight: int,
-        policy: FailurePolicy,
-        instance_count: InstanceCount,
-    ) -> None:
-        """See Reservoir."""
-        super().__init__(quota, policy, fill, instance_count, now)
-        self._instance, self._seqs, self._born, self._sizer, self._weight = instance, seqs, born, sizer, weight
-        self.calls = 0
-        self._refunds = self._last_target = 0
-        self._lost_seq: int | None = None  # of an ask that had no answer: the next one repeats it
-        self._in_flight: Fetch | GiveBack | None = None
-        self._closer: Waiter | None = None
-        self._checks_at = math.inf  # whether callers are about to come upon the low mark
+    def __init__(self, state: KeyState, prefetch: Prefetch, instance: Instance, options: Options) -> None:
+        self._state, self._prefetch, self._instance, self._options = state, prefetch, instance, options
+        self.calls = 0  # requests sent to the store
+        self.refunds = 0  # tokens to send back with the next GiveBack
+        self.last_target = 0  # how many tokens the last Ask wanted
+        self.lost_number: int | None = None  # of an Ask that had no answer
+        self.rests_until = -math.inf  # nothing is sent in the background before
 
-    def _ask(self, now: float, waiter: Waiter | None = None, back: int = 0) -> Fetch:
-        return self._ask_for(now, self._target(self.tokens.leased), waiter, back)
+    def __repr__(self) -> str:
+        return f"<Requests of {self._instance.name}: {self.calls} sent, in flight {self._state.in_flight}>"
 
-    def _ask_for(
+    def ask(self, now: float, waiter: Waiter | None = None, back: int = 0) -> Fetch:
+        """Ask for the waiters, and for as many tokens as the sizer wants; `back` of those here are given back."""
+        return self.ask_for(now, self._target(self._state.tokens.leased), waiter, back)
+
+    def ask_for(
         self, now: float, target: int, waiter: Waiter | None = None, back: int = 0, ahead: float = math.inf
     ) -> Fetch:
-        """Ask for those in line, and for so many tokens as make `target` with those that are here."""
-        first, needed, pool = self._queue.first, self._first_cost(), self.tokens.leased
-        queued = max(0, self._queue.cost - pool)
-        want = max(queued, target - pool, 0)
-        for each in self._queue.hasty:
+        """Ask for the waiters, and for as many tokens as make `target` with those that are here."""
+        state = self._state
+        first, needed, here = state.queue.first, state.first_cost, state.tokens.leased
+        queued = max(0, state.queue.cost - here)
+        want = max(queued, target - here, 0)
+        for each in state.queue.hasty:
             each.asked += 1
-        max_wait = max(0.0, min(ahead, furthest(self.quota), first.deadline - now)) if first else 0.0
-        return self._send(now, waiter, needed, (max(0, needed - pool), queued, want), back, max_wait)
+        max_wait = max(0.0, min(ahead, furthest(state.quota), first.deadline - now)) if first else 0.0
+        return self.send(now, waiter, needed, (max(0, needed - here), queued, want), back, max_wait)
 
-    def _send(
+    def send(
         self, now: float, waiter: Waiter | None, needed: int, tokens: tuple[int, int, int], back: int, max_wait: float
     ) -> Fetch:
-        """Begin an ask for so many tokens: what it needs, what is queued, and what it wants."""
-        need, queued, self._last_target = tokens
-        view, held, age = self._view, self.tokens.held_for_report(), max(0.0, now - self._born)
-        seq = next(self._seqs) if self._lost_seq is None else self._lost_seq
-        known = view.epoch(self.quota, now), view.fill, view.round_trip
-        ask = Ask(self._instance, seq, need, queued, self._last_target, held, back, max_wait, age, *known, self._weight)
-        self.wants_refill, self.tokens.low_watermark, self._checks_at = False, 0, math.inf
+        """Begin an Ask for so many `tokens`: what the first waiter needs, what is queued, and what is wanted."""
+        state, lost = self._state, self.lost_number
+        need, queued, self.last_target = tokens
+        view, held, age = state.view, state.tokens.held_for_report(), max(0.0, now - self._instance.since)
+        number = next(self._instance.numbers) if lost is None else lost
+        known = view.epoch(state.quota, now), view.fill, view.round_trip
+        who, weight = self._instance.name, self._options.weight
+        ask = Ask(who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight)
+        self._prefetch.stop()
         self.calls += 1
-        fetch = Fetch(ask, self.quota, now, needed, self._lost_seq is not None)
+        fetch = Fetch(ask, state.quota, now, needed, lost is not None)
         self._begin(fetch, waiter)
         return fetch
 
-    def _renew(self, now: float) -> Fetch:
-        """Ask again before the lease ends, and return what the present demand will not use up."""
-        self.tokens.reclaim()
-        back = max(0, self.tokens.free - self._target(self.tokens.free))
-        self.tokens.remove(back)
-        return self._ask(now, back=back)
+    def renew(self, now: float) -> Fetch:
+        """Ask again before the lease ends, and give back the tokens that the present demand will not use up."""
+        tokens = self._state.tokens
+        tokens.reclaim()
+        back = max(0, tokens.free - self._target(tokens.free))
+        tokens.remove(back)
+        return self.ask(now, back=back)
 
-    def _target(self, left: int) -> int:
-        rich = self._view.is_rich(self.quota)
-        return wanted(self._sizer, Usage(self.quota, self._demand.rate, self._last_target, left, rich))
+    def repay(self, waiter: Waiter | None = None) -> GiveBack | None:
+        """Send the refunds, if there are any and nothing is in flight."""
+        return self.give_back(0, waiter) if self.refunds and self._state.in_flight is None else None
 
-    def _repay(self, waiter: Waiter | None = None) -> GiveBack | None:
-        return self._return(0, waiter) if self._refunds and self._in_flight is None else None
-
-    def _return(self, tokens: int, waiter: Waiter | None = None) -> GiveBack:
-        """Send tokens back, and refunds with them. A lost ask is not repeated after this: its number is too old."""
+    def give_back(self, tokens: int, waiter: Waiter | None = None) -> GiveBack:
+        """Send tokens back, and refunds with them. A lost Ask is not repeated after this: its number is too old."""
         self.calls += 1
-        back = GiveBack(self._instance, next(self._seqs), tokens, self.tokens.held_for_report(), self._refunds)
-        self._refunds, self._lost_seq = 0, None
+        instance, held = self._instance, self._state.tokens.held_for_report()
+        back = GiveBack(instance.name, next(instance.numbers), tokens, held, self.refunds)
+        self.refunds, self.lost_number = 0, None
         self._begin(back, waiter)
         return back
 
+    def lost(self, fetch: Fetch, error: Exception | None, now: float) -> None:
+        """Take note that an Ask had no answer; if it was sent, the bucket may have carried it out all the same."""
+        self._state.in_flight = None
+        self.rests_until = now + _REST
+        if isinstance(error, CircuitOpen):
+            self._unsent(now)
+        else:
+            self.lost_number = fetch.ask.seq
+
+    def gave_back(self, unsent: GiveBack | None, now: float) -> None:
+        """Take note that a GiveBack has ended; if it was not sent, its refunds go with the next one."""
+        self._state.in_flight = None
+        if unsent is not None:
+            self._unsent(now)
+            self.refunds += unsent.refund
+
+    def target(self, left: int, rich: bool) -> int:
+        """Return how many tokens the sizer wants to be here, where `left` are; `rich`: the bucket was half full."""
+        usage = Usage(self._state.quota, self._state.demand.rate, self.last_target, left, rich)
+        return wanted(self._options.sizer, usage)
+
+    def _target(self, left: int) -> int:
+        return self.target(left, self._state.view.is_rich(self._state.quota))
+
+    def _unsent(self, now: float) -> None:
+        self.calls -= 1
+        self.rests_until = now + _LONG_REST
+
     def _begin(self, request: Fetch | GiveBack, waiter: Waiter | None) -> None:
-        """Let a request be under way; first its caller is to know of it, who gives it up when interrupted."""
+        """Have a request in flight. Its caller knows of it first, so that it can give it up when interrupted."""
         if waiter is not None:
             waiter.request = request
-        self._in_flight = request
-
-    def _wake_next(self) -> None:
-        """The leader may send something to the store now, or whoever closes."""
-        self._queue.wake_leader()
-        if self._closer is not None:
-            self._queue.wake(self._closer)
+        self._state.in_flight = request

@@ -54,6 +54,7 @@ class LeasedTokens:
         "low_watermark",
         "pending",
         "prompt",
+        "refused",
         "reserved_for_waiters",
         "told",
     )  # fmt: skip
@@ -67,7 +68,7 @@ class LeasedTokens:
         self._singly = False  # whether the last who came here took one
         self.low_watermark = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
         self.expires = now
-        self.admitted = 0
+        self.admitted = self.refused = 0
         self._starts = now
         self._base = self._recorded = 0
         self._pledged = 0  # what was given to waiters that are tentative still
@@ -156,6 +157,11 @@ class LeasedTokens:
     def spent(self) -> int:
         """What was admitted up to this moment."""
         return self.admitted + self._base - self.here
+
+    @property
+    def uses(self) -> int:
+        """A figure that changes with each use of the key; without the lock it may miss a use that happens now."""
+        return self.spent + self.refused
 
     def count_spent(self, now: float) -> int:
         """Return what was spent since the last count. When the lease is over, nothing more is until it is counted."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from batchlimit.blocking import Event, warn_in_loop
 from batchlimit.quota.key import stored
-from batchlimit.reservoir.admission import Prospect
 from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.forecast import Prospect
 from batchlimit.reservoir.waiter import Admit, Fetch, Refuse, Retired, Waiter, half_of
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import TOGETHER, KeyEntry, ask_together
@@ -78,7 +78,9 @@ class AcquireAll:
         """
         now = self._clock()
         prospects = {
-            key: self._find(key).reservoir.prospect(cost, now) for key, cost in self._costs.items() if key != behind
+            key: self._find(key).reservoir.forecast.prospect(cost, now)
+            for key, cost in self._costs.items()
+            if key != behind
         }
         order = sorted(prospects, key=lambda key: (prospects[key], key))
         cold = [key for key in order if prospects[key] == Prospect.UNKNOWN]

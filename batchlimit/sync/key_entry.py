@@ -85,14 +85,7 @@ class KeyEntry:
 
     def is_denied(self, cost: int) -> bool:
         """Refuse from memory, and have whoever comes after see it; by the lock: tokens on their way look like none."""
-
-        def look() -> bool:
-            if not self.reservoir.denied_for(cost, self._clock()):
-                return False
-            self.reservoir.refused += cost
-            return True
-
-        return self.locked(look)
+        return self.locked(lambda: self.reservoir.admission.deny(cost, self._clock()))
 
     def enter_turnstile(self) -> "threading.Lock | None":
         """Wait for one's turn to find the key dry, and to fetch; to be released. None: nobody waits for that here.
@@ -113,14 +106,14 @@ class KeyEntry:
     def figures(self) -> KeyStatistics:
         """Return the reservoir's figures at one moment."""
         with free(self.lock):
-            return self.reservoir.figures()
+            return self.reservoir.statistics
 
     def take(self, cost: int) -> float:
         """Spend tokens that are here, if nobody is in line for them; return until when that counts, or NOW: not."""
         with free(self.lock):
             before = self.tokens.take(cost)
         if before == NO_WAIT and self.tokens.low_watermark:
-            before = self.locked(lambda: self.reservoir.take_low(cost))
+            before = self.locked(lambda: self.reservoir.prefetch.take_low(cost))
         if self._clock() < before:
             return before
         if before != NO_WAIT:
@@ -173,7 +166,7 @@ class KeyEntry:
 
     def confirm(self, waiter: Waiter) -> None:
         """Spend what a waiter holds."""
-        self.locked(lambda: self.reservoir.confirm(waiter))
+        self.locked(lambda: self.reservoir.admission.confirm(waiter))
 
     def leave(self, waiter: Waiter) -> None:
         """Take a waiter out of line; what it was given is for others."""
@@ -189,7 +182,7 @@ class KeyEntry:
             if self.reservoir.is_retired:
                 return RETIRED, False
             if (fetch := self._ask_alone(waiter)) is None:
-                self.reservoir.join(waiter)
+                self.reservoir.admission.join(waiter)
         if fetch is not None:
             self.fetch(fetch, waiter)
         return self.finish(waiter, event, fetch is not None)
@@ -197,7 +190,6 @@ class KeyEntry:
     def _ask_alone(self, waiter: Waiter) -> Fetch | None:
         """Requires the lock. Put a waiter in line whom nobody is before, and return what to ask for it."""
         if (fetch := express.ask(self.reservoir, waiter, self._clock())) is not None:
-            self.tokens.denied_until = self.reservoir.denied_until
             self._note_asker()
         return fetch
 
@@ -227,7 +219,7 @@ class KeyEntry:
         """Put a waiter in line, to be followed by `leave` whatever happens; False: the key entry has retired."""
         with free(self.lock):
             if not self.reservoir.is_retired:
-                self.reservoir.join(waiter)
+                self.reservoir.admission.join(waiter)
             return not self.reservoir.is_retired
 
     def step(self, waiter: Waiter) -> Verdict | Wait | Fetch:
@@ -256,13 +248,13 @@ class KeyEntry:
 
     def _note_asker(self) -> None:
         """Requires the lock. Know which thread is to send what has just begun to be under way."""
-        if self.reservoir.under_way is not self._errand:
-            self._errand, self._asker = self.reservoir.under_way, get_ident()
+        if self.reservoir.in_flight is not self._errand:
+            self._errand, self._asker = self.reservoir.in_flight, get_ident()
 
     @property
     def _waits_for_itself(self) -> bool:
         """Whether what is under way is this thread's own: who would wait for it has interrupted it."""
-        return self._asker == get_ident() and self.reservoir.under_way is self._errand is not None
+        return self._asker == get_ident() and self.reservoir.in_flight is self._errand is not None
 
     def report(self, fetch: Fetch, outcome: Grant | StoreUnavailable, waiter: Waiter | None = None) -> None:
         """Take in what became of an ask; the waiter is the one of who asked."""
@@ -279,7 +271,6 @@ class KeyEntry:
         with free(self.lock):
             if not express.serve(self.reservoir, waiter, fetch, grant, self._clock(), uniform(0.75, 1.25)):
                 return False
-            self.tokens.denied_until = self.reservoir.denied_until
             sooner = self._look_sooner()
         if sooner:
             self._watch(self)
@@ -313,25 +304,25 @@ class KeyEntry:
             if not isinstance(error, StoreUnavailable):
                 raise
             failed = Fail(error)
-        if failed is not None and self.reservoir.fails_closed:
+        if failed is not None and self.reservoir.fallback.fails_closed:
             raise failed.to_raise(self.key)
         return is_live
 
     def outlook(self) -> Decision | None:
         """Say how the next call would fare without the store; None: it would fail."""
-        return self.locked(lambda: self.reservoir.outlook(self._clock()))
+        return self.locked(lambda: self.reservoir.forecast.outlook(self._clock()))
 
     @property
     def uses(self) -> int:
-        """See Reservoir.uses."""
-        return self.reservoir.uses
+        """See LeasedTokens.uses."""
+        return self.tokens.uses
 
     def evict(self) -> bool:
         """Retire to make room, unless somebody needs this key entry; it is never looked after again."""
         if self.lock._is_owned():  # whoever we interrupted is amid a change of it
             return False
         with self.lock:
-            if not self.reservoir.evict():
+            if not self.reservoir.lifecycle.evict():
                 return False
             self.due = math.inf
             return True
@@ -360,16 +351,16 @@ class KeyEntry:
         """Fail whoever waits; to be followed by `empty`, with the event that says when what is under way has ended."""
         ended = threading.Event()
         closer = Waiter(0, NO_WAIT, ended)
-        return ended if self.locked(lambda: self.reservoir.close(error, closer)) else None
+        return ended if self.locked(lambda: self.reservoir.lifecycle.close(error, closer)) else None
 
     def empty(self, ended: threading.Event | None, deadline: float) -> bool:
         """Return all tokens of a closed key entry, after what is under way has ended; False: the store is away."""
         if ended is not None and not self._waits_for_itself:
             ended.wait(max(0.0, deadline - time.monotonic()))
         try:
-            if (fetch := self.locked(lambda: self.reservoir.last_ask(self._clock()))) is not None:
+            if (fetch := self.locked(lambda: self.reservoir.lifecycle.last_ask(self._clock()))) is not None:
                 self.fetch(fetch)
-            if (back := self.locked(self.reservoir.drain)) is not None:
+            if (back := self.locked(self.reservoir.lifecycle.drain)) is not None:
                 self.give_back(back)
         except StoreUnavailable as error:
             _logger.debug("tokens of %s were not given back; they will expire: %s", shown(self.key), error)
@@ -386,7 +377,6 @@ class KeyEntry:
             result = change()
             self._note_asker()
             awake = self.reservoir.to_wake()
-            self.tokens.denied_until = self.reservoir.denied_until
             sooner = self._look_sooner()
         for waiter in awake:
             waiter.event.set()

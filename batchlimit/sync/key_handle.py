@@ -78,7 +78,7 @@ class KeyHandle:
                 break
             else:
                 if self._clock() < entry.tokens.denied_until:
-                    entry.reservoir.refused += 1
+                    entry.tokens.refused += 1
                     return False
         return self._look_up(cost)
 

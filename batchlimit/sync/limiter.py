@@ -172,7 +172,7 @@ class RateLimiter(Unique):
             >>> [limiter.try_acquire("ann") for _ in range(3)]
             [True, True, False]
         """
-        # `Stock.take` and `Reservoir.denies` flattened: a method call would cost as much as all the rest of a hit.
+        # `LeasedTokens.take` and `Admission.deny` flattened: a method call would cost as much as all the rest of a hit.
         # tests/sync/test_shortcut.py holds the two against each other. A loop, for of all ways to step an iterator once
         # it is the cheapest: next() with a default took 20 ns more.
         try:
@@ -188,7 +188,7 @@ class RateLimiter(Unique):
                 break
             else:
                 if self._clock() < leased.denied_until:
-                    entry.reservoir.refused += 1
+                    leased.refused += 1
                     return False
         elif cost.__class__ is int and 0 < cost <= leased.free and not entry.lock._is_owned():
             with entry.lock:  # no call within: all threads would wait for one that lost the GIL there
@@ -297,9 +297,9 @@ class RateLimiter(Unique):
         try:
             level = self._registry.store.peek(key, reservoir.quota).level
         except StoreUnavailable as error:
-            failed = reservoir.failure(error)
+            failed = reservoir.fallback.failure(error)
         else:
-            return outlook(reservoir.quota, level, reservoir.spendable(self._clock()))
+            return outlook(reservoir.quota, level, reservoir.forecast.spendable(self._clock()))
         if (told := entry.outlook()) is None:
             raise failed.to_raise(key)
         return told
@@ -451,9 +451,9 @@ class RateLimiter(Unique):
         """Admit by tokens that are not laid out yet, or refuse from memory; else by all the rules."""
         if cost.__class__ is int and 0 < cost <= entry.reservoir.largest_cost:
             if self._clock() < entry.tokens.denied_until:
-                entry.reservoir.refused += cost
+                entry.tokens.refused += cost
                 return False
-            if entry.reservoir.denied_for(cost, self._clock()) and entry.is_denied(cost):
+            if entry.reservoir.forecast.denied_for(cost, self._clock()) and entry.is_denied(cost):
                 return False
             if (
                 entry.tokens.available and entry.take(cost) != NO_WAIT

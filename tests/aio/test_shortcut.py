@@ -74,8 +74,8 @@ class SpelledOut(World):
         entry = self.limiter._entry(KEY)
         if entry.take(cost) != NO_WAIT:
             return True
-        if entry.reservoir.denied_for(cost, virtual_loop().time()):
-            entry.reservoir.refused += cost
+        if entry.reservoir.forecast.denied_for(cost, virtual_loop().time()):
+            entry.reservoir.tokens.refused += cost
             return False
         try:
             return (await self.limiter._admit(KEY, cost, NO_WAIT)).admitted

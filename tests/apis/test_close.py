@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from batchlimit.errors import LimiterClosed
-from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.lifecycle import Lifecycle
 from tests.apis.blocking import Front
 from tests.reservoir.world import Moody
 from tests.sync.stage import Clock, Stage
@@ -54,14 +54,14 @@ def test_what_fails_at_one_key_is_raised_when_all_is_done_for_the_others(
     limiter = holding(front, stage, Greedy(), clock)
     here = getattr(limiter, "_inner", limiter)
     here._registry.own_store(1.0)
-    unlucky, drain = here._entries[KEYS[70]].reservoir, Reservoir.drain
+    unlucky, drain = here._entries[KEYS[70]].reservoir.lifecycle, Lifecycle.drain
 
-    def fail_once(reservoir: Reservoir) -> Any:
-        if reservoir is unlucky:
+    def fail_once(lifecycle: Lifecycle) -> Any:
+        if lifecycle is unlucky:
             raise ZeroDivisionError("no tokens of this one")
-        return drain(reservoir)
+        return drain(lifecycle)
 
-    monkeypatch.setattr(Reservoir, "drain", fail_once)
+    monkeypatch.setattr(Lifecycle, "drain", fail_once)
     with caplog.at_level(logging.ERROR), pytest.raises(ZeroDivisionError, match="no tokens of this one"):
         limiter.close()
     assert sum(back.tokens for back in stage.backs) == 4 * (len(KEYS) - 1)

@@ -32,7 +32,7 @@ def limiter(front: Front, stage: Stage, clock: Clock, without_refresher: None) -
 def is_short(limiter: Any, key: str) -> bool:
     """Whether somebody waits at this key, having asked in vain."""
     entry = getattr(limiter, "_inner", limiter)._entries.get(key)
-    return entry is not None and entry.reservoir.figures().waiting == 1 and quiet(limiter, key)
+    return entry is not None and entry.reservoir.statistics.waiting == 1 and quiet(limiter, key)
 
 
 def levels(limiter: Any) -> list[int]:

@@ -1,7 +1,6 @@
 """A reservoir that leaves the memory to make room: nobody gets a token of it any more, and no needed one leaves."""
 
 import math
-from itertools import count
 
 from batchlimit import Quota
 from batchlimit.batching import FixedBatch
@@ -10,19 +9,19 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import NOBODY, RETIRED, Admit, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.world import answer
+from tests.reservoir.world import answer, made
 
 NEVER = math.inf
 
 
 def reservoir(idle_after: float = 10.0) -> Reservoir:
-    return Reservoir(Quota(100.0, 100), "host", count(1), 0.0, sizer=FixedBatch(10), idle_after=idle_after)
+    return made(Quota(100.0, 100), sizer=FixedBatch(10), idle_after=idle_after)
 
 
 def ask(here: Reservoir, cost: int = 1, until: float = NEVER, *, tentative: bool = False) -> tuple[Waiter, Fetch]:
     """A caller who comes to a dry reservoir, and what it is told to ask."""
     waiter = Waiter(cost, until, NOBODY, tentative=tentative)
-    here.join(waiter)
+    here.admission.join(waiter)
     fetch = here.step(waiter, 0.0)
     assert isinstance(fetch, Fetch)
     return waiter, fetch
@@ -39,11 +38,11 @@ def filled(*, tentative: bool = False, idle_after: float = 10.0) -> tuple[Reserv
 def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
     here, waiter = filled()
     assert isinstance(here.step(waiter, 0.0), Admit)
-    assert here.evict()
+    assert here.lifecycle.evict()
     assert here.is_retired
-    assert here.figures() == KeyStatistics(admitted=1, calls=1)
+    assert here.statistics == KeyStatistics(admitted=1, calls=1)
     assert here.tokens.take(1) == NO_WAIT
-    assert here.spendable(0.0) == 0
+    assert here.forecast.spendable(0.0) == 0
     assert here.due() == NEVER
     assert here.tend(0.0) is None
 
@@ -51,11 +50,11 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
 def test_one_who_is_in_line_keeps_it() -> None:
     here = reservoir()
     waiter, fetch = ask(here, 50)
-    assert not here.evict()
+    assert not here.lifecycle.evict()
     here.granted(fetch, answer(0, retry_after=1.0), 0.0, 1.0)
-    assert not here.evict(), "nothing is under way, and yet somebody waits"
+    assert not here.lifecycle.evict(), "nothing is under way, and yet somebody waits"
     here.leave(waiter, 0.0)
-    assert here.evict()
+    assert here.lifecycle.evict()
 
 
 def test_an_ask_that_is_under_way_keeps_it() -> None:
@@ -63,45 +62,45 @@ def test_an_ask_that_is_under_way_keeps_it() -> None:
     waiter, fetch = ask(here)
     waiter.request = None  # another's now, who brings the answer
     here.leave(waiter, 0.0)
-    assert not here.evict()
+    assert not here.lifecycle.evict()
     here.granted(fetch, answer(10), 0.0, 1.0)
-    assert here.evict()
+    assert here.lifecycle.evict()
 
 
 def test_tokens_that_travel_back_keep_it() -> None:
     here, _ = filled()
-    assert isinstance(here.drain(), GiveBack)
-    assert not here.evict()
+    assert isinstance(here.lifecycle.drain(), GiveBack)
+    assert not here.lifecycle.evict()
     here.gave_back(0.0)
-    assert here.evict()
+    assert here.lifecycle.evict()
 
 
 def test_a_debt_keeps_it() -> None:
     here, _ = filled()
     here.debit(20, 0.0)
-    assert not here.evict()
+    assert not here.lifecycle.evict()
 
 
 def test_a_refund_that_is_owed_keeps_it() -> None:
     here, _ = filled()
-    back = here.drain()
+    back = here.lifecycle.drain()
     assert here.refund(Waiter(5, NO_WAIT, NOBODY), 0.0) is None, "it has to wait"
     assert isinstance(back, GiveBack)
     here.gave_back(0.0)
-    assert not here.evict()
+    assert not here.lifecycle.evict()
 
 
 def test_one_that_holds_tokens_of_several_keys_keeps_it() -> None:
     here, waiter = filled(tentative=True)
-    assert not here.evict()
-    here.confirm(waiter)
-    assert here.evict()
+    assert not here.lifecycle.evict()
+    here.admission.confirm(waiter)
+    assert here.lifecycle.evict()
 
 
 def test_who_was_interrupted_puts_nothing_back() -> None:
     """Another reservoir may have told the bucket by then that all of it is spent."""
     here, waiter = filled()
-    assert here.evict()
+    assert here.lifecycle.evict()
     here.leave(waiter, 0.0)
     assert here.tokens.here == 0
     assert here.tokens.take(1) == NO_WAIT
@@ -110,9 +109,9 @@ def test_who_was_interrupted_puts_nothing_back() -> None:
 def test_who_wakes_too_late_begins_anew() -> None:
     """It once rejoined the line of the one that had left, and asked from there: two of one host who ask mint tokens."""
     here, waiter = filled()
-    assert here.evict()
+    assert here.lifecycle.evict()
     assert here.step(waiter, 2.0) == RETIRED
-    assert here.calls == 1
+    assert here.requests.calls == 1
     here.leave(waiter, 2.0)
 
 
@@ -137,5 +136,5 @@ def test_who_was_served_and_has_not_looked_keeps_an_idle_one() -> None:
 
 def test_who_wakes_in_time_is_admitted_though_it_left() -> None:
     here, waiter = filled()
-    assert here.evict()
+    assert here.lifecycle.evict()
     assert isinstance(here.step(waiter, 0.5), Admit)

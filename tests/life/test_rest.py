@@ -20,7 +20,7 @@ FOR_EVER = float("inf")
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key comes to rest as soon as its lease is over."""
-    monkeypatch.setattr("batchlimit.reservoir.reservoir._AWAKE", 0.0)
+    monkeypatch.setattr("batchlimit.reservoir.lifecycle._AWAKE", 0.0)
 
 
 def supply_of(limiter: RateLimiter | Blocking) -> Any:

@@ -1,16 +1,14 @@
 """An API that a test drives by hand: callers in line, and what becomes of their asks."""
 
-import itertools
 import math
 from typing import Any
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fetch, Verdict, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.world import Bell, answer
+from tests.reservoir.world import Bell, answer, made
 
 HUNDRED = Quota(100.0, 100)
 DEAD = ConnectionError("the store is away")
@@ -24,7 +22,7 @@ class Front:
     def __init__(
         self, quota: Quota = HUNDRED, tokens: int = 0, *, sizer: BatchSizer = WAITERS_ONLY, **rest: Any
     ) -> None:
-        self.reservoir = Reservoir(quota, "a", itertools.count(1), 0.0, sizer=sizer, **rest)
+        self.reservoir = made(quota, sizer=sizer, **rest)
         if tokens:
             waiter = self.join(1)
             self.reservoir.granted(self.fetch(waiter), answer(tokens + 1), 0.0, 1.0)
@@ -33,7 +31,7 @@ class Front:
 
     def join(self, cost: int, deadline: float = PATIENT) -> Waiter:
         waiter = Waiter(cost, deadline, Bell())
-        self.reservoir.join(waiter)
+        self.reservoir.admission.join(waiter)
         return waiter
 
     def step(self, waiter: Waiter, at: float = 0.0) -> Verdict | Wait | Fetch:
@@ -68,9 +66,9 @@ class Front:
 
     @property
     def held(self) -> int:
-        return self.reservoir.figures().held
+        return self.reservoir.statistics.held
 
     @property
     def counted(self) -> tuple[int, int]:
         """Tokens admitted and refused."""
-        return self.reservoir.figures()[:2]
+        return self.reservoir.statistics[:2]

@@ -1,25 +1,23 @@
 """What was used and not admitted is paid as tokens come, in its turn, and nobody waits with it."""
 
-import itertools
 import math
 
 import pytest
 
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.world import Bell, answer
+from tests.reservoir.world import Bell, answer, made
 
 
 class Debtor:
     """A reservoir with so many tokens, by a lease of a hundred seconds, and a debt."""
 
     def __init__(self, tokens: int, owed: int = 0, *, burst: int = 100) -> None:
-        self.reservoir = Reservoir(Quota(100.0, burst), "a", itertools.count(1), 0.0, sizer=FixedBatch(0))
+        self.reservoir = made(Quota(100.0, burst), sizer=FixedBatch(0))
         self.at = 0.0
         first = self.join(1)
         fetch = self.reservoir.step(first, self.at)
@@ -31,7 +29,7 @@ class Debtor:
 
     def join(self, cost: int, deadline: float = math.inf) -> Waiter:
         waiter = Waiter(cost, deadline, Bell())
-        self.reservoir.join(waiter)
+        self.reservoir.admission.join(waiter)
         return waiter
 
     def tend(self) -> Fetch:
@@ -45,7 +43,7 @@ class Debtor:
 
     @property
     def owed(self) -> int:
-        return self.reservoir._overdraft.total
+        return self.reservoir.state.overdraft.total
 
     @property
     def here(self) -> int:
@@ -55,7 +53,7 @@ class Debtor:
 def test_what_is_here_pays_at_once() -> None:
     debtor = Debtor(10, 4)
     assert (debtor.owed, debtor.here) == (0, 6)
-    assert debtor.reservoir.figures()[0] == 5
+    assert debtor.reservoir.statistics[0] == 5
     assert debtor.reservoir.due() > debtor.at
 
 
@@ -73,7 +71,7 @@ def test_it_is_paid_bit_by_bit() -> None:
         debtor.grant(debtor.tend(), tokens)
         assert debtor.owed == owed
     assert debtor.here == 2
-    assert debtor.reservoir.figures()[0] == 16
+    assert debtor.reservoir.statistics[0] == 16
 
 
 def test_who_comes_later_is_served_after_it_however_large_it_is() -> None:
@@ -150,7 +148,7 @@ def test_whoever_takes_the_first_answer_is_refused_behind_a_debt() -> None:
     debtor = Debtor(0, 5)
     debtor.grant(debtor.tend(), 0, retry_after=0.5)
     assert isinstance(debtor.reservoir.step(debtor.join(1, NO_WAIT), debtor.at), Refuse)
-    assert debtor.reservoir.denied_for(1, debtor.at) == pytest.approx(0.5)
+    assert debtor.reservoir.forecast.denied_for(1, debtor.at) == pytest.approx(0.5)
 
 
 def test_a_failing_store_forgives_no_debt_and_is_left_alone_a_while() -> None:
@@ -175,14 +173,14 @@ def test_a_caller_behind_a_debt_asks_for_both_and_hears_of_a_failure() -> None:
 
 def test_a_debt_is_no_caller_that_waits() -> None:
     debtor = Debtor(0, 5)
-    assert debtor.reservoir.figures().waiting == 0
+    assert debtor.reservoir.statistics.waiting == 0
     debtor.join(2)
-    assert debtor.reservoir.figures().waiting == 1
+    assert debtor.reservoir.statistics.waiting == 1
 
 
 def test_a_smaller_quota_changes_what_stands_in_line_and_not_what_is_owed() -> None:
     debtor = Debtor(0, 90)
-    debtor.reservoir._obey(Quota(10.0, 20))
+    debtor.reservoir.admission.obey(Quota(10.0, 20))
     assert debtor.owed == 90
     assert debtor.tend().ask.queued == 20
 
@@ -200,35 +198,35 @@ def test_what_is_owed_keeps_the_key_in_memory_until_it_is_paid() -> None:
 
 def test_a_closed_reservoir_owes_nothing() -> None:
     debtor = Debtor(0, 10**15)
-    debtor.reservoir.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Bell()))
-    assert debtor.reservoir.drain() is None
+    debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Bell()))
+    assert debtor.reservoir.lifecycle.drain() is None
     assert debtor.owed == 0
 
 
 def test_the_end_pays_what_the_bucket_has_now_and_no_more() -> None:
     debtor = Debtor(0, 30)
-    debtor.reservoir.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Bell()))
-    fetch = debtor.reservoir.last_ask(debtor.at)
+    debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Bell()))
+    fetch = debtor.reservoir.lifecycle.last_ask(debtor.at)
     assert fetch is not None
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.max_wait) == (1, 30, 0.0)
     debtor.grant(fetch, 12)
-    assert (debtor.owed, debtor.reservoir.figures()[0]) == (18, 1 + 12)
-    assert debtor.reservoir.drain() is None
+    assert (debtor.owed, debtor.reservoir.statistics[0]) == (18, 1 + 12)
+    assert debtor.reservoir.lifecycle.drain() is None
     assert debtor.owed == 0
 
 
 def test_who_owes_nothing_asks_no_more() -> None:
     debtor = Debtor(5)
-    debtor.reservoir.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Bell()))
-    assert debtor.reservoir.last_ask(debtor.at) is None
+    debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Bell()))
+    assert debtor.reservoir.lifecycle.last_ask(debtor.at) is None
 
 
 def test_what_is_owed_is_in_the_figures() -> None:
     debtor = Debtor(0, 250, burst=100)
-    assert debtor.reservoir.figures().owed == 250
+    assert debtor.reservoir.statistics.owed == 250
 
 
 def test_a_rate_of_zero_owes_nothing() -> None:
-    reservoir = Reservoir(Quota(0), "a", itertools.count(1), 0.0)
+    reservoir = made(Quota(0))
     reservoir.debit(5, 0.0)
-    assert reservoir.figures() == KeyStatistics()
+    assert reservoir.statistics == KeyStatistics()

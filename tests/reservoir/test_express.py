@@ -22,7 +22,7 @@ from batchlimit.waiting import NO_WAIT
 from tests.depth import depth
 from tests.fields import fields_of
 from tests.reservoir.front import DEAD, HUNDRED
-from tests.reservoir.world import Bell, answer
+from tests.reservoir.world import Bell, answer, made
 
 SEVERAL = HUNDRED & Quota(1.0, 40)
 YOUNGER = Quota(50.0, 20)
@@ -33,9 +33,7 @@ class Twins:
     """Two reservoirs that see the same: callers come to one by the short way where there is one, to the other never."""
 
     def __init__(self, quota: Quota, sizer: BatchSizer, policy: FailurePolicy = CLOSED) -> None:
-        self.short, self.long = self.both = [
-            Reservoir(quota, "a", itertools.count(1), 0.0, sizer=sizer, policy=policy) for _ in range(2)
-        ]
+        self.short, self.long = self.both = [made(quota, sizer=sizer, policy=policy) for _ in range(2)]
         self.now = 0.0
         self.pairs: list[Pair] = []
         self.asking: tuple[Pair | None, Fetch] | None = None
@@ -56,7 +54,7 @@ class Twins:
         self.heed((mine, other), step, self.joined(self.long, other))
 
     def joined(self, reservoir: Reservoir, waiter: Waiter) -> Any:
-        reservoir.join(waiter)
+        reservoir.admission.join(waiter)
         return reservoir.step(waiter, self.now)
 
     def heed(self, pair: Pair | None, mine: Any, other: Any) -> None:
@@ -76,7 +74,7 @@ class Twins:
         if self.asking is None:
             return
         (pair, _), self.asking = self.asking, None
-        fetches = [each._in_flight for each in self.both]
+        fetches = [each.in_flight for each in self.both]
         served = False
         if pair is not None and isinstance(fetches[0], Fetch):
             served = express.serve(self.short, pair[0], fetches[0], grant, self.now, jitter)
@@ -90,15 +88,15 @@ class Twins:
         if self.asking is not None:
             self.asking = None
             for each in self.both:
-                if isinstance(each._in_flight, Fetch):
-                    each.failed(each._in_flight, error, self.now)
+                if isinstance(each.in_flight, Fetch):
+                    each.failed(each.in_flight, error, self.now)
         self.check()
 
     def interrupt(self, which: int) -> None:
         if self.pairs:
             for each, waiter in zip(self.both, self.pairs.pop(which % len(self.pairs)), strict=True):
                 each.leave(waiter, self.now)
-            if self.short._in_flight is None:
+            if self.short.in_flight is None:
                 self.asking = None
         self.check()
 
@@ -112,7 +110,7 @@ class Twins:
     def refuse(self) -> None:
         """As a caller does who is refused from memory, without the lock."""
         for each in self.both:
-            each.refused += 1
+            each.tokens.refused += 1
 
     def refund(self, tokens: int) -> None:
         back = self.each(lambda reservoir: reservoir.refund(Waiter(tokens, NO_WAIT, Bell()), self.now))
@@ -124,12 +122,12 @@ class Twins:
         self.each(lambda reservoir: reservoir.debit(tokens, self.now))
 
     def check(self) -> None:
-        self.each(lambda reservoir: reservoir.denied_until)
+        woken = [{self.place(waiter, i) for waiter in each.to_wake()} for i, each in enumerate(self.both)]
+        self.each(lambda reservoir: reservoir.tokens.denied_until)
         self.each(lambda reservoir: reservoir.due())
-        self.each(_state)
+        self.each(_plain)
         for mine, other in self.pairs:
             assert _plain(mine) == _plain(other)
-        woken = [{self.place(waiter, i) for waiter in each.to_wake()} for i, each in enumerate(self.both)]
         asker = {i for i, pair in enumerate(self.pairs) if pair[0].verdict is not None}
         assert woken[0] - asker == woken[1] - asker
 
@@ -137,9 +135,8 @@ class Twins:
         return next((i for i, pair in enumerate(self.pairs) if pair[side] is waiter), -1)
 
 
-def _state(reservoir: Reservoir) -> dict[str, Any]:
-    ignored = {"_instance", "_seqs", "_sizer", "_policy"}
-    return {name: _plain(getattr(reservoir, name)) for name in fields_of(Reservoir) if name not in ignored}
+IGNORED = {"event", "_awake", "_instance", "_options", "_policy", "_state", "_prefetch", "_forecast"}
+IGNORED |= {"_admission", "_requests"}  # the parts that another part was given
 
 
 def _plain(value: Any) -> Any:
@@ -155,7 +152,7 @@ def _plain(value: Any) -> Any:
     if not type(value).__module__.startswith("batchlimit.") or isinstance(value, Quota | tuple):
         return value
     names = fields_of(type(value)) or vars(value)
-    return {name: _plain(getattr(value, name)) for name in names if name not in ("event", "_awake")}
+    return {name: _plain(getattr(value, name)) for name in names if name not in IGNORED}
 
 
 def _answer(share: float, kept: bool, at: dict[str, Any], jitter: float) -> Callable[[Twins], object]:
@@ -257,7 +254,7 @@ def test_who_is_alone_asks_and_is_served_by_the_short_way() -> None:
     twins.answer(answer(20), 1.0)
     assert twins.shortcuts == 2
     assert [waiter.is_good(0.5) for waiter in twins.pairs[0]] == [True, True]
-    assert twins.short.figures().held == 19
+    assert twins.short.statistics.held == 19
 
 
 def test_who_is_no_longer_alone_is_served_by_the_rules() -> None:
@@ -312,7 +309,7 @@ def test_nobody_asks_where_tokens_are_laid_out() -> None:
 def test_who_comes_too_late_or_to_a_reservoir_that_has_retired_asks_nothing() -> None:
     twins = Twins(HUNDRED, FixedBatch(20))
     twins.arrive(1, 0.0)
-    twins.each(Reservoir.evict)
+    twins.each(lambda reservoir: reservoir.lifecycle.evict())
     assert express.ask(twins.short, Waiter(1, NO_WAIT, Bell()), 0.0) is None
     assert twins.shortcuts == 0
 
@@ -323,7 +320,7 @@ def test_what_is_admitted_without_the_store_is_counted_as_that() -> None:
     twins.fail(DEAD)
     _spend(twins)
     twins.arrive(1, NO_WAIT)
-    assert twins.short._fallback.admitted > 1
+    assert twins.short.fallback.admitted > 1
     twins.answer(answer(1), 1.0)
     assert twins.shortcuts == 1
 
@@ -335,17 +332,17 @@ def test_a_share_that_has_filled_up_again_is_forgotten() -> None:
     twins.now = 0.1
     twins.arrive(100, NO_WAIT)
     twins.answer(answer(100), 1.0)
-    assert twins.short._fallback.bucket is not None
+    assert twins.short.fallback.bucket is not None
     twins.now = 60.0
     twins.arrive(1, NO_WAIT)
     twins.answer(answer(1), 1.0)
-    assert twins.short._fallback.bucket is None
+    assert twins.short.fallback.bucket is None
 
 
 def test_an_answer_after_the_end_serves_nobody() -> None:
     twins = alone()
     for each in twins.both:
-        each.close(DEAD, Waiter(0, NO_WAIT, Bell()))
+        each.lifecycle.close(DEAD, Waiter(0, NO_WAIT, Bell()))
     twins.answer(answer(20), 1.0)
     assert twins.shortcuts == 1
 

@@ -19,8 +19,8 @@ def served_and_next(quota: Quota = ONE, cost: int = 1) -> tuple[Front, Waiter, W
     """One who was served and has not confirmed, and who is in line behind."""
     front = Front(quota)
     served, following = prompt(cost), prompt(cost)
-    front.reservoir.join(served)
-    front.reservoir.join(following)
+    front.reservoir.admission.join(served)
+    front.reservoir.admission.join(following)
     front.grant(front.fetch(served), 0.0, cost)
     assert served.verdict == Admit(1.0)
     front.reservoir.to_wake()
@@ -30,7 +30,7 @@ def served_and_next(quota: Quota = ONE, cost: int = 1) -> tuple[Front, Waiter, W
 def test_an_ask_waits_until_who_was_served_has_confirmed_and_tells_of_it_as_spent() -> None:
     front, served, following = served_and_next()
     assert front.step(following) == Wait(None)
-    front.reservoir.confirm(served)
+    front.reservoir.admission.confirm(served)
     assert front.reservoir.to_wake() == [following]
     assert front.fetch(following).ask.held == 0
 
@@ -55,25 +55,25 @@ def test_who_was_served_and_wakes_too_late_asks_again_in_its_place() -> None:
     assert front.step(following) == Wait(None)
     assert isinstance(front.step(served, 2.0), Fetch)
     assert front.step(following, 2.0) == Wait(None)
-    assert not front.reservoir.is_held_up
+    assert not front.reservoir.forecast.is_held_up
 
 
 def test_who_waits_for_others_to_confirm_waits_no_longer_than_its_deadline() -> None:
     front = Front(ONE)
     served, hurried = prompt(), Waiter(1, 0.5, Bell())
-    front.reservoir.join(served)
+    front.reservoir.admission.join(served)
     front.grant(front.fetch(served), 0.0, 1)
-    front.reservoir.join(hurried)
+    front.reservoir.admission.join(hurried)
     assert front.step(hurried, 0.2) == Wait(about(0.3))
 
 
 def test_who_comes_alone_waits_for_others_to_confirm_as_well() -> None:
     front = Front(ONE)
     served, alone = prompt(), prompt()
-    front.reservoir.join(served)
+    front.reservoir.admission.join(served)
     front.grant(front.fetch(served), 0.0, 1)
     assert ask(front.reservoir, alone, 0.0) is None
-    front.reservoir.confirm(served)
+    front.reservoir.admission.confirm(served)
     fetch = ask(front.reservoir, alone, 0.0)
     assert fetch is not None
     assert fetch.ask.held == 0
@@ -85,14 +85,14 @@ def test_an_ask_waits_where_what_is_about_to_be_spent_is_a_part_of_the_burst_tha
 ) -> None:
     front, _, following = served_and_next(Quota(1.0, burst))
     assert isinstance(front.step(following), Wait if held_up else Fetch)
-    assert front.reservoir.is_held_up == held_up
+    assert front.reservoir.forecast.is_held_up == held_up
 
 
 def test_what_a_caller_of_several_keys_holds_does_not_keep_others_from_asking() -> None:
     """It may hold it for long: until it has the others."""
     front = Front(ONE)
     bundle, following = Waiter(1, PATIENT, Bell(), tentative=True), prompt()
-    front.reservoir.join(bundle)
-    front.reservoir.join(following)
+    front.reservoir.admission.join(bundle)
+    front.reservoir.admission.join(following)
     front.grant(front.fetch(bundle), 0.0, 1)
     assert front.fetch(following).ask.held == 1

@@ -5,8 +5,8 @@ from typing import Any
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.failure_policy import CircuitOpen, FailurePolicy
+from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.local_bucket import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
@@ -32,8 +32,8 @@ def test_closed_fails_a_caller_without_time() -> None:
     waiter = front.join(2, NO_WAIT)
     fail(front, waiter, 1.0)
     assert waiter.verdict == Fail(DEAD)
-    assert not front.reservoir.falls_back
-    assert front.reservoir.figures() == KeyStatistics(refused=2, calls=1)
+    assert not front.reservoir.tokens.borrowed
+    assert front.reservoir.statistics == KeyStatistics(refused=2, calls=1)
 
 
 def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
@@ -41,22 +41,23 @@ def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     front = away(FailurePolicy.closed(), tokens=2)
     waiter = front.join(3, NO_WAIT)
     fail(front, waiter, 0.1)
-    assert front.reservoir.denied_for(3, 0.1) == 0.0, "one failure is no reason not to ask"
+    assert front.reservoir.forecast.denied_for(3, 0.1) == 0.0, "one failure is no reason not to ask"
     waiter = front.join(3, NO_WAIT)
     front.reservoir.failed(front.fetch(waiter, 0.1), CircuitOpen("given up"), 0.1)
     assert isinstance(waiter.verdict, Fail)
-    assert [front.reservoir.denied_for(cost, 0.12) for cost in (1, 2)] == [0.0, 0.0], "what is leased still serves"
-    assert front.reservoir.denied_for(3, 0.12) == about(0.03)
-    assert front.reservoir.denied_for(101, 0.12) == 0.0, "what never fits is an error"
-    assert front.reservoir.denied_for(3, 0.151) == 0.0
-    assert front.reservoir.figures() == KeyStatistics(1, 6, 2, held=2), "what was not sent is no call"
+    forecast = front.reservoir.forecast
+    assert [forecast.denied_for(cost, 0.12) for cost in (1, 2)] == [0.0, 0.0], "what is leased still serves"
+    assert forecast.denied_for(3, 0.12) == about(0.03)
+    assert forecast.denied_for(101, 0.12) == 0.0, "what never fits is an error"
+    assert forecast.denied_for(3, 0.151) == 0.0
+    assert front.reservoir.statistics == KeyStatistics(1, 6, 2, held=2), "what was not sent is no call"
 
 
 def test_an_ask_that_was_never_sent_is_not_repeated() -> None:
     """Nothing was lost with it: the key rests as soon as others do, and at its end asks no more."""
     front = away(FailurePolicy.closed())
     front.reservoir.failed(front.fetch(front.join(1, NO_WAIT), 0.0), CircuitOpen("given up"), 0.0)
-    assert front.reservoir.last_ask(0.1) is None
+    assert front.reservoir.lifecycle.last_ask(0.1) is None
     assert front.reservoir.due() == about(1.0), "it was used until then, and has nothing to keep"
     fetch = front.fetch(front.join(1, NO_WAIT), 0.2)
     assert (fetch.ask.seq, fetch.repeated) == (2, False)
@@ -76,8 +77,8 @@ def test_open_admits_whatever_comes() -> None:
     fail(front, line[0], 1.0)
     assert [waiter.verdict for waiter in line] == [Admit(1.0 + LEASE)] * 3
     assert front.reservoir.tokens.take(100) == 1.0 + LEASE, "who comes next hits"
-    assert front.reservoir.falls_back
-    found = front.reservoir.figures()
+    assert front.reservoir.tokens.borrowed
+    found = front.reservoir.statistics
     assert (found.admitted, found.fallback, found.refused) == (251, 251, 0)
 
 
@@ -89,9 +90,9 @@ def test_local_admits_its_share_and_refuses_the_rest_from_memory() -> None:
     late = front.join(1, NO_WAIT)
     fail(front, late, 1.0)
     assert late.verdict == Refuse(about(0.04)), "a token of its share of the rate"
-    assert front.reservoir.denied_for(1, 1.01) == about(0.03)
-    assert front.reservoir.denied_for(1, 1.05) == 0.0
-    assert front.reservoir.figures() == KeyStatistics(25, 6, 2, fallback=25)
+    assert front.reservoir.forecast.denied_for(1, 1.01) == about(0.03)
+    assert front.reservoir.forecast.denied_for(1, 1.05) == 0.0
+    assert front.reservoir.statistics == KeyStatistics(25, 6, 2, fallback=25)
 
 
 def test_who_waits_for_a_share_is_served_when_it_flows_in() -> None:
@@ -124,7 +125,7 @@ def test_nothing_is_divided_by_nobody_knows_how_many() -> None:
 def test_other_keys_tell_how_many_hosts_there_are() -> None:
     instance_count = InstanceCount()
     instance_count.learn(10, 0.0)
-    front = away(FailurePolicy.local(instances=2), instance_count=instance_count)
+    front = away(FailurePolicy.local(instances=2), count=instance_count)
     line = [front.join(1, NO_WAIT) for _ in range(30)]
     fail(front, line[0], 1.0)
     assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 10
@@ -145,7 +146,7 @@ def test_a_lease_goes_on_through_a_blip() -> None:
     fail(front, big, 0.1)
     assert isinstance(big.verdict, Admit)
     assert front.reservoir.tokens.expires == 0.1 + LEASE
-    assert front.reservoir.remaining(0.1) == 24, "five were leased still, so one is borrowed"
+    assert front.reservoir.forecast.remaining(0.1) == 24, "five were leased still, so one is borrowed"
 
 
 def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
@@ -160,7 +161,7 @@ def test_a_prefetch_that_fails_changes_nothing() -> None:
     front.step(front.join(1, NO_WAIT))  # a hit that leaves it hungry
     fetch = front.tend(0.1)
     front.reservoir.failed(fetch, DEAD, 0.15)
-    assert not front.reservoir.falls_back
+    assert not front.reservoir.tokens.borrowed
     assert front.reservoir.tokens.take(19) == 1.0
 
 
@@ -171,25 +172,25 @@ def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
     fetch = front.fetch(front.join(21, NO_WAIT), 1.1)
     assert (fetch.ask.held, fetch.ask.back, fetch.ask.need, fetch.ask.queued) == (0, 0, 21, 21)
     front.grant(fetch, 1.1, 30)
-    assert not front.reservoir.falls_back
+    assert not front.reservoir.tokens.borrowed
     assert front.held == 9
-    found = front.reservoir.figures()
+    found = front.reservoir.statistics
     assert (found.admitted, found.fallback) == (22, 1), "what the store admits is the store's"
 
 
 def test_what_was_borrowed_does_not_travel() -> None:
     front = away(sizer=FixedBatch(20))
     fail(front, front.join(1, NO_WAIT), 1.0)
-    assert front.reservoir.remaining(1.0) == 24
+    assert front.reservoir.forecast.remaining(1.0) == 24
     assert front.refund(1, 1.0) is None, "it was never taken from the bucket"
-    assert front.reservoir.remaining(1.0) == 25
-    assert front.reservoir.drain() is None
+    assert front.reservoir.forecast.remaining(1.0) == 25
+    assert front.reservoir.lifecycle.drain() is None
     front = away(sizer=FixedBatch(20))
     fail(front, front.join(1, NO_WAIT), 1.0)
     assert front.reservoir.due() == 1.0 + LEASE
     assert front.reservoir.tend(1.0 + LEASE) is None, "not given back, and not renewed"
     assert front.held == 0
-    assert front.reservoir.drain() is None
+    assert front.reservoir.lifecycle.drain() is None
 
 
 def test_what_nobody_used_of_a_share_is_there_for_who_needs_more() -> None:
@@ -199,7 +200,7 @@ def test_what_nobody_used_of_a_share_is_there_for_who_needs_more() -> None:
     big = front.join(24, NO_WAIT)
     fail(front, big, 1.0)
     assert big.verdict == Admit(1.0 + LEASE)
-    assert front.reservoir.remaining(1.0) == 0
+    assert front.reservoir.forecast.remaining(1.0) == 0
 
 
 def test_what_was_granted_for_later_is_not_there_at_once() -> None:
@@ -208,7 +209,7 @@ def test_what_was_granted_for_later_is_not_there_at_once() -> None:
     first = front.join(5)
     front.grant(front.fetch(first, 1.0), 1.0, 5, starts_in=0.3, level=-5, active_instances=4)
     other = front.join(9)
-    fetch = front.reservoir.last_ask(1.0) or front.reservoir._ask(1.0)
+    fetch = front.reservoir.lifecycle.last_ask(1.0) or front.reservoir.requests.ask(1.0)
     front.reservoir.failed(fetch, DEAD, 1.0)
     assert first.verdict is None
     assert other.verdict is None
@@ -227,7 +228,7 @@ def test_what_a_tentative_caller_borrowed_does_not_return_to_a_lease() -> None:
     """It gives up when the store is back, and what it was given was never the bucket's."""
     front = away()
     tentative = Waiter(5, 9.0, Bell(), tentative=True)
-    front.reservoir.join(tentative)
+    front.reservoir.admission.join(tentative)
     fail(front, tentative, 1.0)
     assert isinstance(tentative.verdict, Admit)
     front.grant(front.fetch(front.join(10, 9.0), 1.2), 1.2, 10)
@@ -239,7 +240,7 @@ def test_what_a_tentative_caller_borrowed_does_not_return_to_a_lease() -> None:
 def test_a_tentative_caller_that_gives_up_leaves_what_it_borrowed_to_others() -> None:
     front = away()
     tentative = Waiter(25, 9.0, Bell(), tentative=True)
-    front.reservoir.join(tentative)
+    front.reservoir.admission.join(tentative)
     fail(front, tentative, 1.0)
     front.reservoir.leave(tentative, 1.1)
     assert front.reservoir.tokens.take(25) == 1.0 + LEASE
@@ -275,9 +276,9 @@ def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
     front = away(FailurePolicy.closed(), tokens=20)
     back = front.reservoir.refund(Waiter(30, NO_WAIT, Bell()), 0.1)
     assert back is not None
-    calls = front.reservoir.calls
+    calls = front.reservoir.requests.calls
     front.reservoir.gave_back(0.2, unsent=back)
-    assert front.reservoir.calls == calls - 1
+    assert front.reservoir.requests.calls == calls - 1
     assert front.reservoir.due() == about(1.2), "and rests, as long as the store is given up"
     again = front.reservoir.tend(1.2)
     assert isinstance(again, GiveBack)
@@ -287,12 +288,12 @@ def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
 def test_a_close_gives_nothing_borrowed_back() -> None:
     front = away(sizer=FixedBatch(20))
     fail(front, front.join(1, NO_WAIT), 1.0)
-    front.reservoir.close(DEAD, Waiter(0, NO_WAIT, Bell()))
-    ask = front.reservoir.last_ask(1.1)
+    front.reservoir.lifecycle.close(DEAD, Waiter(0, NO_WAIT, Bell()))
+    ask = front.reservoir.lifecycle.last_ask(1.1)
     assert ask is not None, "an answer was lost, and may hold tokens"
     assert (ask.ask.held, ask.ask.seq, ask.repeated) == (0, 1, True)
     front.grant(ask, 1.1, 7)
-    assert front.reservoir.drain() == GiveBack("a", 2, 7)
+    assert front.reservoir.lifecycle.drain() == GiveBack("a", 2, 7)
 
 
 def test_a_store_that_comes_and_goes_mints_nothing() -> None:
@@ -332,7 +333,7 @@ def test_a_key_does_not_retire_before_its_share_is_full() -> None:
 def test_remaining_is_what_the_share_has() -> None:
     front = away()
     fail(front, front.join(5, NO_WAIT), 1.0)
-    assert front.reservoir.remaining(1.0) == 20
+    assert front.reservoir.forecast.remaining(1.0) == 20
 
 
 def test_a_repeated_ask_pauses_too() -> None:
@@ -348,16 +349,16 @@ def test_a_repeated_ask_pauses_too() -> None:
 
 def test_a_bucket_that_lost_its_state_is_counted() -> None:
     front = Front(tokens=5)
-    assert front.reservoir.figures().losses == 0
+    assert front.reservoir.statistics.losses == 0
     for at, epoch in ((0.1, 8), (0.2, 8), (0.3, 9)):
         fetch = front.fetch(front.join(50, NO_WAIT), at)
         assert fetch.ask.epoch
         front.grant(fetch, at, 50, epoch=epoch, kept=0)
-    assert front.reservoir.figures().losses == 2
+    assert front.reservoir.statistics.losses == 2
     fetch = front.fetch(front.join(50, NO_WAIT), 1000.0)
     assert fetch.ask.epoch == 0, "it may have filled up and been forgotten: that is no loss"
     front.grant(fetch, 1000.0, 50, epoch=10)
-    assert front.reservoir.figures().losses == 2
+    assert front.reservoir.statistics.losses == 2
 
 
 def test_a_debt_alone_borrows_nothing() -> None:
@@ -365,8 +366,8 @@ def test_a_debt_alone_borrows_nothing() -> None:
     front.reservoir.debit(5, 0.0)
     fetch = front.tend(0.0)
     front.reservoir.failed(fetch, DEAD, 0.1)
-    assert not front.reservoir.falls_back
-    assert front.reservoir.figures().owed == 5
+    assert not front.reservoir.tokens.borrowed
+    assert front.reservoir.statistics.owed == 5
 
 
 def test_a_quota_that_changes_changes_the_share() -> None:

@@ -103,7 +103,7 @@ class Demand:
     def _call(self) -> None:
         if self.reservoir.tokens.take(1) == NO_WAIT:
             self.surprised += 1
-            self.reservoir.take_low(1)
+            self.reservoir.prefetch.take_low(1)
 
     def _tend(self) -> None:
         self.looks += 1
@@ -163,7 +163,7 @@ def test_while_more_is_on_its_way_nobody_looks() -> None:
     while demand.reservoir.tokens.take(1) != NO_WAIT:
         pass
     assert demand.reservoir.tend(demand.now) is None
-    assert not demand.reservoir.wants_refill
+    assert not demand.reservoir.prefetch.wants_refill
 
 
 def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
@@ -172,7 +172,7 @@ def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
     look = front.reservoir.due()
     assert front.reservoir.tokens.low_watermark > 200
     assert look < 0.5, "long before the lease ends"
-    assert front.reservoir.take_low(700) != NO_WAIT
+    assert front.reservoir.prefetch.take_low(700) != NO_WAIT
     front.tend(look)
 
 
@@ -190,8 +190,8 @@ def test_nobody_looks_at_tokens_that_have_gone() -> None:
     """A keeper that comes late, as after a suspended machine's sleep, once leased a batch that nobody asked for."""
     demand = Demand()
     demand.run(4000.0, 2.0)
-    assert demand.reservoir._checks_at < math.inf
+    assert demand.reservoir.prefetch.checks_at < math.inf
     late = demand.reservoir.tokens.expires + 5.0
     assert demand.reservoir.tend(late) is None
-    assert not demand.reservoir.wants_refill
-    assert demand.reservoir._checks_at == math.inf
+    assert not demand.reservoir.prefetch.wants_refill
+    assert demand.reservoir.prefetch.checks_at == math.inf

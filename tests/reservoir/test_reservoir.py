@@ -33,7 +33,7 @@ def test_one_fetch_is_in_flight_at_a_time() -> None:
     assert front.step(first) == Wait(None)
     assert front.reservoir.due() == math.inf
     assert front.reservoir.tend(0.0) is None
-    assert front.reservoir.calls == 1
+    assert front.reservoir.requests.calls == 1
     front.grant(fetch, 0.1, 1)
     assert front.step(first, 0.1) == Admit(1.0)
 
@@ -50,7 +50,7 @@ def test_who_comes_meanwhile_is_asked_for_by_the_next_fetch() -> None:
     assert (following.ask.need, following.ask.queued, following.ask.want, following.cost) == (4, 9, 9, 4)
     front.grant(following, 0.2, 9)
     assert {second.verdict, third.verdict} == {Admit(1.1)}
-    assert front.reservoir.calls == 2
+    assert front.reservoir.requests.calls == 2
 
 
 def test_a_fetch_asks_for_what_the_sizer_wants_beyond_what_is_here() -> None:
@@ -319,7 +319,7 @@ def test_who_leaves_returns_nothing_into_a_lease_that_its_tokens_are_not_of(tent
     """What others spent of the next lease is no room for them: the bucket has let others flow in long ago."""
     front = Front(sizer=FixedBatch(10))
     gone = Waiter(5, PATIENT, Bell(), tentative=tentative)
-    front.reservoir.join(gone)
+    front.reservoir.admission.join(gone)
     front.grant(front.fetch(gone), tokens=5)
     assert isinstance(gone.verdict, Admit)
     front.grant(front.fetch(front.join(1), 0.1), 0.1, 10, **({"kept": 0} if tentative else {}))  # a new bucket
@@ -347,7 +347,7 @@ def test_a_deadline_that_cannot_be_met_is_refused_at_once_and_told_when() -> Non
     assert front.step(patient, 0.1) == Wait(about(0.5))  # a long wait is looked at every half second
     hasty = front.join(5, 1.5)
     assert front.step(hasty, 0.5) == Refuse(about(1.6))
-    assert front.reservoir.calls == 1
+    assert front.reservoir.requests.calls == 1
 
 
 def test_a_deadline_that_passes_is_a_refusal_that_says_when() -> None:
@@ -408,7 +408,7 @@ def test_small_ones_behind_a_big_one_that_was_refused_do_not_ask_again() -> None
     big = front.join(50)
     front.refuse(front.fetch(big), retry_after=0.5)
     assert [type(front.step(front.join(1, NO_WAIT), at)) for at in (0.1, 0.2, 0.3)] == [Refuse] * 3
-    assert front.reservoir.calls == 1
+    assert front.reservoir.requests.calls == 1
 
 
 def test_a_refusal_that_lets_a_smaller_one_be_served_serves_it() -> None:
@@ -434,26 +434,26 @@ def test_a_refusal_is_remembered_for_this_cost_or_more() -> None:
         (0.61, 10, 0.0),
     ]
     for at, cost, retry_after in timeline:
-        assert (at, cost, front.reservoir.denied_for(cost, at)) == (at, cost, about(retry_after))
+        assert (at, cost, front.reservoir.forecast.denied_for(cost, at)) == (at, cost, about(retry_after))
 
 
 def test_a_refusal_is_not_remembered_where_tokens_are() -> None:
     front = Front(tokens=5)
     front.refuse(front.fetch(front.join(10, NO_WAIT)))
-    assert front.reservoir.denied_for(5, 0.0) == 0.0
-    assert front.reservoir.denied_for(10, 0.0) == about(0.5)
+    assert front.reservoir.forecast.denied_for(5, 0.0) == 0.0
+    assert front.reservoir.forecast.denied_for(10, 0.0) == about(0.5)
 
 
 @pytest.mark.parametrize("comes", ["refund", "grant"])
 def test_what_comes_back_drops_the_memory_of_a_refusal(comes: str) -> None:
     front = Front()
     front.refuse(front.fetch(front.join(10, NO_WAIT)))
-    assert front.reservoir.denied_for(10, 0.1) > 0.0
+    assert front.reservoir.forecast.denied_for(10, 0.1) > 0.0
     if comes == "refund":
         front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 0.1)
     else:
         front.grant(front.fetch(front.join(1, NO_WAIT), 0.1), 0.1, 1)
-    assert front.reservoir.denied_for(10, 0.1) == 0.0
+    assert front.reservoir.forecast.denied_for(10, 0.1) == 0.0
 
 
 def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> None:
@@ -501,7 +501,7 @@ def test_a_lost_ask_is_not_repeated_by_its_number_once_tokens_were_given_back_un
     front, bucket = Front(tokens=5), Bucket(HUNDRED, 0)
     waiter = front.join(9)
     front.reservoir.failed(front.fetch(waiter), None, 0.1)
-    back = front.reservoir.drain()
+    back = front.reservoir.lifecycle.drain()
     assert back is not None
     front.reservoir.gave_back(0.2)
     fetch = front.fetch(waiter, 0.2)
@@ -520,7 +520,7 @@ def test_an_error_fails_those_without_time_and_the_others_stay_in_line() -> None
     front.reservoir.failed(fetch, DEAD, 0.1)
     assert [waiter.verdict for waiter in (*asked, *others)] == [None, Fail(DEAD), None, None, Fail(DEAD)]
     assert set(front.woken()) >= {asked[1], others[1]}
-    assert front.reservoir.figures() == KeyStatistics(refused=3, calls=1, waiting=3)
+    assert front.reservoir.statistics == KeyStatistics(refused=3, calls=1, waiting=3)
 
 
 def test_an_interrupted_fetch_fails_nobody_and_wakes_the_next() -> None:
@@ -585,8 +585,9 @@ def _in_use(level: int) -> Front:
 def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low: int, cost: int, spends: bool) -> None:
     front = Front(tokens=10)
     front.reservoir.tokens.set_low_watermark(low)
-    assert front.reservoir.take_low(cost) == (1.0 if spends else -math.inf)
-    assert (front.reservoir.wants_refill, front.reservoir.tokens.low_watermark) == (spends, 0 if spends else low)
+    assert front.reservoir.prefetch.take_low(cost) == (1.0 if spends else -math.inf)
+    assert front.reservoir.prefetch.wants_refill == spends
+    assert front.reservoir.tokens.low_watermark == (0 if spends else low)
     assert (front.reservoir.due() <= 0.0) == spends
     assert front.reservoir.tokens.here == (10 - cost if spends else 10)
 
@@ -595,22 +596,22 @@ def test_the_last_tokens_are_for_who_is_in_line() -> None:
     front = Front(tokens=10)
     front.join(20)
     front.reservoir.tokens.low_watermark = 5
-    assert front.reservoir.take_low(1) == -math.inf
+    assert front.reservoir.prefetch.take_low(1) == -math.inf
 
 
 def test_while_something_is_under_way_nobody_asks_for_more() -> None:
     front = Front(tokens=10)
     fetch = front.tend(0.9)
     front.reservoir.tokens.set_low_watermark(5)
-    assert front.reservoir.take_low(1) == -math.inf
+    assert front.reservoir.prefetch.take_low(1) == -math.inf
     front.grant(fetch, 0.9)
 
 
 def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     front = _in_use(level=90)
     while front.reservoir.tokens.take(1) != -math.inf:
-        assert front.reservoir.due() > front.reservoir._used
-    left, now = front.held, front.reservoir._used + 0.01
+        assert front.reservoir.due() > front.reservoir.state.used
+    left, now = front.held, front.reservoir.state.used + 0.01
     assert 0 < left <= 30
     waiter = front.join(1, NO_WAIT)
     assert isinstance(front.step(waiter, now), Admit)
@@ -624,7 +625,7 @@ def test_nothing_is_fetched_ahead_from_a_bucket_that_is_dry() -> None:
     front = _in_use(level=0)
     assert front.reservoir.tokens.take(60) != -math.inf
     assert front.held == 0
-    assert not front.reservoir.wants_refill
+    assert not front.reservoir.prefetch.wants_refill
 
 
 def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
@@ -671,7 +672,7 @@ def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     """Who holds several keys may look late: it once found a reservoir that had retired, and its caller an exception."""
     front = Front(idle_after=0.3)
     waiter = Waiter(5, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(waiter)
+    front.reservoir.admission.join(waiter)
     front.grant(front.fetch(waiter), 0.0, 5)
     for now in (2.0, 4.0, 40.0):
         assert front.reservoir.tend(now) is None
@@ -689,7 +690,7 @@ def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.Monke
     front = Front()
     claims = [Waiter(5, PATIENT, Bell(), tentative=True) for _ in range(2)]
     for each in claims:
-        front.reservoir.join(each)
+        front.reservoir.admission.join(each)
     front.grant(front.fetch(claims[0]), 0.0, 10)
 
     def confirm_and_be_interrupted(self: LeasedTokens, waiter: Waiter) -> None:
@@ -699,7 +700,7 @@ def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(LeasedTokens, "confirm", confirm_and_be_interrupted)
     with pytest.raises(KeyboardInterrupt):
-        front.reservoir.confirm(claims[0])
+        front.reservoir.admission.confirm(claims[0])
     front.reservoir.leave(claims[0], 0.0)
     assert front.reservoir.tokens._pledged == 5
 
@@ -717,13 +718,13 @@ def test_while_someone_waits_nothing_goes_back() -> None:
 def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
     front = Front(Quota(0.0, 0))
     for cost in (1, 100, 2**50):
-        assert front.reservoir.denied_for(cost, 0.0) == math.inf
+        assert front.reservoir.forecast.denied_for(cost, 0.0) == math.inf
         assert [front.step(front.join(cost, deadline), 1.0) for deadline in (NO_WAIT, 5.0, PATIENT)] == [
             Refuse(math.inf)
         ] * 3
     assert front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 1.0) is None
-    assert front.reservoir.denied_for(1, 1e9) == math.inf
-    assert front.reservoir.calls == 0
+    assert front.reservoir.forecast.denied_for(1, 1e9) == math.inf
+    assert front.reservoir.requests.calls == 0
 
 
 @pytest.mark.parametrize("where", ["new", "rate 0", "expired", "dry", "behind one who waits"])
@@ -744,17 +745,17 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
     line = [front.join(10), front.join(1, NO_WAIT), front.join(1, 3.0)]
     fetch = front.fetch(line[0])
     closed = RuntimeError("closed")
-    front.reservoir.close(closed, Waiter(0, NO_WAIT, Bell()))
+    front.reservoir.lifecycle.close(closed, Waiter(0, NO_WAIT, Bell()))
     assert [waiter.verdict for waiter in line] == [Fail(closed)] * 3
     assert set(front.woken()) == set(line)
     assert front.reservoir.is_retired
     assert front.reservoir.due() == math.inf
-    assert front.reservoir.drain() is None, "not before the answer is here"
+    assert front.reservoir.lifecycle.drain() is None, "not before the answer is here"
     front.grant(fetch, 0.1, 7)
-    assert front.reservoir.drain() == GiveBack("a", 3, tokens=12)
+    assert front.reservoir.lifecycle.drain() == GiveBack("a", 3, tokens=12)
     front.reservoir.gave_back(0.1)
-    assert front.reservoir.figures()[5:] == (0, 0, 0)
-    assert front.reservoir.drain() is None
+    assert front.reservoir.statistics[5:] == (0, 0, 0)
+    assert front.reservoir.lifecycle.drain() is None
 
 
 def test_a_new_quota_is_obeyed_at_once() -> None:
@@ -766,7 +767,7 @@ def test_a_new_quota_is_obeyed_at_once() -> None:
 
 
 def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take() -> None:
-    front = Front(born=-5.0)
+    front = Front(since=-5.0)
     front.grant(front.fetch(front.join(1), 1.0), 1.25, tokens=1)
     ask = front.fetch(front.join(1), 2.0).ask
     assert (ask.age, ask.round_trip) == (7.0, 0.25)
@@ -781,7 +782,7 @@ def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
     assert front.reservoir.refund(Waiter(4, NO_WAIT, Bell()), 0.5) is None
     assert front.held == 4
     assert front.reservoir.tokens.take(4) == 1.0
-    assert front.reservoir.calls == 1
+    assert front.reservoir.requests.calls == 1
 
 
 def test_a_refund_wakes_who_waits() -> None:
@@ -815,7 +816,7 @@ def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
 def test_while_tokens_are_given_back_nothing_is_asked() -> None:
     """The numbers of the two tell their order; under way together they could arrive in another."""
     front = Front(tokens=5)
-    assert front.reservoir.drain() is not None
+    assert front.reservoir.lifecycle.drain() is not None
     waiter = front.join(1)
     assert front.step(waiter) == Wait(None)
     front.reservoir.gave_back(0.1)
@@ -896,29 +897,29 @@ def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
 def test_the_figures_are_exact() -> None:
     front = Front(tokens=20, sizer=FixedBatch(20))
     reservoir = front.reservoir
-    assert reservoir.figures() == KeyStatistics(1, 0, 1, held=20, waiting=0)
+    assert reservoir.statistics == KeyStatistics(1, 0, 1, held=20, waiting=0)
     reservoir.tokens.take(5)
-    assert reservoir.figures() == KeyStatistics(6, 0, 1, held=15, waiting=0)
+    assert reservoir.statistics == KeyStatistics(6, 0, 1, held=15, waiting=0)
     reservoir.refund(Waiter(2, NO_WAIT, Bell()), 0.1)
-    assert reservoir.figures() == KeyStatistics(6, 0, 1, held=17, waiting=0)
+    assert reservoir.statistics == KeyStatistics(6, 0, 1, held=17, waiting=0)
     waiter = front.join(30, NO_WAIT)
-    assert reservoir.figures() == KeyStatistics(6, 0, 1, held=17, waiting=1)
+    assert reservoir.statistics == KeyStatistics(6, 0, 1, held=17, waiting=1)
     fetch = front.fetch(waiter, 0.2)
-    assert reservoir.figures() == KeyStatistics(6, 0, 2, held=17, waiting=1)
+    assert reservoir.statistics == KeyStatistics(6, 0, 2, held=17, waiting=1)
     front.refuse(fetch, 0.2)
-    assert reservoir.figures() == KeyStatistics(6, 30, 2, held=17, waiting=0)
-    reservoir.refused += 40  # from memory, by an API
+    assert reservoir.statistics == KeyStatistics(6, 30, 2, held=17, waiting=0)
+    reservoir.tokens.refused += 40  # from memory, by an API
     reservoir.tokens.take(17)
-    assert reservoir.figures() == KeyStatistics(23, 70, 2, held=0, waiting=0)
+    assert reservoir.statistics == KeyStatistics(23, 70, 2, held=0, waiting=0)
     front.grant(front.fetch(front.join(1), 0.7), 0.7, 9)
-    assert reservoir.figures() == KeyStatistics(24, 70, 3, held=8, waiting=0)
+    assert reservoir.statistics == KeyStatistics(24, 70, 3, held=8, waiting=0)
     late = front.join(8)
     assert front.step(late, 0.8) == Admit(1.7)
-    assert reservoir.figures() == KeyStatistics(32, 70, 3, held=0, waiting=0)
+    assert reservoir.statistics == KeyStatistics(32, 70, 3, held=0, waiting=0)
     assert isinstance(front.step(late, 1.7), Fetch)
-    assert reservoir.figures() == KeyStatistics(24, 70, 4, held=0, waiting=1)
+    assert reservoir.statistics == KeyStatistics(24, 70, 4, held=0, waiting=1)
     reservoir.leave(late, 1.7)
-    assert reservoir.figures() == KeyStatistics(24, 70, 4, held=0, waiting=0)
+    assert reservoir.statistics == KeyStatistics(24, 70, 4, held=0, waiting=0)
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a look", "an ask"])
@@ -952,7 +953,7 @@ def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
 def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
     front = Front(tokens=10)
     waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(waiter)
+    front.reservoir.admission.join(waiter)
     assert isinstance(front.step(waiter), Admit)
     other = front.join(9)
     assert front.fetch(other).ask.held == 10
@@ -962,16 +963,16 @@ def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
 def test_it_is_told_once_the_claim_is_confirmed() -> None:
     front = Front(tokens=10)
     waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(waiter)
+    front.reservoir.admission.join(waiter)
     front.step(waiter)
-    front.reservoir.confirm(waiter)
+    front.reservoir.admission.confirm(waiter)
     assert front.fetch(front.join(9)).ask.held == 6
 
 
 def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanwhile() -> None:
     front = Front(tokens=10)
     waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(waiter)
+    front.reservoir.admission.join(waiter)
     front.step(waiter)
     other = front.join(9)
     fetch = front.fetch(other)
@@ -985,33 +986,33 @@ def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -
     """The key's next reservoir would report them as spent, and the bucket let others flow in their place."""
     front = Front(tokens=10)
     waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(waiter)
+    front.reservoir.admission.join(waiter)
     front.step(waiter)
-    assert not front.reservoir.evict()
+    assert not front.reservoir.lifecycle.evict()
     assert not front.reservoir.is_retired
-    front.reservoir.confirm(waiter)
-    assert front.reservoir.evict()
+    front.reservoir.admission.confirm(waiter)
+    assert front.reservoir.lifecycle.evict()
 
 
 @pytest.mark.parametrize("tentative", [False, True])
 def test_a_claim_leaves_once(tentative: bool) -> None:
     front = Front(tokens=10)
     waiter = Waiter(4, PATIENT, Bell(), tentative=tentative)
-    front.reservoir.join(waiter)
+    front.reservoir.admission.join(waiter)
     front.step(waiter)
     spender = front.join(6)
     assert isinstance(front.step(spender), Admit)
     for _ in range(2):
         front.reservoir.leave(waiter, 0.0)
         assert front.reservoir.tokens.available == 4
-    assert front.reservoir.figures()[0] == 1 + 6
+    assert front.reservoir.statistics[0] == 1 + 6
 
 
 def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
     """It will be spent: a refund that took its room would be spent as well, and nobody had leased it."""
     front = Front(tokens=10)
     waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.join(waiter)
+    front.reservoir.admission.join(waiter)
     front.step(waiter)
     front.grant(front.fetch(front.join(9)), tokens=3)
     front.refuse(front.fetch(front.join(1)))  # by this ask the bucket knows that all but those four are spent

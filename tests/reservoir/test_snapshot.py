@@ -1,6 +1,5 @@
 """When a reservoir retires to let its key rest, what keeps it awake, and that its next one goes on where it ended."""
 
-import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, GrowingBatch, Ti
 from batchlimit.reservoir.waiter import NOBODY, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
 from tests.reservoir.front import DEAD, HUNDRED, Front
-from tests.reservoir.world import about, answer
+from tests.reservoir.world import about, answer, made
 
 AWAKE = 1.0
 
@@ -35,7 +34,7 @@ def rests_at(front: Front) -> float:
     while not front.reservoir.is_retired and due < math.inf:
         front.reservoir.tend(due)
         at, due = due, front.reservoir.due()
-    return at if front.reservoir.snapshot is not None else math.inf
+    return at if front.reservoir.lifecycle.snapshot is not None else math.inf
 
 
 def test_a_key_comes_to_rest_when_it_was_quiet_for_a_while() -> None:
@@ -65,7 +64,7 @@ def test_one_that_is_dry_stays_while_it_refuses_from_memory() -> None:
     front.refuse(front.fetch(front.join(1, NO_WAIT), 0.8), 0.8, retry_after=0.4)
     waiter = front.join(1, NO_WAIT)
     front.step(waiter, 1.1)
-    assert front.reservoir.denied_for(1, 1.15) > 0.0
+    assert front.reservoir.forecast.denied_for(1, 1.15) > 0.0
     assert rests_at(front) == about(1.1 + AWAKE)
     assert rests_at(Front(Quota(0.0, 0))) == math.inf
 
@@ -118,23 +117,23 @@ def test_who_wakes_asks_what_it_would_have_asked(
         ask(here, 0.25, level, instances)
         if is_to_rest:
             here.tend(2.0)
-            assert here.snapshot is not None
-            here = reservoir(sizer, quota, 2.0 + seconds, KeySnapshot.unpack(here.snapshot.pack()))
+            assert here.lifecycle.snapshot is not None
+            here = reservoir(sizer, quota, 2.0 + seconds, KeySnapshot.unpack(here.lifecycle.snapshot.pack()))
         else:
-            here._count(2.0)  # as the keeper's look does
+            here.state.count(2.0)  # as the keeper's look does
         asks.append(ask(here, 2.0 + seconds, level, instances))
     awake, woken = asks
     assert woken._replace(seq=awake.seq, age=awake.age) == awake
 
 
 def reservoir(sizer: BatchSizer, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
-    return Reservoir(quota, "a", itertools.count(1), now, sizer=sizer, idle_after=100.0, born=0.0, snapshot=snapshot)
+    return made(quota, now, sizer=sizer, idle_after=100.0, snapshot=snapshot)
 
 
 def ask(here: Reservoir, now: float, level: int, instances: int) -> Ask:
     """What it asks for its first caller; it is granted that, and all of it is spent."""
     waiter = Waiter(1, math.inf, NOBODY)
-    here.join(waiter)
+    here.admission.join(waiter)
     fetch = here.step(waiter, now)
     assert isinstance(fetch, Fetch)
     here.granted(fetch, answer(1, kept=fetch.ask.held, level=level, active_instances=instances), now + 0.001, 1.0)

@@ -147,7 +147,7 @@ def _comes_to_a_crowd(count: int) -> Iterator[Callable[[], object]]:
     _short(front, claims[0], 0.0)
     for _ in range(count):
         yield lambda: front.step(front.join(1, 1000.0), 0.001)
-    assert front.reservoir.figures().waiting == 2 * count
+    assert front.reservoir.statistics.waiting == 2 * count
 
 
 def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
@@ -155,7 +155,7 @@ def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
     _short(front, claims[0], 0.0)
     for place in range(count // 2, count):
         yield partial(_leave, front, claims[place], claims[0])
-    assert front.reservoir.figures().waiting == count // 2
+    assert front.reservoir.statistics.waiting == count // 2
 
 
 def _is_out_of_time(count: int) -> Iterator[Callable[[], object]]:

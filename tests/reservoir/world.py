@@ -1,11 +1,18 @@
 """What a bucket might say, a waker that counts, and the measure of the promise."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from batchlimit.bucket.messages import Grant
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
+from batchlimit.reservoir.instance import Instance, InstanceCount
+from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.reservoir import Reservoir
 
 SECOND = 1_000_000
 """The bucket counts in microseconds."""
@@ -30,6 +37,21 @@ class Moody:
         if self.broken:
             raise ZeroDivisionError
         return 0
+
+
+def made(
+    quota: Quota,
+    now: float = 0.0,
+    *,
+    since: float = 0.0,
+    count: InstanceCount | None = None,
+    policy: FailurePolicy = CLOSED,
+    snapshot: KeySnapshot | None = None,
+    **options: Any,
+) -> Reservoir:
+    """A reservoir of the instance `a`."""
+    instance = Instance("a", itertools.count(1), since, count or InstanceCount())
+    return Reservoir(quota, instance, Options(**options), now, policy=policy, snapshot=snapshot)
 
 
 ANSWER = Grant(

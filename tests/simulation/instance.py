@@ -9,6 +9,8 @@ from typing import Protocol
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.instance import Instance
+from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
@@ -86,11 +88,10 @@ class Host:
         self.was_disturbed = False
         """Whether it was stopped, or a fetch was interrupted that others waited for: then they wait once more."""
         self._agenda, self._server, self._post, self._witness = agenda, server, post, witness
-        self._idle_after, self._sizer, self._weight = idle_after, sizer, weight
+        self._options = Options(sizer=sizer, idle_after=idle_after, weight=weight)
         self._chance = Random(name)
         self._offset = 1000.0 + 1000.0 * self._chance.random()
-        self._born = self.clock()
-        self._seqs = itertools.count(1)
+        self._since, self._numbers = self.clock(), itertools.count(1)
         self._callers: dict[int, Caller] = {}
         self._frozen: list[Happening] | None = None
         self._looks_at = math.inf
@@ -114,7 +115,7 @@ class Host:
     @property
     def calls(self) -> int:
         """Messages to the server."""
-        return self._past[2] + self.reservoir.calls
+        return self._past[2] + self.reservoir.requests.calls
 
     @property
     def held(self) -> int:
@@ -138,12 +139,12 @@ class Host:
     @property
     def in_line(self) -> list[Waiter]:
         """Those of them that have no verdict yet."""
-        return list(self.reservoir._queue)
+        return list(self.reservoir.state.queue)
 
     @property
     def awaited(self) -> int:
         """Tokens that somebody waits for, or that are owed."""
-        return self.reservoir._queue.cost + self.reservoir._overdraft.waiter.beyond
+        return self.reservoir.state.queue.cost + self.reservoir.state.overdraft.waiter.beyond
 
     def call(self, cost: int, patience: float = 0.0, then: Callable[[bool], None] = forget) -> None:
         """One caller comes: first the hot path, that of `try_acquire`, then the line."""
@@ -157,8 +158,8 @@ class Host:
             return
         if not self._callers and self._spend_at_once(cost):
             then(True)
-        elif not patience and self.reservoir.denied_for(cost, self.clock()):
-            self.reservoir.refused += cost
+        elif not patience and self.reservoir.forecast.denied_for(cost, self.clock()):
+            self.reservoir.tokens.refused += cost
             self.refused += cost
             then(False)
         else:
@@ -195,14 +196,12 @@ class Host:
     @property
     def figures(self) -> tuple[int, int, int]:
         """(admitted, refused, waiting) by the reservoirs' own count: to be what callers were told, exactly."""
-        now = self.reservoir.figures()
+        now = self.reservoir.statistics
         return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
 
     def _new(self, snapshot: KeySnapshot | None) -> Reservoir:
-        return Reservoir(
-            self.quota, self.name, self._seqs, self.clock(),
-            idle_after=self._idle_after, sizer=self._sizer, born=self._born, weight=self._weight, snapshot=snapshot,
-        )  # fmt: skip
+        instance = Instance(self.name, self._numbers, self._since)
+        return Reservoir(self.quota, instance, self._options, self.clock(), snapshot=snapshot)
 
     def _do(self, happening: Happening) -> None:
         """Whatever happens to a stopped process happens when it goes on."""
@@ -215,7 +214,7 @@ class Host:
         while awake := self.reservoir.to_wake():
             for waiter in awake:
                 self._walk(waiter)
-        if paid := self.reservoir._overdraft.paid - self._paid:
+        if paid := self.reservoir.state.overdraft.paid - self._paid:
             self._paid += paid
             self._spend(paid)
         self._look_later()
@@ -226,7 +225,7 @@ class Host:
         before = next(leased.lock_free, NO_WAIT) if cost == 1 else NO_WAIT
         before = before if before != NO_WAIT else leased.take(cost)
         if before == NO_WAIT:
-            before = self.reservoir.take_low(cost)
+            before = self.reservoir.prefetch.take_low(cost)
             self._look_later()
         if self.clock() < before:
             self._spend(cost)
@@ -242,7 +241,7 @@ class Host:
     def _stand_in_line(self, cost: int, patience: float, then: Callable[[bool], None]) -> None:
         now = self.clock()
         caller = Caller(cost, now + patience if patience else NO_WAIT, now, then)
-        self.reservoir.join(caller)
+        self.reservoir.admission.join(caller)
         self._callers[id(caller)] = caller
         self._walk(caller)
 
@@ -283,19 +282,19 @@ class Host:
             del self._callers[id(caller)]
 
     def _refund(self, cost: int) -> None:
-        owed = self.reservoir._refunds
+        owed = self.reservoir.requests.refunds
         back = self.reservoir.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
-        travelling = back.refund if back else self.reservoir._refunds
+        travelling = back.refund if back else self.reservoir.requests.refunds
         self._witness.refunded(owed + cost - travelling)
         if back is not None:
             self._give_back(back)
 
     def _close(self) -> None:
-        self.reservoir.close(ConnectionError("closed"), Waiter(0, NO_WAIT, NOBODY))
+        self.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, NOBODY))
         while awake := self.reservoir.to_wake():
             for waiter in awake:
                 self._walk(waiter)
-        if (back := self.reservoir.drain()) is not None:
+        if (back := self.reservoir.lifecycle.drain()) is not None:
             self._give_back(back)
         self.gone = True
 
@@ -356,6 +355,6 @@ class Host:
             case None:
                 pass
         if self.reservoir.is_retired:
-            admitted, refused, calls, *_ = self.reservoir.figures()
+            admitted, refused, calls, *_ = self.reservoir.statistics
             self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
-            self.reservoir, self._paid = self._new(self.reservoir.snapshot), 0
+            self.reservoir, self._paid = self._new(self.reservoir.lifecycle.snapshot), 0

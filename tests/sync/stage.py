@@ -135,8 +135,8 @@ def quiet(limiter: Any, key: str = KEY) -> bool:
     """
     here = getattr(limiter, "_inner", limiter)
     reservoir = here._entries[key].reservoir
-    first = reservoir._queue.first
-    return reservoir._in_flight is None and first is not None and reservoir._pause(first, here._clock()) > 0.0
+    first = reservoir.state.queue.first
+    return reservoir.in_flight is None and first is not None and reservoir.forecast.pause(first, here._clock()) > 0.0
 
 
 def start(job: Callable[[], T]) -> "Future[T]":

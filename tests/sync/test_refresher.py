@@ -11,6 +11,9 @@ from batchlimit import Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import BucketUnavailable
+from batchlimit.reservoir.instance import Instance
+from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.timer_heap import TimerHeap
 from batchlimit.stores import MemoryStore
@@ -131,7 +134,8 @@ def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
     """It has looked through its inbox, and not noted yet until when it sleeps: so nobody rings."""
     refresher = Refresher(clock, GuardedStore(Piped(), 1.0), lambda entry: None, lambda: math.inf, nothing)
     refresher._thread = threading.current_thread()  # so that none is started
-    entry = KeyEntry(KEY, Reservoir(TEN, "a", iter(()), clock.now), refresher._store, clock, refresher.watch)
+    reservoir = Reservoir(TEN, Instance("a", iter(()), clock.now), Options(), clock.now)
+    entry = KeyEntry(KEY, reservoir, refresher._store, clock, refresher.watch)
     entry.due = clock.now + 1.0
     slept: list[float] = []
 
@@ -150,13 +154,13 @@ def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
 
 def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """At 1000 calls a second: it looks by itself before anybody comes upon the low mark."""
-    surprised, take_low = [], Reservoir.take_low
+    surprised, take_low = [], Prefetch.take_low
 
-    def noting(self: Reservoir, cost: int) -> float:
+    def noting(self: Prefetch, cost: int) -> float:
         surprised.append(clock.now)
         return take_low(self, cost)
 
-    monkeypatch.setattr(Reservoir, "take_low", noting)
+    monkeypatch.setattr(Prefetch, "take_low", noting)
     stage = Stage(MemoryStore(clock))
     stage.before = lambda: clock.pass_by(0.001)
     with RateLimiter(stage, "5000/s burst 5000", sizer=FixedBatch(500), clock=clock) as limiter:

@@ -73,11 +73,13 @@ class World:
 
     def state(self) -> dict[str, Any]:
         """Everything that may differ: the figures, and each field of the reservoir that is not the host's name."""
-        ignored = {"_host", "_seqs", "_sizer", "_awake"}
-        fields = {name: getattr(self.reservoir, name) for name in fields_of(Reservoir) if name not in ignored}
-        shown = {name: _plain(value) for name, value in fields.items()}
-        shown["stock"]["ready"] += shown["stock"].pop("loose")  # who takes by hand takes first what is laid out
-        del shown["stock"]["_singly"]  # nor does a step of what is laid out tell that somebody came
+        parts = {
+            name: _plain(getattr(self.reservoir, name)) for name in ("prefetch", "requests", "lifecycle", "outage")
+        }
+        shown = _plain(self.reservoir.state)
+        shown["tokens"]["lock_free"] += shown["tokens"].pop("free")  # who takes by hand takes first what is lock-free
+        del shown["tokens"]["_singly"]  # nor does a step of what is lock-free tell that somebody came
+        shown |= parts
         return shown | {"statistics": self.limiter.statistics(), "calls": len(self.stage.asks), "now": self.clock.now}
 
 
@@ -88,7 +90,10 @@ def _plain(value: Any) -> Any:
     slots = fields_of(type(value))
     if not slots or not type(value).__module__.startswith("batchlimit.") or isinstance(value, Quota):
         return value
-    return {name: _plain(getattr(value, name)) for name in slots}
+    return {name: _plain(getattr(value, name)) for name in slots if name not in IGNORED}
+
+
+IGNORED = {"_awake", "_instance", "_options", "_state", "_prefetch", "_admission", "_requests"}
 
 
 class Bound(World):
@@ -108,7 +113,7 @@ class SpelledOut(World):
     def try_acquire(self, cost: int) -> bool:
         entry = self.limiter._entry(KEY)
         reservoir = entry.reservoir
-        if reservoir.denied_for(cost, self.clock()) and entry.is_denied(cost):
+        if reservoir.forecast.denied_for(cost, self.clock()) and entry.is_denied(cost):
             return False
         if entry.take(cost) != NO_WAIT:
             return True
@@ -213,7 +218,7 @@ def test_a_hit_leaves_what_is_set_aside_for_a_prefetch(world: World) -> None:
     assert world.try_acquire(14)
     assert len(world.stage.asks) == 1
     assert world.try_acquire(1)
-    assert world.reservoir.wants_refill
+    assert world.reservoir.prefetch.wants_refill
     world.tend()
     assert len(world.stage.asks) == 2
 
@@ -281,34 +286,34 @@ def test_a_lease_that_is_over_admits_nobody_at_a_dry_bucket(world: World) -> Non
 def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
     """CPython happens not to switch threads between those lines; nothing says that it never will.
 
-    But for the steps of `ready`, of which nobody gets the same.
+    But for the steps of `lock_free`, of which nobody gets the same.
     """
     entry = world.limiter._entry(KEY)
-    loose, ready = LeasedTokens.__dict__["loose"], LeasedTokens.__dict__["ready"]
+    free, lock_free = LeasedTokens.__dict__["free"], LeasedTokens.__dict__["lock_free"]
     changes = []
 
     class Watched(LeasedTokens):
         __slots__ = ()
 
         @property
-        def loose(self) -> int:
-            found: int = loose.__get__(self)
+        def free(self) -> int:
+            found: int = free.__get__(self)
             return found
 
-        @loose.setter
-        def loose(self, tokens: int) -> None:
+        @free.setter
+        def free(self, tokens: int) -> None:
             changes.append(entry.lock._is_owned())
-            loose.__set__(self, tokens)
+            free.__set__(self, tokens)
 
         @property
-        def ready(self) -> "repeat[float]":
-            found: repeat[float] = ready.__get__(self)
+        def lock_free(self) -> "repeat[float]":
+            found: repeat[float] = lock_free.__get__(self)
             return found
 
-        @ready.setter
-        def ready(self, tokens: "repeat[float]") -> None:
+        @lock_free.setter
+        def lock_free(self, tokens: "repeat[float]") -> None:
             changes.append(entry.lock._is_owned())
-            ready.__set__(self, tokens)
+            lock_free.__set__(self, tokens)
 
     entry.tokens.__class__ = Watched
     assert world.try_acquire(1)

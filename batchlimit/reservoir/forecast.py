@@ -1,0 +1,138 @@
+"""What memory alone says about a call: admit, refuse, or ask the store; and how long to wait."""
+
+import math
+from enum import IntEnum
+
+from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
+from batchlimit.reservoir.key_state import KeyState
+from batchlimit.reservoir.statistics import Decision, outlook
+from batchlimit.reservoir.waiter import Waiter
+from batchlimit.waiting import NO_WAIT
+
+_SMALL = 16
+"""Where the burst is this many times as large, tokens that are about to be spent are no part of it that matters."""
+
+
+class Prospect(IntEnum):
+    """What memory says of a call. A caller of several keys goes through them in this order: the store comes last."""
+
+    REFUSED = 1
+    ADMITTED = 2
+    UNKNOWN = 3
+
+
+class Forecast:
+    """Answers questions about one key and changes nothing.
+
+    `denied_for`, `prospect`, `spendable` and `remaining` are safe without the lock: each makes a few reads, and its
+    answer was right a moment ago.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: KeyState) -> None:
+        self._state = state
+
+    def __repr__(self) -> str:
+        return f"<Forecast of {self._state}>"
+
+    def denied_for(self, cost: int, now: float) -> float:
+        """Return after how many seconds `cost` is expected to fit, if memory refuses it; 0.0: memory does not."""
+        state = self._state
+        if not state.tokens.available < cost <= state.largest_cost:
+            return 0.0
+        if now < state.failing_until:
+            return state.failing_until - now
+        if state.denials.pause(cost, now) == 0.0:
+            return 0.0
+        return state.denials.wait(cost, now)
+
+    def prospect(self, cost: int, now: float) -> Prospect:
+        """Say what would become of `cost` now, by memory alone."""
+        if self.denied_for(cost, now):
+            return Prospect.REFUSED
+        return Prospect.ADMITTED if cost <= self.spendable(now) else Prospect.UNKNOWN
+
+    def spendable(self, now: float) -> int:
+        """Return how many tokens are here for the next caller."""
+        tokens = self._state.tokens
+        return tokens.available if now < tokens.expires else 0
+
+    def remaining(self, now: float) -> int:
+        """Return how many tokens this process could still admit: those here, and those last seen in the bucket."""
+        state = self._state
+        local = state.fallback.bucket if state.tokens.borrowed else None
+        return max(0, local.level(now) if local else state.view.level) + self.spendable(now)
+
+    def outlook(self, now: float) -> Decision | None:
+        """Return the decision on a call of cost 1 while the store is away; None: the call would fail."""
+        state = self._state
+        if (local := state.fallback.bucket_now(state.quota, state.view, now)) is None:
+            return None
+        return outlook(state.quota, local.level(now), self.spendable(now), "fallback")
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether requests wait until prompt waiters have confirmed, within this turn of their event loop.
+
+        A request sent before would tell the bucket that this instance holds tokens that it is about to spend, and the
+        bucket would keep room for them: at a burst of 1 that left half of the rate unused.
+        """
+        return self._state.tokens.prompt * _SMALL > self._state.largest_cost
+
+    def pause(self, waiter: Waiter, now: float) -> float:
+        """Return for how many seconds there is no use in asking the store for this caller: as for the first waiter."""
+        denials = self._state.denials
+        pause = denials.pause if waiter.deadline == NO_WAIT else denials.pause_of_waiter
+        return self._pending_for(now) or pause(self._state.first_cost, now)
+
+    def pending_from(self) -> float:
+        """Return when tokens that were granted for later begin, if the first waiter needs no more; else -inf."""
+        tokens = self._state.tokens
+        return tokens.pending_from if tokens.held >= self._state.first_cost else -math.inf
+
+    def retry_after(self, waiter: Waiter, now: float) -> float:
+        """Return the seconds after which a refused caller may come again.
+
+        If nothing better is known, that is the time in which its cost flows in once more.
+        """
+        state = self._state
+        ahead = state.first_cost if waiter in state.queue else 0
+        if wait := state.denials.wait(max(waiter.cost, ahead), now):
+            return max(wait, self._backlog(waiter, now))
+        return waiter.cost / state.slowest_rate
+
+    def is_hopeless(self, waiter: Waiter, now: float) -> bool:
+        """Whether a waiter in the queue cannot be served before its deadline."""
+        queue = self._state.queue
+        return waiter in queue and queue.is_late(waiter, self._horizon(now))
+
+    def first_hopeless(self, now: float) -> Waiter | None:
+        """Return the first waiter that cannot be served before its deadline."""
+        return self._state.queue.first_late(self._horizon(now))
+
+    def _pending_for(self, now: float) -> float:
+        return max(0.0, self.pending_from() - now)
+
+    def _horizon(self, now: float) -> Horizon:
+        """Say which waiters are hopeless: the bucket is known to be short until after their deadline, or for ever.
+
+        Where the bucket was not short lately, its last level says nothing either: other processes return tokens to
+        it, and its quota may have been raised.
+        """
+        state = self._state
+        wait = max(self._pending_for(now), state.denials.wait(state.first_cost, now))
+        if wait == 0.0 or wait == math.inf:
+            return NEVER if wait else NEAR
+        return Horizon(now + wait, state.view.flows_since(state.tokens.held, state.quota))
+
+    def _backlog(self, waiter: Waiter, now: float) -> float:
+        """Return the least seconds until the tokens of a waiter, and of all before it, have flowed in.
+
+        Tokens that are here, or were in the bucket when it was last seen, need not flow in.
+        """
+        state = self._state
+        if waiter not in state.queue:
+            return 0.0
+        missing = state.queue.ahead_of(waiter) + waiter.cost - state.tokens.held
+        return state.view.to_flow_in(missing, state.quota, now)

@@ -1,0 +1,98 @@
+"""What the parts of one key's reservoir share: its quota, its tokens, its queue, and what is known of its bucket."""
+
+import math
+
+from batchlimit.bucket.messages import GiveBack
+from batchlimit.quota.grammar import LARGEST_BURST
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import BucketView, Fill
+from batchlimit.reservoir.debt import NO_OVERDRAFT
+from batchlimit.reservoir.denial_cache import DenialCache
+from batchlimit.reservoir.failure_policy import FailurePolicy
+from batchlimit.reservoir.fallback import Fallback
+from batchlimit.reservoir.instance import InstanceCount
+from batchlimit.reservoir.sizing import Demand
+from batchlimit.reservoir.tokens import LeasedTokens
+from batchlimit.reservoir.wait_queue import WaitQueue
+from batchlimit.reservoir.waiter import Fetch
+
+
+class KeyState:
+    """Each part of a Reservoir is given this object; all but reading it requires the API's lock."""
+
+    __slots__ = (
+        "asked",
+        "demand",
+        "denials",
+        "failing_until",
+        "fallback",
+        "has_told_quota",
+        "in_flight",
+        "is_retired",
+        "is_untouched",
+        "largest_cost",
+        "overdraft",
+        "queue",
+        "quota",
+        "tokens",
+        "used",
+        "view",
+    )  # fmt: skip
+
+    def __init__(self, quota: Quota, policy: FailurePolicy, fill: Fill, count: InstanceCount, now: float) -> None:
+        self.tokens, self.queue, self.overdraft = LeasedTokens(now), WaitQueue(), NO_OVERDRAFT
+        self.denials, self.demand = DenialCache(), Demand(now)
+        self.view, self.fallback = BucketView(fill, count), Fallback(policy)
+        self.in_flight: Fetch | GiveBack | None = None  # sent to the store, or about to be, and not reported on
+        self.is_retired = False  # another reservoir stands for the key
+        self.has_told_quota = False  # the bucket told of a quota that is not our own
+        self.failing_until = -math.inf  # the circuit is open: until then nothing that needs the store is asked
+        self.asked = 0  # tokens asked for up to the last count
+        self.used = now  # when somebody last wanted a token
+        self.is_untouched = True  # nothing was spent since the last grant
+        self.set_quota(quota)
+        if quota.denies_all:
+            self.denials.never()
+
+    def __repr__(self) -> str:
+        return f"<KeyState {self.quota}: {self.tokens}, {len(self.queue)} in the queue, {self.denials}>"
+
+    @property
+    def first_cost(self) -> int:
+        """The tokens that must be here before anybody is served: 1 for a debt, 0 for an empty queue."""
+        return 1 if self.queue.first is self.overdraft.waiter else self.queue.first_cost
+
+    @property
+    def slowest_rate(self) -> float:
+        """Tokens per second of the slowest bandwidth."""
+        return min(each.rate for each in self.quota.bandwidths)
+
+    def set_quota(self, quota: Quota) -> None:
+        """Go by another quota from now on."""
+        self.quota = quota
+        self.fallback.bucket = None
+        self.largest_cost = LARGEST_BURST if quota.denies_all else quota.largest_cost
+        fastest = max(each.rate for each in quota.bandwidths)
+        self.queue.flow(1.0 / fastest if fastest else 0.0)
+
+    def count(self, now: float) -> None:
+        """Find out what was spent and asked for since the last count: a hit itself counts nothing.
+
+        A waiter counts as asking from the moment it joins, so a crowd at a cold key is demand at once.
+        """
+        spent = self.tokens.count_spent(now)
+        if self.tokens.borrowed:
+            self.fallback.count(spent)
+        total = self.tokens.admitted + self.tokens.refused + self.queue.cost
+        asked, self.asked = total - self.asked, total
+        self.demand.observe(asked, now)
+        if asked or spent:
+            self.used = now
+        self.is_untouched = self.is_untouched and not spent
+
+    def publish(self) -> None:
+        """Set `tokens.denied_until`, by which callers of cost 1 are refused without the lock."""
+        if self.is_retired or self.tokens.available:
+            self.tokens.denied_until = -math.inf
+        else:
+            self.tokens.denied_until = max(self.failing_until, self.denials.until(1))
