@@ -75,7 +75,7 @@ class World:
         """Everything that may differ: the figures, and each field of the reservoir that is not the host's name."""
         parts = {name: _plain(getattr(self.reservoir, name)) for name in ("prefetch", "requests", "lifecycle")}
         parts["outage"] = repr(self.reservoir.outage)  # an error equals itself alone
-        shown = _plain(self.reservoir.state)
+        shown: dict[str, Any] = _plain(self.reservoir.state)
         shown["tokens"]["lock_free"] += shown["tokens"].pop("free")  # who takes by hand takes first what is lock-free
         del shown["tokens"]["_singly"]  # nor does a step of what is lock-free tell that somebody came
         shown |= parts
