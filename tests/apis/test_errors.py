@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -112,8 +113,13 @@ def test_a_refund_that_does_not_arrive_carries_them(front: Front, clock: Clock, 
 def test_a_bucket_that_somebody_gave_a_rate_of_0_is_an_error_that_says_so(
     front: Front, valkey_store: RedisStore
 ) -> None:
-    """No limiter writes one: each refuses a rate of 0 by itself. And none divides by it."""
-    with front(valkey_store, "100/s") as limiter:
+    """No limiter writes one: each refuses a rate of 0 by itself. And none divides by it.
+
+    The limiter is an hour old: of two quotas the younger one counts, and its own must not be, however late it asks.
+    """
+    passed = 0.0
+    with front(valkey_store, "100/s", clock=lambda: time.monotonic() + passed) as limiter:
+        passed = 3600.0
         assert limiter.try_acquire("another")
         valkey_store.take(KEY, Quota(0.0), Ask("somebody", 1, need=0, queued=0, want=0))
         assert not limiter.try_acquire(KEY)
