@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.limiter import ConcurrencyLimiter
     from batchlimit.concurrency.partition import Partitions
     from batchlimit.concurrency.queue import Queue
+    from batchlimit.decision import Decision
     from batchlimit.errors import BatchLimitError, ConcurrencyLimited, LimiterClosed, RateLimited, StoreUnavailable
     from batchlimit.quota.quota import Quota
     from batchlimit.reservoir.failure_policy import FailurePolicy
-    from batchlimit.reservoir.statistics import Decision, Statistics
+    from batchlimit.reservoir.statistics import Statistics
     from batchlimit.sync.limiter import RateLimiter
 
     __version__: str
@@ -48,7 +49,8 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.errors": "BatchLimitError ConcurrencyLimited LimiterClosed RateLimited StoreUnavailable",
             "batchlimit.quota.quota": "Quota",
             "batchlimit.reservoir.failure_policy": "FailurePolicy",
-            "batchlimit.reservoir.statistics": "Decision Statistics",
+            "batchlimit.decision": "Decision",
+            "batchlimit.reservoir.statistics": "Statistics",
             "batchlimit.sync.limiter": "RateLimiter",
         },
         modules="batching concurrency errors laws stores types watchers",

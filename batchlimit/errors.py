@@ -12,12 +12,8 @@ Arguments that can never work (a cost above the burst, a quota with a typo) rais
 """
 
 import functools
-import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from batchlimit.reservoir.statistics import Decision
-
+from batchlimit.decision import Decision, whole_seconds
 from batchlimit.redaction import shown
 
 __all__ = [
@@ -29,18 +25,6 @@ __all__ = [
     "StoreUnavailable",
     "WatcherUnavailable",
 ]
-
-
-def whole_seconds(seconds: float | None) -> int | None:
-    """Return what a Retry-After header says.
-
-    Args:
-        seconds: seconds until a call is expected to be admitted; inf for never, None if nothing is known.
-
-    Returns:
-        Whole seconds, rounded up; None, for no header, if it is never or unknown.
-    """
-    return None if seconds is None or seconds == math.inf else math.ceil(seconds)
 
 
 class BatchLimitError(Exception):

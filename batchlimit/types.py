@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from batchlimit.aio.decorator import AsyncLimit
     from batchlimit.aio.key_handle import AsyncKeyHandle
     from batchlimit.aio.reservation import AsyncReservation
+    from batchlimit.decision import Source
     from batchlimit.quota.lookup import QuotaSource
     from batchlimit.quota.template import Cost, Key
     from batchlimit.reservoir.bucket_view import Fill
     from batchlimit.reservoir.estimate import OnError
     from batchlimit.reservoir.failure_policy import FailureSource
-    from batchlimit.reservoir.statistics import Source
     from batchlimit.sync.decorator import Limit
     from batchlimit.sync.key_handle import KeyHandle
     from batchlimit.sync.reservation import Reservation
@@ -31,7 +31,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.reservoir.bucket_view": "Fill",
             "batchlimit.reservoir.estimate": "OnError",
             "batchlimit.reservoir.failure_policy": "FailureSource",
-            "batchlimit.reservoir.statistics": "Source",
+            "batchlimit.decision": "Source",
             "batchlimit.sync.decorator": "Limit",
             "batchlimit.sync.key_handle": "KeyHandle",
             "batchlimit.sync.reservation": "Reservation",

@@ -8,10 +8,10 @@ from batchlimit.aio.awaitable import Answer
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncReservation
+from batchlimit.decision import Decision
 from batchlimit.quota.key import place_of, stored
 from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import OnError
-from batchlimit.reservoir.statistics import Decision
 from batchlimit.reservoir.tokens import ONE
 
 

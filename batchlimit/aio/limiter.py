@@ -17,6 +17,7 @@ from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.clock import steady
+from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import check_cost, check_costs, check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
@@ -27,7 +28,7 @@ from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.failure_policy import FailureSource
 from batchlimit.reservoir.options import Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
-from batchlimit.reservoir.statistics import Decision, Statistics, outlook
+from batchlimit.reservoir.statistics import Statistics, outlook
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.client.syntax import look, sure

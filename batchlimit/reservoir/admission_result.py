@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+from batchlimit.decision import Decision, Source
 from batchlimit.errors import RateLimited
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import Decision, Source, decision
+from batchlimit.reservoir.statistics import decision
 from batchlimit.reservoir.waiter import Admit, Refuse
 
 

@@ -3,9 +3,10 @@
 import math
 from enum import IntEnum
 
+from batchlimit.decision import Decision
 from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.statistics import Decision, outlook
+from batchlimit.reservoir.statistics import outlook
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.waiting import NO_WAIT
 

@@ -1,49 +1,11 @@
-"""What a user learns: a Decision about one call, the Statistics of one limiter."""
+"""The Statistics of one limiter, and the Decisions of its keys."""
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from batchlimit.errors import whole_seconds
+from batchlimit.decision import Decision, Source
 from batchlimit.quota.quota import Quota
-
-Source = Literal["local", "store", "denied", "fallback"]
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Whether a call may go ahead, and what to tell its caller. It is true in a condition if the call is allowed.
-
-    Attributes:
-        allowed: whether the call may go ahead.
-        limit: the largest cost that can ever pass at once: the burst, or the smallest burst of several bandwidths.
-        remaining: tokens that this process could still admit: those it holds and those it last saw in the bucket.
-        retry_after: seconds until the same cost is expected to fit; 0 if allowed, inf if it never will.
-        reset_after: seconds until the bucket is full again if nobody spends; inf for a rate of 0.
-        source: "local" (tokens in memory), "store", "denied" (the store refused a moment ago, and this process
-            remembers), or "fallback" (`on_failure`, while the store is away).
-
-    Example:
-        >>> from batchlimit import RateLimiter
-        >>> decision = RateLimiter.from_url("memory://", "2/hour").decide("ann", 2)
-        >>> decision.allowed, decision.remaining, decision.retry_after, decision.source
-        (True, 0, 0.0, 'store')
-    """
-
-    allowed: bool
-    limit: int
-    remaining: int
-    retry_after: float
-    reset_after: float
-    source: Source
-
-    def __bool__(self) -> bool:
-        return self.allowed
-
-    @property
-    def retry_after_seconds(self) -> int | None:
-        """`retry_after` for a Retry-After header: whole seconds, rounded up; None, for no header, if it is never."""
-        return whole_seconds(self.retry_after)
 
 
 @dataclass(frozen=True, slots=True)

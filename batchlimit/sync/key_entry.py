@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from batchlimit.blocking import Event, warn_in_loop
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.redaction import shown
 from batchlimit.reentry import AMID, free, own_lock
@@ -18,7 +19,7 @@ from batchlimit.reservoir import express
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.failure_policy import CircuitOpen
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import Decision, KeyStatistics
+from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
 from batchlimit.stores.timeouts import MANY
 from batchlimit.sync.guarded_store import GuardedStore

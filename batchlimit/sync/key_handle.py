@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from batchlimit.decision import Decision
 from batchlimit.quota.key import place_of, stored
 from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import OnError
-from batchlimit.reservoir.statistics import Decision
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.reservation import Reservation

@@ -9,6 +9,7 @@ import redis
 
 from batchlimit.blocking import warn_in_loop
 from batchlimit.clock import steady
+from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import check_cost, check_costs, check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
@@ -19,7 +20,7 @@ from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.failure_policy import FailureSource
 from batchlimit.reservoir.options import Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
-from batchlimit.reservoir.statistics import Decision, Statistics, outlook
+from batchlimit.reservoir.statistics import Statistics, outlook
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
