@@ -4,8 +4,10 @@ The bucket of a key is in the store. Each process leases tokens of it in batches
 
 What is promised, provided that the clocks of process and store run at the same speed:
 
-1. All processes together never admit more than the bucket granted, and no token is spent after its lease has ended.
-2. Callers who wait are served in order of arrival. Nobody waits longer than its deadline.
+1. All processes together never admit more than the bucket granted, and no token is spent after its lease ends. While
+   the store is away, `on_failure` "open" and "local" admit more; what `debit` charges was used before it was admitted.
+2. Callers who wait are served in order of arrival. A caller that waits for tokens leaves at its deadline; a caller that
+   waits for an answer of the store, at the latest when that answer has come or has failed.
 3. One request per key is in flight from this process, whatever the number of callers.
 4. A caller may be interrupted between any two lines. That may lose tokens until their lease ends; it mints none.
 
@@ -17,36 +19,39 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `state.queue`            | WaitQueue: the waiters in order of arrival; its leader sends the requests |
 | `state.view`, `.denials` | BucketView, DenialCache: what the bucket last said; when not to ask it    |
 | `state.fallback`         | Fallback: grants tokens instead of the bucket while the store is away     |
+| `state.overdraft`        | Overdraft: what was used beyond an estimate; it queues as a waiter does   |
 | `forecast`               | answers from memory: admit, refuse or ask the store. It changes nothing   |
 | `admission`              | serves, refuses or queues callers                                         |
 | `requests`               | builds and numbers Ask and GiveBack                                       |
 | `prefetch`               | asks in the background before the tokens run out                          |
 | `outage`                 | what becomes of the waiters when the store does not answer                |
-| `lifecycle`              | a key at rest, idle, evicted or closed                                    |
+| `lifecycle`              | a key that is dormant (a snapshot is kept), idle, evicted or closed       |
 
-The states. Three of them at a time, one from each group:
+The states. A reservoir is in three at a time: one of the first two, one of the next two, one of the last three.
 
 | state     | it means                          | it ends when                                                     |
 |-----------|-----------------------------------|------------------------------------------------------------------|
-| idle      | no request is in flight           | `step`, `tend`, `refund`, `last_ask` or `drain` returns one      |
+| quiet     | no request is in flight           | a method here or of `lifecycle` returns one to be sent           |
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its caller leaves |
 | leased    | the tokens here are the bucket's  | a request fails, and `on_failure` is "open" or "local"           |
-| fallback  | `tokens.borrowed`                 | the next Grant arrives; what is left of them is let go           |
-| open      | callers are served here           | the key rests or is idle, is evicted, or the limiter closes      |
-| retired   | another reservoir has the key     | never; `step` says Retired to a waiter that came too late        |
-| closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to every waiter                          |
+| fallback  | `tokens.borrowed`                 | the next Grant arrives; the borrowed tokens that are left go     |
+| open      | callers are served here           | the key becomes dormant, is evicted, or the limiter closes       |
+| retired   | another reservoir has the key     | never; `step` says Retired to a waiter whose tokens expired      |
+| closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
 
-Who calls what. No method blocks, reads a clock or talks to a store. The API does, and holds its lock for each call:
+Who calls what. No method blocks, reads a clock or talks to a store: the key entry of an API (sync/key_entry.py,
+aio/key_entry.py) does. It holds its lock for each call here, but for a hit and for a refusal from memory:
 
 - A hit: `tokens.lock_free` or `tokens.take`. A refusal from memory: `tokens.denied_until` or `admission.deny`.
   A caller who comes upon the low watermark: `prefetch.take_low`.
 - A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict and does as told:
   Wait sleeps and steps again; Fetch asks the store and reports `granted` or `failed`. A caller that is cancelled or
-  interrupted calls `leave`; a tentative one that goes ahead calls `admission.confirm`.
+  interrupted calls `leave`. A tentative waiter may still leave after it was served; `admission.confirm` ends that.
 - The background thread, or the timer of the event loop, calls `tend` at the instant `due()`: it renews leases, sends
   refunds, prefetches, and retires the reservoir.
-- `refund` and `debit` correct what a call has cost. `lifecycle.close`, `last_ask` and `drain` end everything.
-- After every call the API wakes the waiters that `to_wake` returns, without the lock.
+- `refund` and `debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
+  `lifecycle.last_ask`, then `lifecycle.drain`, which also returns the tokens of a key that nobody uses.
+- After every call the API takes the list of `to_wake` under its lock, and wakes those waiters without it.
 """
 
 import math
