@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.waiting_task import WaitingTask
+from batchlimit.decision import Decision
 from batchlimit.errors import RateLimited
 from batchlimit.quota.key import stored
 from batchlimit.reservoir.admission_result import AdmissionResult
-from batchlimit.reservoir.waiter import Refuse, Retired, half_of
+from batchlimit.reservoir.waiter import Admit, Refuse, Retired, half_of
 from batchlimit.waiting import NO_WAIT
 
 
@@ -20,6 +21,7 @@ class AcquireAll:
     def __init__(self, costs: Mapping[str, int], find: Callable[[str], KeyEntry], clock: Callable[[], float]) -> None:
         self._costs, self._find, self._clock = costs, find, clock
         self._held: list[tuple[KeyEntry, WaitingTask]] = []
+        self._charged: list[tuple[KeyEntry, WaitingTask]] = []
         self._places: dict[
             KeyEntry, int
         ] = {}  # not by key: a key entry may retire, and the next one's line counts anew
@@ -32,6 +34,12 @@ class AcquireAll:
         short = await self._try(None, until)
         while short is not None:
             short = await self._try(short, until)
+
+    def decisions(self) -> dict[str, Decision]:
+        """Return the Decision on each key, once all are charged."""
+        results = {entry.key: self._result(entry, caller) for entry, caller in self._charged}
+        now = self._clock()
+        return {key: results[stored(key)].decision(now) for key in self._costs}
 
     async def _try(self, behind: str | None, until: float) -> str | None:
         """Take all, waiting in line at the one that was short before; return the one that is short now."""
@@ -77,9 +85,14 @@ class AcquireAll:
         return sorted((key for key in self._costs if key != behind), key=rank)
 
     def _refusal(self, key: str, verdict: Refuse) -> RateLimited:
-        entry, caller = next(each for each in self._held if each[0].key == key)
-        settled = AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir)
-        return settled.refusal(key, self._clock())
+        name = stored(key)
+        entry, caller = next(each for each in self._held if each[0].key == name)
+        return self._result(entry, caller, verdict).refusal(key, self._clock())
+
+    def _result(self, entry: KeyEntry, caller: WaitingTask, verdict: Refuse | None = None) -> AdmissionResult:
+        found = verdict or caller.waiter.verdict
+        assert isinstance(found, Admit | Refuse)
+        return AdmissionResult(found, caller.waited, caller.waiter.asked > 0, entry.reservoir)
 
     def _join(self, key: str, until: float) -> WaitingTask:
         entry = self._find(key)
@@ -96,7 +109,7 @@ class AcquireAll:
                 return next(key for key in self._costs if stored(key) == entry.key)
         for entry, caller in self._held:
             entry.reservoir.admission.confirm(caller.waiter)
-        self._held.clear()
+        self._charged, self._held = self._held, []
         return None
 
     def _leave(self) -> None:

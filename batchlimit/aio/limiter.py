@@ -11,6 +11,7 @@ import redis.asyncio
 
 from batchlimit.aio.acquire_all import AcquireAll
 from batchlimit.aio.awaitable import Answer, Pending
+from batchlimit.aio.decide_all import decide_from_memory
 from batchlimit.aio.decorator import AsyncLimit
 from batchlimit.aio.key_entry import KeyEntry, arrived, outcome
 from batchlimit.aio.key_handle import AsyncKeyHandle
@@ -18,7 +19,7 @@ from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
-from batchlimit.errors import StoreUnavailable
+from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.quota.key import check_cost, check_costs, check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.template import Cost, Key, Template
@@ -375,11 +376,44 @@ class AsyncRateLimiter(Unique):
             ...         await limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
             >>> asyncio.run(main())
         """
-        wanted, until = check_costs(costs), deadline(timeout, self._clock())
-        self._registry.check_open()
-        for key, cost in wanted.items():
-            check_cost(cost, self._entry(key).reservoir.largest_cost, key)
-        await AcquireAll(wanted, self._entry, self._clock).acquire(until)
+        until = deadline(timeout, self._clock())
+        await self._all_of(costs).acquire(until)
+
+    async def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
+        """Charge all of several keys now, or none of them, and say what a caller wants to be told.
+
+        `all(decisions.values())` says whether the call may go ahead.
+
+        Args:
+            costs: whole tokens by key, as a dict or as pairs.
+
+        Returns:
+            A Decision for each key if all are charged; else only the one of the key that is short.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for a key; its `key` says which.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> async def main():
+            ...     async with AsyncRateLimiter.from_url("memory://", {"user:*": "1/hour", "*": "9/hour"}) as limiter:
+            ...         for _ in range(2):
+            ...             decisions = await limiter.decide_all({"user:ann": 1, "everybody": 1})
+            ...             print({key: decision.allowed for key, decision in decisions.items()})
+            >>> asyncio.run(main())
+            {'user:ann': True, 'everybody': True}
+            {'user:ann': False}
+        """
+        if self._registry.thread == get_ident():
+            known = decide_from_memory(self._entries, costs, self._clock)
+            if known is not None:
+                return known
+        charged = self._all_of(costs)
+        try:
+            await charged.acquire(NO_WAIT)
+        except RateLimited as refusal:
+            return {refusal.key: refusal.decision}
+        return charged.decisions()
 
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> AsyncLimit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
@@ -449,6 +483,13 @@ class AsyncRateLimiter(Unique):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _all_of(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> AcquireAll:
+        wanted = check_costs(costs)
+        self._registry.check_open()
+        for key, cost in wanted.items():
+            check_cost(cost, self._entry(key).reservoir.largest_cost, key)
+        return AcquireAll(wanted, self._entry, self._clock)
 
     async def _try_acquire(self, key: str, cost: int) -> bool:
         try:

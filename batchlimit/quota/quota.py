@@ -208,12 +208,12 @@ class Quota:
     @property
     def largest_cost(self) -> int:
         """The largest cost, in tokens, that can ever fit."""
-        return min(part.burst for part in self.bandwidths)
+        return min(part.burst for part in self.bandwidths) if self.also else self.burst
 
     @property
     def denies_all(self) -> bool:
         """Whether no token will ever come: some rate is 0."""
-        return any(part.rate == 0 for part in self.bandwidths)
+        return self.rate == 0 or any(part.rate == 0 for part in self.also)
 
     def __and__(self, other: "Quota") -> "Quota":
         """Both at once: a call needs room in every bandwidth of either."""

@@ -48,6 +48,10 @@ class Forecast:
             return 0.0
         return state.denials.wait(cost, now)
 
+    def is_failing(self, now: float) -> bool:
+        """Whether the store is away, and callers are told so rather than asked to come back."""
+        return now < self._state.failing_until
+
     def prospect(self, cost: int, now: float) -> Prospect:
         """Say what would become of `cost` now, by memory alone."""
         if self.denied_for(cost, now):

@@ -63,15 +63,9 @@ def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -
 
     Never more than the limit remains: what is borrowed while the store is away may be more, and nobody can use it.
     """
-    remaining = min(remaining, quota.largest_cost)
-    return Decision(
-        allowed=retry_after == 0.0,
-        limit=quota.largest_cost,
-        remaining=remaining,
-        retry_after=retry_after,
-        reset_after=reset_after(quota, remaining),
-        source=source,
-    )
+    largest = quota.largest_cost
+    remaining = min(remaining, largest)
+    return Decision(retry_after == 0.0, largest, remaining, retry_after, reset_after(quota, remaining), source)
 
 
 def outlook(quota: Quota, level: int, held: int, source: Source = "store") -> Decision:
@@ -87,6 +81,8 @@ def reset_after(quota: Quota, remaining: int) -> float:
     """Return when (s) a bucket with `remaining` tokens is full again if nobody spends."""
     if quota.denies_all:
         return math.inf
+    if not quota.also:
+        return max(0.0, (quota.burst - remaining) / quota.rate)
     return max(0.0, *((each.burst - remaining) / each.rate for each in quota.bandwidths))
 
 

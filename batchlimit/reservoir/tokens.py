@@ -101,6 +101,17 @@ class LeasedTokens:
             self._publish()
         return self.expires
 
+    def has(self, cost: int, now: float) -> bool:
+        """Whether so many are here to be spent, and none of the last ones below the low watermark is among them."""
+        return now < self.expires and self.available >= cost + self.low_watermark
+
+    def take_here(self, cost: int) -> float:
+        """As `take`, where one loop alone spends and `has` just said yes: one token that is laid out is one step."""
+        if cost is ONE:
+            for before in self.lock_free:
+                return before
+        return self.take(cost)
+
     def _publish(self) -> None:
         """Let who comes next spend without the lock: but for the `low`, for that is where more are asked for."""
         if self.free > self.low_watermark and MOST:

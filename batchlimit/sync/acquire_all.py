@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from batchlimit.blocking import Event, warn_in_loop
+from batchlimit.decision import Decision
 from batchlimit.quota.key import stored
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.forecast import Prospect
@@ -26,6 +27,7 @@ class AcquireAll:
         self._costs, self._find, self._store, self._clock = costs, find, store, clock
         self._begun: dict[str, tuple[KeyEntry, Waiter, Event]] = {}  # asked for together
         self._held: list[tuple[KeyEntry, Waiter]] = []
+        self._charged: list[tuple[KeyEntry, Waiter]] = []
         self._places: dict[
             KeyEntry, int
         ] = {}  # not by key: a key entry may retire, and the next one's line counts anew
@@ -38,6 +40,12 @@ class AcquireAll:
         short = self._try(None, until)
         while short is not None:
             short = self._try(short, until)
+
+    def decisions(self) -> dict[str, Decision]:
+        """Return the Decision on each key, once all are charged."""
+        results = {entry.key: _result(entry, waiter) for entry, waiter in self._charged}
+        now = self._clock()
+        return {key: results[stored(key)].decision(now) for key in self._costs}
 
     def _try(self, behind: str | None, until: float) -> str | None:
         """Take all, waiting in line at the one that was short before; return the one that is short now."""
@@ -121,8 +129,7 @@ class AcquireAll:
             self._held.append((entry, waiter))  # before it is given anything: an interrupt falls where it will
             if entry.hold(waiter, event):
                 self._places[entry] = waiter.number
-                assert isinstance(waiter.verdict, Admit | Refuse)
-                return AdmissionResult(waiter.verdict, True, waiter.asked > 0, entry.reservoir)
+                return _result(entry, waiter)
             self._held.pop()  # the key entry had just retired
 
     def _confirm(self) -> str | None:
@@ -133,10 +140,15 @@ class AcquireAll:
                 return next(key for key in self._costs if stored(key) == entry.key)
         for entry, waiter in self._held:
             entry.confirm(waiter)
-        self._held.clear()
+        self._charged, self._held = self._held, []
         return None
 
     def _leave(self) -> None:
         while self._held:
             entry, waiter = self._held.pop()
             entry.leave(waiter)
+
+
+def _result(entry: KeyEntry, waiter: Waiter) -> AdmissionResult:
+    assert isinstance(waiter.verdict, Admit | Refuse)
+    return AdmissionResult(waiter.verdict, True, waiter.asked > 0, entry.reservoir)

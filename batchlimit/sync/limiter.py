@@ -10,7 +10,7 @@ import redis
 from batchlimit.blocking import warn_in_loop
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
-from batchlimit.errors import StoreUnavailable
+from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.quota.key import check_cost, check_costs, check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.template import Cost, Key, Template
@@ -378,11 +378,38 @@ class RateLimiter(Unique):
             >>> limiter = RateLimiter.from_url("memory://", {"user:*": "2/hour", "*": "1000/s"})
             >>> limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
         """
-        wanted, until = check_costs(costs), deadline(timeout, self._clock())
-        self._registry.check_open()
-        for key, cost in wanted.items():
-            check_cost(cost, self._entry(key).reservoir.largest_cost, key)
-        AcquireAll(wanted, self._live_entry, self._registry.store, self._clock).acquire(until)
+        until = deadline(timeout, self._clock())
+        self._all_of(costs).acquire(until)
+
+    def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
+        """Charge all of several keys now, or none of them, and say what a caller wants to be told.
+
+        `all(decisions.values())` says whether the call may go ahead.
+
+        Args:
+            costs: whole tokens by key, as a dict or as pairs.
+
+        Returns:
+            A Decision for each key if all are charged; else only the one of the key that is short.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for a key; its `key` says which.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", {"user:*": "1/hour", "*": "9/hour"})
+            >>> for _ in range(2):
+            ...     decisions = limiter.decide_all({"user:ann": 1, "everybody": 1})
+            ...     print({key: decision.allowed for key, decision in decisions.items()})
+            {'user:ann': True, 'everybody': True}
+            {'user:ann': False}
+        """
+        charged = self._all_of(costs)
+        try:
+            charged.acquire(NO_WAIT)
+        except RateLimited as refusal:
+            return {refusal.key: refusal.decision}
+        return charged.decisions()
 
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
@@ -447,6 +474,13 @@ class RateLimiter(Unique):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _all_of(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> AcquireAll:
+        wanted = check_costs(costs)
+        self._registry.check_open()
+        for key, cost in wanted.items():
+            check_cost(cost, self._entry(key).reservoir.largest_cost, key)
+        return AcquireAll(wanted, self._live_entry, self._registry.store, self._clock)
 
     def _try_locked(self, entry: KeyEntry, key: str, cost: int) -> bool:
         """Admit by tokens that are not laid out yet, or refuse from memory; else by all the rules."""

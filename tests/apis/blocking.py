@@ -117,6 +117,10 @@ class Blocking:
     def acquire_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: Any = None) -> None:
         awaited(self._inner.acquire_all, costs, timeout=timeout)
 
+    def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
+        found: dict[str, Decision] = awaited(self._inner.decide_all, costs)
+        return found
+
     def statistics(self) -> Statistics:
         return self._inner.statistics()
 

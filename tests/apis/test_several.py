@@ -242,3 +242,107 @@ def test_many_callers_admit_no_more_than_there_is(front: Front, clock: Clock) ->
         while limiter.try_acquire("a"):
             spent += 1
         assert spent == 100
+
+
+def test_a_decision_on_several_charges_all_and_tells_of_each(limiter: Any) -> None:
+    decisions = limiter.decide_all({"user": 1, "tenant": 2, "global": 3})
+    assert {key: (each.allowed, each.limit) for key, each in decisions.items()} == {
+        "user": (True, 5),
+        "tenant": (True, 20),
+        "global": (True, 100),
+    }
+    assert {key: each.remaining for key, each in decisions.items()} == dict(zip(QUOTAS, levels(limiter), strict=True))
+    assert limiter.statistics().admitted == 6
+
+
+@pytest.mark.parametrize("order", [("user", "tenant", "global"), ("global", "tenant", "user")])
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_decision_on_several_of_which_one_is_short_charges_none_and_tells_of_that_one(
+    limiter: Any, order: tuple[str, ...], warm: bool
+) -> None:
+    limiter.acquire("user", 5)
+    if warm:  # then the refusal is known by memory
+        assert not limiter.try_acquire("user")
+    decisions = limiter.decide_all(dict.fromkeys(order, 1))
+    assert [(key, each.allowed, each.remaining) for key, each in decisions.items()] == [("user", False, 0)]
+    assert decisions["user"].retry_after == pytest.approx(1 / SLOW)
+    assert levels(limiter) == [0, 20, 100]
+    assert limiter.statistics().admitted == 5
+
+
+def test_a_decision_on_several_that_memory_knows_asks_nobody(front: Front, stage: Stage, clock: Clock) -> None:
+    limiter = front(stage, QUOTAS, sizer=FixedBatch(10), clock=clock)
+    costs = {"tenant": 1, "global": 2}
+    limiter.decide_all(costs)
+    before = len(stage.asks)
+    decisions = limiter.decide_all(costs)
+    assert len(stage.asks) == before
+    assert {key: (each.remaining, each.source) for key, each in decisions.items()} == {
+        "tenant": (18, "local"),
+        "global": (96, "local"),
+    }
+    assert limiter.statistics().admitted == 6
+    limiter.close()
+    fresh = front(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
+    assert levels(fresh) == [5, 18, 96]
+
+
+def test_a_decision_on_several_that_memory_refuses_asks_nobody_and_is_counted(limiter: Any, stage: Stage) -> None:
+    limiter.acquire("user", 5)
+    assert not limiter.try_acquire("user")
+    before, refused = len(stage.asks), limiter.statistics().refused
+    assert limiter.decide_all({"user": 1})["user"].source == "denied"
+    assert len(stage.asks) == before
+    assert limiter.statistics().refused == refused + 1
+
+
+@pytest.mark.parametrize(
+    ("costs", "error"),
+    [({"user": 6}, ValueError), ({"user": -1}, ValueError), ({"user": True}, TypeError), ({"other": 1}, ValueError)],
+)
+def test_a_decision_on_several_refuses_what_can_never_work_and_charges_nothing(
+    limiter: Any, costs: dict[str, int], error: type[Exception]
+) -> None:
+    limiter.decide_all({"user": 1, "global": 1})
+    with pytest.raises(error):
+        limiter.decide_all({"global": 1, **costs})
+    assert levels(limiter) == [4, 20, 99]
+
+
+def test_a_decision_on_a_key_without_cost_is_always_yes(limiter: Any) -> None:
+    limiter.acquire("user", 5)
+    assert all(limiter.decide_all({"user": 0, "global": 1}).values())
+    assert limiter.decide_all({}) == {}
+
+
+def test_a_closed_limiter_decides_on_nothing(limiter: Any) -> None:
+    limiter.decide_all({"user": 1})
+    limiter.close()
+    with pytest.raises(LimiterClosed):
+        limiter.decide_all({"user": 1})
+
+
+@pytest.mark.parametrize("name", ["u" * 300])
+def test_a_long_key_that_is_short_is_named_whole(front: Front, stage: Stage, clock: Clock, name: str) -> None:
+    limiter = front(stage, Quota(SLOW, 1), clock=clock)
+    limiter.acquire(name)
+    assert list(limiter.decide_all({name: 1, "user": 1})) == [name]
+    with pytest.raises(RateLimited) as caught:
+        limiter.acquire_all({name: 1, "user": 1}, timeout=0)
+    assert caught.value.key == name
+    limiter.close()
+
+
+def test_a_store_that_is_away_is_told_with_the_key(front: Front, stage: Stage, clock: Clock) -> None:
+    limiter = front(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
+    limiter.acquire("user")
+    stage.before = _away
+    for _ in range(5):  # the circuit opens meanwhile
+        with pytest.raises(StoreUnavailable) as caught:
+            limiter.decide_all({"user": 1})
+        assert caught.value.key == "user"
+    limiter.close()
+
+
+def _away() -> None:
+    raise StoreUnavailable("away")
