@@ -4,6 +4,7 @@ Start with RateLimiter, or AsyncRateLimiter in asyncio; ConcurrencyLimiter limit
 
 The modules below hold the rest:
     batchlimit.batching      how many tokens to lease at a time: TimeBatch (the default), FixedBatch, ...
+    batchlimit.rules         which requests are charged to which keys, for web services: Rule, Rules, Request
     batchlimit.stores        where buckets live: RedisStore, AsyncRedisStore, MemoryStore, and the Store protocol
     batchlimit.concurrency   permits, outcomes, shedding and statistics of the concurrency limiter
     batchlimit.laws          laws that set a concurrency limit: Knee (the default), Vegas, Gradient2, AIMD, ...
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from batchlimit import concurrency as concurrency
     from batchlimit import errors as errors
     from batchlimit import laws as laws
+    from batchlimit import rules as rules
     from batchlimit import stores as stores
     from batchlimit import types as types
     from batchlimit import watchers as watchers
@@ -53,7 +55,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.reservoir.statistics": "Statistics",
             "batchlimit.sync.limiter": "RateLimiter",
         },
-        modules="batching concurrency errors laws stores types watchers",
+        modules="batching concurrency errors laws rules stores types watchers",
         distribution="batchlimit",
     )
 

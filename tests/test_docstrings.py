@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-PACKAGES = ["quota", "bucket", "reservoir", "stores", "sync", "aio"]
-FACE = ["batchlimit", *(f"batchlimit.{module}" for module in ("batching", "errors", "stores", "types"))]
+PACKAGES = ["quota", "bucket", "reservoir", "rules", "stores", "sync", "aio"]
+FACE = ["batchlimit", *(f"batchlimit.{module}" for module in ("batching", "errors", "rules", "stores", "types"))]
 ELSEWHERE = "batchlimit.concurrency."
 """Its names are looked at in tests/concurrency."""
 PROMISED = {"AsyncStore", "Remote", "AsyncRemote", "RedisStore", "AsyncRedisStore", "MemoryStore"}

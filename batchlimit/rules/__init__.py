@@ -1,0 +1,12 @@
+"""Which requests are charged to which keys: rules by method and path, from Python or from a file.
+
+A Rule names requests, a key and a quota. Rules hold several of them and tell which apply to a Request. They ask no
+store: middleware of `batchlimit.integrations` does, with a limiter whose quotas are `rules.quotas`.
+"""
+
+from batchlimit.rules.errors import RulesError
+from batchlimit.rules.request import Applicable, Applied, Match, Request, Unmade
+from batchlimit.rules.rule import Rule
+from batchlimit.rules.rules import Rules
+
+__all__ = ["Applicable", "Applied", "Match", "Request", "Rule", "Rules", "RulesError", "Unmade"]

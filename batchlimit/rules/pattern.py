@@ -1,0 +1,95 @@
+"""What requests a rule is for: methods and a path pattern, such as "GET,HEAD /items/{id}"."""
+
+import re
+from dataclasses import dataclass
+
+from batchlimit.redaction import shown
+
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
+_EXAMPLE = "write 'POST /login', '/api/*', '/items/{id}' or '*'"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Methods and a path.
+
+    Attributes:
+        methods: in upper case; None: every method. HEAD is there where GET is, because frameworks answer it by GET.
+        segments: what stands between the slashes, in lower case; None stands for a parameter.
+        names: the names of the parameters, each with the number of its segment.
+        rest: whether more segments may follow: the pattern ends with "*".
+    """
+
+    methods: frozenset[str] | None
+    segments: tuple[str | None, ...]
+    names: tuple[tuple[str, int], ...]
+    rest: bool
+
+    @classmethod
+    def parse(cls, text: object) -> "Pattern":
+        """Read a pattern. Raises ValueError or TypeError for one that can never match."""
+        if not isinstance(text, str):
+            raise TypeError(f"match is a str or several; {_EXAMPLE}, not {shown(text)}")
+        methods, path = _split(text)
+        segments, names, rest = _path(text, path)
+        return cls(methods, segments, names, rest)
+
+
+def _split(text: str) -> tuple[frozenset[str] | None, str]:
+    """Return the methods and the path."""
+    words = text.split()
+    if len(words) not in (1, 2) or (len(words) == 2 and words[0].startswith("/")):
+        raise ValueError(f"match {shown(text)}: expected methods and one path; {_EXAMPLE}")
+    if len(words) == 1:
+        return None, words[0]
+    methods = words[0].upper().split(",")
+    for method in methods:
+        if not _METHOD(method):
+            raise ValueError(f"match {shown(text)} has an empty or malformed method; separate methods by commas alone")
+    if "*" in methods:
+        return None, words[1]
+    return frozenset([*methods, "HEAD"] if "GET" in methods else methods), words[1]
+
+
+def _path(text: str, path: str) -> tuple[tuple[str | None, ...], tuple[tuple[str, int], ...], bool]:
+    if path == "*":
+        return (), (), True
+    if not path.startswith("/"):
+        hint = f"write '{path} *' for all paths" if _METHOD(path) and path.isupper() else "a path begins with a slash"
+        raise ValueError(f"match {shown(text)} can never match: {hint}")
+    if "//" in path:
+        raise _unnormal(text)
+    rest = path.endswith("/*")
+    segments = (path[1:-1] if rest else path[1:]).removesuffix("/").split("/")
+    if segments == [""]:
+        return (), (), rest
+    names = [(segment[1:-1], i) for i, segment in enumerate(segments) if segment[:1] + segment[-1:] == "{}"]
+    fields = {i for _, i in names}
+    for i, segment in enumerate(segments):
+        if i not in fields:
+            _check_literal(text, segment)
+    for name, _ in names:
+        if not name.isidentifier():
+            raise ValueError(
+                f"match {shown(text)}: a parameter is a name such as {{id}}, not {shown('{' + name + '}')}"
+            )
+    if len({name for name, _ in names}) < len(names):
+        raise ValueError(f"match {shown(text)} names a parameter twice")
+    return tuple(None if i in fields else segment.lower() for i, segment in enumerate(segments)), tuple(names), rest
+
+
+def _unnormal(text: str) -> ValueError:
+    return ValueError(f"match {shown(text)} can never match: paths are matched without '//', '/.' and '/..'")
+
+
+def _check_literal(text: str, segment: str) -> None:
+    if segment in (".", ".."):
+        raise _unnormal(text)
+    if "?" in segment or "#" in segment:
+        raise ValueError(f"match {shown(text)} can never match: a path has no query")
+    if "*" in segment:
+        raise ValueError(f"match {shown(text)}: '*' stands at the end, after a slash; {{name}} is any one segment")
+    if "{" in segment or "}" in segment:
+        raise ValueError(f"match {shown(text)}: a parameter such as {{id}} is a whole segment")
+    if "%" in segment or "\\" in segment:
+        raise ValueError(f"match {shown(text)} can never match: paths are matched decoded; write the character itself")

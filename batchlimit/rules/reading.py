@@ -1,0 +1,43 @@
+r"""The paths that one path may be for an application: as it came, without `//`, `..` and `\`, and decoded again.
+
+A rule applies if one of these readings matches. A framework, a proxy or the application may read a path in any of these
+ways, and a client must not get around a rule by writing its path differently. A reading too many costs a client a token
+at a path that the application answers with 404.
+"""
+
+import re
+from urllib.parse import unquote
+
+DECODINGS = 3
+"""How often a path is decoded again. Nobody decodes a path four times."""
+
+is_odd = re.compile(r"//|/\.\.?(?:/|$)|[\\%]").search
+_slashes = re.compile(r"/{2,}").sub
+
+
+def readings(path: str) -> list[str]:
+    """Return the readings of a path, itself first, each once."""
+    found = [path]
+    if is_odd(path):
+        for text in _decoded(path):
+            plain = text.replace("\\", "/")
+            found += (text, _slashes("/", plain), _resolved(_slashes("/", plain)), _slashes("/", _resolved(plain)))
+    return list(dict.fromkeys(found))
+
+
+def _decoded(path: str) -> list[str]:
+    found = [path]
+    while len(found) <= DECODINGS and (text := unquote(found[-1])) != found[-1]:
+        found.append(text)
+    return found
+
+
+def _resolved(path: str) -> str:
+    """Return the path without "." and ".." segments."""
+    kept: list[str] = []
+    for segment in path.lstrip("/").split("/"):
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    return "/" + "/".join(kept)

@@ -1,0 +1,160 @@
+"""One rule: which requests it is for, which key they are charged to, and what the key may spend."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+from batchlimit.quota.key import check_cost
+from batchlimit.quota.quota import Quota
+from batchlimit.redaction import shown
+from batchlimit.reservoir.failure_policy import FailurePolicy, Kind
+from batchlimit.rules.errors import RulesError
+from batchlimit.rules.key import KeyTemplate
+from batchlimit.rules.pattern import Pattern
+from batchlimit.rules.request import Request
+
+Mode = Literal["enforce", "shadow"]
+RuleCost = int | Callable[[Request], int | Awaitable[int]]
+Charge = Callable[[Any], bool | int | Awaitable[bool | int]]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,63}").fullmatch
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Rule:
+    """Requests of some kind are charged to a key, which has a quota.
+
+    Args:
+        name: a name of its own, for headers, metrics and logs: letters, digits and `_.:/-`, 64 at most.
+        quota: what each key may spend, as a Quota or its text.
+        key: the key in the store, with fields to fill: "user:{user}", "login:{ip}". "all" is one bucket for all.
+        match: the requests: "POST /login", "/api/*", "GET,PUT /items/{id}", or several such patterns (default "*": all
+            requests).
+        cost: tokens of a request, at least 0, or a function of the Request, which may be asynchronous (default 1).
+        charge: a function of the response, which may be asynchronous: True charges the cost, False nothing, and a
+            number that many tokens (default None: the cost is charged before the response is known).
+        on_failure: "closed", "open", "local" or a FailurePolicy, while the store is away (default None: what the
+            limiter does).
+        mode: "enforce", or "shadow": decide and count, but admit (default "enforce").
+
+    Attributes:
+        name: as above.
+        quota: the Quota.
+        key: as above.
+        match: the patterns, always several.
+        cost: as above.
+        charge: as above.
+        on_failure: the FailurePolicy or None.
+        mode: as above.
+
+    Raises:
+        RulesError: an argument cannot work.
+
+    Example:
+        >>> from batchlimit.rules import Rule
+        >>> Rule("login", "5/minute", key="login:{ip}", match="POST /login", on_failure="closed").match
+        ('POST /login',)
+    """
+
+    name: str
+    quota: Quota
+    key: str
+    match: tuple[str, ...]
+    cost: RuleCost
+    charge: Charge | None
+    on_failure: FailurePolicy | None
+    mode: Mode
+
+    # Written by hand, so that a quota may be a text coming in and is a Quota for everyone who reads it.
+    def __init__(
+        self,
+        name: str,
+        quota: Quota | str,
+        *,
+        key: str,
+        match: str | Sequence[str] = "*",
+        cost: RuleCost = 1,
+        charge: Charge | None = None,
+        on_failure: FailurePolicy | Kind | None = None,
+        mode: Mode = "enforce",
+    ) -> None:
+        given: dict[str, object] = {"name": name, "quota": quota, "key": key, "match": match, "cost": cost}
+        given |= {"charge": charge, "on_failure": on_failure, "mode": mode}
+        for field, value in given.items():
+            object.__setattr__(self, field, checked(field, value, name))
+        fitting("cost", self.cost, self.quota, name)
+
+
+def checked(field: str, value: object, rule: object) -> object:
+    """Return the value of a field as a Rule keeps it. Raises RulesError."""
+    try:
+        return CHECKS[field](value)
+    except (ValueError, TypeError) as error:
+        raise RulesError(str(error), rule=rule if isinstance(rule, str) else None, field=field) from error
+
+
+def fitting(field: str, cost: RuleCost, quota: Quota, rule: str) -> None:
+    """Check that a cost can ever fit. Raises RulesError."""
+    if isinstance(cost, int) and not quota.denies_all and cost > quota.largest_cost:
+        problem = f"{cost} tokens never fit a burst of {quota.largest_cost}: lower the cost or raise the burst"
+        raise RulesError(problem, rule=rule, field=field)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not _NAME(value):
+        raise ValueError(
+            f"a name has 1 to 64 letters, digits and _.:/-, and begins with one of the first two: {shown(value)}"
+        )
+    return value
+
+
+def _quota(value: object) -> Quota:
+    return value if isinstance(value, Quota) else Quota.parse(value)  # type: ignore[arg-type]  # checked there
+
+
+def _key(value: object) -> str:
+    return KeyTemplate(value).text
+
+
+def _match(value: object) -> tuple[str, ...]:
+    texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (value,)
+    if not texts:
+        raise ValueError("match is empty, so the rule can never match; '*' matches all requests")
+    for text in texts:
+        Pattern.parse(text)
+    return texts
+
+
+def _cost(value: object) -> object:
+    return value if callable(value) else check_cost(value, 2**63, "")
+
+
+def _charge(value: object) -> object:
+    if value is not None and not callable(value):
+        raise TypeError(f"charge is a function of the response, not {shown(value)}")
+    return value
+
+
+def _on_failure(value: object) -> FailurePolicy | None:
+    return value if value is None or isinstance(value, FailurePolicy) else FailurePolicy(value)  # type: ignore[arg-type]
+
+
+def _mode(value: object) -> object:
+    if value not in get_args(Mode):
+        raise ValueError(f"mode is 'enforce' or 'shadow', not {shown(value)}")
+    return value
+
+
+CHECKS: dict[str, Callable[[object], object]] = {
+    "name": _name,
+    "quota": _quota,
+    "key": _key,
+    "match": _match,
+    "cost": _cost,
+    "charge": _charge,
+    "on_failure": _on_failure,
+    "mode": _mode,
+}
+"""Each field of a rule, with what reads it."""
