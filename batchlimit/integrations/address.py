@@ -1,0 +1,175 @@
+"""Whose request it is, by address: the peer of the connection, or what proxies that are trusted say of it."""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Literal
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+_FURTHEST = 100
+"""How many forwarded addresses are read at most, from the right."""
+
+
+class TrustedProxies:
+    """Finds the client behind proxies. Each proxy appends the address of whoever spoke to it, so the right end is true.
+
+    It walks from the peer to the left, as long as it meets trusted proxies; the first other address is the client. What
+    stands further left was written by the client, and is never read. If an entry is no address, the client is the proxy
+    that wrote it: all such requests share one limit.
+
+    Args:
+        networks: the proxies' networks or addresses, such as ["10.0.0.0/8", "::1"].
+        hops: how many proxies there are at most (default None: as many as are in `networks`).
+        header: the field that the proxies write, and the only one that is read: "x-forwarded-for" (default) or
+            "forwarded" (RFC 7239). A client could write the other one.
+
+    Raises:
+        ValueError: there are no networks, a network has a typo, or hops is below 1.
+
+    Example:
+        >>> proxies = TrustedProxies(["10.0.0.0/8"])
+        >>> proxies.client("10.0.0.7", [(b"x-forwarded-for", b"1.1.1.1, 203.0.113.9, 10.0.0.3")])
+        '203.0.113.9'
+        >>> proxies.client("203.0.113.9", [(b"x-forwarded-for", b"1.1.1.1")])
+        '203.0.113.9'
+    """
+
+    def __init__(
+        self,
+        networks: Iterable[str],
+        *,
+        hops: int | None = None,
+        header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for",
+    ) -> None:
+        if isinstance(networks, str):
+            raise TypeError(f"networks are a list of texts, not one text: [{networks!r}]")
+        self._networks = tuple(_network(text) for text in networks)
+        if not self._networks:
+            raise ValueError("no proxy is trusted: name networks, or leave `proxies` out")
+        if hops is not None and hops < 1:
+            raise ValueError(f"hops must be at least 1, or None, not {hops}")
+        if header not in ("x-forwarded-for", "forwarded"):
+            raise ValueError(f"header is 'x-forwarded-for' or 'forwarded', not {header!r}")
+        self._hops = _FURTHEST if hops is None else min(hops, _FURTHEST)
+        self._header, self._read = header.encode(), _from_x if header == "x-forwarded-for" else _from_forwarded
+        self._is_trusted = lru_cache(maxsize=4096)(self._trusts)
+
+    def __repr__(self) -> str:
+        return f"<TrustedProxies {', '.join(map(str, self._networks))}, at most {self._hops} hops>"
+
+    def client(self, peer: str | None, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """Return the address of the client.
+
+        Args:
+            peer: the address of the connection's other end; None: it has none, as a Unix socket, and no header is read.
+            headers: names in lower case and values, as ASGI has them.
+
+        Returns:
+            An address as text; the peer if it is no trusted proxy; None if there is none.
+        """
+        if peer is None or not self._is_trusted(peer):
+            return peer
+        written = [value for name, value in headers if name == self._header]
+        client = peer
+        for _, entry in zip(range(self._hops), self._read(b",".join(written).decode("latin-1")), strict=False):
+            if (address := parse(entry)) is None:
+                return client
+            client = str(address)
+            if not self._is_trusted(client):
+                return client
+        return client
+
+    def _trusts(self, text: str) -> bool:
+        address = parse(text)
+        return address is not None and any(address in network for network in self._networks)
+
+
+@lru_cache(maxsize=8192)
+def network(text: str, v6: int = 56) -> str:
+    """Return what an address is limited by: itself, or the network of an IPv6 address.
+
+    One customer has a network of 2**64 addresses and more, so a limit by single IPv6 addresses is none.
+
+    Args:
+        text: an address.
+        v6: bits of an IPv6 address that count (default 56; 128: all).
+
+    Returns:
+        The address or the network; the text itself if it is no address. A mapped IPv4 address is that IPv4 address.
+
+    Example:
+        >>> network("2001:db8:0:12ff::1"), network("::ffff:192.0.2.1"), network("192.0.2.1")
+        ('2001:db8:0:1200::/56', '192.0.2.1', '192.0.2.1')
+    """
+    address = parse(text)
+    if address is None:
+        return text
+    if isinstance(address, IPv4Address) or v6 == 128:
+        return str(address)
+    return str(IPv6Network((address, v6), strict=False))
+
+
+def parse(text: str) -> Address | None:
+    """Return the address in a text, without its port, brackets and zone; None if there is none."""
+    text = text.strip(" \t")
+    if text.startswith("["):
+        text, bracket, port = text[1:].partition("]")
+        if not bracket or not _is_port(port):
+            return None
+    elif text.count(":") == 1:
+        text, _, port = text.partition(":")
+        if not _is_port(f":{port}"):
+            return None
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
+
+
+def _is_port(text: str) -> bool:
+    return not text or (text[0] == ":" and len(text) <= 6 and text[1:].isascii() and text[1:].isdigit())
+
+
+def _from_x(value: str) -> Iterator[str]:
+    """Return the entries of X-Forwarded-For, the last first."""
+    return reversed(value.rsplit(",", _FURTHEST))
+
+
+def _from_forwarded(value: str) -> Iterator[str]:
+    """Return whom the elements of Forwarded are for, the last first; "" where one does not say."""
+    for element in _from_right(value, ","):
+        told = ""
+        for pair in _from_right(element, ";"):
+            name, _, found = pair.partition("=")
+            if name.strip(" \t").lower() == "for":
+                told = "" if told else _unquoted(found.strip(" \t"))  # said twice, it is not said
+        yield told
+
+
+def _from_right(value: str, mark: str) -> Iterator[str]:
+    """Split at a mark outside of quotes, from the right: no quote of the client's hides what the last proxy wrote."""
+    end, quoted = len(value), False
+    for at in range(len(value) - 1, -1, -1):
+        if value[at] == '"' and not (quoted and _is_escaped(value, at)):
+            quoted = not quoted
+        elif value[at] == mark and not quoted:
+            yield value[at + 1 : end]
+            end = at
+    yield value[:end]
+
+
+def _is_escaped(value: str, at: int) -> bool:
+    return at > 0 and value[at - 1] == "\\"
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"no network of trusted proxies: {error}; write it as '10.0.0.0/8'") from None

@@ -1,0 +1,209 @@
+"""What an HTTP response says about a limit: header fields of draft-ietf-httpapi-ratelimit-headers-11, or older ones.
+
+All names of fields and of problem types stand here, so that a newer draft is one place to change.
+
+A token bucket has no window, so it is told as one that sustains the same rate: `q` is the burst, and `w` the seconds in
+which the burst flows in. `r` is a hint: what this process could still admit. `t` is how long `r` lasts at the sustained
+rate, or when the next token comes.
+"""
+
+import math
+import os
+import random
+import time
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Literal, NamedTuple, get_args
+
+from batchlimit import Decision, Quota
+
+POLICY = b"ratelimit-policy"
+RATELIMIT = b"ratelimit"
+RETRY_AFTER = b"retry-after"
+LEGACY_LIMIT = b"x-ratelimit-limit"
+LEGACY_REMAINING = b"x-ratelimit-remaining"
+LEGACY_RESET = b"x-ratelimit-reset"
+QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+REDUCED_CAPACITY = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+ABNORMAL_USAGE = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
+
+Form = Literal["draft-11", "legacy", "both", "off"]
+Header = tuple[bytes, bytes]
+_LARGEST = 10**15 - 1
+"""The largest integer of a structured field."""
+_PARTITION_BYTES = 9
+_MOST_KEYS = 4096
+"""Keys whose `pk` is remembered, by rule."""
+
+
+class Applied(NamedTuple):
+    """A rule that decided on a request: what the fields say of it."""
+
+    name: str
+    quota: Quota
+    key: str
+    decision: Decision
+
+
+class Fields:
+    """Writes the header fields of responses.
+
+    Args:
+        form: "draft-11" (default: `RateLimit-Policy` and `RateLimit`), "legacy" (`X-RateLimit-Limit`, `-Remaining` and
+            `-Reset`, the latter in seconds since 1970), "both", or "off". `Retry-After` is written in every form.
+        secret: what the partition keys (`pk`) are hashed with, so that nobody can guess keys from them (default None:
+            random, so each process tells another `pk`).
+        chance: returns a number from 0 to 1, by which `Retry-After` is spread (default `random.random`).
+        wall: returns seconds since 1970 (default `time.time`).
+
+    Raises:
+        ValueError: the form is unknown.
+
+    Example:
+        >>> from batchlimit import Quota, RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "5/minute")
+        >>> applied = Applied("login", Quota.parse("5/minute"), "ip:192.0.2.1", limiter.decide("ip:192.0.2.1"))
+        >>> for name, value in Fields(secret=b"s").of([applied]):
+        ...     print(name, value)
+        b'ratelimit-policy' b'"login";q=5;w=60;pk=:...:'
+        b'ratelimit' b'"login";r=4;t=48;pk=:...:'
+    """
+
+    def __init__(
+        self,
+        form: Form = "draft-11",
+        secret: bytes | None = None,
+        *,
+        chance: Callable[[], float] = random.random,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        if form not in get_args(Form):
+            raise ValueError(f"headers are one of {', '.join(map(repr, get_args(Form)))}, not {form!r}")
+        self._draft, self._legacy = form in ("draft-11", "both"), form in ("legacy", "both")
+        self._secret = os.urandom(16) if secret is None else secret
+        self._chance, self._wall = chance, wall
+        self._policies: dict[str, _Policy] = {}
+
+    def __repr__(self) -> str:
+        return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
+
+    def of(self, applied: Sequence[Applied]) -> list[Header]:
+        """Return the fields of a response, of the rules that decided on its request.
+
+        Args:
+            applied: those rules, in order; none, no fields.
+
+        Returns:
+            Names in lower case and values, as ASGI takes them.
+        """
+        if not applied:
+            return []
+        found: list[Header] = []
+        if self._draft:
+            found += self._of_draft(applied)
+        if self._legacy:
+            found += self._of_legacy(min(applied, key=_room))
+        return found
+
+    def refused(self, applied: Sequence[Applied], retry_after: float | None) -> list[Header]:
+        """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
+
+        Args:
+            applied: the rules that refused; none, if a store or a concurrency limit did.
+            retry_after: seconds; inf or None: no `Retry-After`.
+
+        Returns:
+            Names in lower case and values.
+        """
+        return self.of(applied) + self.retry_after(retry_after)
+
+    def retry_after(self, seconds: float | None) -> list[Header]:
+        """Return `Retry-After`: whole seconds from 1, spread upwards by at most a tenth; nothing for inf or None."""
+        if seconds is None or not math.isfinite(seconds):
+            return []
+        least = max(1, math.ceil(seconds))
+        return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
+
+    def _of_draft(self, applied: Sequence[Applied]) -> list[Header]:
+        policies, limits = [], []
+        for rule in applied:
+            policy = self._policy(rule)
+            key = policy.keys.get(rule.key) or policy.key(rule.key, self._secret)
+            policies.append(key[0])
+            left = min(rule.decision.remaining, _LARGEST)
+            limits.append(f"{policy.name};r={left}{policy.until(left)}{key[1]}")
+        return [(POLICY, ", ".join(policies).encode()), (RATELIMIT, ", ".join(limits).encode())]
+
+    def _policy(self, rule: Applied) -> "_Policy":
+        known = self._policies.get(rule.name)
+        if known is None or known.quota != rule.quota:
+            known = self._policies[rule.name] = _Policy(rule.name, rule.quota)
+        return known
+
+    def _of_legacy(self, rule: Applied) -> list[Header]:
+        found = [
+            (LEGACY_LIMIT, b"%d" % rule.decision.limit),
+            (LEGACY_REMAINING, b"%d" % rule.decision.remaining),
+        ]
+        if math.isfinite(rule.decision.reset_after):
+            found.append((LEGACY_RESET, b"%d" % math.ceil(self._wall() + rule.decision.reset_after)))
+        return found
+
+
+class _Policy:
+    """The constant parts of what is told of one rule; its slowest bandwidth has its name, the others a number more."""
+
+    __slots__ = ("_items", "_rate", "keys", "name", "quota")
+
+    def __init__(self, name: str, quota: Quota) -> None:
+        self.quota = quota
+        slowest = max(quota.bandwidths, key=_window)
+        others = [each for each in quota.bandwidths if each is not slowest]
+        self.name, self._rate = text(name), slowest.rate
+        names = [self.name, *(text(f"{name}-{number}") for number, _ in enumerate(others, 2))]
+        self._items = [_item(each, part) for each, part in zip(names, [slowest, *others], strict=True)]
+        self.keys: dict[str, tuple[str, str]] = {}
+
+    def key(self, key: str, secret: bytes) -> tuple[str, str]:
+        """Return the items of RateLimit-Policy for this key, and its parameter in RateLimit."""
+        if len(self.keys) >= _MOST_KEYS:
+            self.keys.clear()
+        partition = f";pk={partition_key(key, secret)}"
+        return self.keys.setdefault(key, (", ".join(f"{item}{partition}" for item in self._items), partition))
+
+    def until(self, left: int) -> str:
+        """Return the parameter `t`: how long what is left lasts; nothing where no token ever comes."""
+        if not self._rate:
+            return ""
+        return f";t={min(_LARGEST, math.ceil((left or 1) / self._rate))}"
+
+
+def partition_key(key: str, secret: bytes) -> str:
+    """Return the `pk` of a key: a keyed hash of 9 bytes, as a byte sequence of a structured field."""
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_PARTITION_BYTES, key=secret[:64]).digest()
+    return f":{b64encode(digest).decode()}:"
+
+
+def text(name: str) -> str:
+    """Return a name as a string of a structured field: printable ASCII, the rest percent-encoded."""
+    written = "".join(letter if " " <= letter <= "~" else _percent(letter) for letter in name)
+    escaped = written.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _percent(letter: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "surrogatepass"))
+
+
+def _item(name: str, part: Quota) -> str:
+    q = f"{name};q={min(part.burst, _LARGEST)}"
+    return f"{q};w={_window(part):.0f}" if part.rate else q
+
+
+def _window(part: Quota) -> float:
+    return min(_LARGEST, max(1, math.ceil(part.burst / part.rate))) if part.rate else math.inf
+
+
+def _room(rule: Applied) -> float:
+    return rule.decision.remaining / rule.decision.limit if rule.decision.limit else 0.0

@@ -1,0 +1,164 @@
+"""What a response says of a limit is what the draft says, read by a parser that knows nothing of how it was written."""
+
+import json
+import math
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit import Decision, Quota
+from batchlimit.integrations import headers, problem
+from batchlimit.integrations.headers import Applied, Fields, Form
+from tests.integrations.structured import Limit, read_limits
+
+
+def applied(
+    quota: str, remaining: int, *, name: str = "api", key: str = "user:ann", reset_after: float = 1.0
+) -> Applied:
+    read = Quota.parse(quota)
+    return Applied(name, read, key, Decision(True, read.largest_cost, remaining, 0.0, reset_after, "local"))
+
+
+def told(*rules: Applied, secret: bytes = b"s") -> dict[str, Limit]:
+    return read_limits(dict(Fields(secret=secret).of(rules)))
+
+
+@pytest.mark.parametrize(
+    ("quota", "remaining", "q", "w", "r", "t"),
+    [
+        ("100/s burst 200", 200, 200, 2, 200, 2),  # as long as it lasts at the sustained rate
+        ("100/s burst 200", 150, 200, 2, 150, 2),
+        ("100/s burst 200", 0, 200, 2, 0, 1),  # the next token comes within a second
+        ("5/minute", 4, 5, 60, 4, 48),
+        ("5/minute", 0, 5, 60, 0, 12),
+        ("1/day", 0, 1, 86400, 0, 86400),
+        ("1000/s burst 10", 10, 10, 1, 10, 1),  # a window is no shorter than a second
+        ("0/s", 0, 0, None, 0, None),  # and none where no token ever comes
+    ],
+)
+def test_a_token_bucket_is_told_as_its_burst_and_the_time_it_takes_to_flow_in(
+    quota: str, remaining: int, q: int, w: int | None, r: int, t: int | None
+) -> None:
+    limit = told(applied(quota, remaining))["api"]
+    assert limit[:4] == (q, w, r, t)
+
+
+def test_every_bandwidth_is_a_policy_and_the_slowest_has_the_name() -> None:
+    limits = told(applied("100/s; 1000/h", 90))
+    assert limits["api"][:4] == (1000, 3600, 90, 324)
+    assert limits["api-2"][:4] == (100, 1, None, None)
+
+
+def test_every_rule_is_told_in_order() -> None:
+    limits = told(applied("5/s", 4, name="login"), applied("9/s", 3, name="all", key="all"))
+    assert list(limits) == ["login", "all"]
+    assert [each.r for each in limits.values()] == [4, 3]
+
+
+def test_a_quota_that_changed_is_told_anew() -> None:
+    fields = Fields(secret=b"s")
+    assert read_limits(dict(fields.of([applied("5/s", 4)])))["api"].q == 5
+    assert read_limits(dict(fields.of([applied("7/s", 4)])))["api"].q == 7
+
+
+@given(st.text(min_size=1), st.text(min_size=1), st.integers(0, 2**50), st.integers(1, 2**50))
+def test_whatever_a_rule_and_a_key_are_called_a_client_can_read_the_fields(
+    name: str, key: str, remaining: int, burst: int
+) -> None:
+    limits = told(applied(f"3/s burst {burst}", remaining, name=name, key=key))
+    assert len(limits) == 1
+    assert next(iter(limits.values())).q == min(burst, 10**15 - 1)
+
+
+def test_a_partition_key_tells_keys_apart_and_nobody_can_guess_the_key_from_it() -> None:
+    def pk(key: str, secret: bytes) -> bytes | None:
+        return told(applied("5/s", 4, key=key), secret=secret)["api"].pk
+
+    assert len({pk("ann", b"s"), pk("bob", b"s"), pk("ann", b"t")}) == 3
+    assert pk("ann", b"s") == pk("ann", b"s")
+    assert len(pk("ann", b"s") or b"") == 9
+    ann = Fields().of([applied("5/s", 4)])
+    assert ann != Fields().of([applied("5/s", 4)])  # without a secret each process has its own
+
+
+def test_the_memory_of_partition_keys_is_bounded() -> None:
+    fields = Fields(secret=b"s")
+    for number in range(10_000):
+        fields.of([applied("5/s", 4, key=str(number))])
+    assert len(fields._policies["api"].keys) <= 4096
+
+
+def test_legacy_fields_are_of_the_rule_with_the_least_room() -> None:
+    fields = Fields("legacy", wall=lambda: 1000.5)
+    rules = [applied("10/s", 9, name="a"), applied("100/s", 20, name="b", reset_after=2.0)]
+    assert fields.of(rules) == [
+        (b"x-ratelimit-limit", b"100"),
+        (b"x-ratelimit-remaining", b"20"),
+        (b"x-ratelimit-reset", b"1003"),
+    ]
+    assert len(fields.of([applied("0/s", 0, reset_after=math.inf)])) == 2
+
+
+@pytest.mark.parametrize(("form", "names"), [("both", 5), ("draft-11", 2), ("legacy", 3), ("off", 0)])
+def test_a_form_is_chosen(form: Form, names: int) -> None:
+    assert len(Fields(form).of([applied("10/s", 9)])) == names
+    assert Fields(form).of([]) == []
+    assert Fields(form).retry_after(1.0) == [(b"retry-after", b"1")]
+
+
+def test_an_unknown_form_is_an_error() -> None:
+    with pytest.raises(ValueError, match="draft-11"):
+        Fields(cast(Any, "draft-12"))
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1))
+def test_retry_after_is_whole_seconds_no_sooner_and_at_most_a_tenth_later(seconds: float, chance: float) -> None:
+    ((name, value),) = Fields(chance=lambda: chance).retry_after(seconds)
+    assert name == b"retry-after"
+    least = max(1, math.ceil(seconds))
+    assert least <= int(value) <= least + least // 10
+
+
+def test_retry_after_is_spread() -> None:
+    values = {Fields(chance=lambda chance=chance: chance).retry_after(100.0)[0][1] for chance in (0.0, 0.5, 1.0)}  # type: ignore[misc]
+    assert values == {b"100", b"105", b"110"}
+
+
+@pytest.mark.parametrize("seconds", [math.inf, None])
+def test_where_it_is_never_there_is_no_retry_after(seconds: float | None) -> None:
+    assert Fields().refused([applied("0/s", 0)], seconds)[-1][0] == b"ratelimit"
+
+
+def test_a_refusal_tells_the_rule_and_when_to_return() -> None:
+    assert [name for name, _ in Fields().refused([applied("5/s", 0)], 3.0)] == [
+        headers.POLICY,
+        headers.RATELIMIT,
+        headers.RETRY_AFTER,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "status", "kind"),
+    [
+        (problem.quota_exceeded(["login"]), 429, "quota-exceeded"),
+        (problem.reduced_capacity(["login"]), 503, "temporary-reduced-capacity"),
+        (problem.abnormal_usage(["login"]), 429, "abnormal-usage-detected"),
+    ],
+)
+def test_a_problem_is_of_a_type_of_the_draft_and_names_the_policies(
+    made: problem.Problem, status: int, kind: str
+) -> None:
+    body = json.loads(made.body())
+    assert body.pop("title")
+    assert body == {
+        "type": f"https://iana.org/assignments/http-problem-types#{kind}",
+        "status": status,
+        "violated-policies": ["login"],
+    }
+
+
+def test_a_problem_without_policies_does_not_name_any() -> None:
+    assert "violated-policies" not in json.loads(problem.reduced_capacity(detail="the store is away").body())
+    assert json.loads(problem.unidentified(["login"]).body())["status"] == 403

@@ -1,0 +1,14 @@
+"""The examples in the docstrings of the web front run."""
+
+import doctest
+from importlib import import_module
+
+import pytest
+
+MODULES = ["address", "headers", "problem"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_run(name: str) -> None:
+    module = import_module(f"batchlimit.integrations.{name}")
+    assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
