@@ -5,6 +5,7 @@ from typing import Literal, get_args
 
 from batchlimit.bucket.fair_share import ALPHA, MARGIN
 from batchlimit.bucket.messages import Grant
+from batchlimit.clock import LONG_AGO
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.dormant import KeySnapshot
 from batchlimit.reservoir.instance import InstanceCount
@@ -26,7 +27,7 @@ class BucketView:
         self.level = self._epoch = 0
         self.losses = 0  # how often the bucket's state was lost
         self._instance_count = instance_count
-        self._heard = -math.inf
+        self._heard = LONG_AGO
         self.active_instances = 1
         self.round_trip = 0.0
         self._fill = fill

@@ -4,6 +4,7 @@ import math
 
 from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.clock import LONG_AGO
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fetch
 
@@ -36,7 +37,7 @@ class DenialCache:
     __slots__ = ("_asks_at", "_fits_at", "dry_cost", "dry_until")
 
     def __init__(self) -> None:
-        self.dry_until = self._fits_at = self._asks_at = -math.inf
+        self.dry_until = self._fits_at = self._asks_at = LONG_AGO
         self.dry_cost = 0
 
     def __repr__(self) -> str:
@@ -52,7 +53,7 @@ class DenialCache:
 
     def until(self, cost: int) -> float:
         """Return the instant from which there is use in asking for `cost`; -inf: always."""
-        return self.dry_until if cost >= self.dry_cost else -math.inf
+        return self.dry_until if cost >= self.dry_cost else LONG_AGO
 
     def wait(self, cost: int, now: float) -> float:
         """Return after how many seconds `cost` is expected to fit, as far as is known; never less than the pause."""
@@ -60,7 +61,7 @@ class DenialCache:
 
     def forget(self) -> None:
         """Ask again at once: tokens came back."""
-        self.dry_until = self._fits_at = self._asks_at = -math.inf
+        self.dry_until = self._fits_at = self._asks_at = LONG_AGO
 
     def never(self) -> None:
         """Refuse for ever: the rate is 0."""

@@ -62,7 +62,7 @@ def serve(reservoir: Reservoir, waiter: Waiter, fetch: Fetch, grant: Grant, now:
     ):
         return False
     _count(state, cost, now)
-    state.in_flight = reservoir.requests.lost_number = reservoir.outage.silence = None
+    state.in_flight = reservoir.requests.lost_number = reservoir.outage = None
     state.view.learn(fetch, grant, now)
     state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
     leased.credit(fetch, grant, now)

@@ -78,3 +78,7 @@ class Fallback:
         if leased.borrowed and self.bucket is not None:
             self.bucket.put_back(absorbed, now)
         return absorbed
+
+
+NO_FALLBACK = Fallback(CLOSED)
+"""Of all keys that fail closed: one for all of them, since nothing can change in it."""

@@ -1,15 +1,14 @@
 """What the parts of one key's reservoir share: its quota, its tokens, its queue, and what is known of its bucket."""
 
-import math
-
 from batchlimit.bucket.messages import GiveBack
+from batchlimit.clock import LONG_AGO
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill
 from batchlimit.reservoir.debt import NO_OVERDRAFT
 from batchlimit.reservoir.denial_cache import DenialCache
-from batchlimit.reservoir.failure_policy import FailurePolicy
-from batchlimit.reservoir.fallback import Fallback
+from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
+from batchlimit.reservoir.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.tokens import LeasedTokens
@@ -42,11 +41,11 @@ class KeyState:
     def __init__(self, quota: Quota, policy: FailurePolicy, fill: Fill, count: InstanceCount, now: float) -> None:
         self.tokens, self.queue, self.overdraft = LeasedTokens(now), WaitQueue(), NO_OVERDRAFT
         self.denials, self.demand = DenialCache(), Demand(now)
-        self.view, self.fallback = BucketView(fill, count), Fallback(policy)
+        self.view, self.fallback = BucketView(fill, count), NO_FALLBACK if policy == CLOSED else Fallback(policy)
         self.in_flight: Fetch | GiveBack | None = None  # sent to the store, or about to be, and not reported on
         self.is_retired = False  # another reservoir stands for the key
         self.has_told_quota = False  # the bucket told of a quota that is not our own
-        self.failing_until = -math.inf  # the circuit is open: until then nothing that needs the store is asked
+        self.failing_until = LONG_AGO  # the circuit is open: until then nothing that needs the store is asked
         self.asked = 0  # tokens asked for up to the last count
         self.used = now  # when somebody last wanted a token
         self.is_untouched = True  # nothing was spent since the last grant
@@ -93,6 +92,6 @@ class KeyState:
     def publish(self) -> None:
         """Set `tokens.denied_until`, by which callers of cost 1 are refused without the lock."""
         if self.is_retired or self.tokens.available:
-            self.tokens.denied_until = -math.inf
+            self.tokens.denied_until = LONG_AGO
         else:
             self.tokens.denied_until = max(self.failing_until, self.denials.until(1))

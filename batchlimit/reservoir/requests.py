@@ -3,6 +3,7 @@
 import math
 
 from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.clock import LONG_AGO
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.failure_policy import CircuitOpen
 from batchlimit.reservoir.instance import Instance
@@ -58,7 +59,7 @@ class Requests:
         self.refunds = 0  # tokens to send back with the next GiveBack
         self.last_target = 0  # how many tokens the last Ask wanted
         self.lost_number: int | None = None  # of an Ask that had no answer
-        self.rests_until = -math.inf  # nothing is sent in the background before
+        self.rests_until = LONG_AGO  # nothing is sent in the background before
 
     def __repr__(self) -> str:
         return f"<Requests of {self._instance.name}: {self.calls} sent, in flight {self._state.in_flight}>"

@@ -68,7 +68,7 @@ from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.options import Options
-from batchlimit.reservoir.outage import Outage
+from batchlimit.reservoir.outage import Outage, fall_back
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.statistics import KeyStatistics
@@ -98,7 +98,7 @@ class Reservoir:
         self.prefetch = Prefetch(state)
         self.admission = Admission(state, self.forecast, self.prefetch)
         self.requests = Requests(state, self.prefetch, instance, options)
-        self.outage = Outage(state, self.admission, self.requests)
+        self.outage: Outage | None = None  # from a request without an answer until the next answer
         self.lifecycle = Lifecycle(state, self.admission, self.requests, options.idle_after)
         if snapshot is not None:
             self.lifecycle.restore(snapshot)
@@ -153,7 +153,7 @@ class Reservoir:
             return self._time_is_up(waiter, now)
         if state.in_flight is not None or self.forecast.is_held_up:
             return Wait(_within(math.inf, waiter.deadline, now))
-        if (rest := self.outage.rests_for(waiter, now)) > 0.0:
+        if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
             return Wait(_within(rest if waiter is queue.leader else math.inf, waiter.deadline, now))
         if (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
@@ -189,7 +189,7 @@ class Reservoir:
         if state.in_flight is not fetch:
             return  # its caller was interrupted: the next Ask repeats the number, and gets the same tokens
         state.count(now)
-        state.in_flight = self.requests.lost_number = self.outage.silence = None
+        state.in_flight = self.requests.lost_number = self.outage = None
         state.view.learn(fetch, grant, now)
         state.fallback.end(self.tokens, now)
         if grant.quota is not None:
@@ -211,8 +211,9 @@ class Reservoir:
         self.requests.lost(fetch, error, now)
         for waiter in self.state.queue.hasty:
             waiter.asked = 0
-        if error is not None:
-            self.outage.begin(fetch, error, now)
+        if error is not None and not fall_back(self.state, self.admission, self.requests.last_target, now):
+            self.outage = Outage(self.state, self.admission, fetch, error)
+            self.outage.fail_waiters(now)
         self.admission.serve()
         self._wake_next()
 
@@ -320,12 +321,7 @@ class Reservoir:
 
     def _time_is_up(self, waiter: Waiter, now: float) -> Verdict:
         """Refuse a caller that cannot wait any longer, or fail it if the store was silent."""
-        if self.outage.silence is None:
-            return self._turn_away(waiter, now)
-        verdict = self.outage.fail(waiter, self.outage.silence.error)
-        self.admission.serve()
-        self.state.queue.wake_leader()
-        return verdict
+        return self._turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
 
     def _turn_away(self, waiter: Waiter, now: float) -> Refuse:
         """Refuse a caller who looked; if it was the leader, another is now."""

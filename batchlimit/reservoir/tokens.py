@@ -6,6 +6,7 @@ from itertools import islice, repeat
 from operator import length_hint
 
 from batchlimit.bucket.messages import Grant
+from batchlimit.clock import LONG_AGO
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 
@@ -62,9 +63,7 @@ class LeasedTokens:
     def __init__(self, now: float) -> None:
         self.free = self.reserved_for_waiters = self.pending = 0
         self.lock_free = NO_TOKENS
-        self.denied_until = (
-            -math.inf
-        )  # until then a call of cost 1 is refused, without a lock; no token comes before it is reset
+        self.denied_until = LONG_AGO  # before it a call of cost 1 is refused without a lock
         self._singly = False  # whether the last who came here took one
         self.low_watermark = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
         self.expires = now
@@ -332,7 +331,7 @@ class LeasedTokens:
 
     def disown(self) -> None:
         """Let nobody spend here any more who comes without a lock, and asks nobody else."""
-        self.lock_free, self.denied_until = NO_TOKENS, -math.inf
+        self.lock_free, self.denied_until = NO_TOKENS, LONG_AGO
 
     @property
     def is_pledged(self) -> bool:

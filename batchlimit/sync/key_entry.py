@@ -71,8 +71,8 @@ class KeyEntry:
         self.lock = own_lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
         self._store = store
         self._clock = clock
-        self._errand: object = None  # what was sent to the store last, or is to be
-        self._asker = 0  # by which thread
+        self._errand: object = None  # what is sent to the store, or is about to be
+        self._asker = 0  # by which thread; 0 for nothing
         self._refill_gate: threading.Lock | None = None  # is there while fetches bring many tokens
         self._watch = watch
 
@@ -249,8 +249,8 @@ class KeyEntry:
 
     def _note_asker(self) -> None:
         """Requires the lock. Know which thread is to send what has just begun to be under way."""
-        if self.reservoir.in_flight is not self._errand:
-            self._errand, self._asker = self.reservoir.in_flight, get_ident()
+        if (sent := self.reservoir.in_flight) is not self._errand:
+            self._errand, self._asker = sent, 0 if sent is None else get_ident()
 
     @property
     def _waits_for_itself(self) -> bool:
@@ -272,6 +272,7 @@ class KeyEntry:
         with free(self.lock):
             if not express.serve(self.reservoir, waiter, fetch, grant, self._clock(), uniform(0.75, 1.25)):
                 return False
+            self._note_asker()
             sooner = self._look_sooner()
         if sooner:
             self._watch(self)

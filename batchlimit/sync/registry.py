@@ -64,6 +64,7 @@ class Registry:
         self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
         self._lock = own_lock()  # held to touch the keyspace
         self._refresher = Refresher(self.clock, self.store, self._drop, self._forget_idle, self._drain)
+        self._watch = self._refresher.watch  # one bound method for all keys
         self._keyspace = Keyspace(
             self.entries,
             self._options,
@@ -94,7 +95,7 @@ class Registry:
         return len(self._keyspace)
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
-        return KeyEntry(key, reservoir, self.store, self.clock, self._refresher.watch)
+        return KeyEntry(key, reservoir, self.store, self.clock, self._watch)
 
     def _drop(self, entry: KeyEntry) -> None:
         with free(self._lock):
