@@ -6,6 +6,8 @@ from batchlimit.redaction import shown
 
 NO_WAIT = -math.inf
 """The deadline of a caller that takes the first answer: it waits for one round trip, never for a refill."""
+LONG_AGO = -math.inf
+"""Before every instant; one object for all keys, where each `-math.inf` would make its own."""
 
 
 def deadline(timeout: object, now: float) -> float:

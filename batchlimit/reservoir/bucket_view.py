@@ -5,11 +5,11 @@ from typing import Literal, get_args
 
 from batchlimit.bucket.fair_share import ALPHA, MARGIN
 from batchlimit.bucket.messages import Grant
-from batchlimit.clock import LONG_AGO
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.dormant import KeySnapshot
 from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.waiter import Fetch
+from batchlimit.waiting import LONG_AGO
 
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one instance's share of it, or nothing."""

@@ -4,9 +4,9 @@ import math
 
 from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.clock import LONG_AGO
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fetch
+from batchlimit.waiting import LONG_AGO
 
 _FIFTH = 0.2
 """The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""

@@ -1,7 +1,6 @@
 """What the parts of one key's reservoir share: its quota, its tokens, its queue, and what is known of its bucket."""
 
 from batchlimit.bucket.messages import GiveBack
-from batchlimit.clock import LONG_AGO
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill
@@ -14,6 +13,7 @@ from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.tokens import LeasedTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Fetch
+from batchlimit.waiting import LONG_AGO
 
 
 class KeyState:

@@ -3,7 +3,6 @@
 import math
 
 from batchlimit.bucket.messages import Ask, GiveBack
-from batchlimit.clock import LONG_AGO
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.failure_policy import CircuitOpen
 from batchlimit.reservoir.instance import Instance
@@ -12,6 +11,7 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.sizing import Usage, wanted
 from batchlimit.reservoir.waiter import Fetch, Waiter
+from batchlimit.waiting import LONG_AGO
 
 AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin, at the most: what bounds the debt of the bucket."""

@@ -6,9 +6,9 @@ from itertools import islice, repeat
 from operator import length_hint
 
 from batchlimit.bucket.messages import Grant
-from batchlimit.clock import LONG_AGO
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
+from batchlimit.waiting import LONG_AGO
 
 NO_TOKENS: "repeat[float]" = repeat(-math.inf, 0)
 """Where no token is laid out."""
