@@ -16,6 +16,7 @@ from batchlimit.redaction import shown
 LONGEST_VALUE = 96
 """Characters of a value in a key, after it was escaped. A longer one becomes its beginning and a hash."""
 
+_ABSENT = object()
 _SHOWN = 32
 _SAFE = re.compile(r"[\w.@+/=~,-]*").fullmatch
 _UNSAFE = re.compile(r"[^\w.@+/=~,-]")
@@ -88,18 +89,20 @@ class KeyTemplate:
         Raises:
             NoKey: a value is missing, None or empty, or no str, int or UUID.
         """
-        if not self.fields:
-            return self.text
-        return self._format % tuple(
-            [_escaped(identity[name] if name in identity else parameters.get(name), name) for name in self.fields]
-        )
+        values = []
+        for name in self.fields:
+            value = identity.get(name, _ABSENT)
+            if value is _ABSENT:
+                value = parameters.get(name)
+            values.append(_escaped(value, name))
+        return self._format % tuple(values)
 
 
 def _escaped(value: object, name: str) -> str:
     """Return the value as it stands in a key: without colons, and of bounded length."""
     if type(value) is not str:
         value = _as_text(value, name)
-    if value and len(value) <= LONGEST_VALUE and _SAFE(value):
+    if len(value) <= LONGEST_VALUE and (value.isalnum() or (value and _SAFE(value))):
         return value
     if not value:
         raise NoKey(f"{{{name}}} is empty")

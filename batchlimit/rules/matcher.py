@@ -1,72 +1,157 @@
-"""Which patterns match a method and a path: a tree of segments, in which each node is visited at most once."""
+"""Which patterns match a method and a path: a tree of segments, in which a walk visits each node at most once.
 
-from collections.abc import Iterable, Mapping
+The time for a path grows with its length, and with the number of patterns that begin as it does: no pattern makes it
+slow. Each node knows the hits of a walk that stops at it, so a walk collects nothing on its way.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Generic, NamedTuple, TypeVar
 
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.reading import is_odd, readings
 from batchlimit.rules.request import NOTHING
 
+T = TypeVar("T")
 
-class _Node:
-    """What the patterns say after some segments."""
+
+class Hit(NamedTuple, Generic[T]):
+    """A pattern of a target, in the order in which both were given, and the names of its path parameters."""
+
+    order: int
+    position: int
+    target: T
+    names: tuple[tuple[str, int], ...]
+
+
+class _Node(Generic[T]):
+    """What the patterns say after some segments.
+
+    Attributes:
+        literal, any: the next nodes: by segment, and for every segment.
+        ends: the hits of a path that ends here.
+        rests: those of a path that goes on as no pattern does.
+    """
 
     __slots__ = ("any", "ends", "literal", "rests")
 
     def __init__(self) -> None:
-        self.literal: dict[str, _Node] = {}
-        self.any: _Node | None = None
-        # Numbers of rules, each with its pattern: those that end here, and those that go on with whatever there is.
-        self.ends: list[tuple[int, Pattern]] = []
-        self.rests: list[tuple[int, Pattern]] = []
+        self.literal: dict[str, _Node[T]] = {}
+        self.any: _Node[T] | None = None
+        self.ends: list[Hit[T]] = []
+        self.rests: list[Hit[T]] = []
 
-    def after(self, segment: str | None) -> "_Node":
-        """Return the node after a segment, a new one if there is none."""
+    def add(self, hit: Hit[T], pattern: Pattern) -> None:
+        """Add a pattern below this node."""
+        node = self
+        for segment in pattern.segments:
+            node = node._after(segment)
+        (node.rests if pattern.rest else node.ends).append(hit)
+
+    def _after(self, segment: str | None) -> "_Node[T]":
         if segment is not None:
             return self.literal.setdefault(segment, _Node())
         self.any = self.any or _Node()
         return self.any
 
-
-class Matcher:
-    """The patterns of all rules, compiled once. No method changes it."""
-
-    __slots__ = ("_root",)
-
-    def __init__(self, patterns: Iterable[tuple[int, Pattern]]) -> None:
-        self._root = _Node()
-        for number, pattern in patterns:
-            node = self._root
-            for segment in pattern.segments:
-                node = node.after(segment)
-            (node.rests if pattern.rest else node.ends).append((number, pattern))
-
-    def find(self, method: str, path: str) -> dict[int, Mapping[str, str]]:
-        """Return the numbers of the rules that match, each with the parameters of its first pattern that does."""
-        found: dict[int, Mapping[str, str]] = {}
-        for reading in readings(path) if is_odd(path) else (path,):
-            self._read(method.upper(), reading.strip("/"), found)
-        return found
-
-    def _read(self, method: str, path: str, found: dict[int, Mapping[str, str]]) -> None:
-        for number, pattern in self._walk(path.lower().split("/") if path else ()):
-            if number not in found and (pattern.methods is None or method in pattern.methods):
-                found[number] = _parameters(pattern, path) if pattern.names else NOTHING
-
-    def _walk(self, segments: Iterable[str]) -> list[tuple[int, Pattern]]:
-        nodes, found = [self._root], [*self._root.rests]
-        for segment in segments:
-            nodes = [
-                after for node in nodes for after in (node.literal.get(segment), node.any if segment else None) if after
-            ]
-            if not nodes:
-                return found
-            for node in nodes:
-                found += node.rests
-        for node in nodes:
-            found += node.ends
-        return found
+    def inherit(self, above: Sequence[Hit[T]]) -> None:
+        """Give this node and those below it the hits of what ended with "*" above."""
+        self.rests = _first([*above, *self.rests])
+        self.ends = _first([*self.rests, *self.ends])
+        for node in (*self.literal.values(), *([self.any] if self.any else ())):
+            node.inherit(self.rests)
 
 
-def _parameters(pattern: Pattern, path: str) -> dict[str, str]:
-    segments = path.split("/", len(pattern.segments))
-    return {name: segments[i] for name, i in pattern.names}
+class Matcher(Generic[T]):
+    """Patterns and what they lead to, compiled once. No method changes it.
+
+    Args:
+        targets: each with its patterns.
+    """
+
+    __slots__ = ("_depth", "_others", "_roots")
+
+    def __init__(self, targets: Iterable[tuple[T, Sequence[Pattern]]]) -> None:
+        hits = [
+            (Hit(order, position, target, pattern.names), pattern)
+            for order, (target, patterns) in enumerate(targets)
+            for position, pattern in enumerate(patterns)
+        ]
+        self._depth = max((len(pattern.segments) for _, pattern in hits), default=0)
+        self._roots = {method: _tree(hits, method) for _, pattern in hits for method in pattern.methods or ()}
+        self._others = _tree(hits, None)
+
+    def find(self, method: str, path: str) -> list[tuple[T, Mapping[str, str]]]:
+        """Return the targets that match, each with the path parameters of its first pattern that does."""
+        root = self._roots.get(method) or self._roots.get(method.upper(), self._others)
+        if is_odd(path):
+            return self._find_odd(root, path)
+        segments = self._segments(path)
+        return _found(_walk(root, segments), segments)
+
+    def _find_odd(self, root: _Node[T], path: str) -> list[tuple[T, Mapping[str, str]]]:
+        found: dict[int, tuple[T, Mapping[str, str]]] = {}
+        for reading in readings(path):
+            segments = self._segments(reading)
+            hits = _walk(root, segments)
+            for hit, answer in zip(hits, _found(hits, segments), strict=True):
+                found.setdefault(hit.order, answer)
+        return [found[order] for order in sorted(found)]
+
+    def _segments(self, path: str) -> Sequence[str]:
+        """Return what stands between the slashes. The rest of a path that is longer than any pattern is one piece."""
+        text = path.strip("/")
+        return text.split("/", self._depth) if text else ()
+
+
+def _found(hits: Sequence[Hit[T]], segments: Sequence[str]) -> list[tuple[T, Mapping[str, str]]]:
+    """Return the targets, each with its path parameters."""
+    return [(target, {name: segments[i] for name, i in names} if names else NOTHING) for _, _, target, names in hits]
+
+
+def _walk(root: _Node[T], segments: Sequence[str]) -> Sequence[Hit[T]]:
+    """Return the hits for a path, one for each target, in order."""
+    node = root
+    for at, segment in enumerate(segments):
+        following = node.literal.get(segment) or node.literal.get(segment.lower())
+        if node.any is not None and segment:
+            if following is not None:
+                return _first(chain.from_iterable(_branches(node, segments, at)))
+            following = node.any
+        if following is None:
+            return node.rests
+        node = following
+    return node.ends
+
+
+def _branches(node: _Node[T], segments: Sequence[str], at: int) -> Iterable[Sequence[Hit[T]]]:
+    """Return the hits of each way to go on, where there are several."""
+    waiting = [(node, at)]
+    while waiting:
+        node, at = waiting.pop()
+        if at == len(segments):
+            yield node.ends
+            continue
+        ways = (node.literal.get(segments[at].lower()), node.any if segments[at] else None)
+        following = [(way, at + 1) for way in ways if way is not None]
+        if not following:
+            yield node.rests
+        waiting += following
+
+
+def _first(hits: Iterable[Hit[T]]) -> list[Hit[T]]:
+    """Return the hit of the first pattern of each target, in the order of the targets."""
+    found: dict[int, Hit[T]] = {}
+    for hit in sorted(hits, key=lambda hit: hit[:2]):
+        found.setdefault(hit.order, hit)
+    return list(found.values())
+
+
+def _tree(hits: Iterable[tuple[Hit[T], Pattern]], method: str | None) -> _Node[T]:
+    """Return the tree of the patterns that are for a method; None: one that no pattern names."""
+    root: _Node[T] = _Node()
+    for hit, pattern in hits:
+        if pattern.methods is None or method in pattern.methods:
+            root.add(hit, pattern)
+    root.inherit(())
+    return root

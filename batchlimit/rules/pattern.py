@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from batchlimit.redaction import shown
 
+LONGEST = 100
+"""Segments of a pattern, at most."""
+
 _METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _EXAMPLE = "write 'POST /login', '/api/*', '/items/{id}' or '*'"
 
@@ -63,6 +66,8 @@ def _path(text: str, path: str) -> tuple[tuple[str | None, ...], tuple[tuple[str
     segments = (path[1:-1] if rest else path[1:]).removesuffix("/").split("/")
     if segments == [""]:
         return (), (), rest
+    if len(segments) > LONGEST:
+        raise ValueError(f"match {shown(text[:64])} has {len(segments)} segments: {LONGEST} at most")
     names = [(segment[1:-1], i) for i, segment in enumerate(segments) if segment[:1] + segment[-1:] == "{}"]
     fields = {i for _, i in names}
     for i, segment in enumerate(segments):

@@ -11,8 +11,13 @@ from urllib.parse import unquote
 DECODINGS = 3
 """How often a path is decoded again. Nobody decodes a path four times."""
 
-is_odd = re.compile(r"//|/\.\.?(?:/|$)|[\\%]").search
+_dots = re.compile(r"/\.\.?(?:/|$)").search
 _slashes = re.compile(r"/{2,}").sub
+
+
+def is_odd(path: str) -> bool:
+    """Whether a path has other readings than itself."""
+    return "//" in path or "%" in path or "\\" in path or ("/." in path and _dots(path) is not None)
 
 
 def readings(path: str) -> list[str]:
