@@ -21,7 +21,7 @@ def arrivals(scenario: Scenario, seed: int) -> Iterator[Call]:
     """All callers in order of time. The same seed brings the same, whatever becomes of them."""
     random = Random(f"arrivals {scenario.letter} {seed}")
     shares = [kind.share for kind in scenario.kinds]
-    shapes = [(_shape(kind), kind.operation) for kind in scenario.kinds]
+    shapes = [(shape(kind), kind.operation) for kind in scenario.kinds]
     ends = [phase.since for phase in scenario.phases[1:]] + [scenario.seconds]
     for phase, end in zip(scenario.phases, ends, strict=True):
         rate, now = scenario.rate(phase), phase.since
@@ -31,7 +31,7 @@ def arrivals(scenario: Scenario, seed: int) -> Iterator[Call]:
             yield Call(int(now * 1e9), int(random.lognormvariate(mu, sigma) * 1e9), operation)
 
 
-def _shape(kind: Kind) -> tuple[float, float]:
+def shape(kind: Kind) -> tuple[float, float]:
     """mu and sigma of the lognormal distribution with this mean and this sd / mean."""
     variance = math.log(1 + kind.cv**2)
     return math.log(kind.mean) - variance / 2, math.sqrt(variance)

@@ -1,0 +1,83 @@
+"""Many simulated limiters share one simulated server; what they reach is measured against the best limiter there is."""
+
+from dataclasses import replace
+
+import pytest
+
+from batchlimit.concurrency.laws import Fixed
+from batchlimit.concurrency.queue import NO_QUEUE
+from benchmarks.queueing.fleet.best import served
+from benchmarks.queueing.fleet.callers import callers
+from benchmarks.queueing.fleet.contestants import CONTESTANTS
+from benchmarks.queueing.fleet.plain import simulate
+from benchmarks.queueing.fleet.run import FleetRun
+from benchmarks.queueing.fleet.scenario import SCENARIOS, FleetScenario, Member, jittered
+from benchmarks.queueing.fleet.tally import FleetFigures
+
+
+def of(name: str, seconds: float = 60.0) -> FleetScenario:
+    return replace(SCENARIOS[name], seconds=seconds)
+
+
+def fixed(scenario: FleetScenario, limit: int, seed: int = 0) -> FleetFigures:
+    return FleetRun(scenario, lambda _: Fixed(limit), seed).figures()
+
+
+@pytest.mark.parametrize("name", ["4 at 2x", "one joins each minute, 2x"])
+def test_the_same_seed_is_the_same_run(name: str) -> None:
+    scenario = of(name, 90.0)
+    once, again, other = (FleetRun(scenario, CONTESTANTS["Knee"], seed).figures() for seed in (3, 3, 4))
+    assert once == pytest.approx(again, nan_ok=True)
+    assert once != other
+
+
+def test_the_best_limiter_serves_all_below_capacity_and_as_many_as_fit_above() -> None:
+    for name, least, most in (("1 at 0.7x", 0.999, 1.0), ("1 at 2x", 0.48, 0.52), ("1 at 3x", 0.32, 0.35)):
+        scenario = of(name, 300.0)
+        told = list(served(scenario, (call for call, _ in callers(scenario, 0))))
+        assert least <= sum(told) / len(told) <= most
+
+
+def test_limits_that_fit_the_server_come_close_to_the_best_limiter() -> None:
+    assert fixed(of("4 at 2x", 120.0), 5).goodput > 0.97
+
+
+def test_without_a_limit_answers_come_too_late() -> None:
+    assert fixed(replace(of("4 at 2x"), queue=NO_QUEUE), 10**6).goodput < 0.05
+
+
+def test_a_refusal_counts_unless_the_best_limiter_refuses_too() -> None:
+    """Above capacity as well: a burst that a queue would hold is no excuse."""
+    bursts = replace(SCENARIOS["alone: 3x for 200 ms a second, no queue"], seconds=60.0)
+    assert fixed(bursts, 20).false_refusals > 0.3
+    assert fixed(bursts, 10**6).false_refusals < 0.01
+    assert fixed(of("4 at 2x", 120.0), 5).false_refusals < 0.02
+
+
+def test_members_are_there_from_when_they_join_until_they_leave() -> None:
+    scenario = replace(of("4 at 2x"), members=(Member(), Member(joins=20.0), Member(leaves=40.0)))
+    seen: dict[int, list[float]] = {0: [], 1: [], 2: []}
+    for call, place in callers(scenario, 0):
+        seen[place].append(call.came / 1e9)
+    assert 20.0 < min(seen[1]) < 20.5
+    assert 39.5 < max(seen[2]) < 40.0
+    assert max(seen[0]) > 59.0
+
+
+def test_limiters_with_equal_limits_get_equal_shares() -> None:
+    assert fixed(of("4 at 2x", 120.0), 4).fairness > 0.9
+
+
+def test_hidden_numbers_differ_from_seed_to_seed() -> None:
+    one, other = (jittered(SCENARIOS["4 at 2x"], seed) for seed in (100, 101))
+    assert one != other
+    assert len(one.members) == len(other.members) == 4
+
+
+@pytest.mark.parametrize(("limit", "least", "most"), [(3, 0.9, 1.03), (60, 0.0, 0.3)])
+def test_the_plain_simulation_agrees(limit: int, least: float, most: float) -> None:
+    """It shares no line with the other one but the limiter itself."""
+    plain = simulate(lambda: Fixed(limit), 4, 2.0, 40.0)[-1]
+    scenario = replace(of("4 at 2x", 40.0), measured=20.0)
+    for seen in (plain, fixed(scenario, limit).goodput):
+        assert least <= seen <= most
