@@ -2,9 +2,9 @@
 
 All names of fields and of problem types stand here, so that a newer draft is one place to change.
 
-A token bucket has no window, so it is told as one that sustains the same rate: `q` is the burst, and `w` the seconds in
-which the burst flows in. `r` is a hint: what this process could still admit. `t` is how long `r` lasts at the sustained
-rate, or when the next token comes.
+A token bucket has no window. The fields name one that sustains the same rate: `q` is the burst, and `w` is how many
+seconds the burst takes to flow in. `r` is a hint: what this process could still admit. `t` says for how many seconds
+`r` lasts at the sustained rate, or when the next token comes.
 """
 
 import math
@@ -37,7 +37,7 @@ _MOST_KEYS = 4096
 """Keys whose `pk` is remembered, by rule."""
 
 
-class Applied(NamedTuple):
+class RuleDecision(NamedTuple):
     """A rule that decided on a request: what the fields say of it."""
 
     name: str
@@ -63,7 +63,7 @@ class Fields:
     Example:
         >>> from batchlimit import Quota, RateLimiter
         >>> limiter = RateLimiter.from_url("memory://", "5/minute")
-        >>> applied = Applied("login", Quota.parse("5/minute"), "ip:192.0.2.1", limiter.decide("ip:192.0.2.1"))
+        >>> applied = RuleDecision("login", Quota.parse("5/minute"), "ip:192.0.2.1", limiter.decide("ip:192.0.2.1"))
         >>> for name, value in Fields(secret=b"s").of([applied]):
         ...     print(name, value)
         b'ratelimit-policy' b'"login";q=5;w=60;pk=:...:'
@@ -88,7 +88,7 @@ class Fields:
     def __repr__(self) -> str:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
 
-    def of(self, applied: Sequence[Applied]) -> list[Header]:
+    def of(self, applied: Sequence[RuleDecision]) -> list[Header]:
         """Return the fields of a response, of the rules that decided on its request.
 
         Args:
@@ -106,7 +106,7 @@ class Fields:
             found += self._of_legacy(min(applied, key=_room))
         return found
 
-    def refused(self, applied: Sequence[Applied], retry_after: float | None) -> list[Header]:
+    def refused(self, applied: Sequence[RuleDecision], retry_after: float | None) -> list[Header]:
         """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
 
         Args:
@@ -125,7 +125,7 @@ class Fields:
         least = max(1, math.ceil(seconds))
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
 
-    def _of_draft(self, applied: Sequence[Applied]) -> list[Header]:
+    def _of_draft(self, applied: Sequence[RuleDecision]) -> list[Header]:
         policies, limits = [], []
         for rule in applied:
             policy = self._policy(rule)
@@ -135,13 +135,13 @@ class Fields:
             limits.append(f"{policy.name};r={left}{policy.until(left)}{key[1]}")
         return [(POLICY, ", ".join(policies).encode()), (RATELIMIT, ", ".join(limits).encode())]
 
-    def _policy(self, rule: Applied) -> "_Policy":
+    def _policy(self, rule: RuleDecision) -> "_Policy":
         known = self._policies.get(rule.name)
         if known is None or known.quota != rule.quota:
             known = self._policies[rule.name] = _Policy(rule.name, rule.quota)
         return known
 
-    def _of_legacy(self, rule: Applied) -> list[Header]:
+    def _of_legacy(self, rule: RuleDecision) -> list[Header]:
         found = [
             (LEGACY_LIMIT, b"%d" % rule.decision.limit),
             (LEGACY_REMAINING, b"%d" % rule.decision.remaining),
@@ -152,7 +152,7 @@ class Fields:
 
 
 class _Policy:
-    """The constant parts of what is told of one rule; its slowest bandwidth has its name, the others a number more."""
+    """The constant parts of one rule's fields. Its slowest bandwidth has its name, the others a number more."""
 
     __slots__ = ("_items", "_rate", "keys", "name", "quota")
 
@@ -205,5 +205,5 @@ def _window(part: Quota) -> float:
     return min(_LARGEST, max(1, math.ceil(part.burst / part.rate))) if part.rate else math.inf
 
 
-def _room(rule: Applied) -> float:
+def _room(rule: RuleDecision) -> float:
     return rule.decision.remaining / rule.decision.limit if rule.decision.limit else 0.0

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from batchlimit import Decision, Quota
 from batchlimit.integrations import headers, problem
-from batchlimit.integrations.headers import Applied, Fields, Form
+from batchlimit.integrations.headers import Fields, Form, RuleDecision
 from tests.integrations.structured import Limit, read_limits
 
 
 def applied(
     quota: str, remaining: int, *, name: str = "api", key: str = "user:ann", reset_after: float = 1.0
-) -> Applied:
+) -> RuleDecision:
     read = Quota.parse(quota)
-    return Applied(name, read, key, Decision(True, read.largest_cost, remaining, 0.0, reset_after, "local"))
+    return RuleDecision(name, read, key, Decision(True, read.largest_cost, remaining, 0.0, reset_after, "local"))
 
 
-def told(*rules: Applied, secret: bytes = b"s") -> dict[str, Limit]:
+def told(*rules: RuleDecision, secret: bytes = b"s") -> dict[str, Limit]:
     return read_limits(dict(Fields(secret=secret).of(rules)))
 
 

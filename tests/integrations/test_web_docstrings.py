@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-MODULES = ["address", "headers", "problem"]
+MODULES = ["address", "counters", "enforcement", "headers", "problem"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,0 +1,125 @@
+"""Both enforcers behind one face, on buckets in memory in whose time nothing happens by itself."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response
+from batchlimit.integrations.headers import Fields
+from batchlimit.quota.quota import Quota
+from batchlimit.rules import Request, Rule, Rules
+from batchlimit.stores import MemoryStore
+from tests.sync.stage import Clock, Stage
+
+
+class Loop:
+    """A loop that a test goes on with, step by step."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+
+    def run(self, work: Any) -> Any:
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        self._runner.close()
+
+
+class _ForTasks:
+    """A stage for tasks."""
+
+    is_prompt = True
+    address = "stage://"
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        return self._stage.take(key, quota, ask)
+
+    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        return self._stage.give_back(key, quota, back)
+
+    async def peek(self, key: str, quota: Quota) -> Level:
+        return self._stage.peek(key, quota)
+
+    def part(self, key: str) -> str:
+        return key  # each key is a part of its own: the circuit of one is not that of another
+
+    async def probe(self, key: str) -> None:
+        self._stage.probe(key)
+
+    def after_fork(self) -> None: ...
+    def renew(self) -> None: ...
+    async def disconnect(self) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+class Apart(Stage):
+    """A store of which some keys can be away."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(MemoryStore(clock))
+        self.away: set[str] = set()
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        if key in self.away:
+            raise StoreUnavailable("away")
+        return super().take(key, quota, ask)
+
+    def part(self, key: str) -> str:
+        return key
+
+
+class Twin:
+    """One of both enforcers."""
+
+    def __init__(self, asynchronous: bool, rules: Iterable[Rule], clock: Clock, **options: Any) -> None:
+        self.clock, self.store, self.rules = clock, Apart(clock), Rules(rules)
+        self._loop = Loop() if asynchronous else None
+        limits = {name: options.pop(name) for name in ("on_failure", "sizer") if name in options}
+        fields = Fields(secret=b"s", chance=lambda: 0.0)
+        options = {"headers": fields, "clock": clock, **options}
+        self.enforcer: Any
+        if asynchronous:
+            self.limiter: Any = AsyncRateLimiter(_ForTasks(self.store), self.rules.quotas, clock=clock, **limits)
+            self.enforcer = AsyncEnforcer(self.limiter, self.rules, **options)
+        else:
+            self.limiter = RateLimiter(self.store, self.rules.quotas, clock=clock, **limits)
+            self.enforcer = Enforcer(self.limiter, self.rules, **options)
+
+    def admit(self, method: str = "GET", path: str = "/", /, **identity: Any) -> Outcome:
+        found: Outcome = self._do(self.enforcer.admit, Request(method, path, identity))
+        return found
+
+    def admit_request(self, request: Request) -> Outcome:
+        found: Outcome = self._do(self.enforcer.admit, request)
+        return found
+
+    def settle(self, outcome: Outcome, response: Response) -> None:
+        self._do(self.enforcer.settle, outcome, response)
+
+    def left(self, key: str) -> int:
+        """What is left of a key, but for what is owed."""
+        found: int = self._do(self.limiter.peek, key).remaining - self.limiter.statistics().owed
+        return found
+
+    def counts(self, rule: str) -> dict[str, int]:
+        counts = self.enforcer.statistics().rules[rule]
+        return {name: value for name in counts.__slots__ if (value := getattr(counts, name))}
+
+    def close(self) -> None:
+        self._do(self.limiter.close)
+        if self._loop is not None:
+            self._loop.close()
+
+    def _do(self, call: Any, *arguments: Any) -> Any:
+        if self._loop is None:
+            return call(*arguments)
+        return self._loop.run(_awaited(call, arguments))
+
+
+async def _awaited(call: Any, arguments: Any) -> Any:
+    return await call(*arguments)

@@ -1,0 +1,285 @@
+"""What becomes of a request by the rules that apply to it, whichever framework it came through."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from batchlimit import FailurePolicy
+from batchlimit.batching import FixedBatch
+from batchlimit.integrations.enforcement import FailedIdentity, Response
+from batchlimit.rules import Request, Rule
+from tests.integrations.enforcers import Twin
+from tests.integrations.structured import read_limits
+from tests.sync.stage import Clock
+
+Make = Callable[..., Twin]
+
+
+@pytest.fixture(params=[False, True], ids=["threads", "asyncio"])
+def make(request: pytest.FixtureRequest, without_refresher: None) -> Iterator[Make]:
+    made: list[Twin] = []
+
+    def of(*rules: Rule, **options: Any) -> Twin:
+        made.append(Twin(request.param, rules, Clock(), sizer=FixedBatch(1), **options))
+        return made[-1]
+
+    yield of
+    for twin in made:
+        twin.store.away.clear()
+        twin.close()
+
+
+USER = Rule("user", "2/hour", key="user:{user}", match="/api/*")
+ALL = Rule("all", "100/hour", key="all")
+LOGIN = Rule("login", "2/hour", key="login:{ip}", match="POST /login", charge=lambda response: response.status == 401)
+
+
+def test_a_request_is_charged_to_every_rule_that_matches(make: Make) -> None:
+    twin = make(USER, ALL)
+    outcome = twin.admit("GET", "/api/x", user="ann")
+    assert outcome.refusal is None
+    limits = read_limits(dict(outcome.headers))
+    assert {name: (each.q, each.r) for name, each in limits.items()} == {"user": (2, 1), "all": (100, 99)}
+    twin.admit("GET", "/other", user="ann")
+    assert (twin.left("user:ann"), twin.left("all")) == (1, 98)
+    assert twin.counts("user") == {"matched": 1, "acquired": 1}
+    assert twin.counts("all") == {"matched": 2, "acquired": 2}
+
+
+def test_a_request_that_one_rule_refuses_is_charged_to_none(make: Make) -> None:
+    twin = make(USER, ALL)
+    for _ in range(2):
+        assert twin.admit("GET", "/api/x", user="ann").refusal is None
+    refusal = twin.admit("GET", "/api/x", user="ann").refusal
+    assert refusal is not None
+    assert (refusal.status, refusal.rules, refusal.key) == (429, ("user",), "user:ann")
+    fields = dict(refusal.headers)
+    assert int(fields[b"retry-after"]) in (1800, 1801)  # a bucket counts in small steps, and rounds up
+    assert fields[b"cache-control"] == b"no-store"
+    assert fields[b"content-type"] == b"application/problem+json"
+    assert read_limits(fields)["user"][:4] == (2, 3600, 0, 1800)
+    body = json.loads(refusal.body)
+    assert (body["status"], body["violated-policies"]) == (429, ["user"])
+    assert twin.left("all") == 98
+    assert twin.counts("user") == {"matched": 3, "acquired": 2, "refused": 1}
+
+
+def test_who_returns_when_told_is_admitted(make: Make) -> None:
+    twin = make(USER)
+    for _ in range(2):
+        twin.admit("GET", "/api/x", user="ann")
+    refusal = twin.admit("GET", "/api/x", user="ann").refusal
+    assert refusal is not None
+    twin.clock.pass_by(int(dict(refusal.headers)[b"retry-after"]))
+    assert twin.admit("GET", "/api/x", user="ann").refusal is None
+
+
+def test_rules_that_share_a_key_add_up_their_costs(make: Make) -> None:
+    twin = make(
+        Rule("read", "10/hour", key="pool:{user}", match="/api/*", cost=3),
+        Rule("all", "10/hour", key="pool:{user}", match="*", cost=2),
+    )
+    assert twin.admit("GET", "/api/x", user="ann").refusal is None
+    assert twin.left("pool:ann") == 5
+    twin.admit("GET", "/api/x", user="ann")
+    refusal = twin.admit("GET", "/", user="ann").refusal
+    assert refusal is not None
+    assert refusal.rules == ("all",)
+
+
+def test_a_request_that_no_rule_matches_is_admitted_counted_and_told_once(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    twin = make(USER)
+    for _ in range(3):
+        outcome = twin.admit("GET", "/elsewhere")
+        assert (outcome.refusal, outcome.headers) == (None, [])
+    statistics = twin.enforcer.statistics()
+    assert (statistics.requests, statistics.unmatched) == (3, 3)
+    assert [each.getMessage() for each in caplog.records] == ["no rule matches GET '/elsewhere': it is not limited"]
+
+
+@pytest.mark.parametrize(("unidentified", "status"), [("refuse", 403), ("admit", None)])
+def test_a_request_without_a_key_is_decided_by_a_setting_counted_and_told_once(
+    make: Make, caplog: pytest.LogCaptureFixture, unidentified: str, status: int | None
+) -> None:
+    twin = make(USER, ALL, unidentified=unidentified)
+    for _ in range(2):
+        refusal = twin.admit("GET", "/api/x").refusal
+        assert (refusal.status if refusal else None) == status
+    assert twin.counts("user")["no_key"] == 2
+    assert twin.left("all") == (100 if status else 98)
+    assert len(caplog.records) == 1
+    assert "there is no {user}" in caplog.text
+
+
+def test_an_identity_that_raises_is_a_503_and_no_error_of_the_application(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    twin = make(USER, Rule("ip", "9/hour", key="ip:{ip}"))
+    identity = FailedIdentity({"ip": "192.0.2.1"}, OSError("the directory is away"))
+    assert twin.admit_request(Request("GET", "/", identity)).refusal is None
+    refusal = twin.admit_request(Request("GET", "/api/x", identity)).refusal
+    assert refusal is not None
+    assert refusal.status == 503
+    assert isinstance(refusal.error, OSError)
+    assert "the directory is away" in caplog.text
+    assert "the directory is away" not in refusal.body.decode()
+
+
+def test_a_cost_is_made_of_the_request(make: Make) -> None:
+    twin = make(Rule("all", "100/hour", key="all", cost=lambda request: len(request.path)))
+    twin.admit("GET", "/abc")
+    assert twin.left("all") == 96
+
+
+@pytest.mark.parametrize("cost", [lambda _: 1 / 0, lambda _: -1, lambda _: True, lambda _: None])
+def test_a_cost_that_cannot_be_told_is_as_no_key(make: Make, cost: Any) -> None:
+    twin = make(Rule("all", "100/hour", key="all", cost=cost))
+    refusal = twin.admit().refusal
+    assert refusal is not None
+    assert refusal.status == 503
+    assert twin.counts("all") == {"matched": 1, "no_key": 1, "refused": 1}
+    assert twin.left("all") == 100
+
+
+def test_a_cost_beyond_the_burst_never_fits_and_says_no_time(make: Make) -> None:
+    twin = make(ALL, Rule("big", "5/hour", key="big", cost=lambda _: 6))
+    refusal = twin.admit().refusal
+    assert refusal is not None
+    assert (refusal.status, refusal.rules) == (429, ("big",))
+    assert b"retry-after" not in dict(refusal.headers)
+    assert twin.left("all") == 100
+
+
+def test_a_rate_of_zero_refuses_for_ever(make: Make) -> None:
+    refusal = make(Rule("off", "0/s", key="off")).admit().refusal
+    assert refusal is not None
+    assert refusal.status == 429
+    assert b"retry-after" not in dict(refusal.headers)
+
+
+def test_a_rule_in_shadow_is_charged_and_counted_and_refuses_nobody(make: Make) -> None:
+    twin = make(ALL, Rule("trial", "2/hour", key="trial:{user}", mode="shadow"))
+    for _ in range(3):
+        outcome = twin.admit(user="ann")
+        assert outcome.refusal is None
+        assert list(read_limits(dict(outcome.headers))) == ["all"]
+    assert twin.admit().refusal is None
+    assert twin.counts("trial") == {"matched": 4, "acquired": 2, "shadow_refused": 1, "no_key": 1}
+    assert twin.left("all") == 96
+
+
+def test_a_rule_in_shadow_is_not_charged_for_what_others_refuse(make: Make) -> None:
+    twin = make(Rule("one", "1/hour", key="one"), Rule("trial", "9/hour", key="trial", mode="shadow"))
+    twin.admit()
+    assert twin.admit().refusal is not None
+    assert twin.left("trial") == 8
+
+
+@pytest.mark.parametrize(
+    ("charge", "left"),
+    [
+        (lambda r: r.status == 401, 8),
+        (lambda r: r.status == 200, 10),
+        (lambda r: 1, 9),
+        (lambda r: 0, 10),
+        (lambda r: 7, 3),
+        (lambda r: 1 / 0, 8),  # nobody knows: what was charged stays charged
+        (lambda r: "much", 8),
+    ],
+)
+def test_the_response_decides_what_is_charged(make: Make, charge: Any, left: int) -> None:
+    twin = make(Rule("login", "10/hour", key="login", cost=2, charge=charge))
+    outcome = twin.admit()
+    assert twin.left("login") == 8  # until it is known
+    twin.settle(outcome, Response(401))
+    assert twin.left("login") == left
+    twin.settle(outcome, Response(200))
+    assert twin.left("login") == left  # a second time changes nothing
+
+
+def test_only_failed_logins_count(make: Make) -> None:
+    twin = make(LOGIN)
+    for status in (200, 401, 200, 200, 401):
+        outcome = twin.admit("POST", "/login", ip="192.0.2.1")
+        assert outcome.refusal is None
+        twin.settle(outcome, Response(status))
+    assert twin.admit("POST", "/login", ip="192.0.2.1").refusal is not None
+    assert twin.counts("login") == {"matched": 6, "acquired": 5, "refused": 1, "settled": 3}
+
+
+AWAY = [
+    (None, "closed", 503),
+    ("closed", "closed", 503),
+    ("open", "closed", None),
+    (None, "open", None),
+    ("closed", "open", 503),
+    ("open", "open", None),
+    (FailurePolicy.local(2), FailurePolicy.local(2), None),
+    ("closed", FailurePolicy.local(2), 503),
+]
+
+
+@pytest.mark.parametrize(("of_rule", "of_limiter", "status"), AWAY)
+def test_a_rule_says_what_holds_while_its_bucket_is_away(
+    make: Make, of_rule: Any, of_limiter: Any, status: int | None
+) -> None:
+    twin = make(Rule("far", "10/hour", key="far", on_failure=of_rule), ALL, on_failure=of_limiter)
+    twin.store.away.add("far")
+    for _ in range(5):  # the circuit opens meanwhile
+        refusal = twin.admit().refusal
+        assert (refusal.status if refusal else None) == status
+        if refusal:
+            assert dict(refusal.headers)[b"retry-after"] == b"1"
+            assert json.loads(refusal.body)["type"].endswith("#temporary-reduced-capacity")
+    assert twin.left("all") == (100 if status else 95)  # the others hold all the same
+
+
+def test_a_store_that_is_away_is_counted_and_told_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    twin = make(Rule("far", "10/hour", key="far", on_failure="open"))
+    twin.store.away.add("far")
+    for _ in range(4):
+        twin.admit()
+    assert twin.counts("far") == {"matched": 4, "store_away": 4}
+    assert len([each for each in caplog.records if "'far'" in each.getMessage()]) == 1
+
+
+def test_a_shadow_whose_store_is_away_refuses_nobody(make: Make) -> None:
+    twin = make(ALL, Rule("trial", "2/hour", key="trial", mode="shadow"))
+    twin.store.away.add("trial")
+    assert twin.admit().refusal is None
+    assert twin.counts("trial") == {"matched": 1, "store_away": 1}
+
+
+def test_a_limiter_that_cannot_decide_is_a_503_and_no_error_of_the_application(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    twin = make(ALL)
+    twin._do(twin.limiter.close)
+    refusal = twin.admit().refusal
+    assert refusal is not None
+    assert refusal.status == 503
+    assert caplog.records[0].levelno == logging.ERROR
+
+
+def test_a_rule_that_matches_nothing_for_hours_is_told_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    twin = make(ALL, Rule("typo", "2/hour", key="typo", match="/apo/*"), silence=7200)
+    twin.admit()
+    assert not caplog.records
+    twin.clock.pass_by(7200)
+    for _ in range(3):
+        twin.admit()
+    assert [each.getMessage() for each in caplog.records] == [
+        "rule 'typo' matched none of 2 requests: is its `match` right?"
+    ]
+
+
+def test_an_unknown_setting_is_an_error(make: Make) -> None:
+    with pytest.raises(ValueError, match="refuse"):
+        make(ALL, unidentified="perhaps")
+    with pytest.raises(ValueError, match="draft-11"):
+        make(ALL, headers="draft-12")
