@@ -37,7 +37,7 @@ MADE_BY_USERS = [
 
 
 def modules() -> Iterator[str]:
-    yield "batchlimit.errors"
+    yield from ("batchlimit.errors", "batchlimit.base_limiter")
     for package in (import_module(f"batchlimit.{name}") for name in PACKAGES):
         yield from (found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
 
@@ -50,11 +50,17 @@ def classes() -> Iterator[tuple[str, type]]:
                 yield name, found
 
 
+def members(found: type) -> dict[str, Any]:
+    """What a class holds, and what it has from bases of our own."""
+    ours = [base for base in reversed(found.__mro__) if base.__module__.startswith("batchlimit.")]
+    return {name: member for base in ours for name, member in vars(base).items()}
+
+
 CLASSES = dict(classes())
 METHODS = {
     f"{name}.{method}": inspect.unwrap(getattr(found, method))
     for name, found in CLASSES.items()
-    for method, member in vars(found).items()
+    for method, member in members(found).items()
     if not method.startswith("_") and (inspect.isfunction(member) or isinstance(member, classmethod))
 }
 

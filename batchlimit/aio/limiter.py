@@ -17,6 +17,7 @@ from batchlimit.aio.key_entry import KeyEntry, arrived, outcome
 from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncReservation
+from batchlimit.base_limiter import BaseRateLimiter
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
 from batchlimit.errors import RateLimited, StoreUnavailable
@@ -27,20 +28,18 @@ from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.failure_policy import FailureSource
-from batchlimit.reservoir.options import Options, check_seconds
+from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
-from batchlimit.reservoir.statistics import Statistics, outlook
+from batchlimit.reservoir.statistics import outlook
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.async_redis import AsyncRedisStore
-from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.open import open_async_store
 from batchlimit.stores.protocols import AsyncStore, no_store
-from batchlimit.unique import Unique
 from batchlimit.waiting import NO_WAIT, deadline
 
 
-class AsyncRateLimiter(Unique):
+class AsyncRateLimiter(BaseRateLimiter):
     """Admits calls by key under one exact limit for all processes that share the store, for tasks of one event loop.
 
     It decides most calls from memory, by tokens that it has leased from the store. A hit spends its token when the
@@ -80,6 +79,9 @@ class AsyncRateLimiter(Unique):
         [True, True, False]
     """
 
+    _open = staticmethod(open_async_store)
+    _registry: Registry
+
     def __init__(
         self,
         store: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncStore | MemoryStore",
@@ -102,61 +104,6 @@ class AsyncRateLimiter(Unique):
         self._entries = self._registry.entries
         self._clock = clock
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str,
-        quota: QuotaSource,
-        *,
-        prefix: str = "batchlimit",
-        connect_timeout: float = 1.0,
-        sizer: BatchSizer = DEFAULT_SIZER,
-        idle_after: float = 10.0,
-        fill: Fill = "share",
-        weight: int = 1,
-        max_keys: int = 100_000,
-        deadline: float = 0.05,
-        on_failure: FailureSource = "closed",
-        clock: Callable[[], float] | None = None,
-    ) -> Self:
-        """Open the store at `url`; `close` closes it with the limiter.
-
-        The limiter connects at the first call. Only embedded:// starts its server here, and blocks meanwhile.
-
-        Args:
-            url: redis://, rediss:// (TLS), unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://,
-                memory:// (this process alone) or embedded:// (a Valkey server that the limiter starts and stops).
-            connect_timeout: seconds that a connection may take (default 1).
-            quota, prefix, sizer, idle_after, fill, weight, max_keys, deadline, on_failure, clock: as for
-                AsyncRateLimiter.
-
-        Returns:
-            The limiter.
-
-        Raises:
-            ValueError, TypeError: the URL cannot be read or its scheme is unknown, or another argument cannot work.
-
-        Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "100/s burst 200") as limiter:
-            ...         return await limiter.try_acquire("ann")
-            >>> asyncio.run(main())
-            True
-        """
-        found = look(url)
-        del url  # what a traceback goes through shows no password
-        address = sure(found)
-        quota_rule(quota)  # all is checked first: a typo must not cost a server started in vain
-        check_seconds("connect_timeout", connect_timeout)
-        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
-        store = open_async_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
-        limiter = cls(store, quota, clock=clock, **options.as_arguments())
-        limiter._registry.own_store(connect_timeout)
-        return limiter
-
-    def __repr__(self) -> str:
-        return f"<AsyncRateLimiter on {self._registry.store.address}: {self._registry.keys} keys>"
 
     def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
         """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep.
@@ -442,22 +389,6 @@ class AsyncRateLimiter(Unique):
         """
         deadline(timeout, 0.0)  # what is wrong is said here, and not at each call
         return AsyncLimit(self, Template(key, cost), timeout)
-
-    def statistics(self) -> Statistics:
-        """Return what this limiter has done so far; it adds up all keys, so not for every call.
-
-        Returns:
-            The Statistics of this limiter alone, not of the other processes.
-
-        Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
-            ...         await limiter.acquire("ann")
-            ...         return limiter.statistics().admitted
-            >>> asyncio.run(main())
-            1
-        """
-        return self._registry.statistics()
 
     async def close(self) -> None:
         """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.

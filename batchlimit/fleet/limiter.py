@@ -10,6 +10,8 @@ from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.stores import AsyncStore, MemoryStore, Store
 from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.registry import Registry
+from batchlimit.sync.slow_path import SlowPath
 
 
 class Tally(threading.local):
@@ -80,23 +82,24 @@ class AsyncLimiter(Protocol):
         ...
 
 
+class _WatchedSlowPath(SlowPath):
+    def __init__(self, registry: Registry, tally: Tally) -> None:
+        super().__init__(registry)
+        self._tally = tally
+
+    def _wait(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
+        result = super()._wait(entry, cost, until)
+        self._tally.waited += result is not None and result.waited
+        return result
+
+
 class WatchedLimiter(RateLimiter):
     """A RateLimiter with a tally. Hits bypass it, so they cost the same as without."""
 
     def __init__(self, store: Store, quota: QuotaSource, **options: Any) -> None:
         super().__init__(store, quota, **options)
         self.tally = Tally()
-
-    def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
-        settled = super()._admit(key, cost, until)
-        self.tally.waited += settled.waited
-        return settled
-
-    def _admit_miss(self, entry: KeyEntry, cost: int) -> AdmissionResult | None:
-        settled = super()._admit_miss(entry, cost)
-        if settled is not None:
-            self.tally.waited += settled.waited
-        return settled
+        self._slow_path = _WatchedSlowPath(self._registry, self.tally)
 
 
 class AsyncWatchedLimiter(AsyncRateLimiter):

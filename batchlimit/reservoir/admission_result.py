@@ -14,10 +14,15 @@ class AdmissionResult(NamedTuple):
 
     verdict: Admit | Refuse
     waited: bool
-    """Whether its caller asked the store, or stood in line behind somebody: it was not served from memory."""
+    """Whether the call was not served from memory: its caller asked the store, or waited in the queue."""
     asked: bool
     """Whether an ask of the store spoke for it."""
     reservoir: Reservoir
+
+    @classmethod
+    def hit(cls, before: float, reservoir: Reservoir) -> "AdmissionResult":
+        """Return the result of a call that was admitted from memory, by tokens that count until `before`."""
+        return cls(Admit(before), waited=False, asked=False, reservoir=reservoir)
 
     @property
     def admitted(self) -> bool:

@@ -1,15 +1,18 @@
 """Several keys at once: all of them are charged, or none."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from batchlimit.blocking import Event, warn_in_loop
+from batchlimit.blocking import warn_in_loop
 from batchlimit.decision import Decision
-from batchlimit.quota.key import stored
+from batchlimit.errors import RateLimited
+from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.forecast import Prospect
-from batchlimit.reservoir.waiter import Admit, Fetch, Refuse, Retired, Waiter, half_of
-from batchlimit.sync.guarded_store import GuardedStore
-from batchlimit.sync.key_entry import TOGETHER, KeyEntry, ask_together
+from batchlimit.reservoir.waiter import Fetch, Refuse, Waiter, half_of
+from batchlimit.sync import store_calls
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.registry import Registry
+from batchlimit.sync.waiting_thread import WaitingThread
 from batchlimit.waiting import NO_WAIT
 
 
@@ -21,19 +24,21 @@ class AcquireAll:
     through where all keys have a line, and what it holds meanwhile does not expire. It keeps its place in each line.
     """
 
-    def __init__(
-        self, costs: Mapping[str, int], find: Callable[[str], KeyEntry], store: GuardedStore, clock: Callable[[], float]
-    ) -> None:
-        self._costs, self._find, self._store, self._clock = costs, find, store, clock
-        self._begun: dict[str, tuple[KeyEntry, Waiter, Event]] = {}  # asked for together
-        self._held: list[tuple[KeyEntry, Waiter]] = []
-        self._charged: list[tuple[KeyEntry, Waiter]] = []
+    def __init__(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry) -> None:
+        self._costs = check_costs(costs)
+        self._find, self._store, self._clock = registry.live_entry, registry.store, registry.clock
+        registry.check_open()
+        for key, cost in self._costs.items():
+            check_cost(cost, registry.entry(key).reservoir.largest_cost, key)
+        self._begun: dict[str, WaitingThread] = {}  # asked for together
+        self._held: list[WaitingThread] = []
+        self._charged: list[WaitingThread] = []
         self._places: dict[
             KeyEntry, int
         ] = {}  # not by key: a key entry may retire, and the next one's line counts anew
 
     def __repr__(self) -> str:
-        return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
+        return f"<AcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
 
     def acquire(self, until: float) -> None:
         """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""
@@ -41,9 +46,13 @@ class AcquireAll:
         while short is not None:
             short = self._try(short, until)
 
-    def decisions(self) -> dict[str, Decision]:
-        """Return the Decision on each key, once all are charged."""
-        results = {entry.key: _result(entry, waiter) for entry, waiter in self._charged}
+    def decide(self) -> dict[str, Decision]:
+        """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""
+        try:
+            self.acquire(NO_WAIT)
+        except RateLimited as refusal:
+            return {refusal.key: refusal.decision}
+        results = {caller.entry.key: caller.told() for caller in self._charged}
         now = self._clock()
         return {key: results[stored(key)].decision(now) for key in self._costs}
 
@@ -99,56 +108,50 @@ class AcquireAll:
         if len(keys) == 1 or not self._store.is_pipelined:
             return
         warn_in_loop()
-        for some in (keys[i : i + TOGETHER] for i in range(0, len(keys), TOGETHER)):
-            asks = [ask for key in some if (ask := self._begin(key)) is not None]
-            if asks:
-                ask_together(self._store, asks)
+        for first in range(0, len(keys), store_calls.TOGETHER):
+            some = keys[first : first + store_calls.TOGETHER]
+            if requests := [request for key in some if (request := self._begin(key)) is not None]:
+                store_calls.fetch_together(self._store, requests)
 
     def _begin(self, key: str) -> tuple[KeyEntry, Fetch, Waiter] | None:
-        entry, event = self._find(key), Event()
-        waiter = Waiter(self._costs[key], NO_WAIT, event, tentative=True)
-        self._held.append((entry, waiter))  # before it is given anything: an interrupt falls where it will
-        if (fetch := entry.begin(waiter)) is None:
+        caller = self._caller(key, NO_WAIT)
+        if (fetch := caller.join_first()) is None:
             self._held.pop()
             return None
-        self._places[entry] = waiter.number
-        self._begun[key] = entry, waiter, event
-        return entry, fetch, waiter
+        self._places[caller.entry] = caller.waiter.number
+        self._begun[key] = caller
+        return caller.entry, fetch, caller.waiter
 
     def _hold(self, key: str, until: float) -> AdmissionResult:
-        if key in self._begun:
-            entry, waiter, event = self._begun.pop(key)
-            verdict, waited = entry.finish(waiter, event)
-            if not isinstance(verdict, Retired):
-                return AdmissionResult(verdict, waited, waiter.asked > 0, entry.reservoir)
-            self._held.remove((entry, waiter))
+        if (caller := self._begun.pop(key, None)) is not None:
+            if (settled := caller.result()) is not None:
+                return settled
+            self._held.remove(caller)
         while True:
-            entry, event = self._find(key), Event()
-            waiter = Waiter(self._costs[key], until, event, tentative=True)
-            waiter.number = self._places.get(entry, 0)
-            self._held.append((entry, waiter))  # before it is given anything: an interrupt falls where it will
-            if entry.hold(waiter, event):
-                self._places[entry] = waiter.number
-                return _result(entry, waiter)
+            caller = self._caller(key, until)
+            if (settled := caller.wait()) is not None:
+                self._places[caller.entry] = caller.waiter.number
+                return settled
             self._held.pop()  # the key entry had just retired
+
+    def _caller(self, key: str, until: float) -> WaitingThread:
+        """Return a caller that joins the queue next. It is held before: an interrupt may come between any two lines."""
+        caller = WaitingThread(self._find(key), self._costs[key], until, tentative=True)
+        caller.waiter.number = self._places.get(caller.entry, 0)
+        self._held.append(caller)
+        return caller
 
     def _confirm(self) -> str | None:
         """Spend all that is held; or return the key whose tokens have expired by now."""
         now = self._clock()
-        for entry, waiter in self._held:
-            if not waiter.is_good(now):
-                return next(key for key in self._costs if stored(key) == entry.key)
-        for entry, waiter in self._held:
-            entry.confirm(waiter)
+        for caller in self._held:
+            if not caller.waiter.is_good(now):
+                return next(key for key in self._costs if stored(key) == caller.entry.key)
+        for caller in self._held:
+            caller.confirm()
         self._charged, self._held = self._held, []
         return None
 
     def _leave(self) -> None:
         while self._held:
-            entry, waiter = self._held.pop()
-            entry.leave(waiter)
-
-
-def _result(entry: KeyEntry, waiter: Waiter) -> AdmissionResult:
-    assert isinstance(waiter.verdict, Admit | Refuse)
-    return AdmissionResult(waiter.verdict, True, waiter.asked > 0, entry.reservoir)
+            self._held.pop().leave()

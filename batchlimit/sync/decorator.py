@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import ParamSpec, Protocol, TypeVar, cast
 
 from batchlimit.quota.template import Template, is_coroutine_function
+from batchlimit.sync.slow_path import SlowPath
+from batchlimit.waiting import deadline
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -14,12 +16,10 @@ R = TypeVar("R")
 class Acquires(Protocol):
     """What a limit needs of its limiter."""
 
+    _slow_path: SlowPath
+
     def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
         """Wait until the call is admitted, or raise."""
-        ...
-
-    async def _acquire_awaited(self, key: str, cost: int, timeout: float | None) -> None:
-        """Do the same in a task."""
         ...
 
 
@@ -37,6 +37,7 @@ class Limit:
     __slots__ = ("_limiter", "_template", "_timeout")
 
     def __init__(self, limiter: Acquires, template: Template, timeout: float | None) -> None:
+        deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
         self._limiter, self._template, self._timeout = limiter, template, timeout
 
     def __repr__(self) -> str:
@@ -74,7 +75,7 @@ class Limit:
         @functools.wraps(function)
         async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
             key, cost = charged(*args, **kwargs)
-            await self._limiter._acquire_awaited(key, cost, self._timeout)
+            await self._limiter._slow_path.acquire_in_loop(key, cost, self._timeout)
             return await function(*args, **kwargs)
 
         return limited

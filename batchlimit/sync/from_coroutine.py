@@ -1,15 +1,15 @@
-"""A coroutine at a threaded limiter: it stands in the same line as the threads, and blocks neither its loop nor one."""
+"""A coroutine that waits at a threaded limiter: in the same queue as the threads, without blocking its event loop."""
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
-from batchlimit.sync.key_entry import HEARTBEAT, KeyEntry
-from batchlimit.waiting import NO_WAIT
+from batchlimit.sync import store_calls
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.waiting_thread import HEARTBEAT
 
 
 class TaskEvent:
@@ -22,72 +22,80 @@ class TaskEvent:
         self._event = asyncio.Event()
 
     def set(self) -> None:
-        """Ring; where the loop was closed meanwhile, nobody hears."""
+        """Wake the task; if its loop was closed meanwhile, do nothing."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
 
     def clear(self) -> None:
-        """Be silent until it rings anew."""
+        """Forget that it was set."""
         self._event.clear()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until it rings, so many seconds at most."""
+        """Wait until it is set, so many seconds at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
 
 
-async def settle(entry: KeyEntry, cost: int, deadline: float, clock: Callable[[], float]) -> AdmissionResult | None:
-    """Do for a task what `KeyEntry.settle` does for a thread; a thread asks the store, which is bounded."""
-    if entry.reservoir.is_retired:
-        return None
-    if (before := entry.take(cost)) != NO_WAIT:
-        return AdmissionResult(Admit(before), waited=False, asked=False, reservoir=entry.reservoir)
-    bell = TaskEvent()
-    waiter = Waiter(cost, deadline, bell, tentative=True)  # it may be cancelled before it wakes
-    try:
-        verdict = await _walk(entry, waiter, bell, clock) if entry.enter(waiter) else None
-        entry.confirm(waiter)
-        return None if verdict is None else AdmissionResult(verdict, True, waiter.asked > 0, entry.reservoir)
-    except BaseException:
-        entry.leave(waiter)
-        raise
+class WaitingCoroutine:
+    """A caller: its waiter, and what its task does until there is a verdict; see WaitingThread."""
 
+    def __init__(self, entry: KeyEntry, cost: int, deadline: float) -> None:
+        self._entry, self._event = entry, TaskEvent()
+        self._waiter = Waiter(cost, deadline, self._event, tentative=True)  # it may be cancelled before it wakes
 
-async def _walk(entry: KeyEntry, waiter: Waiter, bell: TaskEvent, clock: Callable[[], float]) -> Admit | Refuse | None:
-    while True:
-        bell.clear()  # before the look, so that whatever happens after it is not missed
-        match entry.step(waiter):
-            case Admit(before) as verdict:
-                if clock() < before:
+    def __repr__(self) -> str:
+        return f"<WaitingCoroutine at {self._entry!r}: {self._waiter}>"
+
+    async def wait(self) -> AdmissionResult | None:
+        """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""
+        reservoir = self._entry.reservoir
+        try:
+            verdict = await self._verdict()
+            self._entry.locked(lambda: reservoir.admission.confirm(self._waiter))
+        except BaseException:
+            self._entry.locked(lambda: reservoir.leave(self._waiter, self._entry.clock()))
+            raise
+        return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir)
+
+    async def _verdict(self) -> Admit | Refuse | None:
+        fetch = self._entry.enter(self._waiter)
+        if isinstance(fetch, Retired):
+            return None
+        if fetch is not None:
+            await self._fetch(fetch)
+        while True:
+            self._event.clear()  # before the look, so that whatever happens after it is not missed
+            match self._entry.locked(lambda: self._entry.reservoir.step(self._waiter, self._entry.clock())):
+                case Admit(before) as verdict:
+                    if self._entry.clock() < before:
+                        return verdict
+                case Refuse() as verdict:
                     return verdict
-            case Refuse() as verdict:
-                return verdict
-            case Fail() as verdict:
-                raise verdict.to_raise(entry.key)
-            case Retired():
-                return None
-            case Wait(seconds):
-                await bell.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
-            case Fetch() as fetch:
-                await _fetch(entry, waiter, fetch)
+                case Fail() as verdict:
+                    raise verdict.to_raise(self._entry.key)
+                case Retired():
+                    return None
+                case Wait(seconds):
+                    await self._event.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
+                case Fetch() as fetch:
+                    await self._fetch(fetch)
 
-
-async def _fetch(entry: KeyEntry, waiter: Waiter, fetch: Fetch) -> None:
-    """Ask in a thread, which reports back whether or not anybody still waits for it."""
-    waiter.request = None  # the thread's own from here on: the caller may leave
-    entry.hand_over()
-    try:
-        asking = _threads.submit(entry.fetch, fetch)
-    except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there
-        _renew_threads()
-        entry.lose(fetch)
-        raise
-    await asyncio.shield(asyncio.wrap_future(asking))  # one that waits for a free thread must not be cancelled either
+    async def _fetch(self, fetch: Fetch) -> None:
+        """Ask in a thread, which reports whether or not the task still waits for it."""
+        self._waiter.request = None  # the thread's own from here on: the caller may leave
+        self._entry.sender.hand_over()
+        try:
+            asking = _threads.submit(store_calls.fetch, self._entry, fetch)
+        except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there
+            _renew_threads()
+            store_calls.lose(self._entry, fetch)
+            raise
+        await asyncio.shield(asyncio.wrap_future(asking))  # one that waits for a thread is not cancelled
 
 
 def _new_threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=16, thread_name_prefix="batchlimit-guest")
+    return ThreadPoolExecutor(max_workers=16, thread_name_prefix="batchlimit-coroutine")
 
 
 def _renew_threads() -> None:
@@ -95,6 +103,6 @@ def _renew_threads() -> None:
     _threads = _new_threads()
 
 
-# Our own, for the loop's are everybody's, and may be shut down with our asks among them: then nobody reports back.
+# Threads of our own: the loop's executor is everybody's, and may be shut down with our requests, which nobody reports.
 _threads = _new_threads()
 os.register_at_fork(after_in_child=_renew_threads)

@@ -1,4 +1,4 @@
-"""RateLimiter: the threaded front of the rate limiter."""
+"""RateLimiter: the rate limiter for threads."""
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -7,37 +7,31 @@ from typing import Self
 
 import redis
 
-from batchlimit.blocking import warn_in_loop
+from batchlimit.base_limiter import BaseRateLimiter
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
-from batchlimit.errors import RateLimited, StoreUnavailable
-from batchlimit.quota.key import check_cost, check_costs, check_key
+from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.template import Cost, Key, Template
-from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.failure_policy import FailureSource
-from batchlimit.reservoir.options import Options, check_seconds
+from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
-from batchlimit.reservoir.statistics import Statistics, outlook
 from batchlimit.reservoir.tokens import ONE
-from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
-from batchlimit.sync import from_coroutine
 from batchlimit.sync.acquire_all import AcquireAll
 from batchlimit.sync.decorator import Limit
-from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.key_handle import KeyHandle
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.reservation import Reservation
-from batchlimit.unique import Unique
+from batchlimit.sync.slow_path import SlowPath
 from batchlimit.waiting import NO_WAIT, deadline
 
 
-class RateLimiter(Unique):
+class RateLimiter(BaseRateLimiter):
     """Admits calls by key under one exact limit for all processes that share the store.
 
     One limiter serves all threads of a process, and works on in a forked child. It decides most calls from memory, by
@@ -77,6 +71,9 @@ class RateLimiter(Unique):
         [True, True, False]
     """
 
+    _open = staticmethod(open_store)
+    _registry: Registry
+
     def __init__(
         self,
         store: "redis.Redis | redis.RedisCluster | Store",
@@ -101,59 +98,8 @@ class RateLimiter(Unique):
         self._registry = Registry(opened, rule, options, clock)
         self._entries = self._registry.entries
         self._clock = clock
-        weakref.finalize(self, self._registry.abandon).atexit = False  # at exit the supplies close by themselves
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str,
-        quota: QuotaSource,
-        *,
-        prefix: str = "batchlimit",
-        connect_timeout: float = 1.0,
-        sizer: BatchSizer = DEFAULT_SIZER,
-        idle_after: float = 10.0,
-        fill: Fill = "share",
-        weight: int = 1,
-        max_keys: int = 100_000,
-        deadline: float = 0.05,
-        on_failure: FailureSource = "closed",
-        clock: Callable[[], float] | None = None,
-    ) -> Self:
-        """Open the store at `url`; `close` closes it with the limiter.
-
-        The limiter connects at the first call. Only embedded:// starts its server here.
-
-        Args:
-            url: redis://, rediss:// (TLS), unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://,
-                memory:// (this process alone) or embedded:// (a Valkey server that the limiter starts and stops).
-            connect_timeout: seconds that a connection may take (default 1).
-            quota, prefix, sizer, idle_after, fill, weight, max_keys, deadline, on_failure, clock: as for RateLimiter.
-
-        Returns:
-            The limiter.
-
-        Raises:
-            ValueError, TypeError: the URL cannot be read or its scheme is unknown, or another argument cannot work.
-
-        Example:
-            >>> limiter = RateLimiter.from_url("memory://", "100/s burst 200")
-            >>> limiter.try_acquire("ann")
-            True
-        """
-        found = look(url)
-        del url  # what a traceback goes through shows no password
-        address = sure(found)
-        quota_rule(quota)  # all is checked first: a typo must not cost a server started in vain
-        check_seconds("connect_timeout", connect_timeout)
-        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
-        store = open_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
-        limiter = cls(store, quota, clock=clock, **options.as_arguments())
-        limiter._registry.own_store(connect_timeout)
-        return limiter
-
-    def __repr__(self) -> str:
-        return f"<RateLimiter on {self._registry.store.address}: {self._registry.keys} keys>"
+        self._slow_path = SlowPath(self._registry)
+        weakref.finalize(self, self._registry.abandon).atexit = False  # at exit the registries close by themselves
 
     def try_acquire(self, key: str, cost: int = 1) -> bool:
         """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep.
@@ -179,7 +125,7 @@ class RateLimiter(Unique):
         try:
             entry = self._entries[key]
         except (KeyError, TypeError):
-            return self._try_all_rules(key, cost)
+            return self._slow_path.try_acquire(key, cost)
         leased = entry.tokens
         if cost is ONE:
             for before in leased.lock_free:
@@ -203,7 +149,7 @@ class RateLimiter(Unique):
                 return True
             if before != NO_WAIT:
                 entry.took_late(cost)
-        return self._try_locked(entry, key, cost)
+        return self._slow_path.try_at(entry, key, cost)
 
     def bucket(self, key: str) -> KeyHandle:
         """Return the limiter of one key, for loops in which even to look the key up takes too long.
@@ -246,9 +192,7 @@ class RateLimiter(Unique):
             ...
             batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3...
         """
-        settled = self._admit(key, cost, deadline(timeout, self._clock()))
-        if not settled.admitted:
-            raise settled.refusal(key, self._clock())
+        self._slow_path.acquire(key, cost, timeout)
 
     def decide(self, key: str, cost: int = 1) -> Decision:
         """Admit the call or not, like try_acquire, and say what a caller wants to be told.
@@ -270,7 +214,7 @@ class RateLimiter(Unique):
             >>> decision.allowed, decision.limit, decision.remaining
             (True, 2, 1)
         """
-        return self._admit(key, cost, NO_WAIT).decision(self._clock())
+        return self._slow_path.decide(key, cost)
 
     def peek(self, key: str) -> Decision:
         """Say how the next call of cost 1 would fare. Nothing is charged.
@@ -290,20 +234,7 @@ class RateLimiter(Unique):
             >>> limiter.peek("ann").remaining
             2
         """
-        entry = self._entry(key)
-        reservoir = entry.reservoir
-        if reservoir.quota.denies_all:
-            return outlook(reservoir.quota, 0, 0)
-        warn_in_loop()
-        try:
-            level = self._registry.store.peek(key, reservoir.quota).level
-        except StoreUnavailable as error:
-            failed = reservoir.fallback.failure(error)
-        else:
-            return outlook(reservoir.quota, level, reservoir.forecast.spendable(self._clock()))
-        if (told := entry.outlook()) is None:
-            raise failed.to_raise(key)
-        return told
+        return self._slow_path.peek(key)
 
     def refund(self, key: str, cost: int = 1) -> None:
         """Take back a call that was admitted and did not happen.
@@ -325,10 +256,7 @@ class RateLimiter(Unique):
             >>> limiter.try_acquire("ann")
             True
         """
-        entry = self._entry(key)
-        check_cost(cost, entry.reservoir.largest_cost, key)
-        warn_in_loop()
-        self._adjust(key, -cost)
+        self._slow_path.refund(key, cost)
 
     def reserve(self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
         """Charge an estimate now, as `acquire` does, and settle later what it really was.
@@ -354,7 +282,7 @@ class RateLimiter(Unique):
             >>> limiter.decide("ann", 0).remaining
             8
         """
-        reservation = Reservation(key, cost, on_error, self._adjust)
+        reservation = Reservation(key, cost, on_error, self._slow_path.adjust)
         self.acquire(key, cost, timeout=timeout)
         return reservation
 
@@ -378,8 +306,7 @@ class RateLimiter(Unique):
             >>> limiter = RateLimiter.from_url("memory://", {"user:*": "2/hour", "*": "1000/s"})
             >>> limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
         """
-        until = deadline(timeout, self._clock())
-        self._all_of(costs).acquire(until)
+        AcquireAll(costs, self._registry).acquire(deadline(timeout, self._clock()))
 
     def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
         """Charge all of several keys now, or none of them, and say what a caller wants to be told.
@@ -404,12 +331,7 @@ class RateLimiter(Unique):
             {'user:ann': True, 'everybody': True}
             {'user:ann': False}
         """
-        charged = self._all_of(costs)
-        try:
-            charged.acquire(NO_WAIT)
-        except RateLimited as refusal:
-            return {refusal.key: refusal.decision}
-        return charged.decisions()
+        return AcquireAll(costs, self._registry).decide()
 
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
@@ -434,23 +356,7 @@ class RateLimiter(Unique):
             >>> search("ann")
             'hits for ann'
         """
-        deadline(timeout, 0.0)  # what is wrong is said here, and not at each call
         return Limit(self, Template(key, cost), timeout)
-
-    def statistics(self) -> Statistics:
-        """Return what this limiter has done so far; it adds up all keys, so not for every call.
-
-        Returns:
-            The Statistics of this limiter alone, not of the other processes.
-
-        Example:
-            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
-            >>> limiter.try_acquire("ann")
-            True
-            >>> limiter.statistics().admitted
-            1
-        """
-        return self._registry.statistics()
 
     def close(self) -> None:
         """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.
@@ -474,84 +380,3 @@ class RateLimiter(Unique):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _all_of(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> AcquireAll:
-        wanted = check_costs(costs)
-        self._registry.check_open()
-        for key, cost in wanted.items():
-            check_cost(cost, self._entry(key).reservoir.largest_cost, key)
-        return AcquireAll(wanted, self._live_entry, self._registry.store, self._clock)
-
-    def _try_locked(self, entry: KeyEntry, key: str, cost: int) -> bool:
-        """Admit by tokens that are not laid out yet, or refuse from memory; else by all the rules."""
-        if cost.__class__ is int and 0 < cost <= entry.reservoir.largest_cost:
-            if self._clock() < entry.tokens.denied_until:
-                entry.tokens.refused += cost
-                return False
-            if entry.reservoir.forecast.denied_for(cost, self._clock()) and entry.is_denied(cost):
-                return False
-            if (
-                entry.tokens.available and entry.take(cost) != NO_WAIT
-            ):  # those on their way look like none: a miss finds them
-                return True
-            if (refill_gate := entry.enter_turnstile()) is None:
-                return self._try_store(entry, key, cost)
-            try:
-                return entry.take(cost) != NO_WAIT or self._try_store(entry, key, cost)
-            finally:
-                refill_gate.release()
-        return self._try_all_rules(key, cost)
-
-    def _try_store(self, entry: KeyEntry, key: str, cost: int) -> bool:
-        """Admit by what the store grants."""
-        try:
-            settled = self._admit_miss(entry, cost)
-        except StoreUnavailable:
-            return False
-        return self._try_all_rules(key, cost) if settled is None else settled.admitted
-
-    def _admit_miss(self, entry: KeyEntry, cost: int) -> AdmissionResult | None:
-        """Settle one call that found nothing in memory; None: the key entry had just retired."""
-        return entry.miss(cost, NO_WAIT)
-
-    def _try_all_rules(self, key: str, cost: int) -> bool:
-        try:
-            return self._admit(key, cost, NO_WAIT).admitted
-        except StoreUnavailable:
-            return False
-
-    def _entry(self, key: str) -> KeyEntry:
-        try:
-            return self._entries[key]
-        except (KeyError, TypeError):
-            return self._registry.entry(key)
-
-    async def _acquire_awaited(self, key: str, cost: int, timeout: float | None) -> None:
-        """Acquire in a task, for a coroutine function that is limited."""
-        until, settled = deadline(timeout, self._clock()), None
-        while settled is None:
-            entry = self._live_entry(key)
-            check_cost(cost, entry.reservoir.largest_cost, key)
-            settled = await from_coroutine.settle(entry, cost, until, self._clock)
-        if not settled.admitted:
-            raise settled.refusal(key, self._clock())
-
-    def _live_entry(self, key: str) -> KeyEntry:
-        entry = self._entry(key)
-        return self._registry.entry(key) if entry.reservoir.is_retired else entry
-
-    def _adjust(self, key: str, tokens: int) -> None:
-        """Charge tokens that were used already, or refund them where they are less than 0."""
-        while tokens < 0 and not self._live_entry(key).refund(-tokens):
-            pass  # it had just retired
-        while tokens > 0 and not self._live_entry(key).debit(tokens):
-            pass  # it had just retired
-
-    def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
-        """Admit or refuse one call by all the rules; raises what went wrong."""
-        while True:
-            entry = self._entry(key)
-            check_cost(cost, entry.reservoir.largest_cost, key)
-            if (settled := entry.settle(cost, until)) is not None:
-                return settled
-            self._registry.entry(key)  # it had just retired: this makes a new one

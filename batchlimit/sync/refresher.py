@@ -13,8 +13,9 @@ from batchlimit.redaction import shown
 from batchlimit.reentry import own_lock
 from batchlimit.reservoir.timer_heap import TimerHeap
 from batchlimit.reservoir.waiter import Fetch
+from batchlimit.sync import store_calls
 from batchlimit.sync.guarded_store import GuardedStore
-from batchlimit.sync.key_entry import TOGETHER, KeyEntry, ask_together
+from batchlimit.sync.key_entry import KeyEntry
 
 _logger = logging.getLogger("batchlimit")
 _PATIENCE = 1.0
@@ -109,7 +110,7 @@ class Refresher:
         asks: Asks = []
         while not self._stopping and (entry := self._plans.take(now)) is not None:
             self._tend(entry, asks)
-            if len(asks) == TOGETHER:
+            if len(asks) == store_calls.TOGETHER:
                 self._ask(asks)
                 asks = []
         self._ask(asks)
@@ -139,11 +140,11 @@ class Refresher:
                 case Fetch() as fetch if self._store.is_pipelined:
                     asks.append((entry, fetch, None))
                 case Fetch() as fetch:
-                    entry.fetch(fetch)
+                    store_calls.fetch(entry, fetch)
                 case GiveBack() as back:
                     self._ask(asks)  # first: callers of those keys wait for it
                     asks.clear()
-                    entry.give_back(back)
+                    store_calls.give_back(entry, back)
                 case None:
                     pass
         except StoreUnavailable as error:
@@ -160,6 +161,6 @@ class Refresher:
         if not asks:
             return
         try:
-            ask_together(self._store, asks)
+            store_calls.fetch_together(self._store, asks)
         except Exception:
             _logger.exception("looking after %d keys failed", len(asks))

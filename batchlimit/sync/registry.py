@@ -4,17 +4,14 @@ import atexit
 import logging
 import os
 import secrets
-import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed
 from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.keyspace import Keyspace
@@ -22,11 +19,11 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import Store
+from batchlimit.sync.drain import Drain
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 
-T = TypeVar("T")
 _logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
 _PATIENCE = 2.0
@@ -61,7 +58,7 @@ class Registry:
     def _begin(self) -> None:
         """Become an instance: one that the store has never heard of, with nothing leased and nobody waiting."""
         self.closed = False
-        self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
+        self._drained = Drain(LimiterClosed(_CLOSED))
         self._lock = own_lock()  # held to touch the keyspace
         self._refresher = Refresher(self.clock, self.store, self._drop, self._forget_idle, self._drain)
         self._watch = self._refresher.watch  # one bound method for all keys
@@ -76,7 +73,18 @@ class Registry:
         )
 
     def entry(self, key: str) -> KeyEntry:
-        """Return the key's live key entry, making it if need be; LimiterClosed after close()."""
+        """Return the key's entry, which may have retired; make it if there is none. LimiterClosed after close()."""
+        try:
+            return self.entries[key]
+        except (KeyError, TypeError):
+            return self._find(key)
+
+    def live_entry(self, key: str) -> KeyEntry:
+        """Return the key's entry that has not retired; make it if there is none. LimiterClosed after close()."""
+        entry = self.entry(key)
+        return self._find(key) if entry.reservoir.is_retired else entry
+
+    def _find(self, key: str) -> KeyEntry:
         quota = self._rule(check_key(key))  # without the lock: it may be a function of the user's own
         with free(self._lock):
             self.check_open()
@@ -123,7 +131,7 @@ class Registry:
         self._refresher.join(_PATIENCE)
         self._drain()
         with free(self._lock):
-            wrong, self._wrong = self._wrong, None
+            wrong, self._drained.wrong = self._drained.wrong, None
         if wrong is not None:
             raise wrong
 
@@ -147,23 +155,11 @@ class Registry:
         """Return all tokens; runs where the background thread ends, and again, with nothing to do, in close()."""
         with free(self._lock):
             entries = self._keyspace.clear()
-        deadline = time.monotonic() + _PATIENCE
-        ends = [self._try(entry, partial(entry.close, LimiterClosed(_CLOSED))) for entry in entries]
-        for entry, ended in zip(entries, ends, strict=True):
-            self._try(entry, partial(entry.empty, ended, deadline))  # each: a part of the store may be away, or one key
+        self._drained.run(entries, _PATIENCE)
         for entry in entries:
-            self._try(entry, partial(self._keyspace.remember, entry))
+            self._drained.attempt(entry, partial(self._keyspace.remember, entry))
             self._refresher.forget(entry)
         self._close_store()
-
-    def _try(self, entry: KeyEntry, act: Callable[[], T]) -> T | None:
-        """Do this, and keep what goes wrong for the end: it is no reason not to do it for the other keys."""
-        try:
-            return act()
-        except Exception as error:
-            _logger.exception("tokens of %s were not given back; the others are", shown(entry.key))
-            self._wrong = self._wrong or error
-            return None
 
     def _close_store(self) -> None:
         self.store.stop()

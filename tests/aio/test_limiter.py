@@ -411,7 +411,7 @@ async def test_close_gives_all_tokens_back() -> None:
 
 async def test_a_store_of_its_own_is_closed_with_the_limiter(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
-    monkeypatch.setattr("batchlimit.aio.limiter.open_async_store", lambda _url, **_options: stage)
+    monkeypatch.setattr(AsyncRateLimiter, "_open", lambda _url, **_options: stage)
     async with AsyncRateLimiter.from_url("memory://", HUNDRED) as limiter:
         assert await limiter.try_acquire(KEY)
     assert stage.closed == 1

@@ -18,7 +18,7 @@ def test_callers_that_ask_or_queue_count_as_waiting_and_hits_do_not(monkeypatch:
             asleep.append(self)
             super().wait(seconds)
 
-    monkeypatch.setattr("batchlimit.sync.key_entry.Event", Noting)
+    monkeypatch.setattr("batchlimit.sync.waiting_thread.Event", Noting)
     clock = Clock()
     stage, gate = Stage(MemoryStore(clock)), Gate()
     stage.before = gate

@@ -14,6 +14,7 @@ from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.fleet.audit import Admission, excess
 from batchlimit.stores import MemoryStore
+from batchlimit.sync import store_calls
 from tests.aio.loop import run, virtual_loop
 from tests.apis.blocking import Front
 from tests.sync.stage import Clock, Gate, Stage, start, together, until
@@ -94,14 +95,14 @@ def test_a_thread_that_still_has_the_slot_gets_nothing_of_it(clock: Clock, witho
     assert (stale.tokens.here, stale.reservoir.requests.calls) == (0, 1)
 
 
-def test_a_refund_at_a_slot_that_has_just_left_goes_to_the_next(clock: Clock, without_refresher: None) -> None:
+def test_a_refund_at_a_key_entry_that_has_just_left_goes_to_the_next(clock: Clock, without_refresher: None) -> None:
     """Returned by the one that left, it would say to the bucket that this host holds nothing."""
     stage = Noting(clock)
     limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
     assert limiter.try_acquire("a", 3)
     stale = limiter._entries["a"]
     assert limiter.try_acquire("b")
-    assert not stale.refund(3)
+    assert not store_calls.refund(stale, 3)
     limiter._entries["a"] = stale
     limiter.refund("a", 3)
     assert limiter._entries["a"] is not stale

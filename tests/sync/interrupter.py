@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batchlimit import RateLimiter
-from batchlimit.sync import key_entry as front
+from batchlimit.sync.key_entry import KeyEntry
 from tests.sync.stage import DEADLINE, start
 
 
@@ -40,7 +40,7 @@ class Interrupter:
     def _may_raise(self, frame: FrameType) -> bool:
         if self._under_lock:
             return not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
-        entry: front.KeyEntry | None = frame.f_locals.get("self")  # what has none is called under the lock
+        entry = _entry_of(frame)  # what has none is called under the lock
         return entry is not None and not entry.lock._is_owned()
 
     def run(self, call: Callable[[], object]) -> bool:
@@ -62,6 +62,12 @@ class Interrupter:
             except TimeoutError:
                 pytest.fail(f"a caller was interrupted in {self.line}, and the next one waits for ever")
         assert limiter.statistics().waiting == 0, f"a ghost stands in line since {self.line}"
+
+
+def _entry_of(frame: FrameType) -> KeyEntry | None:
+    """The key entry that this function belongs to, or is about."""
+    found = frame.f_locals.get("self", frame.f_locals.get("entry"))
+    return found if isinstance(found, KeyEntry) else getattr(found, "entry", None)
 
 
 def _admitted(limiter: RateLimiter, key: str) -> int:

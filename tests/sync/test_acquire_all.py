@@ -10,15 +10,26 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.reservoir import admission, express, requests, reservoir, tokens, wait_queue
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import acquire_all
-from batchlimit.sync import key_entry as front
+from batchlimit.sync import acquire_all, key_entry, store_calls, waiting_thread
 from tests.sync.interrupter import Interrupter
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, nothing, start
 
 TEN = Quota(0.001, 10)
 THREE = ["a", "b", "c"]
 RULES = [
-    str(each.__file__) for each in (acquire_all, front, express, requests, wait_queue, admission, reservoir, tokens)
+    str(each.__file__)
+    for each in (
+        acquire_all,
+        waiting_thread,
+        store_calls,
+        key_entry,
+        express,
+        requests,
+        wait_queue,
+        admission,
+        reservoir,
+        tokens,
+    )
 ]
 
 

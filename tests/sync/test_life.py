@@ -94,7 +94,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
         stages.append(Stage())
         return stages[-1]
 
-    monkeypatch.setattr("batchlimit.sync.limiter.open_store", open_stage)
+    monkeypatch.setattr(RateLimiter, "_open", open_stage)
     return stages
 
 
@@ -351,7 +351,7 @@ def test_tokens_in_use_are_renewed_before_they_expire(clock: Clock, without_refr
     stage = Stage(MemoryStore(clock))
     limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
     limiter.acquire(KEY)
-    entry = limiter._entry(KEY)
+    entry = limiter._registry.entry(KEY)
     assert entry.tend() is None
     assert clock.now + 1.3 < entry.due < clock.now + 1.4
     clock.now = entry.due
@@ -442,7 +442,7 @@ def test_a_key_is_dropped_under_the_feet_of_its_callers() -> None:
 def test_a_key_that_is_in_use_stays(clock: Clock, without_refresher: None) -> None:
     limiter = RateLimiter(MemoryStore(clock), HUNDRED, idle_after=5.0, sizer=FixedBatch(1), clock=clock)
     limiter.acquire(KEY)
-    entry = limiter._entry(KEY)
+    entry = limiter._registry.entry(KEY)
     for _ in range(10):
         clock.now += 0.9
         assert entry.tend() is None

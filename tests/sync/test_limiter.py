@@ -15,6 +15,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores import MemoryStore, RedisStore
+from batchlimit.sync import store_calls
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, nothing
 
@@ -243,10 +244,10 @@ def test_a_refund_while_an_ask_is_under_way_mints_nothing(limiter: RateLimiter, 
     assert limiter.statistics().held == 4
     clock.now += 1.4
     stage.before = refund
-    entry = limiter._entry(KEY)
+    entry = limiter._registry.entry(KEY)
     renewal = entry.tend()
     assert isinstance(renewal, Fetch)
-    entry.fetch(renewal)
+    store_calls.fetch(entry, renewal)
     assert limiter.statistics().held <= stage.peek(KEY, HUNDRED).outstanding
 
 

@@ -19,6 +19,7 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import LeasedTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.stores import MemoryStore
+from batchlimit.sync import store_calls
 from batchlimit.waiting import NO_WAIT
 from tests.depth import depth
 from tests.fields import fields_of
@@ -50,17 +51,17 @@ class World:
 
     @property
     def reservoir(self) -> Reservoir:
-        return self.limiter._entry(KEY).reservoir
+        return self.limiter._registry.entry(KEY).reservoir
 
     def tend(self) -> None:
         """Do what the background thread would do now."""
-        entry = self.limiter._entry(KEY)
+        entry = self.limiter._registry.entry(KEY)
         try:
             match entry.tend():
                 case Fetch() as fetch:
-                    entry.fetch(fetch)
+                    store_calls.fetch(entry, fetch)
                 case GiveBack() as back:
-                    entry.give_back(back)
+                    store_calls.give_back(entry, back)
                 case None:
                     pass
         except StoreUnavailable:
@@ -110,17 +111,17 @@ class SpelledOut(World):
     """The same by the reservoir's own methods, one at a time."""
 
     def try_acquire(self, cost: int) -> bool:
-        entry = self.limiter._entry(KEY)
+        entry = self.limiter._registry.entry(KEY)
         reservoir = entry.reservoir
-        if reservoir.forecast.denied_for(cost, self.clock()) and entry.is_denied(cost):
+        if entry.locked(lambda: reservoir.admission.deny(cost, self.clock())):
             return False
         if entry.take(cost) != NO_WAIT:
             return True
         check_cost(cost, reservoir.largest_cost, KEY)
         waiter = Waiter(cost, NO_WAIT, Event())
-        assert entry.enter(waiter)
-        while isinstance(step := entry.step(waiter), Fetch):
-            entry.fetch(step)  # with no word of who asks: so the answer goes by the rules as well
+        entry.locked(lambda: reservoir.admission.join(waiter))
+        while isinstance(step := entry.locked(lambda: reservoir.step(waiter, self.clock())), Fetch):
+            store_calls.fetch(entry, step)  # without the waiter: so the answer goes by the rules as well
         return isinstance(step, Admit)
 
 
@@ -287,7 +288,7 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
 
     But for the steps of `lock_free`, of which nobody gets the same.
     """
-    entry = world.limiter._entry(KEY)
+    entry = world.limiter._registry.entry(KEY)
     free, lock_free = LeasedTokens.__dict__["free"], LeasedTokens.__dict__["lock_free"]
     changes = []
 

@@ -125,9 +125,12 @@ def test_whoever_was_interrupted_in_the_turnstile_keeps_nobody_out_for_long(cloc
     """Between two bytecodes a Ctrl-C may leave it closed for ever."""
     with at_a_dry_key(Stage(MemoryStore(clock)), deadline=0.05, clock=clock) as limiter:
         entry = limiter._entries[KEY]
-        assert entry.enter_turnstile() is not None
+        gate = entry.refill_gate
+        assert gate is not None
+        assert gate.enter()
         assert limiter.try_acquire(KEY)
-        assert entry.enter_turnstile() is not None, "there is a new one"
+        assert entry.refill_gate is not None
+        assert entry.refill_gate.enter(), "there is a new one"
 
 
 # Later

@@ -29,7 +29,7 @@ from batchlimit.reservoir import (
 )
 from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import key_entry as front
+from batchlimit.sync import key_entry, slow_path, store_calls, waiting_thread
 from batchlimit.sync import limiter as limiter_module
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter
@@ -354,7 +354,7 @@ def stand_in_line_to_be_interrupted(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(front, "Event", Interrupted)
+        patch.setattr(waiting_thread, "Event", Interrupted)
         waiter = stand_in_line(limiter, cost)
         gate.await_someone()
     return waiter
@@ -415,7 +415,8 @@ def two_callers_of_whom_the_first_is_interrupted(n: int) -> bool:
     stage = Stage(MemoryStore(clock))
     gate = stage.before = Gate()
     limiter = RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
-    interrupter = Interrupter(n, front.__file__, under_lock=False)
+    files = [str(each.__file__) for each in (key_entry, store_calls, waiting_thread)]
+    interrupter = Interrupter(n, *files, under_lock=False)
     first = start(lambda: interrupter.run(lambda: limiter.try_acquire(KEY, 4)))
     until(lambda: first.done() or gate.reached)
     second = start(lambda: limiter.acquire(KEY, 10))
@@ -439,7 +440,10 @@ def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> Non
 
 RULES = [
     limiter_module.__file__,
-    front.__file__,
+    slow_path.__file__,
+    waiting_thread.__file__,
+    store_calls.__file__,
+    key_entry.__file__,
     sizing.__file__,
     express.__file__,
     wait_queue.__file__,

@@ -1,0 +1,114 @@
+"""What the rate limiters of both APIs share: they are opened by a URL, and counted."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+from batchlimit.quota.lookup import QuotaSource, quota_rule
+from batchlimit.reservoir.bucket_view import Fill
+from batchlimit.reservoir.failure_policy import FailureSource
+from batchlimit.reservoir.options import Options, check_seconds
+from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
+from batchlimit.reservoir.statistics import Statistics
+from batchlimit.stores.client.syntax import look, sure
+from batchlimit.unique import Unique
+
+
+class Registry(Protocol):
+    """The keys of a limiter, and its store."""
+
+    @property
+    def keys(self) -> int:
+        """How many keys are in memory."""
+        ...
+
+    @property
+    def store(self) -> Any:
+        """The store, which has an `address`."""
+        ...
+
+    def own_store(self, connect_timeout: float) -> None:
+        """Close the store with the limiter."""
+        ...
+
+    def statistics(self) -> Statistics:
+        """Add up what all keys did."""
+        ...
+
+
+class BaseRateLimiter(Unique):
+    """A registry of keys. Each of the two APIs has its own stores, and its own way to wait."""
+
+    _registry: Registry
+    _open: Callable[..., Any]
+    """Opens a store of this API at an address."""
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        quota: QuotaSource,
+        *,
+        prefix: str = "batchlimit",
+        connect_timeout: float = 1.0,
+        sizer: BatchSizer = DEFAULT_SIZER,
+        idle_after: float = 10.0,
+        fill: Fill = "share",
+        weight: int = 1,
+        max_keys: int = 100_000,
+        deadline: float = 0.05,
+        on_failure: FailureSource = "closed",
+        clock: Callable[[], float] | None = None,
+    ) -> Self:
+        """Open the store at `url`; `close` closes it with the limiter.
+
+        The limiter connects at the first call. Only embedded:// starts its server here, and blocks meanwhile.
+
+        Args:
+            url: redis://, rediss:// (TLS), unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://,
+                memory:// (this process alone) or embedded:// (a Valkey server that the limiter starts and stops).
+            connect_timeout: seconds that a connection may take (default 1).
+            quota, prefix, sizer, idle_after, fill, weight, max_keys, deadline, on_failure, clock: as for the class.
+
+        Returns:
+            The limiter.
+
+        Raises:
+            ValueError, TypeError: the URL cannot be read or its scheme is unknown, or another argument cannot work.
+
+        Example:
+            >>> from batchlimit import AsyncRateLimiter, RateLimiter
+            >>> RateLimiter.from_url("memory://", "100/s burst 200").try_acquire("ann")
+            True
+            >>> AsyncRateLimiter.from_url("memory://", "100/s burst 200")
+            <AsyncRateLimiter on memory://: 0 keys>
+        """
+        found = look(url)
+        del url  # the frames of a traceback show no password
+        address = sure(found)
+        quota_rule(quota)  # everything is checked before a server is started: a typo must not cost that
+        check_seconds("connect_timeout", connect_timeout)
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
+        store = cls._open(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+        make: Callable[..., Self] = cls
+        limiter = make(store, quota, clock=clock, **options.as_arguments())
+        limiter._registry.own_store(connect_timeout)
+        return limiter
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self._registry.store.address}: {self._registry.keys} keys>"
+
+    def statistics(self) -> Statistics:
+        """Return what this limiter has done so far; it adds up all keys, so not for every call.
+
+        Returns:
+            The Statistics of this limiter alone, not of the other processes.
+
+        Example:
+            >>> from batchlimit import RateLimiter
+            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+            >>> limiter.try_acquire("ann")
+            True
+            >>> limiter.statistics().admitted
+            1
+        """
+        return self._registry.statistics()

@@ -1,0 +1,149 @@
+"""The calls of a RateLimiter that its hit path does not decide: they lock, wait, or ask the store."""
+
+from batchlimit.blocking import warn_in_loop
+from batchlimit.decision import Decision
+from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.key import check_cost
+from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.statistics import outlook
+from batchlimit.sync import store_calls
+from batchlimit.sync.from_coroutine import WaitingCoroutine
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.registry import Registry
+from batchlimit.sync.waiting_thread import WaitingThread
+from batchlimit.waiting import NO_WAIT, deadline
+
+
+class SlowPath:
+    """Decides calls at the keys of a registry. A key entry may retire at any time: the call begins anew at the next."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self._clock = registry, registry.clock
+
+    def __repr__(self) -> str:
+        return f"<SlowPath of {self._registry!r}>"
+
+    def acquire(self, key: str, cost: int, timeout: float | None) -> None:
+        """Wait until a call is admitted; RateLimited if that cannot be in time."""
+        result = self._admit(key, cost, deadline(timeout, self._clock()))
+        if not result.admitted:
+            raise result.refusal(key, self._clock())
+
+    async def acquire_in_loop(self, key: str, cost: int, timeout: float | None) -> None:
+        """Do the same in a coroutine, and do not block its event loop."""
+        until, result = deadline(timeout, self._clock()), None
+        while result is None:
+            entry = self._registry.live_entry(key)
+            check_cost(cost, entry.reservoir.largest_cost, key)
+            if entry.take(cost) != NO_WAIT:
+                return
+            result = await WaitingCoroutine(entry, cost, until).wait()
+        if not result.admitted:
+            raise result.refusal(key, self._clock())
+
+    def decide(self, key: str, cost: int) -> Decision:
+        """Admit a call or not, without waiting for tokens; StoreUnavailable if the store is away."""
+        return self._admit(key, cost, NO_WAIT).decision(self._clock())
+
+    def try_acquire(self, key: str, cost: int) -> bool:
+        """Admit a call or not, without waiting for tokens; False also if the store is away."""
+        try:
+            return self._admit(key, cost, NO_WAIT).admitted
+        except StoreUnavailable:
+            return False
+
+    def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
+        """Do the same at a known key entry, by the first of its rules that decides."""
+        if cost.__class__ is not int or not 0 < cost <= entry.reservoir.largest_cost:
+            return self.try_acquire(key, cost)
+        if self._is_denied(entry, cost):
+            return False
+        if entry.tokens.available and entry.take(cost) != NO_WAIT:  # pending tokens are none: those a miss finds
+            return True
+        if (gate := entry.refill_gate) is None:
+            return self._try_store(entry, key, cost)
+        if not gate.enter():  # the store is away, or the thread inside was interrupted and never leaves
+            entry.refill_gate = None if entry.refill_gate is gate else entry.refill_gate
+            return self._try_store(entry, key, cost)
+        try:
+            return entry.take(cost) != NO_WAIT or self._try_store(entry, key, cost)
+        finally:
+            gate.leave()
+
+    def peek(self, key: str) -> Decision:
+        """Return how the next call of cost 1 would fare."""
+        entry = self._registry.entry(key)
+        reservoir = entry.reservoir
+        if reservoir.quota.denies_all:
+            return outlook(reservoir.quota, 0, 0)
+        warn_in_loop()
+        try:
+            level = self._registry.store.peek(key, reservoir.quota).level
+        except StoreUnavailable as error:
+            failed = reservoir.fallback.failure(error)
+        else:
+            return outlook(reservoir.quota, level, reservoir.forecast.spendable(self._clock()))
+        if (told := entry.locked(lambda: reservoir.forecast.outlook(self._clock()))) is None:
+            raise failed.to_raise(key)
+        return told
+
+    def refund(self, key: str, cost: int) -> None:
+        """Take back a call that was admitted; raises StoreUnavailable if that is lost and callers are to hear of it."""
+        check_cost(cost, self._registry.entry(key).reservoir.largest_cost, key)
+        warn_in_loop()
+        self.adjust(key, -cost)
+
+    def adjust(self, key: str, tokens: int) -> None:
+        """Charge tokens that were used already, or refund them where they are less than 0."""
+        while tokens < 0 and not store_calls.refund(self._registry.live_entry(key), -tokens):
+            pass  # it had just retired
+        while tokens > 0 and not _debit(self._registry.live_entry(key), tokens):
+            pass  # it had just retired
+
+    def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
+        """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
+        while True:
+            entry = self._registry.live_entry(key)
+            check_cost(cost, entry.reservoir.largest_cost, key)
+            if (before := entry.take(cost)) != NO_WAIT:
+                return AdmissionResult.hit(before, entry.reservoir)
+            if (result := self._wait(entry, cost, until)) is not None:
+                return result
+
+    def _is_denied(self, entry: KeyEntry, cost: int) -> bool:
+        """Refuse from memory; a refusal that the hit path cannot see yet is published."""
+        if self._clock() < entry.tokens.denied_until:
+            entry.tokens.refused += cost
+            return True
+        reservoir, now = entry.reservoir, self._clock()
+        return bool(reservoir.forecast.denied_for(cost, now)) and entry.locked(
+            lambda: reservoir.admission.deny(cost, self._clock())
+        )
+
+    def _try_store(self, entry: KeyEntry, key: str, cost: int) -> bool:
+        """Admit by what the store grants."""
+        try:
+            result = self._wait(entry, cost, NO_WAIT)
+        except StoreUnavailable:
+            return False
+        return self.try_acquire(key, cost) if result is None else result.admitted
+
+    def _wait(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
+        """Wait in the queue of a key, as first in it by asking the store; None: the key entry has retired."""
+        caller = WaitingThread(entry, cost, until)
+        try:
+            return caller.wait()
+        except BaseException:  # a KeyboardInterrupt may come anywhere: what was begun for this caller is ended here
+            caller.leave()
+            raise
+
+
+def _debit(entry: KeyEntry, tokens: int) -> bool:
+    """Charge tokens that were used already; later callers wait until they are repaid. False: the key has retired."""
+
+    def charge() -> bool:
+        if not entry.reservoir.is_retired:
+            entry.reservoir.debit(tokens, entry.clock())
+        return not entry.reservoir.is_retired
+
+    return entry.locked(charge)

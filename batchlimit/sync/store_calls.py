@@ -1,0 +1,91 @@
+"""The requests of a key entry to the store: each is sent without the lock and reported under it, whatever happens."""
+
+from collections.abc import Sequence
+
+from batchlimit.blocking import Event
+from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.errors import StoreUnavailable
+from batchlimit.reservoir.failure_policy import CircuitOpen
+from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
+from batchlimit.stores.timeouts import MANY
+from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.refill_gate import RefillGate
+from batchlimit.waiting import NO_WAIT
+
+TOGETHER = 32
+"""Requests that leave in one write at most: a server takes 3 ms for so many, and callers of each key wait as long."""
+
+
+def fetch(entry: KeyEntry, request: Fetch, waiter: Waiter | None = None) -> None:
+    """Ask the store and report; `waiter` is the caller that asks."""
+    outcome: Grant | StoreUnavailable
+    try:
+        outcome = entry.store.take(entry.key, request.quota, request.ask)
+    except StoreUnavailable as error:
+        outcome = error
+    except BaseException:
+        lose(entry, request)
+        raise
+    _report(entry, request, outcome, waiter)
+
+
+def fetch_together(store: GuardedStore, requests: Sequence[tuple[KeyEntry, Fetch, Waiter | None]]) -> None:
+    """Ask a store that is pipelined for several keys in one round trip, and report each."""
+    try:
+        outcomes = store.take_many([(entry.key, request.quota, request.ask) for entry, request, _ in requests])
+    except BaseException:
+        for entry, request, _ in requests:
+            lose(entry, request)
+        raise
+    for (entry, request, waiter), outcome in zip(requests, outcomes, strict=True):
+        _report(entry, request, outcome, waiter)
+
+
+def lose(entry: KeyEntry, request: Fetch) -> None:
+    """Report that a request has no answer and that nobody waits for one: another caller asks again."""
+    entry.locked(lambda: entry.reservoir.failed(request, None, entry.clock()))
+
+
+def give_back(entry: KeyEntry, back: GiveBack) -> None:
+    """Return tokens, once; those that the store does not take expire there."""
+    unsent = None
+    try:
+        entry.store.give_back(entry.key, entry.reservoir.quota, back)
+    except CircuitOpen:
+        unsent = back
+    finally:
+        entry.locked(lambda: entry.reservoir.gave_back(entry.clock(), unsent))
+
+
+def refund(entry: KeyEntry, cost: int) -> bool:
+    """Take back tokens that were admitted and not used; at most one round trip. False: the key entry has retired."""
+    waiter = Waiter(cost, NO_WAIT, Event())
+
+    def take_back() -> tuple[bool, GiveBack | None]:
+        if entry.reservoir.is_retired:
+            return False, None
+        return True, entry.reservoir.refund(waiter, entry.clock())
+
+    is_live, failed = True, None
+    try:
+        is_live, back = entry.locked(take_back)
+        if back is not None:
+            give_back(entry, back)
+    except BaseException as error:
+        entry.locked(lambda: entry.reservoir.leave(waiter, entry.clock()))
+        if not isinstance(error, StoreUnavailable):
+            raise
+        failed = Fail(error)
+    if failed is not None and entry.reservoir.fallback.fails_closed:
+        raise failed.to_raise(entry.key)
+    return is_live
+
+
+def _report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable, waiter: Waiter | None) -> None:
+    if isinstance(outcome, StoreUnavailable):
+        entry.locked(lambda: entry.reservoir.failed(request, outcome, entry.clock()))
+        return
+    is_for_many = outcome.granted >= MANY and entry.clock() - request.sent < entry.store.brief
+    entry.granted(request, outcome, waiter)
+    entry.refill_gate = (entry.refill_gate or RefillGate(entry.store.brief)) if is_for_many else None

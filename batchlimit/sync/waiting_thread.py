@@ -1,0 +1,102 @@
+"""One thread that waits in the queue of a key."""
+
+from batchlimit.blocking import Event, warn_in_loop
+from batchlimit.reentry import AMID
+from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
+from batchlimit.sync import store_calls
+from batchlimit.sync.key_entry import KeyEntry
+
+HEARTBEAT = 1.0
+"""A waiter looks again after so many seconds though nobody woke it: that thread may have been interrupted."""
+
+
+class WaitingThread:
+    """A caller: its waiter, and what its thread does until there is a verdict.
+
+    If anything is raised, even a KeyboardInterrupt, `leave` ends whatever was begun for the caller. A tentative caller
+    is confirmed, or leaves, after its verdict.
+    """
+
+    __slots__ = ("_asked", "_event", "entry", "waited", "waiter")
+
+    def __init__(self, entry: KeyEntry, cost: int, deadline: float, *, tentative: bool = False) -> None:
+        """`deadline`: until when (s, by the clock) it waits for tokens; NO_WAIT: it takes the first answer."""
+        self.entry = entry
+        self._event = Event()
+        self.waiter = Waiter(cost, deadline, self._event, tentative=tentative)
+        self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
+
+    def __repr__(self) -> str:
+        return f"<WaitingThread at {self.entry!r}: {self.waiter}>"
+
+    def wait(self) -> AdmissionResult | None:
+        """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""
+        warn_in_loop()
+        fetch = self.entry.enter(self.waiter)
+        if isinstance(fetch, Retired):
+            return None
+        if fetch is not None:
+            self._fetch(fetch)
+        return self.result()
+
+    def join_first(self) -> Fetch | None:
+        """Join the queue if nobody is before this caller, and return the request to send.
+
+        To be followed by `store_calls.fetch_together` and by `result` or `leave`.
+        """
+        fetch = self.entry.enter(self.waiter, only_first=True)
+        if not isinstance(fetch, Fetch):
+            return None
+        self.waited = self._asked = True
+        return fetch
+
+    def result(self) -> AdmissionResult | None:
+        """Wait for the verdict; raises what went wrong. None: the key entry has retired."""
+        verdict = self._verdict()
+        if isinstance(verdict, Fail):
+            raise verdict.to_raise(self.entry.key)
+        return None if isinstance(verdict, Retired) else self.told()
+
+    def told(self) -> AdmissionResult:
+        """Return the result of a caller that has its verdict."""
+        assert isinstance(self.waiter.verdict, Admit | Refuse)
+        return AdmissionResult(self.waiter.verdict, self.waited, self.waiter.asked > 0, self.entry.reservoir)
+
+    def confirm(self) -> None:
+        """Spend what a tentative caller was given."""
+        self.entry.locked(lambda: self.entry.reservoir.admission.confirm(self.waiter))
+
+    def leave(self) -> None:
+        """Leave the queue; what the caller was given is for others."""
+        self.entry.locked(lambda: self.entry.reservoir.leave(self.waiter, self.entry.clock()))
+
+    def _verdict(self) -> Verdict:
+        while True:
+            # A grant has served it, and it needs no step; but a server that was interrupted leaves it in the queue.
+            asked, self._asked = self._asked, False
+            if asked and isinstance(self.waiter.verdict, Admit) and self.entry.clock() < self.waiter.verdict.before:
+                return self.waiter.verdict
+            match self._step():
+                case Admit(before) as verdict:
+                    if self.entry.clock() < before:
+                        return verdict
+                case Refuse() | Fail() | Retired() as verdict:
+                    return verdict
+                case Wait(seconds):
+                    self._sleep(seconds)
+                case Fetch() as fetch:
+                    self._fetch(fetch)
+
+    def _step(self) -> Verdict | Wait | Fetch:
+        return self.entry.locked(lambda: self.entry.reservoir.step(self.waiter, self.entry.clock()))
+
+    def _fetch(self, fetch: Fetch) -> None:
+        self.waited = self._asked = True
+        store_calls.fetch(self.entry, fetch, self.waiter)
+
+    def _sleep(self, seconds: float | None) -> None:
+        if self.entry.sender.sends(self.entry.reservoir.in_flight):
+            raise RuntimeError(AMID)
+        self.waited = True
+        self._event.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
