@@ -5,8 +5,20 @@ store: middleware of `batchlimit.integrations` does, with a limiter whose quotas
 """
 
 from batchlimit.rules.errors import RulesError
+from batchlimit.rules.explanation import Explanation, Verdict
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Unmade
 from batchlimit.rules.rule import Rule
 from batchlimit.rules.rules import Rules
 
-__all__ = ["Applicable", "Applied", "Match", "Request", "Rule", "Rules", "RulesError", "Unmade"]
+__all__ = [
+    "Applicable",
+    "Applied",
+    "Explanation",
+    "Match",
+    "Request",
+    "Rule",
+    "Rules",
+    "RulesError",
+    "Unmade",
+    "Verdict",
+]

@@ -89,6 +89,11 @@ class Matcher(Generic[T]):
         segments = self._segments(path)
         return _found(_walk(root, segments), segments)
 
+    def read(self, method: str, path: str) -> list[tuple[T, Mapping[str, str]]]:
+        """Return what `find` returns, of this reading of the path alone."""
+        segments = self._segments(path)
+        return _found(_walk(self._roots.get(method, self._others), segments), segments)
+
     def _find_odd(self, root: _Node[T], path: str) -> list[tuple[T, Mapping[str, str]]]:
         found: dict[int, tuple[T, Mapping[str, str]]] = {}
         for reading in readings(path):
@@ -151,7 +156,7 @@ def _tree(hits: Iterable[tuple[Hit[T], Pattern]], method: str | None) -> _Node[T
     """Return the tree of the patterns that are for a method; None: one that no pattern names."""
     root: _Node[T] = _Node()
     for hit, pattern in hits:
-        if pattern.methods is None or method in pattern.methods:
+        if pattern.takes(method):
             root.add(hit, pattern)
     root.inherit(())
     return root

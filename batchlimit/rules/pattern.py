@@ -37,6 +37,10 @@ class Pattern:
         segments, names, rest = _path(text, path)
         return cls(methods, segments, names, rest)
 
+    def takes(self, method: str | None) -> bool:
+        """Whether it is for a method, in upper case; None is one that no pattern names."""
+        return self.methods is None or method in self.methods
+
 
 def _split(text: str) -> tuple[frozenset[str] | None, str]:
     """Return the methods and the path."""

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 from batchlimit.rules.errors import RulesError
+from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.key import KeyTemplate, NoKey
 from batchlimit.rules.matcher import Matcher
 from batchlimit.rules.pattern import Pattern
@@ -102,6 +103,24 @@ class Rules:
             except Exception as error:  # noqa: BLE001  # the identity is the user's; the caller says what becomes of it
                 unmade.append(_unmade(rule, error))
         return Applicable(tuple(applied), tuple(unmade))
+
+    def explain(self, request: Request) -> Explanation:
+        """Say which rules apply, with which key, and why; and why the others do not. For people: it takes its time.
+
+        Args:
+            request: the request.
+
+        Returns:
+            A verdict for each rule; `str` makes a table of them.
+
+        Example:
+            >>> from batchlimit.rules import Request, Rule, Rules
+            >>> rules = Rules([Rule("login", "5/minute", key="login:{ip}", match="POST /login")])
+            >>> print(rules.explain(Request("POST", "//login", {"ip": "203.0.113.9"})))
+            POST //login
+              applies  login  login:203.0.113.9  5/m  POST /login matches; ip from the identity
+        """
+        return explain(self, request)
 
 
 def _unmade(rule: Rule, error: Exception) -> Unmade:

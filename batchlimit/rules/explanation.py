@@ -1,0 +1,110 @@
+"""Which rules apply to a request, with which key, and why: for people."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from batchlimit.redaction import shown
+from batchlimit.rules.key import KeyTemplate, NoKey
+from batchlimit.rules.matcher import Matcher
+from batchlimit.rules.pattern import Pattern
+from batchlimit.rules.reading import readings
+from batchlimit.rules.request import Match, Request
+from batchlimit.rules.rule import Rule
+
+Outcome = Literal["applies", "no key", "no match"]
+
+
+class Verdict(NamedTuple):
+    """What one rule is to a request.
+
+    Attributes:
+        rule: the rule.
+        outcome: "applies", "no key" (it matches, but its key could not be made) or "no match".
+        key: the key in the store; None unless it applies.
+        why: which pattern matches and what the key is made of, or why not.
+
+    Example:
+        >>> from batchlimit.rules import Request, Rule, Rules
+        >>> rules = Rules([Rule("login", "5/minute", key="login:{ip}", match="POST /login")])
+        >>> rules.explain(Request("GET", "/login")).verdicts[0].why
+        'POST /login is for other methods'
+    """
+
+    rule: Rule
+    outcome: Outcome
+    key: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What each rule is to a request; `str` makes a table of it.
+
+    Attributes:
+        request: the request.
+        verdicts: one for each rule, in the order of the rules.
+
+    Example:
+        >>> from batchlimit.rules import Request, Rule, Rules
+        >>> rules = Rules([Rule("api", "100/s", key="user:{user}", match="/api/*"), Rule("all", "5000/s", key="all")])
+        >>> print(rules.explain(Request("GET", "/api/items", {"user": "ann"})))
+        GET /api/items
+          applies  api  user:ann  100/s   /api/* matches; user from the identity
+          applies  all  all       5000/s  * matches
+    """
+
+    request: Request
+    verdicts: tuple[Verdict, ...]
+
+    def __str__(self) -> str:
+        rows = [(outcome, rule.name, key or "-", _terms(rule), why) for rule, outcome, key, why in self.verdicts]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        return "\n  ".join([f"{self.request.method} {self.request.path}", *(line.rstrip() for line in lines)])
+
+
+def explain(rules: Iterable[Rule], request: Request) -> Explanation:
+    """Return what each rule is to a request, and why."""
+    return Explanation(request, tuple(_verdict(rule, request) for rule in rules))
+
+
+def _verdict(rule: Rule, request: Request) -> Verdict:
+    patterns = [(text, Pattern.parse(text)) for text in rule.match]
+    paths = set()
+    for number, reading in enumerate(readings(request.path)):
+        for text, pattern in patterns:
+            for match in _on_its_path(rule, pattern, reading):
+                paths.add(text)
+                if pattern.takes(request.method.upper()):
+                    other = f" {shown(reading)}, another reading of the path" if number else ""
+                    return _keyed(match, f"{text} matches{other}", request)
+    return Verdict(rule, "no match", None, "; ".join(_why_not(text, text in paths) for text, _ in patterns))
+
+
+def _on_its_path(rule: Rule, pattern: Pattern, reading: str) -> list[Match]:
+    """Return a match whatever the method, or none."""
+    matcher = Matcher([(rule, [replace(pattern, methods=None)])])
+    return [Match(*found) for found in matcher.read("", reading)]
+
+
+def _why_not(text: str, path_matches: bool) -> str:
+    return f"{text} is for other {'methods' if path_matches else 'paths'}"
+
+
+def _keyed(match: Match, matches: str, request: Request) -> Verdict:
+    template = KeyTemplate(match.rule.key)
+    try:
+        key = template.fill(request.identity, match.parameters)
+        sources = [f"{name} from the {'identity' if name in request.identity else 'path'}" for name in template.fields]
+    except NoKey as error:
+        return Verdict(match.rule, "no key", None, f"{matches}; {error}")
+    except Exception as error:  # noqa: BLE001  # the identity is the user's, and this tells what it did
+        return Verdict(match.rule, "no key", None, f"{matches}; the identity raised {type(error).__name__}: {error}")
+    return Verdict(match.rule, "applies", key, "; ".join([matches, *sources]))
+
+
+def _terms(rule: Rule) -> str:
+    """Return quota, cost and mode."""
+    cost = "" if rule.cost == 1 else f" cost {rule.cost}" if isinstance(rule.cost, int) else " cost by function"
+    return f"{rule.quota}{cost}{'' if rule.mode == 'enforce' else f' {rule.mode}'}"

@@ -1,0 +1,166 @@
+"""The matcher beside a plain one, and how many steps it takes."""
+
+import posixpath
+import re
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from batchlimit.rules import Rule, Rules
+from batchlimit.rules.reading import DECODINGS, readings
+
+SEGMENTS = st.sampled_from(["a", "b", "A", "api", "x", "é", "{p}", "{q}"])
+PATTERNS = st.builds(
+    lambda methods, segments, tail: f"{methods}/{'/'.join(segments)}{tail}",
+    st.sampled_from(["", "GET ", "POST ", "GET,POST ", "* "]),
+    st.lists(SEGMENTS, max_size=5, unique_by=lambda segment: segment if segment[0] == "{" else object()),
+    st.sampled_from(["", "/*", "/"]),
+).map(lambda text: re.sub("/{2,}", "/", text))
+PLAIN_PATHS = st.lists(st.sampled_from(["a", "b", "A", "api", "x", "é", "É", "zz", "7"]), max_size=6).map(
+    lambda segments: "/" + "/".join(segments)
+)
+METHODS = st.sampled_from(["GET", "POST", "HEAD", "PUT", "get"])
+
+
+def plain(pattern: str, method: str, path: str) -> dict[str, str] | None:
+    """Return the parameters as a regular expression finds them, or None."""
+    methods, _, template = pattern.rpartition(" ")
+    wanted = methods.replace("GET", "GET,HEAD").split(",")
+    if methods not in ("", "*") and method.upper() not in wanted:
+        return None
+    body = template.removesuffix("*").rstrip("/")
+    expression = re.sub(r"\\{(\w)\\}", r"(?P<\1>[^/]+)", re.escape(body)) + ("(/.*)?" if template[-1:] == "*" else "/?")
+    found = re.fullmatch(expression, path, re.IGNORECASE | re.DOTALL)
+    return found.groupdict() if found else None
+
+
+@given(st.lists(PATTERNS, min_size=1, max_size=8), METHODS, PLAIN_PATHS)
+@example(["/{p}/a", "/b/{q}", "/b/*", "/*"], "GET", "/b/a")
+def test_what_matches_is_what_a_regular_expression_matches(patterns: list[str], method: str, path: str) -> None:
+    rules = Rules([Rule(f"r{i}", "1/s", key="all", match=pattern) for i, pattern in enumerate(patterns)])
+    expected = [(f"r{i}", plain(pattern, method, path)) for i, pattern in enumerate(patterns)]
+    found = [(match.rule.name, dict(match.parameters)) for match in rules.matching(method, path)]
+    assert found == [(name, parameters) for name, parameters in expected if parameters is not None]
+
+
+@given(st.lists(PATTERNS, min_size=1, max_size=6), METHODS, PLAIN_PATHS)
+def test_of_the_patterns_of_a_rule_the_first_that_matches_gives_the_parameters(
+    patterns: list[str], method: str, path: str
+) -> None:
+    found = Rules([Rule("rule", "1/s", key="all", match=patterns)]).matching(method, path)
+    expected = [parameters for pattern in patterns if (parameters := plain(pattern, method, path)) is not None]
+    assert [dict(match.parameters) for match in found] == expected[:1]
+
+
+def percent(path: str) -> str:
+    return "".join(f"%{ord(letter):02X}" if letter in "/abx" else quote(letter) for letter in path)
+
+
+DISGUISES: Mapping[str, Callable[[str], str]] = {
+    "slashes": lambda path: path.replace("/", "///"),
+    "dots": lambda path: path.replace("/", "/./"),
+    "up": lambda path: path.replace("/", "/up/../"),
+    "above": lambda path: "/../.." + path,
+    "encoded": percent,
+    "encoded twice": lambda path: quote(percent(path), safe=""),
+    "backslashes": lambda path: path.replace("/", "\\"),
+    "upper case": str.upper,
+    "slash": lambda path: path + "/",
+    "all": lambda path: percent("/../up/.." + path.replace("/", "//./")).upper() + "/",
+}
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+@given(path=PLAIN_PATHS.filter(lambda path: path.isascii() and path != "/"), pattern=PATTERNS)
+def test_a_rule_is_not_escaped_by_another_spelling(disguise: str, path: str, pattern: str) -> None:
+    rules = Rules([Rule("rule", "1/s", key="all", match=pattern)])
+    if rules.matching("GET", path):
+        assert rules.matching("GET", DISGUISES[disguise](path))
+
+
+@given(st.text(st.sampled_from("ab/.%25eEfFcC5\\"), max_size=30).map(lambda text: "/" + text))
+def test_a_rule_applies_to_a_path_as_it_came_and_as_it_is_normalised(path: str) -> None:
+    rules = Rules([Rule("all", "1/s", key="all"), Rule("a", "1/s", key="a", match="/a/*")])
+    names = [match.rule.name for match in rules.matching("GET", path)]
+    assert names[0] == "all"
+    if re.match("/a(/|$)", path) or re.match("/a(/|$)", posixpath.normpath(path).replace("//", "/")):
+        assert "a" in names
+
+
+@given(METHODS, st.text(st.characters(codec=None), max_size=60))
+def test_any_text_is_a_path(method: str, path: str) -> None:
+    rules = Rules([Rule("all", "1/s", key="all"), Rule("a", "1/s", key="p:{p}", match="/{p}/{q}/*")])
+    assert rules.matching(method, path)[0].rule.name == "all"
+
+
+def steps(call: Callable[[], object]) -> int:
+    """Count the lines of batchlimit that a call runs, a comprehension's too."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if "batchlimit" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+PATHOLOGICAL = {
+    "long": lambda n: "/a" * n,
+    "one segment": lambda n: "/" + "a" * n,
+    "slashes": lambda n: "/" * n,
+    "dots": lambda n: "/.." * n,
+    "down and up": lambda n: "/a/.." * n,
+    "encoded": lambda n: "/%61" * n,
+    "encoded again and again": lambda n: "/%" + "25" * n + "61",
+    "percent signs": lambda n: "%" * n,
+    "backslashes": lambda n: "\\." * n,
+}
+AMBIGUOUS = [
+    *("/" + "/".join("a" if bit == "1" else f"{{p{i}}}" for i, bit in enumerate(f"{n:05b}")) + "/*" for n in range(32)),
+    "/{a}/{b}/{c}/{d}/{e}/{f}",
+]
+
+
+@pytest.mark.parametrize("path", PATHOLOGICAL)
+def test_the_steps_for_a_path_grow_with_its_length(path: str) -> None:
+    rules = Rules([Rule(f"r{i}", "1/s", key="all", match=pattern) for i, pattern in enumerate(AMBIGUOUS)])
+    short, long = (steps(lambda n=n: rules.matching("GET", PATHOLOGICAL[path](n))) for n in (200, 2000))  # type: ignore[misc]
+    assert long < 12 * short
+
+
+def ambiguous(bits: int) -> Rules:
+    """Every pattern of so many literals and parameters, and all of them begin like /a/a/a."""
+    patterns = [
+        "".join("/a" if number >> bit & 1 else f"/{{p{bit}}}" for bit in range(bits)) for number in range(2**bits)
+    ]
+    return Rules([Rule(f"r{number}", "1/s", key="all", match=pattern) for number, pattern in enumerate(patterns)])
+
+
+def test_the_steps_for_ambiguous_patterns_grow_with_their_number() -> None:
+    few, many = (steps(lambda rules=ambiguous(bits): rules.matching("GET", "/a" * 20)) for bits in (4, 7))  # type: ignore[misc]
+    assert many < 10 * few
+
+
+@given(st.text(st.sampled_from("a/.%25\\"), max_size=200))
+@example("/%" + "25" * 100 + "2e")
+def test_a_path_has_few_readings_and_none_is_longer(path: str) -> None:
+    found = readings(path)
+    assert found[0] == path
+    assert len(found) <= 1 + 4 * (DECODINGS + 1)
+    assert max(map(len, found)) <= len(path) + 1
