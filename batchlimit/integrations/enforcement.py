@@ -21,7 +21,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from batchlimit import AsyncRateLimiter, BatchLimitError, Decision, RateLimiter, StoreUnavailable
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
@@ -30,6 +30,7 @@ from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded,
 from batchlimit.rules import Request, Rule, Rules, Unmade
 
 T = TypeVar("T")
+L = TypeVar("L", RateLimiter, AsyncRateLimiter)
 Steps = Generator[Any, Any, T]
 Unidentified = Literal["refuse", "admit"]
 _logger = logging.getLogger("batchlimit")
@@ -141,12 +142,12 @@ class Outcome:
     decisions: Mapping[str, Decision] = field(default_factory=dict)
 
 
-class _Enforcement:
+class _Enforcement(Generic[L]):
     """What both APIs share."""
 
     def __init__(
         self,
-        limiter: Any,
+        limiter: L | Callable[[], L],
         rules: Rules,
         *,
         headers: Form | Fields = "draft-11",
@@ -156,7 +157,8 @@ class _Enforcement:
     ) -> None:
         if unidentified not in ("refuse", "admit"):
             raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
-        self.limiter, self.rules = limiter, rules
+        self._limiter: Callable[[], Any] = limiter if callable(limiter) else lambda: limiter
+        self.rules = rules
         self.fields = headers if isinstance(headers, Fields) else Fields(headers)
         self.counters = Counters([rule.name for rule in rules], silence, clock)
         self._admits_unidentified = unidentified == "admit"
@@ -190,7 +192,7 @@ class _Enforcement:
             The refusal, never to be stored by a cache.
         """
         body = problem.body()
-        told = self.fields.refused(decisions, retry_after)
+        told: list[Header] = self.fields.refused(decisions, retry_after)
         headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *told]
         return Refusal(problem.status, problem.policies, key, retry_after, headers, body, error)
 
@@ -234,7 +236,7 @@ class _Enforcement:
         """Charge all of them or none, but for those whose bucket is away and which are open then."""
         while enforced:
             try:
-                decisions: dict[str, Decision] = yield self.limiter.decide_all(_costs(enforced))
+                decisions: dict[str, Decision] = yield self._limiter().decide_all(_costs(enforced))
             except StoreUnavailable as error:
                 if (refusal := self._away(enforced, error)) is not None:
                     outcome.refusal = refusal
@@ -319,7 +321,7 @@ class _Enforcement:
             rule, key, cost = charged
             counts = self.counters.rules[rule.name]
             try:
-                decisions: dict[str, Decision] = yield self.limiter.decide_all({key: cost})
+                decisions: dict[str, Decision] = yield self._limiter().decide_all({key: cost})
             except BatchLimitError as error:
                 self._count_away(rule, error)
                 continue
@@ -351,9 +353,9 @@ class _Enforcement:
     def _correct(self, key: str, cost: int, actual: int) -> Steps[None]:
         try:
             if actual < cost:
-                yield self.limiter.refund(key, cost - actual)
+                yield self._limiter().refund(key, cost - actual)
             else:
-                reservation = yield self.limiter.reserve(key, 0)
+                reservation = yield self._limiter().reserve(key, 0)
                 yield reservation.settle(actual - cost)
         except BatchLimitError as error:
             _logger.debug("a charge was not corrected: %s", error)
@@ -363,11 +365,12 @@ class _Enforcement:
             yield from self._correct(key, cost, 0)
 
 
-class Enforcer(_Enforcement):
+class Enforcer(_Enforcement[RateLimiter]):
     """Holds rules against requests, for threads.
 
     Args:
-        limiter: a RateLimiter whose quotas are those of the rules: `RateLimiter.from_url(url, rules.quotas)`.
+        limiter: a RateLimiter whose quotas are those of the rules, `RateLimiter.from_url(url, rules.quotas)`, or a
+            function that returns it whenever it is needed.
         rules: the rules.
         headers: "draft-11" (default), "legacy", "both", "off", or Fields of one's own.
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default: 403, or 503
@@ -388,8 +391,6 @@ class Enforcer(_Enforcement):
         >>> enforcer.admit(request).refusal.status
         429
     """
-
-    limiter: RateLimiter
 
     def admit(self, request: Request) -> Outcome:
         """Charge a request to all rules that apply, or to none of them.
@@ -413,13 +414,13 @@ class Enforcer(_Enforcement):
             run(self._settle(outcome, response))
 
 
-class AsyncEnforcer(_Enforcement):
+class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
     """Holds rules against requests, for the tasks of one event loop; the arguments are those of Enforcer.
 
     `cost` and `charge` of the rules may be coroutine functions here.
 
     Args:
-        limiter: an AsyncRateLimiter whose quotas are those of the rules.
+        limiter: an AsyncRateLimiter whose quotas are those of the rules, or a function that returns it.
         rules, headers, unidentified, silence, clock: as for Enforcer.
 
     Example:
@@ -435,8 +436,6 @@ class AsyncEnforcer(_Enforcement):
         >>> asyncio.run(main())
         [True, False]
     """
-
-    limiter: AsyncRateLimiter
 
     async def admit(self, request: Request) -> Outcome:
         """Charge a request to all rules that apply, or to none of them; as Enforcer.admit."""

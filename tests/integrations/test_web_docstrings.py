@@ -5,7 +5,16 @@ from importlib import import_module
 
 import pytest
 
-MODULES = ["address", "counters", "enforcement", "headers", "problem"]
+MODULES = [
+    "address",
+    "asgi.concurrency",
+    "asgi.middleware",
+    "counters",
+    "enforcement",
+    "headers",
+    "identity",
+    "problem",
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,0 +1,122 @@
+"""ConcurrencyLimitMiddleware: how many requests of an ASGI application are under way at once."""
+
+import logging
+from collections.abc import Callable
+
+from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited
+from batchlimit.concurrency import AsyncPermit, Outcome
+from batchlimit.integrations.asgi.exchange import Exchange
+from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send, answer
+from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
+from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
+
+_logger = logging.getLogger("batchlimit")
+_DROPPED = frozenset((429, 503, 504))
+
+
+def outcome_of(response: Response) -> Outcome:
+    """Return what a response tells about the load.
+
+    Args:
+        response: how the request ended.
+
+    Returns:
+        `Outcome.DROPPED` for 429, 503 and 504: load made these fail. `Outcome.IGNORED` for all other 5xx and where the
+        client went away: they are often faster than an answer. `Outcome.SUCCESS` for the rest.
+
+    Example:
+        >>> outcome_of(Response(503))
+        <Outcome.DROPPED: 'dropped'>
+    """
+    if response.status in _DROPPED:
+        return Outcome.DROPPED
+    if response.status >= 499 or not response.complete:
+        return Outcome.IGNORED
+    return Outcome.SUCCESS
+
+
+class ConcurrencyLimitMiddleware:
+    """Lets as many requests into the application at once as a concurrency limiter finds good; the others get a 503.
+
+    A request holds its permit until its response has ended: a stream, until its last part. How it ended feeds the law
+    of the limiter. Websockets last for as long as their clients like, and say nothing about the load: they pass by.
+
+    Args:
+        app: the application.
+        limiter: the AsyncConcurrencyLimiter; its owner closes it.
+        partition: a function of the scope that returns the name of the request's partition (default None: none).
+        timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0).
+        outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
+        bypass: a function of the scope; requests of which it returns True are not limited (default None: all are).
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> from batchlimit.laws import Fixed
+        >>> async def app(scope, receive, send):
+        ...     await send({"type": "http.response.start", "status": 200, "headers": []})
+        ...     await send({"type": "http.response.body", "body": b"hello"})
+        >>> async def main():
+        ...     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
+        ...         limited, sent = ConcurrencyLimitMiddleware(app, limiter), []
+        ...         async def send(message):
+        ...             sent.append(message)
+        ...         scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+        ...         async with limiter.acquire():  # another request is under way
+        ...             await limited(scope, None, send)
+        ...         return sent[0]["status"]
+        >>> asyncio.run(main())
+        503
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limiter: AsyncConcurrencyLimiter,
+        *,
+        partition: Callable[[Scope], str] | None = None,
+        timeout: float = 0.0,
+        outcome: Callable[[Response], Outcome] = outcome_of,
+        bypass: Callable[[Scope], bool] | None = None,
+    ) -> None:
+        self.app, self._limiter = app, limiter
+        self._partition, self._timeout, self._outcome, self._bypass = partition, timeout, outcome, bypass
+        self._fields = Fields("off")
+
+    def __repr__(self) -> str:
+        return f"<ConcurrencyLimitMiddleware by {self._limiter}>"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, as any ASGI application."""
+        if scope["type"] != "http" or (self._bypass is not None and self._bypass(scope)):
+            await self.app(scope, receive, send)
+            return
+        partition = self._partition(scope) if self._partition is not None else ""
+        try:
+            permit = await self._limiter.acquire(partition, timeout=self._timeout)
+        except BatchLimitError as error:
+            await answer(self._refusal(error), scope, receive, send)
+            return
+        exchange = Exchange(receive, send, (), lambda response: self._complete(permit, response))
+        await exchange.run(self.app, scope)
+
+    def _complete(self, permit: AsyncPermit, response: Response) -> None:
+        try:
+            outcome = self._outcome(response)
+        except Exception as error:
+            _logger.error("the outcome of a request is ignored, for `outcome` raised: %s", error, exc_info=error)
+            outcome = Outcome.IGNORED
+        match outcome:
+            case Outcome.SUCCESS:
+                permit.success()
+            case Outcome.DROPPED:
+                permit.drop()
+            case Outcome.IGNORED:
+                permit.ignore()
+
+    def _refusal(self, error: BatchLimitError) -> Refusal:
+        wait = error.retry_after if isinstance(error, ConcurrencyLimited) else None
+        problem = reduced_capacity(detail=error.reason if isinstance(error, ConcurrencyLimited) else "")
+        headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *self._fields.retry_after(wait)]
+        return Refusal(problem.status, (), None, wait, headers, problem.body(), error)

@@ -1,0 +1,89 @@
+"""One request on its way through the application: its response is watched, and its end is told once."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
+from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.headers import Header
+
+_GONE = 499
+"""The status of a request whose client went away before the response started."""
+_FAILED = 500
+_ACCEPTED = 101
+_REFUSED = 403
+
+
+class Exchange:
+    """Adds fields to the start of one response, and knows how it ended.
+
+    A body ends with its last part, and not with the application: that may have tasks to do in the background.
+
+    Args:
+        receive, send: those of the server.
+        headers: the fields to add.
+        ended: is called once with the Response, as soon as it has ended (default None: nobody wants to know).
+    """
+
+    __slots__ = ("_ended", "_headers", "_receive", "_send", "_sent", "_started", "_status", "_told")
+
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        headers: Sequence[Header],
+        ended: Callable[[Response], None] | None = None,
+    ) -> None:
+        self._receive, self._send, self._headers, self._ended = receive, send, headers, ended
+        self._status, self._sent, self._started = 0, 0, False
+        self._told: Sequence[Header] = ()
+
+    async def run(self, app: ASGIApp, scope: Scope) -> None:
+        """Run the application; what it raises goes on to the server."""
+        error: BaseException | None = None
+        try:
+            await app(scope, self.receive, self.send)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._end(error, _GONE if isinstance(error, asyncio.CancelledError) else _FAILED)
+
+    async def receive(self) -> Message:
+        """Receive, and notice that the client has gone away."""
+        message = await self._receive()
+        if message["type"] in ("http.disconnect", "websocket.disconnect"):
+            self._end(None, _GONE)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send; the first start of a response, or the acceptance of a websocket, takes the fields along."""
+        kind = message["type"]
+        if not self._started:
+            message = self._start(kind, message)
+        await self._send(message)
+        if kind == "http.response.body" or kind == "http.response.zerocopysend":
+            self._sent += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                self._end(None, _FAILED, complete=True)
+        elif kind == "http.response.pathsend" or kind == "websocket.close":
+            self._end(None, _FAILED, complete=True)
+
+    def _start(self, kind: str, message: Message) -> Message:
+        if kind in ("http.response.start", "websocket.http.response.start"):
+            self._status = message["status"]
+        elif kind == "websocket.accept":
+            self._status = _ACCEPTED
+        elif kind == "websocket.close":
+            self._status = _REFUSED
+        else:
+            return message
+        self._started, self._told = True, message.get("headers") or ()
+        return message if kind == "websocket.close" else {**message, "headers": [*self._told, *self._headers]}
+
+    def _end(self, error: BaseException | None, otherwise: int, *, complete: bool = False) -> None:
+        """Tell of the end, once; `otherwise` is the status of a response that did not start."""
+        if (ended := self._ended) is not None:
+            self._ended = None
+            complete = complete or (error is None and self._status == _ACCEPTED)
+            ended(Response(self._status or otherwise, self._told, error, complete, self._sent))

@@ -1,0 +1,90 @@
+"""The limiter of an application: opened when the application starts, closed when it has stopped, and made anew then."""
+
+import logging
+from collections.abc import Callable
+
+from batchlimit import AsyncRateLimiter, FailurePolicy
+from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
+from batchlimit.rules import Rules
+from batchlimit.rules.key import KeyTemplate
+
+LimiterSource = AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]
+_logger = logging.getLogger("batchlimit")
+_STOPPED = ("lifespan.shutdown.complete", "lifespan.shutdown.failed", "lifespan.startup.failed")
+
+
+class LimiterHome:
+    """Makes the limiter on the application's event loop, and closes it there if it made it.
+
+    Args:
+        source: a limiter, which is never closed here; a URL; or a function that makes a limiter.
+        rules: their quotas and failure policies are those of a limiter that is made from a URL.
+    """
+
+    def __init__(self, source: LimiterSource, rules: Rules) -> None:
+        if not isinstance(source, AsyncRateLimiter | str) and not callable(source):
+            raise TypeError(
+                "limiter is an AsyncRateLimiter, a URL or a function that makes an AsyncRateLimiter, "
+                f"not {type(source).__name__}"
+            )
+        self._source, self._rules = source, rules
+        self._limiter = source if isinstance(source, AsyncRateLimiter) else None
+        if isinstance(source, str) and not source.startswith("embedded://"):
+            self.open()  # it connects at the first call, and a typo is told now
+        if isinstance(source, str) and source.startswith("memory://"):
+            _logger.warning(
+                "memory:// is a limit of each process by itself: with n workers, n times as much is admitted"
+            )
+
+    def __repr__(self) -> str:
+        return f"<LimiterHome of {self._limiter or 'no limiter yet'}>"
+
+    def limiter(self) -> AsyncRateLimiter:
+        """Return the limiter; make it, if the server told of no start of the application."""
+        return self._limiter or self.open()
+
+    def open(self) -> AsyncRateLimiter:
+        """Make the limiter, unless there is one."""
+        if self._limiter is None:
+            source = self._source
+            assert not isinstance(source, AsyncRateLimiter)
+            self._limiter = from_rules(source, self._rules) if isinstance(source, str) else source()
+        return self._limiter
+
+    async def close(self) -> None:
+        """Close a limiter that was made here; the next start makes another one."""
+        if self._limiter is not None and self._limiter is not self._source:
+            limiter, self._limiter = self._limiter, None
+            await limiter.close()
+
+    async def lifespan(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the lifespan through: the limiter is there before the application starts, and after it has stopped."""
+
+        async def starting() -> Message:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self.open()
+            return message
+
+        async def stopping(message: Message) -> None:
+            if message["type"] in _STOPPED:
+                await self._close_quietly()
+            await send(message)
+
+        try:
+            await app(scope, starting, stopping)
+        finally:
+            await self._close_quietly()
+
+    async def _close_quietly(self) -> None:
+        try:
+            await self.close()
+        except Exception as error:
+            _logger.error("the limiter was not closed: %s", error, exc_info=error)
+
+
+def from_rules(url: str, rules: Rules) -> AsyncRateLimiter:
+    """Return the limiter at a URL that has the quotas and the failure policies of rules."""
+    policies = {KeyTemplate(rule.key).pattern: rule.on_failure for rule in rules if rule.on_failure is not None}
+    named = {pattern: policies.get(pattern, FailurePolicy.closed()) for pattern in rules.quotas}
+    return AsyncRateLimiter.from_url(url, rules.quotas, on_failure={"*": FailurePolicy.closed(), **named})

@@ -1,0 +1,208 @@
+"""RateLimitMiddleware: rules held against the requests and websockets of an ASGI application."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.asgi.exchange import Exchange
+from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
+from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send, answer
+from batchlimit.integrations.asgi.websocket import LimitedMessages
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.enforcement import AsyncEnforcer, FailedIdentity, Outcome, Refusal, Response, Unidentified
+from batchlimit.integrations.headers import Fields, Form
+from batchlimit.integrations.identity import Addresses, Identity, joined
+from batchlimit.rules import Request, Rule, Rules
+
+Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
+OnRejected = Callable[[Scope, Refusal], ASGIApp | Awaitable[ASGIApp]]
+_logger = logging.getLogger("batchlimit")
+
+
+class RateLimitMiddleware:
+    """Holds rules against every request and every handshake of a websocket, before the application hears of it.
+
+    All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
+    `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.
+    Nothing that goes wrong here becomes a 500. Responses of admitted requests carry the fields too.
+
+    Args:
+        app: the application.
+        limiter: the URL of a store, or a function that makes an AsyncRateLimiter. The middleware makes the limiter when
+            the application starts, closes it when that has stopped, and makes another one at the next start. Or an
+            AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
+        rules: Rules, or several Rule.
+        identify: a function of the scope, which may be asynchronous. It returns values for the keys, such as
+            {"user": "ann"}, or None (default None: keys have `ip` alone). If it raises, the rules that need more than
+            `ip` have no key.
+        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
+        proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
+        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
+        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
+        on_rejected: a function of the scope and the Refusal that returns the ASGI application which answers, such as a
+            Starlette response; it may be asynchronous (default None: problem details). It does not answer websockets.
+        messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).
+            One that is refused closes the websocket with code 1008.
+        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+
+    Attributes:
+        enforcer: the AsyncEnforcer; `statistics()` of the middleware is its.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit.rules import Rule
+        >>> async def app(scope, receive, send):
+        ...     await send({"type": "http.response.start", "status": 200, "headers": []})
+        ...     await send({"type": "http.response.body", "body": b"hello"})
+        >>> limited = RateLimitMiddleware(app, "memory://", [Rule("all", "1/hour", key="all:{ip}")])
+        >>> async def call():
+        ...     sent = []
+        ...     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("192.0.2.1", 5000)}
+        ...     async def send(message):
+        ...         sent.append(message)
+        ...     await limited(scope, None, send)
+        ...     return sent[0]["status"]
+        >>> async def main():
+        ...     return [await call() for _ in range(2)]
+        >>> asyncio.run(main())
+        [200, 429]
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limiter: LimiterSource,
+        rules: Rules | Iterable[Rule],
+        *,
+        identify: Identify | None = None,
+        headers: Form | Fields = "draft-11",
+        proxies: TrustedProxies | None = None,
+        ipv6_prefix: int = 56,
+        unidentified: Unidentified = "refuse",
+        on_rejected: OnRejected | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        limit_preflight: bool = False,
+        checks: bool = True,
+    ) -> None:
+        self.app = app
+        of_requests, of_messages = _rules(rules), _rules(messages)
+        self._home = LimiterHome(limiter, Rules([*of_requests, *of_messages]))
+        fields = headers if isinstance(headers, Fields) else Fields(headers)
+        self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, headers=fields, unidentified=unidentified)
+        self._of_messages = (
+            AsyncEnforcer(self._home.limiter, of_messages, headers=fields, unidentified=unidentified)
+            if of_messages
+            else None
+        )
+        self._addresses = Addresses(proxies, ipv6_prefix, warns=checks)
+        self._identify, self._on_rejected = identify, on_rejected
+        self._limits_preflight = limit_preflight
+        self._settling: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<RateLimitMiddleware {self.enforcer.rules}>"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, as any ASGI application."""
+        kind = scope["type"]
+        if kind == "http":
+            if not self._limits_preflight and scope["method"] == "OPTIONS" and _is_preflight(scope):
+                await self.app(scope, receive, send)
+            else:
+                await self._serve(scope, receive, send)
+        elif kind == "websocket":
+            await self._serve(scope, receive, send)
+        elif kind == "lifespan":
+            await self._home.lifespan(self.app, scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the requests so far, by rule.
+
+        Returns:
+            The EnforcementStatistics of this process.
+        """
+        return self.enforcer.statistics()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope.get("method", "GET"), scope["path"], await self._identity(scope), scope)
+        outcome = await self.enforcer.admit(request)
+        if outcome.refusal is not None:
+            await self._reject(outcome.refusal, scope, receive, send)
+            return
+        if self._of_messages is not None and scope["type"] == "websocket":
+            limited = LimitedMessages(self._of_messages, request, receive, send)
+            receive, send = limited.receive, limited.send
+        if outcome.charges:
+            await self._settle(outcome, scope, receive, send)
+        elif outcome.headers:
+            await self.app(scope, receive, Exchange(receive, send, outcome.headers).send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _settle(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send) -> None:
+        """Settle as soon as the response has ended, in a task of its own, which nobody cancels with the application."""
+        tasks: set[asyncio.Task[None]] = set()
+
+        def ended(response: Response) -> None:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:  # the loop was closed before the request had ended
+                return
+            task = loop.create_task(self.enforcer.settle(outcome, response))
+            tasks.add(task)
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+
+        try:
+            await Exchange(receive, send, outcome.headers, ended).run(self.app, scope)
+        finally:
+            if tasks:
+                await asyncio.wait(tasks)
+
+    async def _identity(self, scope: Scope) -> Identity:
+        host, port = scope.get("client") or (None, 0)
+        known = self._addresses.of(host, port, scope["headers"])
+        if self._identify is None:
+            return known
+        try:
+            told = self._identify(scope)
+            return joined(known, await told if inspect.isawaitable(told) else told)
+        except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
+            return FailedIdentity(known, error)
+
+    async def _reject(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        app = None
+        if self._on_rejected is not None and scope["type"] == "http":
+            app = await self._own_answer(self._on_rejected, scope, refusal)
+        if app is None:
+            await answer(refusal, scope, receive, send)
+        else:
+            fields = [field for field in refusal.headers if field[0] != b"content-type"]
+            await Exchange(receive, send, fields).run(app, scope)
+
+    async def _own_answer(self, on_rejected: OnRejected, scope: Scope, refusal: Refusal) -> ASGIApp | None:
+        try:
+            told: Any = on_rejected(scope, refusal)
+            found: ASGIApp = await told if inspect.isawaitable(told) else told
+        except Exception as error:
+            _logger.error("on_rejected raised, so the answer is problem details: %s", error, exc_info=error)
+            return None
+        return found
+
+
+def _rules(rules: Rules | Iterable[Rule]) -> Rules:
+    return rules if isinstance(rules, Rules) else Rules(rules)
+
+
+def _is_preflight(scope: Scope) -> bool:
+    names = {name for name, _ in scope["headers"]}
+    return b"origin" in names and b"access-control-request-method" in names

@@ -1,0 +1,83 @@
+"""Who is asking: the values that keys are made of. Every request has its client's address, as `ip`."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from batchlimit.integrations.address import TrustedProxies, network
+from batchlimit.integrations.enforcement import FailedIdentity
+
+Identity = Mapping[str, object]
+_logger = logging.getLogger("batchlimit")
+_LOOKS = 1000
+"""How many requests are looked at for forwarding fields that nobody trusts."""
+_FORWARDED = frozenset((b"x-forwarded-for", b"forwarded"))
+
+
+class Addresses:
+    """Tells whose request it is by address.
+
+    Args:
+        proxies: the proxies that are trusted (default None: the peer of the connection is the client).
+        v6: bits of an IPv6 address that count (default 56).
+        warns: whether to warn once of forwarding fields while no proxy is trusted (default True).
+
+    Example:
+        >>> Addresses().of("2001:db8::1", 51000, [])
+        {'ip': '2001:db8::/56'}
+    """
+
+    def __init__(self, proxies: TrustedProxies | None = None, v6: int = 56, *, warns: bool = True) -> None:
+        if not 1 <= v6 <= 128:
+            raise ValueError(f"an IPv6 address has 1 to 128 bits that count, not {v6}")
+        self._proxies, self._v6 = proxies, v6
+        self._looks = _LOOKS if warns and proxies is None else 0
+
+    def __repr__(self) -> str:
+        return f"<Addresses by {self._proxies or 'the peer'}, IPv6 by /{self._v6}>"
+
+    def of(self, peer: str | None, port: int, headers: Iterable[tuple[bytes, bytes]]) -> dict[str, object]:
+        """Return the address of the client.
+
+        Args:
+            peer: the address of the connection's other end; None: it has none.
+            port: its port; 0 says that the server itself has read a forwarding field.
+            headers: names in lower case and values.
+
+        Returns:
+            {"ip": address or network}; nothing, if there is none.
+        """
+        if self._proxies is not None:
+            peer = self._proxies.client(peer, headers)
+        elif self._looks:
+            self._look(port, headers)
+        return {} if peer is None else {"ip": network(peer, self._v6)}
+
+    def _look(self, port: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._looks -= 1
+        if port and any(name in _FORWARDED for name, _ in headers):
+            self._looks = 0
+            _logger.warning(
+                "requests carry X-Forwarded-For or Forwarded, and no proxy is trusted: {ip} is the peer's address. "
+                "If a proxy stands before this server, all its clients share one limit: pass "
+                "proxies=TrustedProxies([its network])"
+            )
+
+
+def joined(known: dict[str, object], told: object) -> Identity:
+    """Return what keys are made of: the address, and what a function of the user's own told of the request."""
+    if told is None:
+        return known
+    if not isinstance(told, Mapping):
+        error = TypeError(f"identify returns a mapping such as {{'user': 'ann'}}, or None, not {type(told).__name__}")
+        return FailedIdentity(known, error)
+    return {**known, **told}
+
+
+def identity_of(known: dict[str, object], identify: Callable[..., object] | None, *request: object) -> Identity:
+    """Return what keys are made of, where `identify` is no coroutine function."""
+    if identify is None:
+        return known
+    try:
+        return joined(known, identify(*request))
+    except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
+        return FailedIdentity(known, error)

@@ -1,0 +1,607 @@
+"""An ASGI application behind the middleware, called by hand in virtual time."""
+
+import asyncio
+import contextvars
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from batchlimit import AsyncRateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.asgi import RateLimitMiddleware
+from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.headers import Fields
+from batchlimit.rules import Rule, Rules
+from batchlimit.stores import MemoryStore
+from tests.aio.loop import run, virtual_loop
+from tests.integrations.asgi import PEER, App, Hello, call, http, part, start, websocket
+
+Test = Callable[[], Coroutine[Any, Any, None]]
+IP = Rule("ip", "2/minute", key="ip:{ip}")
+LOGIN = Rule("login", "5/hour", key="login:{ip}", match="POST /login", charge=lambda r: r.status == 401)
+
+
+@asynccontextmanager
+async def limited(
+    app: App, *rules: Rule, messages: Iterable[Rule] = (), **options: Any
+) -> AsyncIterator[RateLimitMiddleware]:
+    """The application behind rules, with a limiter in the time of the loop that leases no more than it is asked for."""
+    clock = virtual_loop().time
+    quotas = Rules([*rules, *messages]).quotas
+    async with AsyncRateLimiter(MemoryStore(clock), quotas, clock=clock, sizer=FixedBatch(1)) as limiter:
+        options = {"headers": Fields(secret=b"s", chance=lambda: 1.0), "messages": messages, **options}
+        yield RateLimitMiddleware(app, limiter, rules, **options)
+
+
+async def left(middleware: RateLimitMiddleware, key: str) -> int:
+    """What is left of a key, but for what is owed."""
+    limiter: AsyncRateLimiter = middleware.enforcer._limiter()
+    return (await limiter.peek(key)).remaining - limiter.statistics().owed
+
+
+def in_virtual_time(test: Test) -> Callable[[], None]:
+    def wrapped() -> None:
+        run(test)
+
+    wrapped.__name__ = test.__name__
+    return wrapped
+
+
+@in_virtual_time
+async def test_a_burst_is_admitted_then_refused_and_admitted_again_when_it_was_told() -> None:
+    app = Hello()
+    async with limited(app, IP) as middleware:
+        replies = [await call(middleware, http()) for _ in range(3)]
+        assert [each.status for each in replies] == [200, 200, 429]
+        assert [each.limits["ip"][:4] for each in replies] == [(2, 60, 1, 30), (2, 60, 0, 30), (2, 60, 0, 30)]
+        assert b"retry-after" not in replies[1].fields
+        wait = int(replies[2].fields[b"retry-after"])
+        assert 30 <= wait <= 34
+        virtual_loop().leap(wait)
+        assert (await call(middleware, http())).status == 200
+    assert len(app.seen) == 3
+
+
+@in_virtual_time
+async def test_a_refusal_is_a_problem_that_no_cache_stores() -> None:
+    async with limited(Hello(), Rule("off", "0/s", key="off")) as middleware:
+        reply = await call(middleware, http())
+    assert reply.status == 429
+    assert reply.fields[b"content-type"] == b"application/problem+json"
+    assert reply.fields[b"cache-control"] == b"no-store"
+    assert int(reply.fields[b"content-length"]) == len(reply.body)
+    assert json.loads(reply.body)["violated-policies"] == ["off"]
+
+
+@in_virtual_time
+async def test_a_client_that_nobody_else_is_has_its_own_limit() -> None:
+    async with limited(Hello(), Rule("ip", "1/minute", key="ip:{ip}")) as middleware:
+        peers = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::ff:2", "2001:db8:0:100::1"]
+        statuses = [(await call(middleware, http(client=(peer, 1)))).status for peer in peers]
+    assert statuses == [200, 200, 200, 429, 200]
+
+
+@in_virtual_time
+async def test_a_start_is_touched_once_and_nothing_else() -> None:
+    sent = [start(), part(b"a", more=True), part(b"b", more=True), part(b"c")]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for message in sent:
+            await send(message)
+
+    async with limited(app, IP) as middleware:
+        reply = await call(middleware, http())
+    assert reply.messages[1:] == sent[1:]
+    assert reply.messages[0]["headers"][0] == (b"content-type", b"text/plain")
+    assert b"ratelimit" in reply.fields
+    assert b"ratelimit" not in dict(sent[0]["headers"])  # the application's own message is left alone
+
+
+@in_virtual_time
+async def test_without_headers_the_application_is_called_as_it_is() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(send)
+        await send(start())
+
+    seen: list[Any] = []
+    async with limited(app, IP, headers="off") as middleware:
+        reply = await call(middleware, http())
+    assert reply.messages == [start()]
+
+
+@in_virtual_time
+async def test_context_variables_go_down_and_up() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert variable.get() == "before"
+        variable.set("within")
+        await send(start())
+
+    async with limited(app, IP, LOGIN) as middleware:
+        for path, method in (("/", "GET"), ("/login", "POST")):
+            variable.set("before")
+            await call(middleware, http(path, method))
+            assert variable.get() == "within"
+
+
+async def _ann(scope: Any) -> dict[str, str]:
+    await asyncio.sleep(0)
+    return {"user": "ann"}
+
+
+@pytest.mark.parametrize("identify", [lambda _: {"user": "ann"}, _ann])
+def test_who_asks_is_told_by_a_function_of_either_kind(identify: Any) -> None:
+    async def test() -> None:
+        async with limited(Hello(), Rule("user", "1/minute", key="user:{user}"), identify=identify) as middleware:
+            assert [(await call(middleware, http())).status for _ in range(2)] == [200, 429]
+            assert await left(middleware, "user:ann") == 0
+
+    run(test)
+
+
+async def _raises(scope: Any) -> Any:
+    raise OSError("the directory is away")
+
+
+def _raises_at_once(scope: Any) -> Any:
+    raise OSError("the directory is away")
+
+
+@pytest.mark.parametrize(
+    ("identify", "unidentified", "status"),
+    [
+        (lambda _: None, "refuse", 403),
+        (lambda _: None, "admit", 200),
+        (_raises, "refuse", 503),
+        (_raises_at_once, "refuse", 503),
+        (_raises, "admit", 200),
+        (lambda _: "ann", "refuse", 503),
+    ],
+)
+def test_who_cannot_be_told_is_refused_or_admitted_and_never_a_500(
+    identify: Any, unidentified: str, status: int
+) -> None:
+    async def test() -> None:
+        rules = [Rule("user", "1/minute", key="user:{user}"), Rule("ip", "9/minute", key="ip:{ip}")]
+        async with limited(Hello(), *rules, identify=identify, unidentified=unidentified) as middleware:
+            assert (await call(middleware, http())).status == status
+            assert middleware.statistics().rules["user"].no_key == 1
+            assert await left(middleware, "ip:192.0.2.1") == (9 if status != 200 else 8)
+
+    run(test)
+
+
+@in_virtual_time
+async def test_cost_and_charge_may_be_asynchronous() -> None:
+    async def cost(request: Any) -> int:
+        await asyncio.sleep(1)
+        return len(request.path)
+
+    async def charge(response: Response) -> int:
+        await asyncio.sleep(1)
+        return response.sent
+
+    async with limited(Hello(), Rule("all", "100/hour", key="all", cost=cost, charge=charge)) as middleware:
+        await call(middleware, http("/123456789"))
+        assert await left(middleware, "all") == 95
+
+
+@in_virtual_time
+async def test_only_what_the_response_says_is_charged() -> None:
+    app = Hello()
+    async with limited(app, LOGIN) as middleware:
+        for app.status in (200, 401, 302, 401):
+            await call(middleware, http("/login", "POST"))
+        assert await left(middleware, "login:192.0.2.1") == 3
+
+
+@in_virtual_time
+async def test_a_stream_is_settled_at_its_end_and_not_with_tasks_in_the_background() -> None:
+    responses: list[Response] = []
+    working, done = asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start())
+        await send(part(b"12", more=True))
+        assert not responses
+        await send(part(b"3"))
+        working.set()
+        await done.wait()
+
+    async with limited(app, rule_that_notes(responses)) as middleware:
+        request = asyncio.create_task(call(middleware, http()))
+        await working.wait()
+        await asyncio.sleep(0.01)
+        assert [(each.status, each.sent, each.complete) for each in responses] == [(200, 3, True)]
+        assert responses[0].headers == [(b"content-type", b"text/plain")]
+        done.set()
+        await request
+        assert len(responses) == 1
+
+
+@in_virtual_time
+async def test_a_stream_whose_client_goes_away_is_settled_then() -> None:
+    responses: list[Response] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start())
+        await send(part(b"12", more=True))
+        assert (await receive())["type"] == "http.disconnect"
+        await asyncio.sleep(0.01)
+        assert [(each.status, each.sent, each.complete) for each in responses] == [(200, 2, False)]
+
+    async with limited(app, rule_that_notes(responses)) as middleware:
+        await call(middleware, http(), {"type": "http.disconnect"})
+        assert len(responses) == 1
+
+
+@in_virtual_time
+async def test_a_client_that_goes_away_before_the_response_is_a_499() -> None:
+    responses: list[Response] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "http.disconnect"
+
+    async with limited(app, rule_that_notes(responses)) as middleware:
+        await call(middleware, http(), {"type": "http.disconnect"})
+        assert [(each.status, each.complete) for each in responses] == [(499, False)]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_exception_of_the_application_goes_on_and_is_settled(begun: bool) -> None:
+    async def test() -> None:
+        responses: list[Response] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if begun:
+                await send(start())
+            raise ZeroDivisionError
+
+        async with limited(app, rule_that_notes(responses)) as middleware:
+            with pytest.raises(ZeroDivisionError):
+                await call(middleware, http())
+            assert [(each.status, type(each.error)) for each in responses] == [
+                (200 if begun else 500, ZeroDivisionError)
+            ]
+            assert await left(middleware, "noted") == 9
+
+    run(test)
+
+
+@in_virtual_time
+async def test_an_exception_of_send_goes_on_and_is_settled() -> None:
+    responses: list[Response] = []
+
+    async def send(message: Any) -> None:
+        raise OSError("the client is gone")
+
+    async with limited(Hello(), rule_that_notes(responses)) as middleware:
+        with pytest.raises(OSError, match="gone"):
+            await middleware(http(), None, send)  # type: ignore[arg-type]
+        assert [type(each.error) for each in responses] == [OSError]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_application_that_is_cancelled_is_settled_all_the_same(begun: bool) -> None:
+    async def test() -> None:
+        responses: list[Response] = []
+        waits = asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if begun:
+                await send(start())
+            waits.set()
+            await receive()
+            await receive()
+
+        async with limited(app, rule_that_notes(responses)) as middleware:
+            request = asyncio.create_task(call(middleware, http()))
+            await waits.wait()
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await request
+            await asyncio.sleep(0.01)
+            assert [(each.status, each.complete) for each in responses] == [(200 if begun else 499, False)]
+            assert await left(middleware, "noted") == 9
+            assert not middleware._settling
+
+    run(test)
+
+
+def rule_that_notes(responses: list[Response]) -> Rule:
+    async def charge(response: Response) -> int:
+        await asyncio.sleep(0)
+        responses.append(response)
+        return 1
+
+    return Rule("noted", "10/hour", key="noted", cost=5, charge=charge)
+
+
+@in_virtual_time
+async def test_an_application_that_never_responds_costs_what_charge_says_of_a_500() -> None:
+    responses: list[Response] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        pass
+
+    async with limited(app, rule_that_notes(responses)) as middleware:
+        await call(middleware, http())
+    assert [(each.status, each.complete) for each in responses] == [(500, False)]
+
+
+PREFLIGHT = [(b"origin", b"https://x.example"), (b"access-control-request-method", b"POST")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "options", "statuses"),
+    [
+        (PREFLIGHT, {}, [200, 200, 200]),
+        (PREFLIGHT, {"limit_preflight": True}, [200, 200, 429]),
+        ([], {}, [200, 200, 429]),
+        (PREFLIGHT[:1], {}, [200, 200, 429]),
+    ],
+)
+def test_a_preflight_is_exempt_by_a_switch(headers: Any, options: Any, statuses: list[int]) -> None:
+    async def test() -> None:
+        async with limited(Hello(), IP, **options) as middleware:
+            found = [(await call(middleware, http(method="OPTIONS", headers=headers))).status for _ in range(3)]
+            assert found == statuses
+
+    run(test)
+
+
+async def _own(scope: Any, refusal: Any) -> Any:
+    return _plain(scope, refusal)
+
+
+def _plain(scope: Any, refusal: Any) -> Any:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start(refusal.status, [(b"content-type", b"text/plain")]))
+        await send(part(b"slow down, " + refusal.rules[0].encode()))
+
+    return app
+
+
+@pytest.mark.parametrize("on_rejected", [_plain, _own])
+def test_an_own_answer_has_its_own_body_and_the_fields(on_rejected: Any) -> None:
+    async def test() -> None:
+        async with limited(Hello(), Rule("off", "1/hour", key="off"), on_rejected=on_rejected) as middleware:
+            await call(middleware, http())
+            reply = await call(middleware, http())
+            assert (reply.status, reply.body) == (429, b"slow down, off")
+            assert reply.fields[b"content-type"] == b"text/plain"
+            assert reply.fields[b"cache-control"] == b"no-store"
+            assert {b"retry-after", b"ratelimit"} <= reply.fields.keys()
+
+    run(test)
+
+
+@in_virtual_time
+async def test_an_own_answer_that_raises_is_a_refusal_all_the_same() -> None:
+    def on_rejected(scope: Any, refusal: Any) -> Any:
+        raise ZeroDivisionError
+
+    async with limited(Hello(), Rule("off", "0/s", key="off"), on_rejected=on_rejected) as middleware:
+        assert (await call(middleware, http())).status == 429
+
+
+@in_virtual_time
+async def test_a_client_behind_trusted_proxies_has_its_own_limit() -> None:
+    async with limited(Hello(), IP, proxies=TrustedProxies(["192.0.2.0/24"])) as middleware:
+        await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9, 203.0.113.9")]))
+        assert await left(middleware, "ip:203.0.113.9") == 1
+
+
+def test_forwarding_fields_that_nobody_trusts_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with limited(Hello(), IP) as middleware:
+            await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9")], client=("127.0.0.1", 0)))
+            assert "proxies=" not in caplog.text  # the server itself has read it
+            for _ in range(2):
+                await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9")]))
+        async with limited(Hello(), IP, checks=False) as middleware:
+            await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9")]))
+
+    run(test)
+    assert len([each for each in caplog.records if "proxies=TrustedProxies" in each.getMessage()]) == 1
+
+
+@in_virtual_time
+async def test_a_request_without_a_peer_has_no_address() -> None:
+    async with limited(Hello(), IP) as middleware:
+        assert (await call(middleware, http(client=None))).status == 403
+
+
+@in_virtual_time
+async def test_strange_paths_are_limited_like_any_other() -> None:
+    async with limited(Hello(), Rule("items", "9/hour", key="item:{id}", match="/items/{id}"), IP) as middleware:
+        for path in ("/items/" + "x" * 10_000, "/items/\udcff\udcfe", "/items/\x00", "//", "", "/items/a:b"):
+            assert (await call(middleware, http(path, client=(f"192.0.2.{len(path) % 250}", 1)))).status == 200
+
+
+@in_virtual_time
+async def test_other_scopes_pass_by() -> None:
+    app, scope = Hello(), {"type": "mystery"}
+    async with limited(app, IP) as middleware:
+        await call(middleware, scope)
+    assert app.seen == [scope]
+
+
+# Websockets
+
+
+@in_virtual_time
+async def test_a_websocket_that_is_refused_is_closed_before_the_application_hears_of_it() -> None:
+    app = Hello()
+    async with limited(app, Rule("chat", "1/hour", key="chat", match="/chat")) as middleware:
+        reply = await call(middleware, websocket("/chat"), {"type": "websocket.connect"}, DISCONNECT)
+        assert reply.messages[0]["type"] == "websocket.accept"
+        assert b"ratelimit" in dict(reply.messages[0]["headers"])
+        reply = await call(middleware, websocket("/chat"))
+        assert [(each["type"], each["code"]) for each in reply.messages] == [("websocket.close", 1008)]
+        reply = await call(middleware, websocket("/chat", extensions={"websocket.http.response": {}}))
+        assert [each["type"] for each in reply.messages] == [
+            "websocket.http.response.start",
+            "websocket.http.response.body",
+        ]
+        assert reply.status == 429
+        assert {b"retry-after", b"content-type"} <= reply.fields.keys()
+        reply = await call(middleware, websocket("/chat"), DISCONNECT)
+        assert reply.messages == []
+    assert len(app.seen) == 1
+
+
+DISCONNECT = {"type": "websocket.disconnect", "code": 1000}
+
+
+@in_virtual_time
+async def test_a_websocket_is_settled_when_it_ends() -> None:
+    responses: list[Response] = []
+    async with limited(Hello(), rule_that_notes(responses)) as middleware:
+        await call(middleware, websocket(), {"type": "websocket.connect"}, DISCONNECT)
+    assert [(each.status, each.complete) for each in responses] == [(101, True)]
+
+
+@in_virtual_time
+async def test_a_websocket_that_floods_is_closed_and_its_application_sees_it_go() -> None:
+    messages = [Rule("messages", "2/hour", key="messages:{ip}", match="/chat")]
+    texts = [{"type": "websocket.receive", "text": str(number)} for number in range(4)]
+    async with limited(Hello(), Rule("all", "9/s", key="all"), messages=messages) as middleware:
+        reply = await call(middleware, websocket("/chat"), {"type": "websocket.connect"}, *texts)
+        assert [each.get("text") for each in reply.messages if each["type"] == "websocket.send"] == ["0", "1"]
+        assert (reply.messages[-1]["type"], reply.messages[-1]["code"]) == ("websocket.close", 1008)
+        assert await left(middleware, "all") == 8  # messages are no requests
+        reply = await call(middleware, websocket("/other"), {"type": "websocket.connect"}, *texts, DISCONNECT)
+        assert len([each for each in reply.messages if each["type"] == "websocket.send"]) == 4
+
+
+@in_virtual_time
+async def test_a_websocket_that_was_closed_here_takes_no_more() -> None:
+    received: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        received.extend([(await receive())["type"], (await receive())["type"]])
+        await send({"type": "websocket.send", "text": "too late"})
+
+    messages = [Rule("messages", "0/s", key="messages")]
+    async with limited(app, IP, messages=messages) as middleware:
+        text = {"type": "websocket.receive", "text": "hello"}
+        reply = await call(middleware, websocket(), {"type": "websocket.connect"}, text)
+    assert received == ["websocket.disconnect"] * 2
+    assert [each["type"] for each in reply.messages] == ["websocket.accept", "websocket.close"]
+
+
+# The lifespan
+
+
+class Server:
+    """The lifespan of an application, as a server goes through it."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __aenter__(self) -> "Server":
+        self._incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._task = asyncio.create_task(self._app({"type": "lifespan"}, self._incoming.get, self._outgoing.put))
+        await self._say("lifespan.startup")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._say("lifespan.shutdown")
+        await self._task
+
+    async def _say(self, kind: str) -> None:
+        await self._incoming.put({"type": kind})
+        assert await self._outgoing.get() == {"type": f"{kind}.complete"}
+
+
+def test_a_limiter_lives_as_long_as_its_application_and_is_made_anew_for_the_next() -> None:
+    made: list[AsyncRateLimiter] = []
+    rules = Rules([IP])
+
+    def factory() -> AsyncRateLimiter:
+        made.append(AsyncRateLimiter.from_url("memory://", rules.quotas))
+        return made[-1]
+
+    middleware = RateLimitMiddleware(Hello(), factory, rules)
+
+    async def life() -> None:
+        async with Server(middleware):
+            count = len(made)
+            assert [(await call(middleware, http())).status for _ in range(3)] == [200, 200, 429]
+            assert len(made) == count
+        assert made[-1]._registry.closed
+
+    for _ in range(2):
+        asyncio.run(life())
+    assert len(made) == 2
+
+
+def test_a_limiter_of_somebody_else_is_not_closed() -> None:
+    async def life() -> None:
+        async with AsyncRateLimiter.from_url("memory://", Rules([IP]).quotas) as limiter:
+            middleware = RateLimitMiddleware(Hello(), limiter, [IP])
+            async with Server(middleware):
+                pass
+            assert await limiter.try_acquire("ip:somebody")
+
+    asyncio.run(life())
+
+
+def test_an_application_without_a_lifespan_has_its_limiter_with_the_first_request() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http", "no lifespan here"
+        await send(start())
+        await send(part(b"hello"))
+
+    async def life() -> None:
+        with pytest.raises(AssertionError, match="no lifespan here"):
+            await call(middleware, {"type": "lifespan"}, {"type": "lifespan.startup"})
+        assert (await call(middleware, http())).status == 200
+
+    middleware = RateLimitMiddleware(app, "memory://", [IP])
+    asyncio.run(life())
+
+
+def test_a_limit_in_memory_says_that_it_is_of_one_process(caplog: pytest.LogCaptureFixture) -> None:
+    RateLimitMiddleware(Hello(), "memory://", [IP])
+    assert [each.levelno for each in caplog.records] == [logging.WARNING]
+    assert "each process" in caplog.text
+
+
+def test_an_open_rule_is_open_at_a_limiter_of_a_url_too() -> None:
+    rules = [Rule("far", "9/hour", key="far", on_failure="open")]
+    for rule, status in ((rules[0], 200), (Rule("far", "9/hour", key="far"), 503)):
+        middleware = RateLimitMiddleware(Hello(), "redis://127.0.0.1:1", [rule])
+        reply = asyncio.run(_reply(middleware))
+        assert reply.status == status
+        assert (b"retry-after" in reply.fields) == (status == 503)
+
+
+async def _reply(middleware: Any) -> Any:
+    return await call(middleware, http(client=PEER))
+
+
+@pytest.mark.parametrize(
+    ("limiter", "options", "error"),
+    [
+        (3, {}, TypeError),
+        ("rediss:/nowhere", {}, ValueError),
+        ("memory://", {"headers": "draft-12"}, ValueError),
+        ("memory://", {"ipv6_prefix": 0}, ValueError),
+        ("memory://", {"unidentified": "perhaps"}, ValueError),
+        ("memory://", {"messages": [IP]}, ValueError),  # two rules of one name
+    ],
+)
+def test_what_cannot_work_is_told_when_it_is_made(limiter: Any, options: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        RateLimitMiddleware(Hello(), limiter, [IP], **options)
