@@ -24,6 +24,7 @@ class PrimaryMonitor:
     def __init__(self, pool: Any) -> None:
         """`pool` is a SentinelConnectionPool of redis-py."""
         self._pool = weakref.ref(pool)
+        self._sentinels: list[Any] = pool.sentinel_manager.sentinels  # clients, which nobody else uses
         self._subscription = _Subscription()
         self._stopped = threading.Event()
         self._starting = threading.Lock()  # held to start the thread once
@@ -42,8 +43,9 @@ class PrimaryMonitor:
                 self._starting.release()
 
     def stop(self) -> None:
-        """Tell the thread to end."""
+        """Tell the thread to end, and close the clients of the sentinels."""
         self._stopped.set()
+        self._close_sentinels()
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._follow, name="batchlimit-monitor", daemon=True)
@@ -61,12 +63,17 @@ class PrimaryMonitor:
                 self._subscription.close()
                 self._stopped.wait(SPACING)
         self._subscription.close()
+        self._close_sentinels()  # again: a closed client connects anew if `stop` came amid a question
 
     def _ask(self) -> Any:
         """Ask for the primary, and return the sentinel that answered: redis-py moves it to the front of its list."""
         pool: Any = self._pool()
         pool.get_master_address()
-        return pool.sentinel_manager.sentinels[0]
+        return self._sentinels[0]
+
+    def _close_sentinels(self) -> None:
+        for each in self._sentinels:
+            each.close()
 
 
 class _Subscription:

@@ -88,5 +88,3 @@ class SentinelTransport(ServerTransport):
     def close(self) -> None:
         self._monitor.stop()
         super().close()
-        for sentinel in self._pool.sentinel_manager.sentinels:
-            sentinel.close()

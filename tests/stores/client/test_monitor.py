@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+import redis.sentinel
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask
@@ -262,10 +263,32 @@ def test_sentinels_that_are_away_are_asked_again(prefix: str) -> None:
             until(lambda store=store: goes_to(second, store))  # type: ignore[misc]
 
 
+def test_a_store_that_is_closed_while_its_monitor_asks_leaves_no_connection(
+    pair: Named, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """redis-py connects a closed client anew."""
+    pair.name(pair.nodes[0])
+    transport: Any = RedisStore.from_url(pair.url, prefix=prefix)._transport
+    pool = transport.client.connection_pool
+    ask = pool.get_master_address
+
+    def closed_meanwhile() -> None:
+        transport.close()
+        ask()
+
+    monkeypatch.setattr(pool, "get_master_address", closed_meanwhile)
+    transport._monitor._follow()
+    (theirs,) = [each.connection_pool._available_connections for each in pool.sentinel_manager.sentinels]
+    assert theirs, "the question was asked"
+    assert [each for each in theirs if each._sock is not None] == []
+
+
 def test_a_store_that_is_closed_while_its_monitor_asks_leaves_no_error() -> None:
     """redis-py raises a TypeError in a thread whose client is closed by another."""
 
     class Closed:
+        sentinel_manager = redis.sentinel.Sentinel([])
+
         def get_master_address(self) -> None:
             monitor.stop()
             raise TypeError("argument must be an int, or have a fileno() method.")
