@@ -19,6 +19,7 @@ from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore
+from tests.depth import depth
 from tests.distance import far
 from tests.servers import SERVERS, Server, Servers, Unavailable
 from tests.topologies import TOPOLOGIES
@@ -30,7 +31,9 @@ OPENED: list[Any] = [RateLimiter, AsyncRateLimiter, RedisStore, AsyncRedisStore,
 # How long an example takes says how busy the machine is. And each run plays the same examples: a new one that fails is
 # to be found by whoever looks for it, with --hypothesis-profile=search, and not by whoever merges something else.
 settings.register_profile("search", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("steady", settings.get_profile("search"), derandomize=True, database=None)
+settings.register_profile(
+    "steady", settings.get_profile("search"), derandomize=True, database=None, max_examples=depth(40, 100)
+)
 settings.load_profile("steady")
 
 

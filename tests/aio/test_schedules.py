@@ -1,4 +1,4 @@
-"""A thousand seeded schedules of callers who come, give up, are cancelled and hear of failures, in virtual time.
+"""Hundreds of seeded schedules of callers who come, give up, are cancelled and hear of failures, in virtual time.
 
 Each must end: the loop tells at once when all wait and nothing is planned. Nobody overtakes in line, the limiter's
 figures are what its callers were told, one fetch is under way at a time, and the promise holds.
@@ -14,9 +14,10 @@ from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited, Stor
 from batchlimit.batching import BatchSizer, FixedBatch, TimeBatch
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, Stage
+from tests.depth import depth
 from tests.reservoir.world import SECOND, excess
 
-SEEDS = 1000
+SEEDS = depth(300, 1000)
 _EACH = 50
 """Seeds a test."""
 _SECONDS = 3.0

@@ -17,6 +17,7 @@ from batchlimit.stores import MemoryStore
 from batchlimit.sync import store_calls
 from tests.aio.loop import run, virtual_loop
 from tests.apis.blocking import Front
+from tests.depth import depth
 from tests.sync.stage import Clock, Gate, Stage, start, together, until
 
 HUNDRED = Quota(0.001, 100)
@@ -174,7 +175,7 @@ def test_idle_keys_make_room_too(front: Front, clock: Clock) -> None:
         assert limiter.statistics().admitted == 50
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(depth(3, 8)))
 def test_whatever_leaves_the_promise_is_kept(front: Front, clock: Clock, seed: int, without_refresher: None) -> None:
     """Every key is asked for more than it has, at instants that are known; nobody looks after leases here."""
     chance = random.Random(seed)

@@ -13,6 +13,7 @@ from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
 from batchlimit.waiting import NO_WAIT
+from tests.depth import depth
 from tests.reservoir.front import PATIENT, Front
 from tests.reservoir.work import Work
 from tests.reservoir.world import Bell
@@ -99,7 +100,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=depth(100, 300), deadline=None)
 @given(st.lists(STEPS, max_size=60), HORIZONS)
 def test_a_line_says_what_a_look_at_each_would_say(steps: list[Step], horizon: Horizon) -> None:
     both = Both()
@@ -111,7 +112,7 @@ def test_a_line_says_what_a_look_at_each_would_say(steps: list[Step], horizon: H
 # The work: each story is told for so many callers, and returns what is counted
 
 Story = Callable[[int], Iterator[Callable[[], object]]]
-FEW, MANY = 64, 1024
+FEW, MANY = 64, depth(512, 1024)
 RATE = 8.0
 PAUSE = 0.25
 """Seconds after which a bucket that was short is asked again, in any case."""
@@ -198,5 +199,5 @@ def _work_of(story: Story, count: int) -> float:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_the_work_for_each_caller_does_not_grow_with_the_crowd(name: str) -> None:
-    """But by what is logarithmic: there are 16 times as many here, and a look at all would be 16 times as much work."""
+    """But by what is logarithmic: there are 8 times as many here, and a look at all would be 8 times as much work."""
     assert _work_of(STORIES[name], MANY) < 2.2 * _work_of(STORIES[name], FEW)
