@@ -26,9 +26,7 @@ def test_no_rule_is_broken(seeds: range) -> None:
             raise AssertionError(f"seed {seed}: python -m tests.simulation --first {seed} --seeds 1") from error
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(first, first + _CHUNK) for first in range(0, depth(50, 500), _CHUNK)], ids=str
-)
+@pytest.mark.parametrize("seeds", [range(first, first + _CHUNK) for first in range(0, depth(50, 500), _CHUNK)], ids=str)
 def test_no_rule_is_broken_where_the_keeper_looks_at_few_tokens(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at many: the bursts here are smaller than what is worth a look."""
     monkeypatch.setattr(prefetch, "_MANY", 2)
