@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -35,6 +36,13 @@ settings.register_profile(
     "steady", settings.get_profile("search"), derandomize=True, database=None, max_examples=depth(40, 100)
 )
 settings.load_profile("steady")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto`: three workers on two processors, because tests wait for servers and processes much of their time."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors + processors // 2
 
 
 @pytest.fixture(scope="session")
