@@ -6,11 +6,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
-import redis.sentinel
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask
@@ -287,7 +287,7 @@ def test_a_store_that_is_closed_while_its_monitor_asks_leaves_no_error() -> None
     """redis-py raises a TypeError in a thread whose client is closed by another."""
 
     class Closed:
-        sentinel_manager = redis.sentinel.Sentinel([])
+        sentinel_manager = SimpleNamespace(sentinels=[])
 
         def get_master_address(self) -> None:
             monitor.stop()
