@@ -9,6 +9,7 @@ from batchlimit.rules.explanation import Explanation, Verdict
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Unmade
 from batchlimit.rules.rule import Rule
 from batchlimit.rules.rules import Rules
+from batchlimit.rules.statuses import Statuses
 
 __all__ = [
     "Applicable",
@@ -19,6 +20,7 @@ __all__ = [
     "Rule",
     "Rules",
     "RulesError",
+    "Statuses",
     "Unmade",
     "Verdict",
 ]

@@ -13,6 +13,7 @@ from batchlimit.rules.errors import RulesError
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Request
+from batchlimit.rules.statuses import Statuses
 
 Mode = Literal["enforce", "shadow"]
 RuleCost = int | Callable[[Request], int | Awaitable[int]]
@@ -34,7 +35,7 @@ class Rule:
             requests).
         cost: tokens of a request, at least 0, or a function of the Request, which may be asynchronous (default 1).
         charge: a function of the response, which may be asynchronous: True charges the cost, False nothing, and a
-            number that many tokens (default None: the cost is charged before the response is known).
+            number that many tokens. Or statuses: [401, "5xx"] charges these responses (default None: every response).
         on_failure: "closed", "open", "local" or a FailurePolicy, while the store is away (default None: what the
             limiter does).
         mode: "enforce", or "shadow": decide and count, but admit (default "enforce").
@@ -45,7 +46,7 @@ class Rule:
         key: as above.
         match: the patterns, always several.
         cost: as above.
-        charge: as above.
+        charge: the function or None; Statuses if statuses were given.
         on_failure: the FailurePolicy or None.
         mode: as above.
 
@@ -76,7 +77,7 @@ class Rule:
         key: str,
         match: str | Sequence[str] = "*",
         cost: RuleCost = 1,
-        charge: Charge | None = None,
+        charge: Charge | Sequence[int | str] | None = None,
         on_failure: FailurePolicy | Kind | None = None,
         mode: Mode = "enforce",
     ) -> None:
@@ -132,9 +133,11 @@ def _cost(value: object) -> object:
 
 
 def _charge(value: object) -> object:
-    if value is not None and not callable(value):
-        raise TypeError(f"charge is a function of the response, not {shown(value)}")
-    return value
+    if value is None or callable(value):
+        return value
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"charge is a function of the response, or statuses such as [401, '5xx'], not {shown(value)}")
+    return Statuses(*value)
 
 
 def _on_failure(value: object) -> FailurePolicy | None:

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
+from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
+from batchlimit.rules.conflicts import by_pattern, check_names, check_values
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.key import KeyTemplate, NoKey
+from batchlimit.rules.loading import Format, Functions, Loader, decoded, format_of
 from batchlimit.rules.matcher import Matcher
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Unmade
@@ -23,9 +28,8 @@ class Rules:
 
     Args:
         rules: each with a name of its own. Rules with one key share its bucket, so they have one quota.
-
-    Attributes:
-        quotas: patterns of keys, each with its quota: for `RateLimiter.from_url(url, rules.quotas)`.
+        identities: the names that the identity of every request has, such as {"ip", "user"}: a field of a key that is
+            neither among them nor in its rule's patterns is an error (default None: not checked).
 
     Raises:
         RulesError: two rules contradict each other.
@@ -40,19 +44,107 @@ class Rules:
         ['login:203.0.113.9', 'all']
     """
 
-    __slots__ = ("_matcher", "_rules", "quotas")
+    __slots__ = ("_by_pattern", "_matcher", "_rules")
 
-    quotas: Mapping[str, Quota]
-
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], *, identities: Iterable[str] | None = None) -> None:
         self._rules = tuple(rules)
-        _check_names(self._rules)
+        check_names(self._rules)
         keys = tuple(KeyTemplate(rule.key) for rule in self._rules)
-        self.quotas = MappingProxyType(_quotas(self._rules, keys))
+        self._by_pattern = by_pattern(self._rules, keys)
+        if identities is not None:
+            check_values(self._rules, keys, frozenset(identities))
         self._matcher = Matcher(
             ((rule, key), [Pattern.parse(text) for text in rule.match])
             for rule, key in zip(self._rules, keys, strict=True)
         )
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        *,
+        functions: Functions = MappingProxyType({}),
+        identities: Iterable[str] | None = None,
+    ) -> Self:
+        """Read rules from a file.
+
+        Args:
+            path: a file in UTF-8 whose name ends with .toml, .yaml or .yml. YAML needs the extra `yaml`.
+            functions: functions by name, for rules whose `cost` or `charge` names one (default none).
+            identities: as for Rules (default None).
+
+        Returns:
+            The rules.
+
+        Raises:
+            RulesError: a rule cannot work; the message names file, line, column and rule.
+            OSError: the file cannot be read.
+            ModuleNotFoundError: the file is YAML, and PyYAML is not installed.
+
+        Example:
+            >>> import os, tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = os.path.join(folder, "rules.toml")
+            ...     with open(path, "w") as file:
+            ...         _ = file.write('rules = [{name = "all", quota = "5000/s", key = "all"}]')
+            ...     Rules.load(path)
+            <Rules all>
+        """
+        source = fspath(path)
+        found, data = format_of(source), Path(source).read_bytes()
+        return cls.loads(decoded(data, source), format=found, source=source, functions=functions, identities=identities)
+
+    @classmethod
+    def loads(
+        cls,
+        text: str,
+        *,
+        format: Format,  # noqa: A002
+        source: str = "<text>",
+        functions: Functions = MappingProxyType({}),
+        identities: Iterable[str] | None = None,
+    ) -> Self:
+        """Read rules from a text.
+
+        Args:
+            text: the text.
+            format: "toml" or "yaml". YAML needs the extra `yaml`.
+            source: what errors call the text (default "<text>").
+            functions: functions by name, for rules whose `cost` or `charge` names one (default none).
+            identities: as for Rules (default None).
+
+        Returns:
+            The rules.
+
+        Raises:
+            RulesError: a rule cannot work; the message names source, line, column and rule.
+            ModuleNotFoundError: the text is YAML, and PyYAML is not installed.
+
+        Example:
+            >>> text = "rules: [{name: all, quota: 5000/s, key: all, mtach: '*'}]"
+            >>> try:
+            ...     Rules.loads(text, format="yaml", source="rules.yaml")
+            ... except RulesError as error:
+            ...     print(error)
+            rules.yaml:1:46: rule 'all': a rule has no field 'mtach': did you mean match?
+        """
+        loader = Loader(text, format, source, functions)
+        rules = loader.rules()
+        try:
+            return cls(rules, identities=identities)
+        except RulesError as error:
+            raise loader.located(error) from error
+
+    @property
+    def quotas(self) -> Mapping[str, Quota]:
+        """Patterns of keys, each with its quota: for `RateLimiter.from_url(url, rules.quotas)`."""
+        return {pattern: rule.quota for pattern, rule in self._by_pattern.items()}
+
+    @property
+    def on_failure(self) -> Mapping[str, FailurePolicy]:
+        """Patterns of keys, each with its policy: for `on_failure=` of the limiter. "closed" for rules without one."""
+        found = {pattern: rule.on_failure for pattern, rule in self._by_pattern.items() if rule.on_failure is not None}
+        return {"*": CLOSED, **found}
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self._rules)
@@ -127,49 +219,3 @@ def _unmade(rule: Rule, error: Exception) -> Unmade:
     if isinstance(error, NoKey):
         return Unmade(rule, str(error))
     return Unmade(rule, f"the identity raised {type(error).__name__}", error)
-
-
-def _check_names(rules: tuple[Rule, ...]) -> None:
-    names = set()
-    for rule in rules:
-        if not isinstance(rule, Rule):
-            raise TypeError(f"Rules are made of Rule objects, not of {shown(rule)}")
-        if rule.name in names:
-            raise RulesError("two rules have this name: headers and metrics could not tell them apart", rule=rule.name)
-        names.add(rule.name)
-
-
-def _quotas(rules: tuple[Rule, ...], keys: tuple[KeyTemplate, ...]) -> dict[str, Quota]:
-    """Return the quota of each pattern of keys. RulesError if a key could be of two kinds."""
-    first: dict[tuple[object, ...], int] = {}
-    for number, key in enumerate(keys):
-        for shape, earlier in first.items():
-            if shape == key.shape:
-                _check_shared(rules[earlier], rules[number])
-            elif keys[earlier].overlaps(key):
-                raise _overlap(rules[earlier], rules[number])
-        first.setdefault(key.shape, number)
-    # A pattern's star matches colons too. Patterns with more of them come first, so that a key meets its own pattern.
-    order = sorted(first.values(), key=lambda number: -len(keys[number].segments))
-    return {keys[number].pattern: rules[number].quota for number in order}
-
-
-def _check_shared(one: Rule, other: Rule) -> None:
-    """Check that two rules whose keys are the same agree on what belongs to the key."""
-    for what in ("quota", "on_failure", "mode"):
-        if (theirs := getattr(one, what)) != (mine := getattr(other, what)):
-            raise RulesError(
-                f"it shares its keys, {shown(other.key)}, with rule {one.name!r}, "
-                f"whose {what} is another: {mine} against {theirs}. {_renaming(other)}",
-                rule=other.name,
-                field="key",
-            )
-
-
-def _overlap(one: Rule, other: Rule) -> RulesError:
-    problem = f"a client could choose a value that makes its key {shown(other.key)} one of rule {one.name!r}"
-    return RulesError(f"{problem}, {shown(one.key)}. {_renaming(other)}", rule=other.name, field="key")
-
-
-def _renaming(rule: Rule) -> str:
-    return f"Rename one key, as in {shown(rule.name.replace('/', '-') + ':' + rule.key)}"

@@ -1,0 +1,80 @@
+"""What rules must agree on: names, the quotas of the keys that they share, and where values for keys come from."""
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+from batchlimit.redaction import shown
+from batchlimit.rules.errors import RulesError
+from batchlimit.rules.key import KeyTemplate
+from batchlimit.rules.pattern import Pattern
+from batchlimit.rules.rule import Rule
+
+
+def check_names(rules: Sequence[Rule]) -> None:
+    """Check that all are rules, and that each has a name of its own."""
+    names = set()
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise TypeError(f"Rules are made of Rule objects, not of {shown(rule)}")
+        if rule.name in names:
+            raise RulesError("two rules have this name: headers and metrics could not tell them apart", rule=rule.name)
+        names.add(rule.name)
+
+
+def by_pattern(rules: Sequence[Rule], keys: Sequence[KeyTemplate]) -> dict[str, Rule]:
+    """Return a rule for each pattern of keys, the first of those that share them.
+
+    Raises RulesError if a key could be of two kinds. A pattern's star matches colons too, so patterns with more of them
+    come first: the first pattern that matches a key is its own.
+    """
+    first: dict[tuple[object, ...], int] = {}
+    for number, key in enumerate(keys):
+        for shape, earlier in first.items():
+            if shape == key.shape:
+                _check_shared(rules[earlier], rules[number])
+            elif keys[earlier].overlaps(key):
+                raise _overlap(rules[earlier], rules[number])
+        first.setdefault(key.shape, number)
+    order = sorted(first.values(), key=lambda number: -len(keys[number].segments))
+    return {keys[number].pattern: rules[number] for number in order}
+
+
+def _check_shared(one: Rule, other: Rule) -> None:
+    """Check that two rules whose keys are the same agree on what belongs to the key."""
+    for what in ("quota", "on_failure", "mode"):
+        if (theirs := getattr(one, what)) != (mine := getattr(other, what)):
+            raise RulesError(
+                f"it shares its keys, {shown(other.key)}, with rule {one.name!r}, "
+                f"whose {what} is another: {mine} against {theirs}. {_renaming(other)}",
+                rule=other.name,
+                field="key",
+            )
+
+
+def _overlap(one: Rule, other: Rule) -> RulesError:
+    problem = f"a client could choose a value that makes its key {shown(other.key)} one of rule {one.name!r}"
+    return RulesError(f"{problem}, {shown(one.key)}. {_renaming(other)}", rule=other.name, field="key")
+
+
+def _renaming(rule: Rule) -> str:
+    return f"Rename one key, as in {shown(rule.name.replace('/', '-') + ':' + rule.key)}"
+
+
+def check_values(rules: Sequence[Rule], keys: Sequence[KeyTemplate], identities: Collection[str]) -> None:
+    """Check that each field of a key has a value: of the identity, or of every pattern of its rule, but not of both."""
+    for rule, key in zip(rules, keys, strict=True):
+        for text in rule.match:
+            parameters = {name for name, _ in Pattern.parse(text).names}
+            for field in key.fields:
+                if field not in parameters and field not in identities:
+                    raise _valueless(rule, field, text, [*identities, *parameters])
+                if field in parameters and field in identities:
+                    problem = f"{{{field}}} of {shown(text)} is a name of the identity too; rename the path parameter"
+                    raise RulesError(problem, rule=rule.name, field="match")
+
+
+def _valueless(rule: Rule, field: str, text: str, names: list[str]) -> RulesError:
+    meant = get_close_matches(field, names, 1)
+    hint = f"did you mean {{{meant[0]}}}?" if meant else f"there are {', '.join(names) or 'no names'}"
+    problem = f"{{{field}}} of the key {shown(rule.key)} is neither in the identity nor in {shown(text)}: {hint}"
+    return RulesError(problem, rule=rule.name, field="key")

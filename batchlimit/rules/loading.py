@@ -1,0 +1,148 @@
+"""Rules from a text: TOML or YAML. An error says where in the text it is."""
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import PurePath
+from typing import Any, Literal, get_args
+
+from batchlimit.redaction import shown
+from batchlimit.reservoir.failure_policy import FailurePolicy
+from batchlimit.rules.document import Document, Path, Place, SyntaxProblem
+from batchlimit.rules.errors import RulesError
+from batchlimit.rules.pattern import Pattern
+from batchlimit.rules.rule import CHECKS, Rule
+
+Format = Literal["toml", "yaml"]
+Functions = Mapping[str, Callable[..., Any]]
+
+_FORMATS: dict[str, Format] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+_REQUIRED = ("name", "quota", "key")
+_FORM = {"toml": "[[rules]]", "yaml": "'rules:' and a list"}
+# Of the message of a quota that cannot be read.
+_COLUMN = re.compile(r"expected .*? at column (\d+)", re.DOTALL)
+
+
+def format_of(path: str) -> Format:
+    """Return the format of a file by the end of its name. Raises RulesError."""
+    if (found := _FORMATS.get(PurePath(path).suffix.lower())) is None:
+        raise RulesError(f"rules are read from files named {', '.join(_FORMATS)}", source=path)
+    return found
+
+
+def decoded(data: bytes, source: str) -> str:
+    """Return the text of a file, which is UTF-8. Raises RulesError."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise RulesError(f"the file must be UTF-8: {error.reason}", source=source, line=line) from error
+
+
+class Loader:
+    """Reads the rules of one text.
+
+    Args:
+        text: the text.
+        format: "toml" or "yaml".
+        source: what errors call the text, such as its file.
+        functions: the functions that `cost` and `charge` may name.
+
+    Raises:
+        RulesError: the text is not in its format.
+        ModuleNotFoundError: it is YAML, and PyYAML is not installed.
+    """
+
+    def __init__(self, text: str, format: Format, source: str, functions: Functions) -> None:  # noqa: A002
+        if format not in get_args(Format):
+            raise ValueError(f"a format is 'toml' or 'yaml', not {shown(format)}")
+        self._format, self._source, self._functions = format, source, functions
+        try:
+            self._document: Document = import_module(f"batchlimit.rules.{format}_document").read(text)
+        except SyntaxProblem as error:
+            raise self._error(f"not {format.upper()}: {error}", error.place) from error
+
+    def rules(self) -> list[Rule]:
+        """Return the rules. RulesError if one cannot work by itself."""
+        data = self._document.data
+        if not isinstance(data, dict) or "rules" not in data:
+            problem = f"there are no rules, so nothing is limited: add {_FORM[self._format]}"
+            raise self._error(problem, Place(None, None))
+        self._check_fields((), data, ("rules",), "the file")
+        if not isinstance(data["rules"], list) or not data["rules"]:
+            raise self._error(f"rules are a list of at least one: write {_FORM[self._format]}", self._at(("rules",)))
+        return [self._rule(number, item) for number, item in enumerate(data["rules"])]
+
+    def located(self, error: RulesError) -> RulesError:
+        """Return an error of several rules with the place of the rule that it names, the last of that name."""
+        names = [item["name"] for item in self._document.data["rules"]]
+        number = len(names) - 1 - names[::-1].index(error.rule)
+        return self._error(error.problem, self._at(("rules", number, error.field or "name")), error.rule, error.field)
+
+    def _rule(self, number: int, item: object) -> Rule:
+        path: Path = ("rules", number)
+        if not isinstance(item, dict):
+            raise self._error(f"a rule has fields such as name and quota; this is {shown(item)}", self._at(path))
+        name = item["name"] if isinstance(item.get("name"), str) else None
+        self._check_fields(path, item, tuple(CHECKS), "a rule", name)
+        for field in _REQUIRED:
+            if field not in item:
+                raise self._error(f"the rule has no {field}", self._at(path), name, field)
+        fields = {field: self._converted((*path, field), field, value, name) for field, value in item.items()}
+        try:
+            return Rule(**fields)
+        except RulesError as error:
+            where = self._where(path, str(error.field), item, error.problem)
+            raise self._error(error.problem, where, name, error.field) from error
+
+    def _check_fields(
+        self, path: Path, item: Mapping[object, object], known: tuple[str, ...], what: str, rule: str | None = None
+    ) -> None:
+        for field in item:
+            if field not in known:
+                meant = get_close_matches(str(field), known, 1)
+                hint = f"did you mean {meant[0]}?" if meant else f"there are {', '.join(known)}"
+                where = self._document.place((*path, str(field)), of_key=True)
+                raise self._error(f"{what} has no field {shown(field)}: {hint}", where, rule, str(field))
+
+    def _converted(self, path: Path, field: str, value: Any, rule: str | None) -> Any:
+        """Return what a Rule takes, for what a text can say."""
+        if field in ("cost", "charge") and isinstance(value, str):
+            if value not in self._functions:
+                known = ", ".join(self._functions) or "none was given"
+                problem = f"{field} names the function {shown(value)}; functions= has: {known}"
+                raise self._error(problem, self._at(path), rule, field)
+            return self._functions[value]
+        if field == "on_failure" and isinstance(value, dict):
+            self._check_fields(path, value, ("kind", "instances"), "on_failure", rule)
+            try:
+                return FailurePolicy(**value)
+            except (ValueError, TypeError) as error:
+                raise self._error(str(error), self._at(path), rule, field) from error
+        return value
+
+    def _where(self, path: Path, field: str, item: Mapping[str, Any], problem: str) -> Place:
+        """Return the place of what is wrong with a field, as closely as it is known."""
+        value = item.get(field)
+        column = _COLUMN.search(problem)
+        if field == "quota" and isinstance(value, str) and column:
+            return self._document.place_within((*path, field), value, int(column[1]))
+        if field == "match" and isinstance(value, list):
+            return self._at((*path, field, *_first_bad(value)))
+        return self._at((*path, field))
+
+    def _at(self, path: Path) -> Place:
+        return self._document.place(path)
+
+    def _error(self, problem: str, place: Place, rule: str | None = None, field: str | None = None) -> RulesError:
+        return RulesError(problem, source=self._source, rule=rule, field=field, line=place.line, column=place.column)
+
+
+def _first_bad(patterns: list[object]) -> Path:
+    for number, text in enumerate(patterns):
+        try:
+            Pattern.parse(text)
+        except (ValueError, TypeError):
+            return (number,)
+    return ()

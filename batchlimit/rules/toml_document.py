@@ -1,0 +1,136 @@
+"""A TOML text, and where in it each key and value stands: tomllib reads it, and tells no positions.
+
+The text is scanned a second time. `tomllib` has accepted it by then, so the scan takes every text for well-formed.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+from batchlimit.rules.document import Document, Path, Place, SyntaxProblem
+
+_SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?"""(?:"{0,2})' + r"|'''.*?'''(?:'{0,2})" + r'|"(?:\\.|[^"\\])*"' + r"|'[^']*'", re.DOTALL
+)
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SCALAR = re.compile(r"[^,\]}#\n]*")
+_WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def read(text: str) -> Document:
+    """Read a text. Raises SyntaxProblem."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _problem(text, str(error)) from error
+    scan = _Scan(text.replace("\r\n", " \n"))  # as long as before
+    scan.document()
+    return Document(text, data, lambda path, of_key: (scan.keys if of_key else scan.values).get(path))
+
+
+def _problem(text: str, message: str) -> SyntaxProblem:
+    found = _WHERE.search(message)
+    if found is None:
+        return SyntaxProblem(message, Place(None, None))
+    last = text.count("\n") + 1
+    line, column = (int(found[1]), int(found[2])) if found[1] else (last, None)
+    return SyntaxProblem(message[: found.start()], Place(line, column))
+
+
+class _Scan:
+    """One walk over the text. `keys` and `values` are offsets by path: ("rules", 0, "quota")."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+        self._table: Path = ()
+        self._counts: dict[Path, int] = {}
+        self.keys: dict[Path, int] = {}
+        self.values: dict[Path, int] = {}
+
+    def document(self) -> None:
+        """Walk to the end."""
+        while self._more():
+            if self._skip("[["):
+                self._header(array=True)
+            elif self._skip("["):
+                self._header(array=False)
+            else:
+                self._pair(self._table)
+
+    def _header(self, *, array: bool) -> None:
+        self._more()
+        start = self._at
+        path = self._resolved(tuple(self._key()))
+        if array:
+            number = self._counts[path] = self._counts.get(path, -1) + 1
+            self.keys.setdefault(path, start)
+            path = (*path, number)
+        self._skip("]]" if array else "]")
+        self.keys[path] = self.values[path] = start
+        self._table = path
+
+    def _resolved(self, path: Path) -> Path:
+        """Return the path of a header: below an array of tables it means the last of them."""
+        found: Path = ()
+        for number, part in enumerate(path, start=1):
+            found = (*found, part)
+            if found in self._counts and number < len(path):
+                found = (*found, self._counts[found])
+        return found
+
+    def _pair(self, table: Path) -> None:
+        start, path = self._at, table
+        for part in self._key():
+            path = (*path, part)
+            self.keys.setdefault(path, start)
+        self._skip("=")
+        self._more()
+        self._value(path)
+
+    def _key(self) -> Iterator[str]:
+        """Walk over a dotted key, and yield its parts."""
+        while True:
+            self._more()
+            if string := _STRING.match(self._text, self._at):
+                yield str(tomllib.loads(f"key = {string[0]}")["key"])
+            else:
+                string = _BARE.match(self._text, self._at)
+                assert string is not None
+                yield string[0]
+            self._at = string.end()
+            self._more()
+            if not self._skip("."):
+                return
+
+    def _value(self, path: Path) -> None:
+        self.values[path] = self._at
+        if self._skip("["):
+            number = 0
+            while self._more() and not self._skip("]"):
+                self._value((*path, number))
+                number += 1
+                self._more()
+                self._skip(",")
+        elif self._skip("{"):
+            while self._more() and not self._skip("}"):
+                self._pair(path)
+                self._more()
+                self._skip(",")
+        else:
+            found = _STRING.match(self._text, self._at) or _SCALAR.match(self._text, self._at)
+            assert found is not None
+            self._at = found.end()
+
+    def _skip(self, mark: str) -> bool:
+        if not self._text.startswith(mark, self._at):
+            return False
+        self._at += len(mark)
+        return True
+
+    def _more(self) -> bool:
+        """Skip white space and comments, and tell whether anything is left."""
+        found = _SPACE.match(self._text, self._at)
+        assert found is not None
+        self._at = found.end()
+        return self._at < len(self._text)

@@ -1,0 +1,74 @@
+"""A YAML text, and where in it each key and value stands."""
+
+from collections.abc import Iterator
+
+try:
+    import yaml
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "rules in YAML need PyYAML, of the 'yaml' extra: pip install 'batchlimit[yaml]'; rules in TOML do not",
+        name="yaml",
+    ) from error
+
+from batchlimit.rules.document import Document, Path, Place, SyntaxProblem
+
+
+def read(text: str) -> Document:
+    """Read a text. Raises SyntaxProblem, also for a key that stands twice in one mapping."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        for node in _nodes(root):
+            _check_once(node)
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        raise SyntaxProblem(error.problem or str(error), _place(error.problem_mark or error.context_mark)) from error
+    except yaml.YAMLError as error:
+        raise SyntaxProblem(str(error), Place(None, None)) from error
+    return Document(text, data, lambda path, of_key: _offset(root, path, of_key))
+
+
+def _nodes(root: yaml.Node | None) -> Iterator[yaml.Node]:
+    """Yield each node once, however many aliases it has."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if isinstance(node, yaml.MappingNode):
+            waiting += [each for pair in node.value for each in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+
+
+def _check_once(node: yaml.Node) -> None:
+    names = set()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+            if key.value in names:
+                raise SyntaxProblem(f"{key.value!r} stands twice in one mapping", _place(key.start_mark))
+            names.add(key.value)
+
+
+def _offset(node: yaml.Node | None, path: Path, of_key: bool) -> int | None:
+    start = None
+    for part in path:
+        node, start = _part(node, part, of_key)
+        if node is None:
+            return None
+    return start
+
+
+def _part(node: yaml.Node | None, part: str | int, of_key: bool) -> tuple[yaml.Node | None, int | None]:
+    """Return a part of a node, and where it or its key begins."""
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part].start_mark.index
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if key.value == part:
+            return value, (key if of_key else value).start_mark.index
+    return None, None
+
+
+def _place(mark: yaml.Mark | None) -> Place:
+    return Place(mark.line + 1, mark.column + 1) if mark else Place(None, None)

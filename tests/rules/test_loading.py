@@ -1,0 +1,232 @@
+"""Rules from a file: what it says, and where an error of it is."""
+
+# ruff: noqa: E501  # a row is read as one line
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal
+
+import pytest
+
+from batchlimit import FailurePolicy, Quota
+from batchlimit.rules import Request, Rule, Rules, RulesError, Statuses
+
+TOML = """
+[[rules]]  # strangers
+name = "login"
+quota = "5/minute; 100/day"
+key = "login:{ip}"
+match = ["POST /login", 'POST /v2/login']
+charge = [401, "4xx"]
+on_failure = {kind = "local", instances = 4}
+
+[[rules]]
+name = "api"
+quota = "100/s burst 200"
+key = "user:{user}"
+match = "/api/*"
+cost = "by_size"
+mode = "shadow"
+"""
+
+YAML = """
+rules:
+  # strangers
+  - name: login
+    quota: 5/minute; 100/day
+    key: "login:{ip}"
+    match: [POST /login, POST /v2/login]
+    charge: [401, 4xx]
+    on_failure: {kind: local, instances: 4}
+  - name: api
+    quota: 100/s burst 200
+    key: user:{user}
+    match: /api/*
+    cost: by_size
+    mode: shadow
+"""
+
+
+def by_size(request: Request) -> int:
+    return len(request.path)
+
+
+RULES = [
+    Rule(
+        "login",
+        Quota.per_minute(5) & Quota.per_day(100),
+        key="login:{ip}",
+        match=("POST /login", "POST /v2/login"),
+        charge=Statuses(401, "4xx"),
+        on_failure=FailurePolicy.local(4),
+    ),
+    Rule("api", Quota(100, 200), key="user:{user}", match="/api/*", cost=by_size, mode="shadow"),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), [("r.toml", TOML), ("r.yaml", YAML), ("R.YML", YAML)])
+@pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_file_says_what_python_says(tmp_path: Path, name: str, text: str, coding: str, newline: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(text.replace("\n", newline).encode(coding))
+    assert list(Rules.load(path, functions={"by_size": by_size}, identities={"ip", "user"})) == RULES
+
+
+GOOD = 'name = "good"\nquota = "1/s"\nkey = "good"'
+# each row is read as one
+TOML_ERRORS = [
+    # the text, and the error; the mark ^ stands before what it is about
+    ('[[rules]]\nname = "a"\nquota = "5/^minite"\nkey = "a"', "rule 'a': quota '5/minite': expected a unit"),
+    ('[[rules]]\nname = "a"\nquota = \'5/s; 10/^\'\nkey = "a"', "rule 'a': quota '5/s; 10/': expected a unit"),
+    ('[[rules]]\nname = "a"\nquota = ^"5\\u002Fminite"\nkey = "a"', "rule 'a': quota '5/minite': expected a unit"),
+    ('[[rules]]\nname = "a"\nquota = ^5\nkey = "a"', "rule 'a': a quota is read from a str"),
+    (
+        '[[rules]]\nname = "a"\nquota = "1/s"\n  ^mtach = "*"\nkey = "a"',
+        "a rule has no field 'mtach': did you mean match?",
+    ),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\n^"x y" = 1', "a rule has no field 'x y': there are name, quota"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\n^x.y = 1', "a rule has no field 'x'"),
+    (f'[[rules]]\n{GOOD}\n\n[[^rules]]\nname = "a"\nkey = "a"', "rule 'a': the rule has no quota"),
+    (f'[[rules]]\n{GOOD}\n[[ ^rules ]]\nquota = "1/s"\nkey = "a"', "the rule has no name"),
+    ('[[rules]]\nname = ^7\nquota = "1/s"\nkey = "a"', "a name has 1 to 64 letters"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncost = ^2', "rule 'a': 2 tokens never fit a burst of 1"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncost = ^-1', "cost must be at least 0"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncost = ^true', "cost must be a whole number"),
+    (
+        '[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncost = ^"len"',
+        "cost names the function 'len'; functions= has: f",
+    ),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^"len"', "charge names the function 'len'"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^[4]', "a status is from 100 to 599"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^["x"]', "a status is from 100 to 599"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^[]', "no status is ever charged"),
+    (
+        '[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^401',
+        "charge is a function of the response, or statuses",
+    ),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\nmode = ^"log"', "mode is 'enforce' or 'shadow', not 'log'"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\non_failure = ^"no"', "a failure policy is 'closed', 'open' or"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\non_failure = ^{instances = 2}', "only a 'local' policy divides"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\non_failure = {^x = 2}', "on_failure has no field 'x'"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = ^"a:"', "has an empty part"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\nmatch = ^"x"', "rule 'a': match 'x' can never match"),
+    (
+        '[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\nmatch = ["/a", # one\n  ^"x", "y"]',
+        "match 'x' can never match",
+    ),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\nmatch = ^[]', "match is empty"),
+    (
+        f'[[rules]]\n{GOOD}\n[[rules]]\nname = ^"good"\nquota = "1/s"\nkey = "a"',
+        "rule 'good': two rules have this name",
+    ),
+    (f'[[rules]]\n{GOOD}\n[[rules]]\nname = "a"\nquota = "2/s"\nkey = ^"good"', "rule 'a': it shares its keys"),
+    (f'[[rules]]\n{GOOD}\n[[rules]]\nname = "a"\nquota = "1/s"\nkey = ^"{{ip}}"', "rule 'a': a client could choose"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = ^"{ipp}"', "neither in the identity nor in '*': did you mean {ip}?"),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "{ip}"\nmatch = ^"/{ip}"', "is a name of the identity too"),
+    (
+        f'rules = [{{name = "a", quota = "5/m ^inute", key = "a"}}]\n# {GOOD[:4]}',
+        "rule 'a': quota '5/m inute': expected",
+    ),
+    ("rules = ^[]", "rules are a list of at least one"),
+    ('rules = [^"a"]', "a rule has fields such as name"),
+    ('[^rules]\nname = "a"', r"rules are a list of at least one: write [[rules]]"),
+    (f'[[rules]]\n{GOOD}\n[[^rule]]\nname = "a"', "the file has no field 'rule': did you mean rules?"),
+    (f'[[rules]]\n{GOOD}\n[^rules.more]\nname = "a"', "a rule has no field 'more'"),
+    ("[[rules]]\nname = ^a", "not TOML: Invalid value"),
+    ('[[rules]]\nmode = """\nenforce"""\n# "it\'s\nname = "a"\nkey = "a"\nquota = ^[]', "a quota is read from a str"),
+    ("[[rules]]\n\"name\" = 'a'\n'k\\u0065y' = 1\nquota = \"1/s\"", "a rule has no field"),
+    ('[[rules]]\n"n\\u0061me" = ^""\nkey = "a"\nquota = "1/s"', "a name has 1 to 64 letters"),
+    (
+        "[[rules]]\nname = \"a\"\nmode = '''shadow'''\ncost = ^1979-05-27 07:32:00 # when\nkey = \"a\"\nquota = \"1/s\"",
+        "cost must be",
+    ),
+]
+YAML_ERRORS = [
+    ("rules:\n- name: a\n  quota: 5/^minite\n  key: a", "rule 'a': quota '5/minite': expected a unit"),
+    ("rules:\n- name: a\n  quota: '5/^minite'\n  key: a", "rule 'a': quota '5/minite': expected a unit"),
+    ("rules:\n- name: a\n  quota: 1/s\n  ^mtach: '*'\n  key: a", "a rule has no field 'mtach': did you mean match?"),
+    ("rules:\n- name: a\n  quota: 1/s\n  key: a\n  match: ['*',\n    ^x]", "match 'x' can never match"),
+    ("rules:\n- name: a\n  quota: 1/s\n  key: a\n- ^name: b\n  key: b", "rule 'b': the rule has no quota"),
+    ("rules:\n- name: a\n  quota: 1/s\n  key: a\n- name: ^a\n  quota: 1/s\n  key: b", "two rules have this name"),
+    ("rules:\n- name: a\n  quota: 1/s\n  key: a\n  ^name: b", "'name' stands twice in one mapping"),
+    ("rules: []\n^rules: []", "'rules' stands twice in one mapping"),
+    ("rules:\n- name: a\n  quota: 1/s\n  key: a\n  match: *^", "not YAML: "),
+    (
+        "rules:\n- name: a\n  quota: 1/s\n  key: ^{ip}",
+        "rule 'a': a key is a str such as 'user:{user}', not {'ip': None}",
+    ),
+    ("rules: ^all", "rules are a list of at least one: write 'rules:' and a list"),
+    ("rules: ^{a: {quota: 1/s}}", "rules are a list of at least one"),
+    ("base: &base {quota: 1/s}\nrules: []", "the file has no field 'base'"),
+]
+
+
+def error_of(text: str, form: Literal["toml", "yaml"]) -> RulesError:
+    with pytest.raises(RulesError) as found:
+        Rules.loads(text.replace("^", ""), format=form, source="rules", functions={"f": len}, identities=("ip", "user"))
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "says"),
+    [("toml", *each) for each in TOML_ERRORS] + [("yaml", *each) for each in YAML_ERRORS],
+)
+def test_an_error_says_what_and_where(form: Literal["toml", "yaml"], text: str, says: str) -> None:
+    error = error_of(text, form)
+    assert says in str(error)
+    if "^" in text:
+        before = text[: text.index("^")]
+        place = before.count("\n") + 1, len(before) - before.rfind("\n")
+        assert (error.line, error.column) == place
+        assert str(error).startswith(f"rules:{place[0]}:{place[1]}: ")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_places_are_those_of_the_file_itself(newline: str) -> None:
+    error = error_of('[[rules]]\nname = "é"\nx = 1'.replace("\n", newline), "toml")
+    assert (error.line, error.column) == (3, 1)
+
+
+@pytest.mark.parametrize(("form", "text"), [("toml", ""), ("toml", "x = 1"), ("yaml", ""), ("yaml", "- a")])
+def test_a_file_without_rules_is_refused(form: Literal["toml", "yaml"], text: str) -> None:
+    assert "there are no rules, so nothing is limited" in str(error_of(text, form))
+
+
+@pytest.mark.parametrize(("name", "data"), [("rules.txt", b""), ("rules", b""), ("rules.toml", b"# \xff")])
+def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path, name: str, data: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(RulesError, match=name):
+        Rules.load(path)
+
+
+def test_a_bomb_of_aliases_is_read_in_no_time() -> None:
+    levels = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+    assert "no field 'a0'" in str(error_of(f"a0: &a0 [x]\n{levels}rules: []", "yaml"))
+
+
+def test_without_pyyaml_the_extra_is_named() -> None:
+    program = (
+        "import sys; sys.modules['yaml'] = None; from batchlimit.rules import Rules; Rules.loads('', format='yaml')"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: rules in YAML need PyYAML, of the 'yaml' extra: pip install 'batchlimit[yaml]'; "
+        "rules in TOML do not"
+    )
+
+
+@pytest.mark.parametrize(
+    ("codes", "status", "charged"),
+    [
+        ((401,), 401, True),
+        ((401,), 403, False),
+        (("4xx",), 499, True),
+        (("4xx", 500), 500, True),
+        (("5xx",), 600, False),
+    ],
+)
+def test_statuses_decide_what_is_charged(codes: tuple[int | str, ...], status: int, charged: bool) -> None:
+    assert Statuses(*codes)(SimpleNamespace(status=status)) is charged
