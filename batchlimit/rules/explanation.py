@@ -16,7 +16,7 @@ Outcome = Literal["applies", "no key", "no match"]
 
 
 class Verdict(NamedTuple):
-    """What one rule is to a request.
+    """Whether one rule applies to a request, and why.
 
     Attributes:
         rule: the rule.

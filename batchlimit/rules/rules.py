@@ -28,8 +28,8 @@ class Rules:
 
     Args:
         rules: each with a name of its own. Rules with one key share its bucket, so they have one quota.
-        identities: the names that the identity of every request has, such as {"ip", "user"}: a field of a key that is
-            neither among them nor in its rule's patterns is an error (default None: not checked).
+        identities: the names that the identity of every request has, such as {"ip", "user"} (default None). With them a
+            field of a key is an error that is neither an identity nor a path parameter.
 
     Raises:
         RulesError: two rules contradict each other.
