@@ -1,4 +1,4 @@
-"""What a server is asked when its work is measured: the usual calls of hosts, and beside them the least of others."""
+"""What a server is asked when its work is measured: the usual calls of instances, and the least of others."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
@@ -31,7 +31,7 @@ return allowed and 1 or 0
 RICH = Quota(1e6, 1_000_000)
 RICH_TWICE = Quota(1e6, 1_000_000, (Quota(1e5, 10_000_000),))
 DRY = Quota(0.001, 1)
-HOSTS = (1, 20, 100, 200)
+INSTANCES = (1, 20, 100, 200)
 _WANT = 20
 
 
@@ -54,50 +54,50 @@ def cases(client: Any) -> dict[str, Case]:
         "take: refused": refused,
         "take and give_back in turn": back_and_forth,
         "take of two bandwidths": granted("two", RICH_TWICE, 1),
-    } | {taken_by(hosts): granted(f"hosts-{hosts}", RICH, hosts) for hosts in HOSTS}
+    } | {taken_by(instances): granted(f"instances-{instances}", RICH, instances) for instances in INSTANCES}
 
 
-def taken_by(hosts: int) -> str:
+def taken_by(instances: int) -> str:
     """Return the name of the case."""
-    return f"take: granted, {hosts} host{'s' * (hosts > 1)}"
+    return f"take: granted, {instances} instance{'s' * (instances > 1)}"
 
 
-def granted(key: str, quota: Quota, hosts: int) -> Case:
-    """One host after the other wants tokens for its callers; of those that it had it has 0 to 3 still."""
+def granted(key: str, quota: Quota, instances: int) -> Case:
+    """One instance after the other wants tokens for its callers; of those that it had it has 0 to 3 still."""
 
     def case(start: int, calls: int) -> Iterator[Command]:
-        for seq, host in zip(range(start, start + calls), cycle(range(hosts)), strict=False):
-            yield _take(key, quota, seq, host, held=seq % 4)
+        for seq, instance in zip(range(start, start + calls), cycle(range(instances)), strict=False):
+            yield _take(key, quota, seq, instance, held=seq % 4)
 
     return case
 
 
 def refused(start: int, calls: int) -> Iterator[Command]:
-    """Four hosts ask a bucket that is dry from the first call on."""
+    """Four instances ask a bucket that is dry from the first call on."""
     return (_take("dry", DRY, seq, seq % 4) for seq in range(start, start + calls))
 
 
 def back_and_forth(start: int, calls: int) -> Iterator[Command]:
-    """A host takes, and gives all of it back, by which the bucket forgets it."""
+    """An instance takes, and gives all of it back, by which the bucket forgets it."""
     for seq in range(start, start + calls, 2):
         yield _take("idle", RICH, seq, 0)
-        back = GiveBack(_host(0), seq + 1, tokens=_WANT)
+        back = GiveBack(_instance(0), seq + 1, tokens=_WANT)
         yield _call("give_back", "idle", give_back_arguments(RICH, back))
 
 
-def first_takes(quota: Quota, tenants: Iterable[int], hosts: int) -> Iterator[Command]:
-    """So many buckets, each asked once by so many hosts."""
-    return (_take(str(tenant), quota, 1, host) for tenant in tenants for host in range(hosts))
+def first_takes(quota: Quota, tenants: Iterable[int], instances: int) -> Iterator[Command]:
+    """So many buckets, each asked once by so many instances."""
+    return (_take(str(tenant), quota, 1, instance) for tenant in tenants for instance in range(instances))
 
 
-def _take(key: str, quota: Quota, seq: int, host: int, held: int = 0) -> Command:
+def _take(key: str, quota: Quota, seq: int, instance: int, held: int = 0) -> Command:
     # A quota does not get younger: answers that took longer than any before it are rare.
     age = 3.0 + seq
-    ask = Ask(_host(host), seq, need=1, queued=1, want=_WANT, held=held, age=age, round_trip=0.0005)
+    ask = Ask(_instance(instance), seq, need=1, queued=1, want=_WANT, held=held, age=age, round_trip=0.0005)
     return _call("take", key, take_arguments(quota, ask))
 
 
-def _host(number: int) -> str:
+def _instance(number: int) -> str:
     return f"{0x5AFE0C0FFEE00000 + number:016x}"
 
 

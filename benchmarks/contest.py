@@ -1,6 +1,6 @@
 """Scenarios run by real processes: ours in all of them, and its rivals beside it in those that tell them apart.
 
-Runs are short, so what hosts have leased and not spent when the time is over weighs: in 2 s it is 2 % of the tokens.
+Runs are short, so tokens that instances have leased and not spent at the end weigh: in 2 s they are 2 % of all.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def rivals(url: str, seconds: float) -> Iterator[Figure]:
 
 
 def _figures(name: str, scenario: Scenario, shown: Report, *, ours: bool) -> Iterator[Figure]:
-    ran = f"{scenario.quota}, {scenario.hosts} hosts, {shown.server}"
+    ran = f"{scenario.quota}, {scenario.instances} instances, {shown.server}"
     yield Figure(f"{name}: excess", shown.excess, "tokens", at_most=0 if ours else None, note=ran)
     if scenario.is_even:
         asked = f"{shown.admitted:,} of {shown.offered:,} tokens asked for, {shown.planned:,} planned"
@@ -45,9 +45,9 @@ def _figures(name: str, scenario: Scenario, shown: Report, *, ours: bool) -> Ite
     yield Figure(f"{name}: calls/decision", 100 * shown.calls_per_decision, "%", note=counted)
     waited = f"for {shown.miss_latency.p50_us:,.0f} us, p99 {shown.miss_latency.p99_us:,.0f}; from memory {_hit(shown)}"
     yield Figure(f"{name}: waited for the store", 100 * shown.waits_share, "%", note=waited)
-    if len(set(scenario.weights)) < scenario.hosts:
-        yield Figure(f"{name}: Jain", shown.jain, note="hosts of equal demand")
-        yield Figure(f"{name}: poorest/richest host", shown.evenness)
+    if len(set(scenario.weights)) < scenario.instances:
+        yield Figure(f"{name}: Jain", shown.jain, note="instances of equal demand")
+        yield Figure(f"{name}: poorest/richest instance", shown.evenness)
     yield Figure(f"{name}: longest without an admission", 1000 * shown.starvation, "ms")
 
 

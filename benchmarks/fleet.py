@@ -33,16 +33,16 @@ _RICH = "10_000/s burst 10_000"
 _THREADS = 4
 _FLEETS = (1, 4, 8)
 _SHORT = 3.0  # seconds a run of those that are many
-_RESERVE = 0.5  # alpha: the share of the burst that all hosts together may hold
+_RESERVE = 0.5  # alpha: the share of the burst that all instances together may hold
 
 
 def fleets(url: str, seconds: float, front: Front) -> Iterator[Figure]:
-    """Every demand with every number of hosts."""
+    """Every demand with every number of instances."""
     quota = Quota.parse(_QUOTA)
-    for hosts in _FLEETS:
+    for instances in _FLEETS:
         for demand in (0.5, 0.9, 2.0):
-            yield from _run(f"{demand}x", url, front, _QUOTA, hosts, steady(quota, demand, seconds))
-        yield from _run("quiet then 40x", url, front, _QUOTA, hosts, burst(quota, 40, seconds))
+            yield from _run(f"{demand}x", url, front, _QUOTA, instances, steady(quota, demand, seconds))
+        yield from _run("quiet then 40x", url, front, _QUOTA, instances, burst(quota, 40, seconds))
 
 
 def rich(url: str, seconds: float, front: Front) -> Iterator[Figure]:
@@ -55,20 +55,22 @@ def _run(
     url: str,
     front: Front,
     quota: str,
-    hosts: int,
+    instances: int,
     phases: tuple[Phase, ...],
     calls_at_most: float | None = None,
 ) -> Iterator[Figure]:
-    shown = trial(Plan(url, quota, f"bench-{secrets.token_hex(4)}", hosts, _THREADS, phases, front=front), unwatched)
-    name = f"{quota}, {demand}, {hosts} host{'s' * (hosts > 1)}"
-    law = hosts / (_RESERVE * Quota.parse(quota).burst)
+    shown = trial(
+        Plan(url, quota, f"bench-{secrets.token_hex(4)}", instances, _THREADS, phases, front=front), unwatched
+    )
+    name = f"{quota}, {demand}, {instances} instance{'s' * (instances > 1)}"
+    law = instances / (_RESERVE * Quota.parse(quota).burst)
     calls = f"{shown.calls:,} for {shown.decisions:,} decisions; the price law says about {law:.2%}"
     yield Figure(f"{name}: excess", shown.excess, "tokens", at_most=0, note=shown.server)
     yield _use(name, shown, demand, len(phases) == 1)
     yield Figure(f"{name}: calls/decision", 100 * shown.calls_per_decision, "%", at_most=calls_at_most, note=calls)
-    if demand == "2.0x" and hosts > 1:
+    if demand == "2.0x" and instances > 1:
         yield Figure(f"{name}: Jain", shown.jain, at_least=0.999)
-        yield Figure(f"{name}: poorest/richest host", shown.evenness, at_least=0.95)
+        yield Figure(f"{name}: poorest/richest instance", shown.evenness, at_least=0.95)
 
 
 def _use(name: str, shown: Report, demand: str, even: bool) -> Figure:
@@ -110,7 +112,7 @@ def main() -> int:
     with _server(chosen.url, chosen.round_trip) as url:
         every = benchmarks(url, seconds, chosen.quick, chosen.front)
         runs = [run for name, run in every.items() if chosen.only in (None, name)]
-        callers = f"{_THREADS} {chosen.front.callers} a host"
+        callers = f"{_THREADS} {chosen.front.callers} an instance"
         ran = f"{ran_on()}; {callers}, {seconds:g} s a run{_distance(chosen.round_trip)}"
         figures = report((figure for run in runs for figure in run()), as_document=chosen.json, ran=ran)
     return int(any(figure.name.endswith("excess") and figure.verdict == "short" for figure in figures))

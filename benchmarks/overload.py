@@ -31,7 +31,7 @@ from tests.relay import Relay
 
 _ROOT = Path(__file__).resolve().parents[1]
 _QUOTA, _BURST = "10_000/s burst 10_000", 10_000
-_HOSTS = 20
+_INSTANCES = 20
 _DEMANDS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 6.0, 12.0, 25.0)
 _RELAYED = 0.00115
 """What a round trip through a relay of 1 ms takes in truth: seconds, measured."""
@@ -70,10 +70,10 @@ def contest(bench: Bench) -> Iterator[list[str]]:
     """The design's table: a row each of what is measured, what all get, and what ours is to reach."""
 
     def fleet(demand: float) -> Scenario:
-        return Scenario(_QUOTA, _HOSTS, steady(demand))
+        return Scenario(_QUOTA, _INSTANCES, steady(demand))
 
     below, double, six = (bench.run(fleet(demand), 20) for demand in (0.9, 2.0, 6.0))
-    leaps = [bench.run(Scenario(_QUOTA, _HOSTS, QUIET_THEN_40X), seconds) for seconds in (2, 3, 4, 5)]
+    leaps = [bench.run(Scenario(_QUOTA, _INSTANCES, QUIET_THEN_40X), seconds) for seconds in (2, 3, 4, 5)]
     leap = {who: max((each[who] for each in leaps), key=lambda report: report.excess) for who in LIMITERS}
     yield _row("calls per decision at 0.9x", below, lambda r: percent(r.calls_per_decision), "<= 0.7 %")
     yield _row("at 2x", double, lambda r: percent(r.calls_per_decision), "<= 2.5 %")
@@ -82,7 +82,7 @@ def contest(bench: Bench) -> Iterator[list[str]]:
     yield _row("excess, quiet then 40x, of the burst", leap, lambda r: percent(r.excess / _BURST, 1), "0")
     yield _row("excess at 6x, of the burst", six, lambda r: percent(r.excess / _BURST, 1), "0")
     yield _row("used of the allowance at 2x", double, lambda r: percent(r.used_share), ">= 99.5 %")
-    yield _row("Jain (min/max) of equal hosts at 6x", six, _fairness, ">= .999 (.95)")
+    yield _row("Jain (min/max) of equal instances at 6x", six, _fairness, ">= .999 (.95)")
     yield _row("decisions that wait for the store, 0.9x", below, lambda r: percent(r.waits_share), "<= 0.3 %")
     yield _row("at 2x", double, lambda r: percent(r.waits_share), "")
 
@@ -97,17 +97,21 @@ def _fairness(report: Report) -> str:
 
 
 def scenarios(bench: Bench) -> Iterator[list[str]]:
-    """Ours wherever a fleet may get, in the simulation: up to a thousand hosts."""
+    """Ours wherever a fleet may get, in the simulation: up to a thousand instances."""
     crowds = {
-        f"{hosts} hosts, {demand:g}x": Scenario(_QUOTA, hosts, steady(demand))
-        for hosts in (20, 200, 1000)
+        f"{instances} instances, {demand:g}x": Scenario(_QUOTA, instances, steady(demand))
+        for instances in (20, 200, 1000)
         for demand in (0.5, 0.9, 2.0, 6.0)
     }
-    for name, scenario in {**crowds, "20 hosts, 50x": Scenario(_QUOTA, _HOSTS, steady(50)), **SCENARIOS}.items():
+    for name, scenario in {
+        **crowds,
+        "20 instances, 50x": Scenario(_QUOTA, _INSTANCES, steady(50)),
+        **SCENARIOS,
+    }.items():
         shown = bench.run(scenario, 4 if "50x" in name else 10, [OURS])[OURS]
-        law = min(1.0, scenario.hosts / (0.5 * min(each.burst for each in Quota.parse(scenario.quota).bandwidths)))
+        law = min(1.0, scenario.instances / (0.5 * min(each.burst for each in Quota.parse(scenario.quota).bandwidths)))
         yield [
-            name, scenario.quota, str(scenario.hosts), f"{shown.excess:g}", percent(shown.ideal_share),
+            name, scenario.quota, str(scenario.instances), f"{shown.excess:g}", percent(shown.ideal_share),
             percent(shown.calls_per_decision), percent(law), _fairness(shown), percent(shown.waits_share),
             f"{1000 * shown.starvation:.0f} ms",
         ]  # fmt: skip
@@ -133,7 +137,7 @@ def curves(bench: Bench) -> dict[str, list[float]]:
     """Calls per decision (%) at each demand, for each limiter."""
     lines: dict[str, list[float]] = {who: [] for who in LIMITERS}
     for demand in _DEMANDS:
-        for who, shown in bench.run(Scenario(_QUOTA, _HOSTS, steady(demand)), 5).items():
+        for who, shown in bench.run(Scenario(_QUOTA, _INSTANCES, steady(demand)), 5).items():
             lines[who].append(100 * shown.calls_per_decision)
     return lines
 
@@ -146,12 +150,23 @@ def main() -> int:
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         bench = Bench(pool, chosen.quick)
         rivals = [who for who in LIMITERS if who != OURS]
-        duel = _show(table(["20 hosts, 10,000/s burst 10,000, 1 ms", *rivals, "**ours**", "target"], contest(bench)))
-        heads = ["", "quota", "hosts", "excess", "used of the ideal", "calls/decision", "price law", "Jain (min/max)"]
+        duel = _show(
+            table(["20 instances, 10,000/s burst 10,000, 1 ms", *rivals, "**ours**", "target"], contest(bench))
+        )
+        heads = [
+            "",
+            "quota",
+            "instances",
+            "excess",
+            "used of the ideal",
+            "calls/decision",
+            "price law",
+            "Jain (min/max)",
+        ]
         wide = _show(table([*heads, "waits", "starved"], scenarios(bench)))
         lines = curves(bench)
     compared = list(agreement(1.0 if chosen.quick else 10.0))
-    heads = ["4 hosts, 4000/s burst 4000", "excess", "used, real", "simulated", "calls/decision, real", "simulated"]
+    heads = ["4 instances, 4000/s burst 4000", "excess", "used, real", "simulated", "calls/decision, real", "simulated"]
     agreed = _show(table([*heads, "ratio"], [row for row, _ in compared]))
     if not chosen.quick:
         _write(duel, wide, agreed, lines)
@@ -170,15 +185,16 @@ def _write(duel: str, wide: str, agreed: str, lines: dict[str, list[float]]) -> 
     text = f"""# Overload
 
 Written by `scripts/bench`. Simulated but for the last table: the real rules, in virtual time, over a network whose
-round trip is 1 ms; 20 s a run from a full bucket, 4 threads a host; quiet then 40x: the worst of 2, 3, 4 and 5 s.
+round trip is 1 ms; 20 s a run from a full bucket, 4 threads an instance; quiet then 40x: the worst of 2, 3, 4 and 5 s.
 
 ![Calls per decision against demand](overload.svg)
 
 {duel}
 ## Wherever a fleet may get
 
-Ours, 10 s a run (50x: 4 s). The ideal is an unbatched bucket that saw the same calls. The price law: hosts / (burst /
-2). Zipf hosts all differ, so there is no fairness to tell. Starved: the longest that a host was only refused.
+Ours, 10 s a run (50x: 4 s). The ideal is an unbatched bucket that saw the same calls. The price law: instances /
+(burst / 2). Zipf instances all differ, so there is no fairness to tell. Starved: the longest time
+that an instance was only refused.
 
 {wide}
 ## Is the simulation true?

@@ -26,7 +26,7 @@ def draw(path: Path, demands: Sequence[float], lines: Mapping[str, Sequence[floa
         axes.minorticks_off()
         axes.set_xlabel("demand, in multiples of the rate")
         axes.set_ylabel("requests to the store per decision")
-        axes.set_title("20 hosts, 10,000/s burst 10,000, round trip 1 ms", fontsize=10)
+        axes.set_title("20 instances, 10,000/s burst 10,000, round trip 1 ms", fontsize=10)
         axes.grid(visible=True, color="#eeeeee")
         axes.legend(frameon=False, ncols=2, loc="center right", bbox_to_anchor=(1.0, 0.62))
         figure.savefig(path, metadata={"Date": None})

@@ -16,7 +16,7 @@ from batchlimit.fleet.plan import Phase, Plan, ours
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of the run with even demand: tokens wanted by all hosts, in multiples of the quota's rate."""
+    """A part of the run with even demand: tokens wanted by all instances, in multiples of the quota's rate."""
 
     part: float
     demand: float
@@ -24,14 +24,14 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One quota, and what hosts want of it. Empty weights or presence: all alike, and there all the time.
+    """One quota, and what instances want of it. Empty weights or presence: all alike, and there all the time.
 
-    `rate` is what the demand is a multiple of: the quota's slowest bandwidth. `presence`: when each host joins, and
-    when it is killed, as parts of the run; what an absent host would want nobody wants.
+    `rate` is what the demand is a multiple of: the quota's slowest bandwidth. `presence`: when each instance joins, and
+    when it is killed, as parts of the run; what an absent instance would want nobody wants.
     """
 
     quota: str
-    hosts: int
+    instances: int
     stretches: tuple[Stretch, ...]
     weights: tuple[float, ...] = ()
     costs: tuple[int, ...] = (1,)
@@ -53,7 +53,7 @@ class Scenario:
             url,
             self.quota,
             f"bench-{secrets.token_hex(4)}",
-            self.hosts,
+            self.instances,
             threads,
             tuple(Phase(each.part * seconds, each.demand * self.rate / cost) for each in self.stretches),
             costs=self.costs,
@@ -87,17 +87,17 @@ SCENARIOS: dict[str, Scenario] = {
     "on and off, 4x": Scenario(_USUAL, 4, on_off(4, 6)),
     "Zipf, 0.9x": Scenario(_USUAL, 8, steady(0.9), weights=tuple(1 / rank for rank in range(1, 9))),
     "Zipf, 2x": Scenario(_USUAL, 8, steady(2), weights=tuple(1 / rank for rank in range(1, 9))),
-    "one host at half demand, 2x": Scenario(_USUAL, 4, steady(2), weights=(0.5, 1, 1, 1)),
-    "hosts vanish, 2x": Scenario(
+    "one instance at half demand, 2x": Scenario(_USUAL, 4, steady(2), weights=(0.5, 1, 1, 1)),
+    "instances vanish, 2x": Scenario(
         _USUAL, 8, steady(2), presence=(*repeat(_ALWAYS, 4), *((0, 0.4),) * 2, *((0, 0.6),) * 2)
     ),
-    "hosts join, 2x": Scenario(
+    "instances join, 2x": Scenario(
         _USUAL, 8, steady(2), presence=(*repeat(_ALWAYS, 4), *((0.3, 1),) * 2, *((0.6, 1),) * 2)
     ),
-    "100 per minute, 10 hosts, 60x": Scenario("100 per minute", 10, steady(60)),
+    "100 per minute, 10 instances, 60x": Scenario("100 per minute", 10, steady(60)),
     "burst of 50 ms, 0.9x": Scenario("4000/s burst 200", 4, steady(0.9)),
     "burst of 50 ms, 2x": Scenario("4000/s burst 200", 4, steady(2)),
-    "burst below hosts, 2x": Scenario("100/s burst 4", 8, steady(2)),
+    "burst below instances, 2x": Scenario("100/s burst 4", 8, steady(2)),
     "costs 1 to 50, 0.9x": Scenario(_USUAL, 4, steady(0.9), costs=tuple(range(1, 51))),
     "costs 1 to 50, 2x": Scenario(_USUAL, 4, steady(2), costs=tuple(range(1, 51))),
     "two bandwidths, 2x": Scenario("2000/s burst 400; 3000/2s", 4, steady(2)),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import redis
 
 from batchlimit.stores.embedded_server import EmbeddedServer
-from benchmarks.calls import HOSTS, Command, cases, taken_by
+from benchmarks.calls import INSTANCES, Command, cases, taken_by
 from benchmarks.figures import Figure, ran_on, report
 from benchmarks.footprint import footprint
 from benchmarks.pipeline import pipelined
@@ -59,7 +59,7 @@ def _cpu(client: Any) -> float:
 
 
 def work(client: Any, rounds: int) -> Iterator[Figure]:
-    """What calls cost, each as a multiple of the least and in us, and whether it is the same with many hosts."""
+    """What calls cost, each as a multiple of the least and in us, and whether it is the same with many instances."""
     found = costs(client, rounds)
     for name, each in found.items():
         cpu, script = (median(column) for column in zip(*each, strict=True))
@@ -71,8 +71,10 @@ def work(client: Any, rounds: int) -> Iterator[Figure]:
             note += f", {by_script:.2f} of the minimal script"
             yield Figure(name, over, "x", at_most=None if "two" in name else _MOST, note=note)
     alone = found[taken_by(1)]
-    for hosts in HOSTS[1:]:
-        yield Figure(f"take: {hosts} hosts beside 1", _ratio(found[taken_by(hosts)], alone, 0), "x", at_most=_FLAT)
+    for instances in INSTANCES[1:]:
+        yield Figure(
+            f"take: {instances} instances beside 1", _ratio(found[taken_by(instances)], alone, 0), "x", at_most=_FLAT
+        )
 
 
 def _ratio(these: list[Cost], those: list[Cost], column: int) -> float:

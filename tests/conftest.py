@@ -54,7 +54,7 @@ def servers() -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def unhurried() -> Iterator[None]:
+def generous_timeouts() -> Iterator[None]:
     """Unless a test says otherwise a store has a minute to answer, and to connect to: a slow machine is not away."""
     ways = [getattr(kind, name) for kind in OPENED for name in ("__init__", "from_url") if hasattr(kind, name)]
     defaults = [each.__kwdefaults__ for each in ways]
@@ -125,7 +125,7 @@ def valkey_store(valkey: Server, prefix: str) -> Iterator[RedisStore]:
 
 @pytest.fixture
 def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts say that their server is 2 s away, so that leases last 4 s: a machine that stalls loses no token."""
+    """Instances say that their server is 2 s away, so that leases last 4 s: a machine that stalls loses no token."""
     monkeypatch.setattr("batchlimit.reservoir.requests.Ask", far)
 
 
@@ -138,8 +138,8 @@ def without_refresher(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("batchlimit.sync.refresher.Refresher.watch", ignore)
     monkeypatch.setattr("batchlimit.aio.home.Home.watch", ignore)
-    for front in ("sync", "aio"):
-        monkeypatch.setattr(f"batchlimit.{front}.key_entry.uniform", lambda _low, _high: 1.0)
+    for api in ("sync", "aio"):
+        monkeypatch.setattr(f"batchlimit.{api}.key_entry.uniform", lambda _low, _high: 1.0)
 
 
 def _running(servers: Servers, name: str) -> Server:

@@ -1,4 +1,4 @@
-"""Hosts that say that their server is 2 s away: their leases last 4 s, so a machine that stalls for less loses none."""
+"""Instances that say that their server is 2 s away: leases last 4 s, so a machine that stalls for less loses none."""
 
 from typing import Any
 

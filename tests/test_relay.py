@@ -135,7 +135,7 @@ def client(relay: Relay, patience: float = PATIENCE) -> redis.Redis:
     return redis.Redis.from_url(relay.url, socket_timeout=patience, socket_connect_timeout=patience, retry=retry)
 
 
-def hurry(told: redis.Redis) -> None:
+def shorten_timeout(told: redis.Redis) -> None:
     """Let a client be patient for a tenth of a second only, on the connection that it has."""
     connection = told.connection_pool.get_connection()
     sock: Any = connection._sock
@@ -146,7 +146,7 @@ def hurry(told: redis.Redis) -> None:
 def test_a_held_reply_comes_too_late(valkey: Server) -> None:
     with relayed(valkey) as (relay, told):
         relay.hold(1000.0)
-        hurry(told)
+        shorten_timeout(told)
         with pytest.raises(redis.TimeoutError):
             told.ping()
         relay.restore()
@@ -165,7 +165,7 @@ def test_a_throttled_answer_takes_its_time(valkey: Server, prefix: str) -> None:
 def test_what_is_dropped_is_late_and_not_lost(valkey: Server, prefix: str) -> None:
     with relayed(valkey) as (relay, told), client(relay, 0.1) as other:
         relay.drop()
-        hurry(told)
+        shorten_timeout(told)
         for each in (told, other):  # an old connection, and one that is made now
             with pytest.raises(redis.TimeoutError):
                 each.incr(prefix)  # the new one does not come to ask this: its greeting is not answered
@@ -178,7 +178,7 @@ def test_what_is_dropped_is_late_and_not_lost(valkey: Server, prefix: str) -> No
 def test_where_nobody_may_connect_connecting_hangs(valkey: Server) -> None:
     with relayed(valkey) as (relay, told), client(relay, 0.1) as other:
         relay.drop(connecting=True)
-        hurry(told)
+        shorten_timeout(told)
         with pytest.raises(redis.TimeoutError, match="connecting"):
             other.ping()
         with pytest.raises(redis.TimeoutError):
@@ -220,7 +220,7 @@ def test_after_a_half_close_the_server_still_hears(valkey: Server, prefix: str) 
 def test_a_lost_reply_was_carried_out(valkey: Server, prefix: str) -> None:
     with relayed(valkey) as (relay, told), connect(relay) as raw, valkey.client() as direct:
         relay.lose_replies()
-        hurry(told)
+        shorten_timeout(told)
         with pytest.raises(redis.TimeoutError):
             told.incr(prefix)
         raw.sendall(f"INCR {prefix}\r\n".encode())

@@ -10,7 +10,7 @@ from batchlimit import Quota, RateLimiter
 from batchlimit.batching import BatchSizer, FixedBatch
 from batchlimit.reservoir.sizing import DEFAULT_SIZER
 from benchmarks.peer.contender import Call, Opened, Terms
-from benchmarks.rivals.errand import Take
+from benchmarks.rivals.request import Take
 from benchmarks.rivals.store import SCRIPT, arguments
 
 DEADLINE = 1.0

@@ -12,9 +12,9 @@ from batchlimit.fleet.plan import Plan
 from benchmarks.rivals.batched import Batched
 from benchmarks.rivals.bucket import PlainBucket
 from benchmarks.rivals.driver import Driver
-from benchmarks.rivals.errand import Course, Errand, Rival, Take, Tell
 from benchmarks.rivals.per_call import PerCall
 from benchmarks.rivals.reporter import Reporter
+from benchmarks.rivals.request import Course, Request, Rival, Take, Tell
 from benchmarks.rivals.store import PlainStore
 
 __all__ = [
@@ -23,11 +23,11 @@ __all__ = [
     "Batched",
     "Course",
     "Driver",
-    "Errand",
     "PerCall",
     "PlainBucket",
     "PlainStore",
     "Reporter",
+    "Request",
     "Rival",
     "Take",
     "Tell",
@@ -41,7 +41,7 @@ MACHINES: dict[str, Callable[[Quota], Rival]] = {
     "x1.5/x0.5": lambda quota: Batched(GrowingBatch(), quota),
     "report every 100 ms": lambda quota: Reporter(0.1),
 }
-"""Each rival's state machine, for one host."""
+"""Each rival's state machine, for one instance."""
 
 
 def per_call(plan: Plan) -> Limiter:

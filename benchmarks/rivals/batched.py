@@ -5,14 +5,14 @@ from collections.abc import Generator
 from batchlimit import Quota
 from batchlimit.batching import BatchSizer
 from batchlimit.reservoir.sizing import Usage
-from benchmarks.rivals.errand import Errand, Take
+from benchmarks.rivals.request import Request, Take
 
 
 class Batched:
     """Takes a batch when what is left does not suffice; a part of one will do. What it has it keeps until it is spent.
 
-    Tokens do not expire, so what a quiet host keeps comes on top of the burst. A denial is not remembered: while the
-    bucket is dry every call asks again.
+    Tokens do not expire, so what a quiet instance keeps comes on top of the burst. A denial is not remembered:
+    while the bucket is empty every call asks again.
     """
 
     period = None
@@ -26,7 +26,7 @@ class Batched:
     def __repr__(self) -> str:
         return f"<Batched {self._sizer}: {self.tokens} tokens>"
 
-    def admit(self, cost: int, now: float) -> Generator[Errand, int, bool]:
+    def admit(self, cost: int, now: float) -> Generator[Request, int, bool]:
         if self.tokens < cost:
             self._last = yield Take(max(self._want(), cost - self.tokens), whole=False)
             self.tokens += self._last
@@ -35,7 +35,7 @@ class Batched:
         self.tokens -= cost
         return True
 
-    def background(self, now: float) -> Generator[Errand, int, None]:
+    def background(self, now: float) -> Generator[Request, int, None]:
         yield from ()
 
     def _want(self) -> int:

@@ -2,7 +2,7 @@
 
 import math
 
-from benchmarks.rivals.errand import Errand, Take, Tell
+from benchmarks.rivals.request import Request, Take, Tell
 
 
 class PlainBucket:
@@ -21,12 +21,12 @@ class PlainBucket:
     def __repr__(self) -> str:
         return f"<PlainBucket {self.level:.3f} of {self._burst}>"
 
-    def take(self, errand: Errand, now: float) -> int:
-        """Answer an errand that arrives at `now` (s); a clock that runs backwards stands still."""
+    def take(self, request: Request, now: float) -> int:
+        """Answer a request that arrives at `now` (s); a clock that runs backwards stands still."""
         if now > self._at:
             self.level = min(self._burst, self.level + self._rate * (now - self._at))
             self._at = now
-        match errand:
+        match request:
             case Take(tokens, whole):
                 granted = tokens if self.level >= tokens else 0 if whole else max(0, math.floor(self.level))
                 self.level -= granted

@@ -9,13 +9,13 @@ from typing import Protocol
 
 from batchlimit import StoreUnavailable
 from batchlimit.fleet.limiter import Tally
-from benchmarks.rivals.errand import Course, Errand, Rival
+from benchmarks.rivals.request import Course, Request, Rival
 
 
 class Answers(Protocol):
     """Whatever holds the shared bucket of one key."""
 
-    def ask(self, errand: Errand) -> int: ...
+    def ask(self, request: Request) -> int: ...
 
     def close(self) -> None: ...
 
@@ -33,10 +33,10 @@ class Driver:
     def __init__(self, rival: Rival, store: Answers, clock: Callable[[], float] = time.monotonic) -> None:
         self.tally = Tally()
         self._rival, self._store, self._clock = rival, store, clock
-        # Held to step the rival, never while the store is asked; notified when an errand is over, or somebody
+        # Held to step the rival, never while the store is asked; notified when a request is over, or somebody
         # leaves the line.
         self._turn = threading.Condition()
-        self._busy = False  # an errand is under way
+        self._busy = False  # a request is under way
         self._line: deque[object] = deque()  # who waits until none is
         self._calls = 0
         self._closed = threading.Event()
@@ -60,14 +60,14 @@ class Driver:
         self._store.close()
 
     def _begin(self, cost: int) -> Course[bool]:
-        """Requires the lock. A course that is over, or whose errand may leave."""
+        """Requires the lock. A course that is over, or whose request may leave."""
         course = Course(self._rival.admit(cost, self._clock()))
-        if course.errand is not None:
+        if course.request is not None:
             self.tally.waited += 1
             if self._rival.single:
                 self._wait_in_line()
                 course = Course(self._rival.admit(cost, self._clock()))
-        self._busy = self._busy or course.errand is not None
+        self._busy = self._busy or course.request is not None
         return course
 
     def _wait_in_line(self) -> None:
@@ -79,9 +79,9 @@ class Driver:
         self._turn.notify_all()
 
     def _finish(self, course: Course[bool] | Course[None]) -> None:
-        while (errand := course.errand) is not None:
+        while (request := course.request) is not None:
             try:
-                reply = self._store.ask(errand)
+                reply = self._store.ask(request)
             except BaseException:
                 self._report(None, course)
                 raise
@@ -92,7 +92,7 @@ class Driver:
             self._calls += 1
             if reply is not None:
                 course.answer(reply)
-            self._busy = reply is not None and course.errand is not None
+            self._busy = reply is not None and course.request is not None
             self._turn.notify_all()
 
     def _go_round(self) -> None:
@@ -100,7 +100,7 @@ class Driver:
             with self._turn:
                 self._turn.wait_for(lambda: not self._busy)
                 course = Course(self._rival.background(self._clock()))
-                self._busy = course.errand is not None
+                self._busy = course.request is not None
             try:
                 self._finish(course)
             except StoreUnavailable:

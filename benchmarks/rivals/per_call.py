@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 
-from benchmarks.rivals.errand import Errand, Take
+from benchmarks.rivals.request import Request, Take
 
 
 class PerCall:
@@ -11,9 +11,9 @@ class PerCall:
     period = None
     single = False
 
-    def admit(self, cost: int, now: float) -> Generator[Errand, int, bool]:
+    def admit(self, cost: int, now: float) -> Generator[Request, int, bool]:
         granted = yield Take(cost, whole=True)
         return granted >= cost
 
-    def background(self, now: float) -> Generator[Errand, int, None]:
+    def background(self, now: float) -> Generator[Request, int, None]:
         yield from ()

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 
-from benchmarks.rivals.errand import Errand, Tell
+from benchmarks.rivals.request import Request, Tell
 
 
 class Reporter:
@@ -19,7 +19,7 @@ class Reporter:
     def __repr__(self) -> str:
         return f"<Reporter: {self._spent + self._telling} spent of {self._level}>"
 
-    def admit(self, cost: int, now: float) -> Generator[Errand, int, bool]:
+    def admit(self, cost: int, now: float) -> Generator[Request, int, bool]:
         level = self._level
         if level is None:
             level = self._level = yield Tell(0)
@@ -28,7 +28,7 @@ class Reporter:
         self._spent += cost
         return True
 
-    def background(self, now: float) -> Generator[Errand, int, None]:
+    def background(self, now: float) -> Generator[Request, int, None]:
         if self._level is None:
             return  # nobody called yet
         self._telling, self._spent = self._spent, 0

@@ -1,4 +1,4 @@
-"""The plain bucket in a real server: one script, one round trip an errand."""
+"""The plain bucket in a real server: one script, one round trip a request."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from batchlimit import Quota, StoreUnavailable
-from benchmarks.rivals.errand import Errand, Take, Tell
+from benchmarks.rivals.request import Request, Take, Tell
 
 SCRIPT = Path(__file__).with_name("bucket.lua").read_text(encoding="utf-8")
 _TIMEOUT = 1.0  # seconds, as the limiter of this package waits
@@ -26,10 +26,10 @@ class PlainStore:
         )
         self._script: Any = self._client.register_script(SCRIPT)
 
-    def ask(self, errand: Errand) -> int:
-        """Answer one errand; StoreUnavailable if there is no answer."""
+    def ask(self, request: Request) -> int:
+        """Answer one request; StoreUnavailable if there is no answer."""
         try:
-            return int(self._script(keys=[self._name], args=arguments(self._quota, errand)))
+            return int(self._script(keys=[self._name], args=arguments(self._quota, request)))
         except (redis.RedisError, OSError) as error:
             raise StoreUnavailable(f"{type(error).__name__}: {error}") from error
 
@@ -38,9 +38,9 @@ class PlainStore:
         self._client.close()
 
 
-def arguments(quota: Quota, errand: Errand) -> list[str | int]:
+def arguments(quota: Quota, request: Request) -> list[str | int]:
     """Return ARGV of bucket.lua."""
-    match errand:
+    match request:
         case Take(tokens, whole):
             return [repr(quota.rate), quota.burst, "whole" if whole else "part", tokens]
         case Tell(spent):

@@ -1,4 +1,4 @@
-"""A rival in virtual time: as its driver runs it for real, one errand at a time and first come first served."""
+"""A rival in virtual time: as its driver runs it for real, one request at a time and first come first served."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from batchlimit import Quota
 from batchlimit.fleet.plan import Plan
 from benchmarks.rivals.bucket import PlainBucket
-from benchmarks.rivals.errand import Course, Errand, Rival
+from benchmarks.rivals.request import Course, Request, Rival
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.fleet import SimulatedLimiter, Verdict
-from tests.simulation.network import Calm, Post
+from tests.simulation.network import Post, Undisturbed
 
 
 class VirtualDriver:
-    """One host's rival; a SimulatedLimiter."""
+    """One instance's rival; a SimulatedLimiter."""
 
     def __init__(self, rival: Rival, name: str, agenda: Agenda, post: Post, bucket: PlainBucket) -> None:
         self.calls = 0
@@ -25,7 +25,7 @@ class VirtualDriver:
 
     def decide(self, cost: int, then: Verdict) -> None:
         course = Course(self._rival.admit(cost, self._now))
-        if course.errand is None:
+        if course.request is None:
             then(course.verdict, False)
         elif self._rival.single:
             self._queue(lambda: self._carry_out(Course(self._rival.admit(cost, self._now)), then))
@@ -49,7 +49,7 @@ class VirtualDriver:
             self._line.popleft()()
 
     def _carry_out(self, course: Course[bool], then: Verdict) -> None:
-        if course.errand is None:
+        if course.request is None:
             then(course.verdict, True)
             return
         self._busy = True
@@ -61,19 +61,19 @@ class VirtualDriver:
         self._next()
 
     def _send(self, course: Course[bool] | Course[None], over: Callable[[], None]) -> None:
-        errand = course.errand
-        assert errand is not None
+        request = course.request
+        assert request is not None
         self.calls += 1
-        self._post.send(self._name, lambda: self._answer(errand), lambda reply: self._go_on(course, reply, over), over)
+        self._post.send(self._name, lambda: self._answer(request), lambda reply: self._go_on(course, reply, over), over)
 
-    def _answer(self, errand: Errand) -> int:
-        return self._bucket.take(errand, self._now)
+    def _answer(self, request: Request) -> int:
+        return self._bucket.take(request, self._now)
 
     def _go_on(self, course: Course[bool] | Course[None], reply: int, over: Callable[[], None]) -> None:
         if self._gone:
             return
         course.answer(reply)
-        if course.errand is None:
+        if course.request is None:
             over()
         else:
             self._send(course, over)
@@ -88,17 +88,17 @@ class VirtualDriver:
 
     def _round(self) -> None:
         course = Course(self._rival.background(self._now))
-        if course.errand is not None:
+        if course.request is not None:
             self._busy = True
             self._send(course, lambda: self._end(lambda: None))
 
 
 def virtual(new_rival: Callable[[Quota], Rival]) -> Callable[[Agenda, Plan, float], Callable[[int], SimulatedLimiter]]:
-    """Return what `simulate` takes to have every host of a plan limited by this rival, around one plain bucket."""
+    """Return what `simulate` takes to have every instance of a plan limited by this rival, around one plain bucket."""
 
     def make(agenda: Agenda, plan: Plan, round_trip: float) -> Callable[[int], SimulatedLimiter]:
         quota = Quota.parse(plan.quota)
-        post, bucket = Post(agenda, Calm(round_trip), timeout=1.0), PlainBucket(quota.rate, quota.burst)
-        return lambda number: VirtualDriver(new_rival(quota), f"host-{number}", agenda, post, bucket)
+        post, bucket = Post(agenda, Undisturbed(round_trip), timeout=1.0), PlainBucket(quota.rate, quota.burst)
+        return lambda number: VirtualDriver(new_rival(quota), f"instance-{number}", agenda, post, bucket)
 
     return make

@@ -15,8 +15,8 @@ from tests.servers import Server
     [
         ("an INCR", [1, 2, 3, 4]),
         ("a minimal token bucket", [1, 1, 1, 1]),
-        ("take: granted, 1 host", [20, 20, 20, 20]),
-        ("take: granted, 20 hosts", [20, 20, 20, 20]),
+        ("take: granted, 1 instance", [20, 20, 20, 20]),
+        ("take: granted, 20 instances", [20, 20, 20, 20]),
         ("take of two bandwidths", [20, 20, 20, 20]),
         ("take and give_back in turn", [20, 20, 20, 20]),
         ("take: refused", [1, 0, 0, 0]),
@@ -36,7 +36,7 @@ def test_a_bucket_takes_some_hundred_bytes(valkey: Server) -> None:
     with valkey.client() as client:
         client.flushdb()
         cases(client)
-        bucket, _, host = footprint(client, 4_000)
+        bucket, _, instance = footprint(client, 4_000)
         client.flushdb()
     assert 200 < bucket.value < 400
-    assert 40 < host.value < 100
+    assert 40 < instance.value < 100

@@ -7,13 +7,13 @@ import pytest
 
 from batchlimit import Quota, StoreUnavailable
 from batchlimit.batching import FixedBatch, GrowingBatch
-from benchmarks.rivals import Batched, Course, Driver, Errand, PerCall, Reporter, Rival, Take, Tell
+from benchmarks.rivals import Batched, Course, Driver, PerCall, Reporter, Request, Rival, Take, Tell
 from tests.sync.stage import until
 
 QUOTA = Quota(10.0, 100)
 PATIENCE = 60.0
 
-Step = tuple[int, bool, list[tuple[Errand, int]]]
+Step = tuple[int, bool, list[tuple[Request, int]]]
 """What a call costs, whether it is admitted, and what is asked for it and answered."""
 
 
@@ -22,12 +22,12 @@ class Desk:
 
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers)
-        self.errands: list[Errand] = []
+        self.requests: list[Request] = []
         self.reached, self.open = Event(), Event()
         self.open.set()
 
-    def ask(self, errand: Errand) -> int:
-        self.errands.append(errand)
+    def ask(self, request: Request) -> int:
+        self.requests.append(request)
         self.reached.set()
         assert self.open.wait(PATIENCE)
         if not self.answers:
@@ -38,12 +38,12 @@ class Desk:
         self.answers.clear()
 
 
-def decide(rival: Rival, cost: int, answers: list[int]) -> tuple[bool, list[Errand]]:
-    course, errands = Course(rival.admit(cost, 0.0)), []
-    while course.errand is not None:
-        errands.append(course.errand)
+def decide(rival: Rival, cost: int, answers: list[int]) -> tuple[bool, list[Request]]:
+    course, requests = Course(rival.admit(cost, 0.0)), []
+    while course.request is not None:
+        requests.append(course.request)
         course.answer(answers.pop(0))
-    return course.verdict, errands
+    return course.verdict, requests
 
 
 def part(tokens: int) -> Take:
@@ -87,7 +87,7 @@ def part(tokens: int) -> Take:
 )
 def test_what_is_asked_for_each_call(rival: Rival, steps: list[Step]) -> None:
     for cost, admitted, asked in steps:
-        assert decide(rival, cost, [answer for _, answer in asked]) == (admitted, [errand for errand, _ in asked])
+        assert decide(rival, cost, [answer for _, answer in asked]) == (admitted, [request for request, _ in asked])
 
 
 def test_a_report_counts_what_was_spent_while_it_was_under_way() -> None:
@@ -95,7 +95,7 @@ def test_a_report_counts_what_was_spent_while_it_was_under_way() -> None:
     assert not list(rival.background(0.0))
     assert decide(rival, 3, [10]) == (True, [Tell(0)])
     round_trip = Course(rival.background(0.1))
-    assert round_trip.errand == Tell(3)
+    assert round_trip.request == Tell(3)
     assert decide(rival, 7, []) == (True, [])
     assert decide(rival, 1, []) == (False, [])
     round_trip.answer(20)
@@ -118,7 +118,7 @@ def test_one_errand_at_a_time_and_who_waited_looks_again() -> None:
         desk.open.set()
         assert [each.result(PATIENCE)[0] for each in (first, *others)] == [True] * 4
         assert first.result() == (True, 1)
-    assert desk.errands == [part(4)]
+    assert desk.requests == [part(4)]
     assert driver.statistics().calls == 1
 
 
@@ -129,7 +129,7 @@ def test_a_newcomer_does_not_overtake_who_waits() -> None:
     with ThreadPoolExecutor(1) as pool:
         newcomer = pool.submit(driver.try_acquire, "key")
         until(lambda: len(driver._line) == 2 or newcomer.done())
-        assert not desk.errands
+        assert not desk.requests
         with driver._turn:
             driver._line.popleft()
             driver._turn.notify_all()
@@ -152,5 +152,5 @@ def test_rounds_go_on_in_the_background_until_it_is_closed() -> None:
     desk.reached.clear()
     assert desk.reached.wait(PATIENCE)
     driver.close()
-    assert desk.errands[:2] == [Tell(0), Tell(2)]
+    assert desk.requests[:2] == [Tell(0), Tell(2)]
     assert not driver._thread.is_alive()

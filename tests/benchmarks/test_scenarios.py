@@ -28,12 +28,12 @@ def test_a_plan_wants_what_the_scenario_says(scenario: Scenario, seconds: float)
 
 
 @pytest.mark.parametrize("seconds", [0.7, 6.0, 3600.0])
-def test_hosts_vanish_and_join_when_their_presence_says_so(seconds: float) -> None:
-    gone = SCENARIOS["hosts vanish, 2x"].plan("", seconds)
-    late = SCENARIOS["hosts join, 2x"].plan("", seconds)
-    assert [gone.vanishes(host) for host in range(8)] == [False] * 4 + [True] * 4
-    assert not any(late.vanishes(host) for host in range(8))
-    assert [late.stay(host)[0] > 0 for host in range(8)] == [False] * 4 + [True] * 4
+def test_instances_vanish_and_join_when_their_presence_says_so(seconds: float) -> None:
+    gone = SCENARIOS["instances vanish, 2x"].plan("", seconds)
+    late = SCENARIOS["instances join, 2x"].plan("", seconds)
+    assert [gone.vanishes(instance) for instance in range(8)] == [False] * 4 + [True] * 4
+    assert not any(late.vanishes(instance) for instance in range(8))
+    assert [late.stay(instance)[0] > 0 for instance in range(8)] == [False] * 4 + [True] * 4
 
 
 @pytest.mark.parametrize("name", RIVALS)

@@ -33,12 +33,12 @@ class Crew:
     def __init__(self, processes: int) -> None:
         # Spawned, not forked: a new interpreter shares nothing with its siblings, as on another machine.
         self._context = multiprocessing.get_context("spawn")
-        self._hosts = processes
+        self._processes = processes
         self._members: list[_Member] = []
 
     def __enter__(self) -> Self:
         try:
-            for _ in range(self._hosts + 1):
+            for _ in range(self._processes + 1):
                 self._members.append(self._start())
             self.hear()
         except BaseException:

@@ -69,7 +69,7 @@ def test_recovered_is_who_admits_again_for_good(calls: list[Call], recovery: flo
     assert drawn(*calls).recovery == pytest.approx(recovery)
 
 
-def test_the_last_host_to_recover_counts_unless_it_was_killed() -> None:
+def test_the_last_instance_to_recover_counts_unless_it_was_killed() -> None:
     late = call(12.9, 12.9)._replace(process=1)
     assert drawn(call(11.1, 11.1), late).recovery == pytest.approx(1.9)
     assert drawn(call(11.1, 11.1), call(10.5, 10.5)._replace(process=1)).recovery == pytest.approx(0.1)
@@ -85,7 +85,7 @@ def test_tokens_beyond_the_promise_are_an_excess_and_break_a_row() -> None:
     assert drawn(*[each._replace(key=key) for key, each in enumerate(many)]).excess == 0
 
 
-def test_a_host_that_does_not_recover_and_a_caller_that_broke_break_a_row() -> None:
+def test_an_instance_that_does_not_recover_and_a_caller_that_broke_break_a_row() -> None:
     assert drawn().kept
     assert not replace(drawn(), recovery=math.inf).kept
     assert not replace(drawn(), errors=("KeyError: 1",)).kept

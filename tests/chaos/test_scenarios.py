@@ -36,7 +36,7 @@ def test_the_promise_holds_through_it(scenario: Scenario, crew: Crew) -> None:
     assert played(scenario, crew).fallback == 0
 
 
-def test_hosts_that_admit_their_shares_admit_the_limit_together(crew: Crew) -> None:
+def test_instances_that_admit_their_shares_admit_the_limit_together(crew: Crew) -> None:
     """Four processes, a store that is away for two seconds: neither four times the limit, nor a quarter of it."""
     away = Scenario("away", network(Relay.drop), "local", seconds=2.0, relayed=True, allowed=BESIDE)
     row = played(away, crew)
@@ -45,7 +45,7 @@ def test_hosts_that_admit_their_shares_admit_the_limit_together(crew: Crew) -> N
     assert row.unavailable == 0
 
 
-def test_hosts_that_admit_everything_refuse_nobody_for_long(crew: Crew) -> None:
+def test_instances_that_admit_everything_refuse_nobody_for_long(crew: Crew) -> None:
     """What is refused all the same is what the store had refused just before."""
     away = Scenario("killed", killed, "open", seconds=0.6, allowed=math.inf, loses=True)
     row = played(away, crew)

@@ -18,7 +18,7 @@ from batchlimit.fleet.report import Report, report
 from batchlimit.fleet.server import client_calls
 from batchlimit.fleet.trial import trial
 
-both_fronts = pytest.mark.parametrize("front", Front)
+both_apis = pytest.mark.parametrize("front", Front)
 
 
 def plan_of(url: str, *, processes: int = 2, seconds: float = 1.0, cost: int = 1, front: Front = Front.THREADS) -> Plan:
@@ -36,7 +36,7 @@ def run(plan: Plan, watch: Callable[[float, list[Row]], None] = ignore) -> Fleet
         return fleet.run(watch)
 
 
-@both_fronts
+@both_apis
 def test_every_call_is_logged_within_its_interval(front: Front) -> None:
     log = run(plan_of("memory://", front=front))
     assert len(log.processes) == 2
@@ -46,7 +46,7 @@ def test_every_call_is_logged_within_its_interval(front: Front) -> None:
         assert all(log.start <= call.before <= call.after <= process.ended for call in calls)
 
 
-@both_fronts
+@both_apis
 def test_processes_that_share_a_store_keep_the_promise_together(front: Front) -> None:
     shown = trial(plan_of("embedded://", front=front), ignore)
     assert shown.excess == 0
@@ -54,7 +54,7 @@ def test_processes_that_share_a_store_keep_the_promise_together(front: Front) ->
     assert sum(shown.admitted_by_process) == shown.admitted > 0
 
 
-@both_fronts
+@both_apis
 def test_processes_with_a_store_each_break_it(front: Front) -> None:
     """The proof that the audit can fail: memory:// is one bucket a process."""
     shown = trial(plan_of("memory://", front=front), ignore)
@@ -62,7 +62,7 @@ def test_processes_with_a_store_each_break_it(front: Front) -> None:
     assert not shown.promise_kept
 
 
-@both_fronts
+@both_apis
 def test_a_process_that_is_stopped_past_its_lease_spends_nothing_of_it(front: Front) -> None:
     plan = plan_of("embedded://", front=front)
     orders = iter([signal.SIGSTOP, signal.SIGCONT])  # some 0.2 s apart; a lease of this quota lasts 0.08 s
@@ -80,7 +80,7 @@ def test_one_process_with_a_store_of_its_own_keeps_it() -> None:
     assert trial(plan_of("memory://", processes=1, cost=5), ignore).promise_kept
 
 
-@both_fronts
+@both_apis
 def test_a_process_that_cannot_go_on_ends_the_run(front: Front) -> None:
     with pytest.raises(FleetError, match="process 0 gave up: ValueError"):
         run(plan_of("nonsense://", processes=1, front=front))
@@ -102,7 +102,7 @@ def test_an_interrupt_while_processes_start_ends_all_of_them(monkeypatch: pytest
     assert multiprocessing.active_children() == []
 
 
-@both_fronts
+@both_apis
 def test_no_process_outlives_an_interrupted_run(front: Front) -> None:
     def interrupt(elapsed: float, rows: list[Row]) -> None:
         raise KeyboardInterrupt

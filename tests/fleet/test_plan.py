@@ -15,7 +15,7 @@ from batchlimit.fleet.report import report
 from batchlimit.fleet.trial import trial
 
 PLAN = Plan("memory://", "1000/s burst 1000", "tested", 2, 1, (Phase(1.5, 400),))
-"""Hosts have time enough to make some calls, though the machine stalls."""
+"""Instances have time enough to make some calls, though the machine stalls."""
 
 
 MARKS = "BATCHLIMIT_TEST_MARKS"
@@ -60,7 +60,7 @@ def marks(event: str) -> list[str]:
 
 THREADS = replace(PLAN, limiter=marked)
 TASKS = replace(PLAN, front=Front.ASYNC, async_limiter=marked_awaited)
-both_fronts = pytest.mark.parametrize("plan", [THREADS, TASKS], ids=list(Front))
+both_apis = pytest.mark.parametrize("plan", [THREADS, TASKS], ids=list(Front))
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:
@@ -142,7 +142,7 @@ def test_the_report_counts_tokens_and_decisions() -> None:
     assert shown.planned == 1500
 
 
-@both_fronts
+@both_apis
 def test_a_process_that_joins_late_is_silent_until_then(plan: Plan) -> None:
     log = run(replace(plan, presence=((0, 1.5), (0.5, 1.5))))
     first, late = log.processes
@@ -152,7 +152,7 @@ def test_a_process_that_joins_late_is_silent_until_then(plan: Plan) -> None:
     assert float(marks("made")[1]) >= log.start + 0.5, "nor is its limiter there before it"
 
 
-@both_fronts
+@both_apis
 def test_a_process_that_vanishes_gives_nothing_back_and_leaves_its_log(plan: Plan) -> None:
     """Two limiters were made, and only the one of the process that stayed was closed."""
     log = run(replace(plan, presence=((0, 1.0), (0, 1.5))))

@@ -13,7 +13,7 @@ from tests.sync.stage import Clock
 
 
 @pytest.fixture(params=[RateLimiter, Blocking], ids=["threads", "asyncio"])
-def front(request: pytest.FixtureRequest) -> Front:
+def api(request: pytest.FixtureRequest) -> Front:
     """What makes limiters."""
     return cast(Front, request.param)
 

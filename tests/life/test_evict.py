@@ -107,7 +107,7 @@ def test_who_was_interrupted_puts_nothing_back() -> None:
 
 
 def test_who_wakes_too_late_begins_anew() -> None:
-    """It once rejoined the line of the one that had left, and asked from there: two of one host who ask mint tokens."""
+    """It once rejoined the line of the one that had left, and asked from there: two that ask as one mint tokens."""
     here, waiter = filled()
     assert here.lifecycle.evict()
     assert here.step(waiter, 2.0) == RETIRED

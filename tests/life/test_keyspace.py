@@ -20,7 +20,7 @@ from tests.depth import depth
 from tests.servers import Server
 
 HUNDRED = Quota(0.001, 100)
-TEN = Ask("host", 1, need=10, queued=10, want=10, round_trip=2.0)
+TEN = Ask("instance", 1, need=10, queued=10, want=10, round_trip=2.0)
 
 NASTY = [
     "a\nb", "a\r\nFLUSHALL\r\n", "a\0b", "\0", "}", "{", "{}", "a}b{c", "}{", "a:b", ":", "::", " ", "\t",
@@ -63,7 +63,7 @@ def test_each_key_is_a_bucket_of_its_own_and_touches_nothing_else(client: Any, n
     for number, key in enumerate(names, 1):
         assert store.take(key, HUNDRED, TEN).granted == 10
         store.peek(key, HUNDRED)
-        store.give_back(key, HUNDRED, GiveBack("host", 2, tokens=1, held=9))
+        store.give_back(key, HUNDRED, GiveBack("instance", 2, tokens=1, held=9))
         now = everything(client)
         (new,) = now.keys() - seen.keys()
         assert new.startswith(b"{life:")
@@ -81,7 +81,7 @@ def test_keys_that_only_look_alike_are_different_keys(client: Any, names: tuple[
     assert len(fold) == 1
     store = RedisStore(client, prefix="life")
     for number, name in enumerate(names, 1):
-        assert store.take(name, HUNDRED, Ask("host", number, need=10, queued=10, want=10)).level == 90
+        assert store.take(name, HUNDRED, Ask("instance", number, need=10, queued=10, want=10)).level == 90
 
 
 def test_prefixes_that_continue_each_other_may_meet() -> None:
@@ -92,10 +92,10 @@ def test_prefixes_that_continue_each_other_may_meet() -> None:
 
 @settings(max_examples=depth(25, 50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.sampled_from(NASTY), st.text()))
-def test_names_of_hosts_are_data_too(client: Any, host: str) -> None:
+def test_names_of_instances_are_data_too(client: Any, instance: str) -> None:
     before = everything(client)
     store = RedisStore(client, prefix="life")
-    ask = Ask(host, 1, need=10, queued=10, want=10, round_trip=2.0)
+    ask = Ask(instance, 1, need=10, queued=10, want=10, round_trip=2.0)
     assert store.take("key", HUNDRED, ask).granted == 10
     assert store.take("key", HUNDRED, ask).granted == 10, "the same ask again"
     assert store.peek("key", HUNDRED).outstanding == 10
@@ -103,9 +103,9 @@ def test_names_of_hosts_are_data_too(client: Any, host: str) -> None:
     assert everything(client) == before
 
 
-def test_what_one_invented_key_costs_the_server_is_bounded(client: Any, front: Front) -> None:
+def test_what_one_invented_key_costs_the_server_is_bounded(client: Any, api: Front) -> None:
     """Bytes, and for how long: what docs/security.md says. A bucket goes when it would be full again, and 5 to 7 s."""
-    with front(RedisStore(client, prefix="life"), "100/s burst 200") as limiter:
+    with api(RedisStore(client, prefix="life"), "100/s burst 200") as limiter:
         for key in ("user:12345678", "x" * 256, "y" * 100_000):
             assert limiter.try_acquire(key)
     for name in client.scan_iter("{life:[uxy]*"):
@@ -113,10 +113,10 @@ def test_what_one_invented_key_costs_the_server_is_bounded(client: Any, front: F
         assert (client.memory_usage(name) or 0) <= 1200
 
 
-def test_a_script_has_no_text_of_the_callers(client: Any, front: Front) -> None:
+def test_a_script_has_no_text_of_the_callers(client: Any, api: Front) -> None:
     """Whatever they send, the server knows three scripts: all else travels as arguments."""
     quotas = {"a*": "100/s burst 200", "'; FLUSHALL --*": "5/s; 100/day", "*": "7/s"}
-    with front(RedisStore(client, prefix="life"), quotas) as limiter:
+    with api(RedisStore(client, prefix="life"), quotas) as limiter:
         for key in NASTY:
             assert limiter.try_acquire(key)
             limiter.peek(key)
@@ -124,18 +124,18 @@ def test_a_script_has_no_text_of_the_callers(client: Any, front: Front) -> None:
     assert client.get("theirs") == b"untouched"
 
 
-def test_a_user_of_the_server_that_may_do_little_is_enough(client: Any, private: Server, front: Front) -> None:
+def test_a_user_of_the_server_that_may_do_little_is_enough(client: Any, private: Server, api: Front) -> None:
     """And it cannot leave its prefix: the rules that docs/security.md names."""
     commands = "+@connection +evalsha +script|load +time +hmget +hget +hgetall +hset +hdel +pexpire"
     rules = ("on", ">pw", "~{life:*", *commands.split())
     client.execute_command("ACL", "SETUSER", "ours", *rules)
     url = f"{private.url}?username=ours&password=pw"
-    with front.from_url(url, "5/s; 100/day", prefix="life") as limiter:
+    with api.from_url(url, "5/s; 100/day", prefix="life") as limiter:
         limiter.acquire("key", 3)
         limiter.peek("key")
         limiter.refund("key", 3)
     with (
-        front.from_url(url, "5/s", prefix="other") as limiter,
+        api.from_url(url, "5/s", prefix="other") as limiter,
         pytest.raises(StoreUnavailable, match="No permissions"),
     ):
         limiter.decide("key")

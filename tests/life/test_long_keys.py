@@ -23,10 +23,10 @@ def long_key(n: int) -> str:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_process_keeps_no_long_key(front: Front, clock: Clock) -> None:
+def test_a_process_keeps_no_long_key(api: Front, clock: Clock) -> None:
     keys = [long_key(n) for n in range(20)]
     before = [sys.getrefcount(key) for key in keys]
-    with front(MemoryStore(clock), "1000/s burst 100", clock=clock, idle_after=1000.0) as limiter:
+    with api(MemoryStore(clock), "1000/s burst 100", clock=clock, idle_after=1000.0) as limiter:
         for key in keys:
             assert limiter.try_acquire(key)
             limiter.acquire(key)
@@ -42,9 +42,9 @@ def test_a_process_keeps_no_long_key(front: Front, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_each_long_key_has_its_own_tokens_awake_and_after_a_rest(front: Front, clock: Clock) -> None:
+def test_each_long_key_has_its_own_tokens_awake_and_after_a_rest(api: Front, clock: Clock) -> None:
     keys = [long_key(1), long_key(2), stored(long_key(1))[:], "y" * (LONGEST_KEY + 1), "z" * LONGEST_KEY]
-    with front(MemoryStore(clock), "100/s burst 10", clock=clock, sizer=FixedBatch(20), idle_after=1000.0) as limiter:
+    with api(MemoryStore(clock), "100/s burst 10", clock=clock, sizer=FixedBatch(20), idle_after=1000.0) as limiter:
         for spent in range(2):
             for key in keys:
                 assert sum(limiter.try_acquire(key) for _ in range(15)) == 10
@@ -57,27 +57,27 @@ def test_each_long_key_has_its_own_tokens_awake_and_after_a_rest(front: Front, c
         assert limiter.statistics().keys == len(keys)
 
 
-def test_a_bucket_of_a_long_key_hits_as_any_other(front: Front, clock: Clock, without_refresher: None) -> None:
-    with front(MemoryStore(clock), "100/s burst 10", clock=clock, sizer=FixedBatch(20)) as limiter:
+def test_a_bucket_of_a_long_key_hits_as_any_other(api: Front, clock: Clock, without_refresher: None) -> None:
+    with api(MemoryStore(clock), "100/s burst 10", clock=clock, sizer=FixedBatch(20)) as limiter:
         here: Any = getattr(limiter, "_inner", limiter)
         bucket = here.bucket(long_key(1))
         assert limiter.try_acquire(long_key(1))
         assert supply_of(limiter).entries.keys() == {bucket._place}
 
 
-def test_several_long_keys_are_charged_together(front: Front) -> None:
-    with front(MemoryStore(), "0.001/s burst 10", sizer=FixedBatch(1)) as limiter:
+def test_several_long_keys_are_charged_together(api: Front) -> None:
+    with api(MemoryStore(), "0.001/s burst 10", sizer=FixedBatch(1)) as limiter:
         limiter.acquire_all({long_key(1): 3, long_key(2): 4, "short": 5})
         assert [limiter.peek(key).remaining for key in (long_key(1), long_key(2), "short")] == [7, 6, 5]
 
 
-def test_a_function_of_the_key_is_told_the_whole_key(front: Front) -> None:
-    with front(MemoryStore(), lambda key: f"{len(key)}/s") as limiter:
+def test_a_function_of_the_key_is_told_the_whole_key(api: Front) -> None:
+    with api(MemoryStore(), lambda key: f"{len(key)}/s") as limiter:
         assert limiter.decide(long_key(1)).limit == len(long_key(1))
 
 
-def test_the_bucket_of_a_long_key_is_the_one_that_it_was(front: Front, valkey: Server, prefix: str) -> None:
-    with front.from_url(valkey.url, "0.001/s burst 10", prefix=prefix, deadline=30.0) as limiter:
+def test_the_bucket_of_a_long_key_is_the_one_that_it_was(api: Front, valkey: Server, prefix: str) -> None:
+    with api.from_url(valkey.url, "0.001/s burst 10", prefix=prefix, deadline=30.0) as limiter:
         limiter.acquire(long_key(1), 4)
         limiter.close()
     with valkey.client() as client:

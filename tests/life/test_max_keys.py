@@ -39,8 +39,8 @@ class Noting(Stage):
 
 
 @pytest.mark.parametrize("most", [1, 2, 30])
-def test_a_flood_of_keys_leaves_no_more_than_that(front: Front, clock: Clock, most: int) -> None:
-    with front(MemoryStore(clock), HUNDRED, clock=clock, max_keys=most, sizer=FixedBatch(5)) as limiter:
+def test_a_flood_of_keys_leaves_no_more_than_that(api: Front, clock: Clock, most: int) -> None:
+    with api(MemoryStore(clock), HUNDRED, clock=clock, max_keys=most, sizer=FixedBatch(5)) as limiter:
         for i in range(300):
             assert limiter.try_acquire(f"key-{i}")
             assert limiter.statistics().keys <= most
@@ -49,30 +49,30 @@ def test_a_flood_of_keys_leaves_no_more_than_that(front: Front, clock: Clock, mo
     assert limiter.statistics().admitted == 300
 
 
-def test_what_leaves_costs_no_call(front: Front, clock: Clock, without_refresher: None) -> None:
+def test_what_leaves_costs_no_call(api: Front, clock: Clock, without_refresher: None) -> None:
     stage = Stage(MemoryStore(clock))
-    with front(stage, HUNDRED, clock=clock, max_keys=10, sizer=FixedBatch(5)) as limiter:
+    with api(stage, HUNDRED, clock=clock, max_keys=10, sizer=FixedBatch(5)) as limiter:
         for i in range(100):
             assert limiter.try_acquire(f"key-{i}")
         assert (len(stage.asks), len(stage.backs)) == (100, 0)
 
 
-def test_a_key_in_use_stays_while_a_flood_passes(front: Front, clock: Clock, without_refresher: None) -> None:
+def test_a_key_in_use_stays_while_a_flood_passes(api: Front, clock: Clock, without_refresher: None) -> None:
     """Though it came first, and its hits tell nobody."""
     stage = Noting(clock)
-    with front(stage, Quota(1000.0, 10_000), clock=clock, max_keys=50, sizer=FixedBatch(2000)) as limiter:
+    with api(stage, Quota(1000.0, 10_000), clock=clock, max_keys=50, sizer=FixedBatch(2000)) as limiter:
         for i in range(1000):
             assert limiter.try_acquire("hot")
             assert limiter.try_acquire(f"key-{i}")
     assert Counter(stage.keys)["hot"] == 1
 
 
-def test_a_key_that_comes_back_is_the_same_host_with_later_numbers(
-    front: Front, clock: Clock, without_refresher: None
+def test_a_key_that_comes_back_is_the_same_instance_with_later_numbers(
+    api: Front, clock: Clock, without_refresher: None
 ) -> None:
     """So the bucket takes for spent what was leased before, and a late duplicate of an ask for nothing."""
     stage = Noting(clock)
-    with front(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5)) as limiter:
+    with api(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5)) as limiter:
         for key in ("a", "b", "a", "b", "a"):
             assert limiter.try_acquire(key)
         assert stage.keys == ["a", "b", "a", "b", "a"]
@@ -97,7 +97,7 @@ def test_a_thread_that_still_has_the_slot_gets_nothing_of_it(clock: Clock, witho
 
 
 def test_a_refund_at_a_key_entry_that_has_just_left_goes_to_the_next(clock: Clock, without_refresher: None) -> None:
-    """Returned by the one that left, it would say to the bucket that this host holds nothing."""
+    """Returned by the one that left, it would say to the bucket that this instance holds nothing."""
     stage = Noting(clock)
     limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
     assert limiter.try_acquire("a", 3)
@@ -144,8 +144,8 @@ def test_a_task_in_line_keeps_its_key() -> None:
     run(main)
 
 
-def test_a_debt_keeps_its_key(front: Front, clock: Clock, without_refresher: None) -> None:
-    with front(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2, sizer=FixedBatch(5)) as limiter:
+def test_a_debt_keeps_its_key(api: Front, clock: Clock, without_refresher: None) -> None:
+    with api(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2, sizer=FixedBatch(5)) as limiter:
         with limiter.reserve("owing", 90) as reservation:
             reservation.settle(150)
         owed = limiter.statistics().owed
@@ -154,9 +154,9 @@ def test_a_debt_keeps_its_key(front: Front, clock: Clock, without_refresher: Non
         assert 0 < owed == limiter.statistics().owed
 
 
-def test_more_keys_at_once_than_there_may_be_in_memory(front: Front, clock: Clock) -> None:
+def test_more_keys_at_once_than_there_may_be_in_memory(api: Front, clock: Clock) -> None:
     """Those that a caller holds tokens of stay until it has all of them."""
-    with front(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2) as limiter:
+    with api(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2) as limiter:
         limiter.acquire_all({f"key-{i}": i + 1 for i in range(10)})
         assert limiter.statistics().admitted == 55
         for _ in range(3):
@@ -165,8 +165,8 @@ def test_more_keys_at_once_than_there_may_be_in_memory(front: Front, clock: Cloc
         assert limiter.statistics().keys <= 2
 
 
-def test_idle_keys_make_room_too(front: Front, clock: Clock) -> None:
-    with front(MemoryStore(), HUNDRED, idle_after=0.02, max_keys=100) as limiter:
+def test_idle_keys_make_room_too(api: Front, clock: Clock) -> None:
+    with api(MemoryStore(), HUNDRED, idle_after=0.02, max_keys=100) as limiter:
         for i in range(50):
             assert limiter.try_acquire(f"key-{i}")
         until(lambda: limiter.statistics().keys == 0)
@@ -176,13 +176,13 @@ def test_idle_keys_make_room_too(front: Front, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("seed", range(depth(3, 8)))
-def test_whatever_leaves_the_promise_is_kept(front: Front, clock: Clock, seed: int, without_refresher: None) -> None:
+def test_whatever_leaves_the_promise_is_kept(api: Front, clock: Clock, seed: int, without_refresher: None) -> None:
     """Every key is asked for more than it has, at instants that are known; nobody looks after leases here."""
     chance = random.Random(seed)
     quota = Quota(100.0, 20)
     admitted: dict[str, list[Admission]] = defaultdict(list)
     spent = returned = 0
-    with front(MemoryStore(clock), quota, clock=clock, max_keys=3, sizer=FixedBatch(8)) as limiter:
+    with api(MemoryStore(clock), quota, clock=clock, max_keys=3, sizer=FixedBatch(8)) as limiter:
         for _ in range(1500):
             key, cost = f"key-{chance.randrange(6)}", chance.randrange(1, 5)
             clock.pass_by(chance.choice([0.0, 0.0, 0.001, 0.01, 0.3]))
@@ -221,15 +221,15 @@ def test_threads_and_a_key_that_leaves_under_their_feet_keep_the_promise() -> No
 
 
 @pytest.mark.parametrize(("option", "kind"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)])
-def test_a_bound_that_makes_no_sense_is_named_at_once(front: Front, option: Any, kind: type[Exception]) -> None:
+def test_a_bound_that_makes_no_sense_is_named_at_once(api: Front, option: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=f"max_keys.*{option!r}"):
-        front(MemoryStore(), "1/s", max_keys=option)
+        api(MemoryStore(), "1/s", max_keys=option)
     with pytest.raises(kind, match=f"max_keys.*{option!r}"):
-        front.from_url("memory://", "1/s", max_keys=option)
+        api.from_url("memory://", "1/s", max_keys=option)
 
 
-def test_a_limiter_that_was_opened_by_url_has_the_bound_too(front: Front) -> None:
-    with front.from_url("memory://", HUNDRED, max_keys=5) as limiter:
+def test_a_limiter_that_was_opened_by_url_has_the_bound_too(api: Front) -> None:
+    with api.from_url("memory://", HUNDRED, max_keys=5) as limiter:
         for i in range(20):
             limiter.try_acquire(f"key-{i}")
         assert limiter.statistics().keys == 5

@@ -30,11 +30,11 @@ class Plan:
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("life", ["busy", "at rest", "evicted", "idle"])
-def test_what_a_function_said_first_stays_for_each_key(front: Front, clock: Clock, life: str) -> None:
+def test_what_a_function_said_first_stays_for_each_key(api: Front, clock: Clock, life: str) -> None:
     """It was obeyed for 28 of 40 keys after a rest, and for none that was busy."""
     plan = Plan()
     most, idle_after = {"evicted": 10}.get(life, 1000), {"idle": 0.1}.get(life, 1000.0)
-    with front(MemoryStore(clock), plan, clock=clock, max_keys=most, idle_after=idle_after) as limiter:
+    with api(MemoryStore(clock), plan, clock=clock, max_keys=most, idle_after=idle_after) as limiter:
         assert [limiter.decide(key).limit for key in KEYS] == [100] * len(KEYS)
         plan.quota = Quota(1000.0, 7)
         if life in ("at rest", "idle"):
@@ -47,13 +47,13 @@ def test_what_a_function_said_first_stays_for_each_key(front: Front, clock: Cloc
     assert sorted(plan.asked) == sorted([*KEYS, "a new one"])
 
 
-def test_each_limiter_asks_for_itself_and_the_one_that_was_made_last_decides(front: Front, clock: Clock) -> None:
+def test_each_limiter_asks_for_itself_and_the_one_that_was_made_last_decides(api: Front, clock: Clock) -> None:
     store, plan = MemoryStore(clock), Plan()
-    with front(store, plan, clock=clock) as older:
+    with api(store, plan, clock=clock) as older:
         assert [older.decide(key).limit for key in KEYS] == [100] * len(KEYS)
         plan.quota = Quota(1000.0, 7)
         clock.pass_by(1.0)
-        with front(store, plan, clock=clock) as younger:
+        with api(store, plan, clock=clock) as younger:
             assert [younger.decide(key).limit for key in KEYS] == [7] * len(KEYS)
         clock.pass_by(1.0)
         assert [older.decide(key).limit for key in KEYS] == [7] * len(KEYS)

@@ -43,10 +43,10 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def report(front: Front, url: str, **patience: float) -> str:
+def report(api: Front, url: str, **patience: float) -> str:
     """What a reporter has of every call of a limiter that cannot reach its server."""
     told = []
-    with front.from_url(url, "5/s", **patience) as limiter:
+    with api.from_url(url, "5/s", **patience) as limiter:
         for call in (limiter.decide, limiter.peek, limiter.acquire, limiter.decide):
             with pytest.raises(StoreUnavailable) as caught:
                 call("k")
@@ -55,8 +55,8 @@ def report(front: Front, url: str, **patience: float) -> str:
 
 
 @everywhere
-def test_of_a_server_that_refuses_connections(front: Front, place: str) -> None:
-    assert SECRET not in report(front, place.format(SECRET, "127.0.0.1:1"))
+def test_of_a_server_that_refuses_connections(api: Front, place: str) -> None:
+    assert SECRET not in report(api, place.format(SECRET, "127.0.0.1:1"))
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +70,14 @@ def locked() -> Iterator[str]:
 
 
 @plainly
-def test_of_a_server_that_has_another_password(front: Front, locked: str, place: str) -> None:
-    assert SECRET not in report(front, place.format(SECRET, locked), connect_timeout=30.0, deadline=30.0)
+def test_of_a_server_that_has_another_password(api: Front, locked: str, place: str) -> None:
+    assert SECRET not in report(api, place.format(SECRET, locked), connect_timeout=30.0, deadline=30.0)
 
 
 @plainly
-def test_of_a_server_that_does_not_answer(front: Front, place: str) -> None:
+def test_of_a_server_that_does_not_answer(api: Front, place: str) -> None:
     with silent() as address:
-        assert SECRET not in report(front, place.format(SECRET, address), connect_timeout=0.1, deadline=0.05)
+        assert SECRET not in report(api, place.format(SECRET, address), connect_timeout=0.1, deadline=0.05)
 
 
 @everywhere
@@ -131,11 +131,11 @@ def test_of_a_signal_handler_that_raises_while_a_thread_connects(place: str, mon
     assert "handle" in [each.name for each in caught.traceback]
 
 
-def test_of_a_server_with_tls_that_does_not_know_the_user(front: Front) -> None:
+def test_of_a_server_with_tls_that_does_not_know_the_user(api: Front) -> None:
     try:
         with tls(redis_binary()) as one:
             url = one.url.replace("://", f"://user:{SECRET}@")
-            assert SECRET not in report(front, url, connect_timeout=30.0, deadline=30.0)
+            assert SECRET not in report(api, url, connect_timeout=30.0, deadline=30.0)
     except Unavailable as reason:
         pytest.skip(str(reason))
 
@@ -152,9 +152,9 @@ def test_of_a_client_of_the_users_own(locked: str) -> None:
     "url",
     ["redis://:{0}@host?foo=1", "redis://:{0}@host/zero", "redis://:pa@{0}@host", "rediss://:{0}@h?ssl_ca_certs=/no"],
 )
-def test_of_a_url_that_cannot_be_read(front: Front, url: str) -> None:
+def test_of_a_url_that_cannot_be_read(api: Front, url: str) -> None:
     makers: list[Callable[[str], Any]] = [
-        lambda url: front.from_url(url, "1/s"),
+        lambda url: api.from_url(url, "1/s"),
         RedisStore.from_url,
         AsyncRedisStore.from_url,
     ]
@@ -165,17 +165,17 @@ def test_of_a_url_that_cannot_be_read(front: Front, url: str) -> None:
 
 
 @everywhere
-def test_of_a_quota_that_cannot_be_read_beside_a_url(front: Front, place: str) -> None:
+def test_of_a_quota_that_cannot_be_read_beside_a_url(api: Front, place: str) -> None:
     with pytest.raises(ValueError, match="quota") as caught:
-        front.from_url(
+        api.from_url(
             place.format(SECRET, "127.0.0.1:1").partition("&ssl")[0].replace("?ssl_password=" + SECRET, ""), "1/x"
         )
     assert SECRET not in captured(caught.value)
 
 
 @everywhere
-def test_of_a_limiter_that_is_closed(front: Front, place: str) -> None:
-    limiter = front.from_url(place.format(SECRET, "127.0.0.1:1"), "1/s")
+def test_of_a_limiter_that_is_closed(api: Front, place: str) -> None:
+    limiter = api.from_url(place.format(SECRET, "127.0.0.1:1"), "1/s")
     limiter.close()
     with pytest.raises(LimiterClosed) as caught:
         limiter.acquire("k")

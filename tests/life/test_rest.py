@@ -32,9 +32,9 @@ def come_to_rest(limiter: RateLimiter | Blocking) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_key_at_rest_costs_no_call_and_is_counted(front: Front, clock: Clock) -> None:
+def test_a_key_at_rest_costs_no_call_and_is_counted(api: Front, clock: Clock) -> None:
     stage = Stage(MemoryStore(clock))
-    with front(stage, BRIEF, idle_after=FOR_EVER, clock=clock) as limiter:
+    with api(stage, BRIEF, idle_after=FOR_EVER, clock=clock) as limiter:
         for i in range(200):
             assert limiter.try_acquire(f"key-{i}")
         clock.pass_by(5.0)
@@ -47,11 +47,11 @@ def test_a_key_at_rest_costs_no_call_and_is_counted(front: Front, clock: Clock) 
 
 
 @pytest.mark.usefixtures("soon")
-def test_it_goes_on_where_it_ended(front: Front, clock: Clock) -> None:
+def test_it_goes_on_where_it_ended(api: Front, clock: Clock) -> None:
     """The bucket is told of the epoch that was seen last, or a loss while the key was at rest were none."""
     stage = Stage(MemoryStore(clock))
     stage.after = lambda: clock.pass_by(0.001)
-    with front(stage, BRIEF, idle_after=FOR_EVER, clock=clock) as limiter:
+    with api(stage, BRIEF, idle_after=FOR_EVER, clock=clock) as limiter:
         for spent in range(1, 4):
             assert limiter.try_acquire("key")
             clock.pass_by(1.0)
@@ -64,9 +64,9 @@ def test_it_goes_on_where_it_ended(front: Front, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(front: Front, clock: Clock) -> None:
+def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(api: Front, clock: Clock) -> None:
     stage = Stage(MemoryStore(clock))
-    with front(stage, BRIEF, idle_after=FOR_EVER, sizer=FixedBatch(5), clock=clock) as limiter:
+    with api(stage, BRIEF, idle_after=FOR_EVER, sizer=FixedBatch(5), clock=clock) as limiter:
         assert limiter.try_acquire("key")
         reservoir = supply_of(limiter).entries["key"].reservoir
         for _ in range(2):  # renewed, for it was in use; and then returned
@@ -93,8 +93,8 @@ def test_keys_at_rest_leave_when_they_are_idle(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 20])
-def test_they_make_room_before_those_that_are_awake(front: Front, clock: Clock, most: int) -> None:
-    with front(MemoryStore(clock), BRIEF, clock=clock, idle_after=FOR_EVER, max_keys=most) as limiter:
+def test_they_make_room_before_those_that_are_awake(api: Front, clock: Clock, most: int) -> None:
+    with api(MemoryStore(clock), BRIEF, clock=clock, idle_after=FOR_EVER, max_keys=most) as limiter:
         for i in range(most):
             assert limiter.try_acquire(f"key-{i}")
         clock.pass_by(5.0)

@@ -57,10 +57,10 @@ def _registry(limiter: Any) -> Any:
     return getattr(limiter, "_inner", limiter)._registry
 
 
-def attempt(ears: Ears, front: Front, url: str, **options: Any) -> StoreUnavailable:
+def attempt(ears: Ears, api: Front, url: str, **options: Any) -> StoreUnavailable:
     """Use a limiter that cannot reach its server, in every way, and listen."""
     errors = []
-    with front.from_url(url, "5/s", **options) as limiter:
+    with api.from_url(url, "5/s", **options) as limiter:
         ears.hear(limiter, getattr(limiter, "_inner", limiter))
         registry = _registry(limiter)
         ears.hear(registry.store, registry.store.address)
@@ -75,32 +75,32 @@ def attempt(ears: Ears, front: Front, url: str, **options: Any) -> StoreUnavaila
 
 
 @pytest.mark.parametrize("user", ["", "someone"])
-def test_of_a_server_that_refuses_connections(ears: Ears, front: Front, user: str) -> None:
-    error = attempt(ears, front, f"redis://{user}:{ears.secret}@127.0.0.1:1/0")
+def test_of_a_server_that_refuses_connections(ears: Ears, api: Front, user: str) -> None:
+    error = attempt(ears, api, f"redis://{user}:{ears.secret}@127.0.0.1:1/0")
     assert "127.0.0.1:1" in str(error)
 
 
-def test_of_a_server_whose_name_nobody_knows(ears: Ears, front: Front) -> None:
-    attempt(ears, front, f"rediss://:{ears.secret}@nowhere.invalid:1/0")
+def test_of_a_server_whose_name_nobody_knows(ears: Ears, api: Front) -> None:
+    attempt(ears, api, f"rediss://:{ears.secret}@nowhere.invalid:1/0")
 
 
-def test_of_a_server_that_has_another_password(ears: Ears, front: Front, private: Server) -> None:
+def test_of_a_server_that_has_another_password(ears: Ears, api: Front, private: Server) -> None:
     with private.client() as client:
         client.config_set("requirepass", "another")
-    attempt(ears, front, f"{private.url}?password={ears.secret}")
+    attempt(ears, api, f"{private.url}?password={ears.secret}")
 
 
-def test_of_a_server_that_does_not_answer(ears: Ears, front: Front, private: Server) -> None:
+def test_of_a_server_that_does_not_answer(ears: Ears, api: Front, private: Server) -> None:
     with private.client() as client:
         client.config_set("requirepass", ears.secret)
         client.execute_command("CLIENT", "PAUSE", 600_000, "ALL")
-    attempt(ears, front, f"{private.url}?password={ears.secret}", connect_timeout=0.1, deadline=0.05)
+    attempt(ears, api, f"{private.url}?password={ears.secret}", connect_timeout=0.1, deadline=0.05)
 
 
-def test_of_a_server_that_is_well(ears: Ears, front: Front, private: Server) -> None:
+def test_of_a_server_that_is_well(ears: Ears, api: Front, private: Server) -> None:
     with private.client() as client:
         client.config_set("requirepass", ears.secret)
-    with front.from_url(f"{private.url}?password={ears.secret}", "5/s") as limiter:
+    with api.from_url(f"{private.url}?password={ears.secret}", "5/s") as limiter:
         assert limiter.try_acquire(KEY)
         ears.hear(limiter, limiter.decide(KEY), limiter.statistics())
         with contextlib.suppress(RateLimited):
@@ -124,19 +124,19 @@ def test_of_a_server_that_is_well(ears: Ears, front: Front, private: Server) -> 
         "redis//:{0}@host",
     ],
 )
-def test_of_a_url_with_a_slip(ears: Ears, front: Front, url: str) -> None:
+def test_of_a_url_with_a_slip(ears: Ears, api: Front, url: str) -> None:
     with pytest.raises(ValueError, match=r"cannot be read|no store for") as caught:
-        front.from_url(url.format(ears.secret), "5/s")
+        api.from_url(url.format(ears.secret), "5/s")
     ears.hear(caught.value)
 
 
-def test_of_a_url_in_the_wrong_place(ears: Ears, front: Front) -> None:
+def test_of_a_url_in_the_wrong_place(ears: Ears, api: Front) -> None:
     url = f"redis://:{ears.secret}@host:1/0"
     with pytest.raises(TypeError, match="from_url") as caught:
-        front(url, "5/s")
+        api(url, "5/s")
     ears.hear(caught.value)
     with pytest.raises(TypeError, match="must be a str") as caught:
-        front.from_url(url.encode(), "5/s")
+        api.from_url(url.encode(), "5/s")
     ears.hear(caught.value)
 
 
@@ -189,29 +189,29 @@ def _filled(value: Any, url: str) -> Any:
 
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("wrong", ARGUMENTS, ids="-".join)
-def test_of_a_url_in_the_place_of_any_argument(ears: Ears, front: Front, wrong: dict[str, Any], url: str) -> None:
+def test_of_a_url_in_the_place_of_any_argument(ears: Ears, api: Front, wrong: dict[str, Any], url: str) -> None:
     given = {"quota": "5/s", **{name: _filled(value, url.format(ears.secret)) for name, value in wrong.items()}}
-    with pytest.raises((TypeError, ValueError)) as caught, front.from_url("redis://127.0.0.1:1", **given) as limiter:
+    with pytest.raises((TypeError, ValueError)) as caught, api.from_url("redis://127.0.0.1:1", **given) as limiter:
         limiter.try_acquire(KEY)
     ears.hear(caught.value)
 
 
-def test_of_a_url_in_the_place_of_a_prefix_that_it_may_be(ears: Ears, front: Front) -> None:
-    with front.from_url("redis://127.0.0.1:1", "5/s", prefix=f"redis://:{ears.secret}@host") as limiter:
+def test_of_a_url_in_the_place_of_a_prefix_that_it_may_be(ears: Ears, api: Front) -> None:
+    with api.from_url("redis://127.0.0.1:1", "5/s", prefix=f"redis://:{ears.secret}@host") as limiter:
         ears.hear(_registry(limiter).store)
 
 
-def test_of_a_url_that_changed_places_with_the_quota(ears: Ears, front: Front) -> None:
+def test_of_a_url_that_changed_places_with_the_quota(ears: Ears, api: Front) -> None:
     with pytest.raises(ValueError, match="URL without a scheme") as caught:
-        front.from_url("100/s", f"redis://:{ears.secret}@localhost")
+        api.from_url("100/s", f"redis://:{ears.secret}@localhost")
     ears.hear(caught.value)
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_of_a_url_in_the_place_of_a_key(ears: Ears, front: Front, url: str, clock: Clock) -> None:
+def test_of_a_url_in_the_place_of_a_key(ears: Ears, api: Front, url: str, clock: Clock) -> None:
     """An error has the key as its attribute; what it says, and what is logged, has it without the password."""
     key, stage, said = url.format(ears.secret), Stage(MemoryStore(clock)), list[str]()
-    with front(stage, "0.001/s burst 10", clock=clock) as limiter:
+    with api(stage, "0.001/s burst 10", clock=clock) as limiter:
         limiter.acquire(key)
         calls: list[Any] = [
             lambda: limiter.acquire(key, 10, timeout=0),
@@ -233,22 +233,22 @@ def test_of_a_url_in_the_place_of_a_key(ears: Ears, front: Front, url: str, cloc
         with limiter.reserve(key, 1) as reservation:
             said.append(repr(getattr(reservation, "_inner", reservation)))
         said.append(repr(_registry(limiter).entries[key]))
-    with pytest.raises(ValueError, match="no quota") as none, front(Stage(), {"other": "1/s"}) as limiter:
+    with pytest.raises(ValueError, match="no quota") as none, api(Stage(), {"other": "1/s"}) as limiter:
         limiter.try_acquire(key)
     said.append(str(none.value))
     assert all(ears.secret[:8] not in each for each in said), said
 
 
-def test_of_clients_of_the_users_own(ears: Ears, front: Front) -> None:
+def test_of_clients_of_the_users_own(ears: Ears, api: Front) -> None:
     url = f"redis://:{ears.secret}@host:1/0"
     clients: list[Any] = [redis.Redis, redis.asyncio.Redis]
     ours, theirs = (each.from_url(url) for each in clients)
-    if front is RateLimiter:
+    if api is RateLimiter:
         ours, theirs = theirs, ours
     with pytest.raises(TypeError) as caught:
-        front(ours, "5/s")
+        api(ours, "5/s")
     ears.hear(caught.value)
-    with front(theirs, "5/s") as limiter:
+    with api(theirs, "5/s") as limiter:
         ears.hear(limiter, getattr(limiter, "_inner", limiter))
 
 
@@ -257,7 +257,7 @@ def test_of_clients_of_the_users_own(ears: Ears, front: Front) -> None:
 LINE = "user:1\nERROR all is lost\r\n\x1b[2J"
 
 
-def test_a_key_is_no_line_of_the_log(front: Front, caplog: pytest.LogCaptureFixture, far_away: None) -> None:
+def test_a_key_is_no_line_of_the_log(api: Front, caplog: pytest.LogCaptureFixture, far_away: None) -> None:
     """Nor of an error: where it is shown, it is as Python writes it."""
     caplog.set_level(logging.DEBUG)
     stage = Stage()
@@ -266,7 +266,7 @@ def test_a_key_is_no_line_of_the_log(front: Front, caplog: pytest.LogCaptureFixt
         raise StoreUnavailable("away")
 
     said = []
-    with front(stage, "0.001/s burst 10", sizer=FixedBatch(4)) as limiter:
+    with api(stage, "0.001/s burst 10", sizer=FixedBatch(4)) as limiter:
         limiter.acquire(LINE)
         stage.before_back = fail
         for call in (
@@ -331,7 +331,7 @@ def test_an_argument_that_a_stranger_named_replaces_no_other() -> None:
         charged("ann", user="bob")
 
 
-def test_a_limited_function_is_charged_to_what_was_said(front: Front) -> None:
+def test_a_limited_function_is_charged_to_what_was_said(api: Front) -> None:
     with RateLimiter(MemoryStore(), "5/s") as limiter:
 
         @limiter.limit("search:{user}")

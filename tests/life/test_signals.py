@@ -112,7 +112,7 @@ def test_a_handler_that_raises_while_the_answer_is_under_way_leaves_it_to_nobody
 def test_threads_that_were_stopped_past_their_lease_spend_nothing_of_it(
     valkey: Server, valkey_store: RedisStore, prefix: str
 ) -> None:
-    """The bucket is full again when they go on, and another host takes all of it in that moment. Audited."""
+    """The bucket is full again when they go on, and another instance takes all of it in that moment. Audited."""
     program = """
     from batchlimit.clock import steady
     from batchlimit.sync.refresher import Refresher

@@ -19,8 +19,8 @@ from batchlimit.fleet.report import Report, report
 from batchlimit.fleet.server import Work
 from batchlimit.quota.quota import Quota
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.instance import Caller, Host
-from tests.simulation.network import Calm, Post
+from tests.simulation.instance import Caller, Process
+from tests.simulation.network import Post, Undisturbed
 from tests.simulation.server import Server
 
 TICK = 1000
@@ -151,13 +151,13 @@ def _schedule(plan: Plan, instance: int, offset: float) -> Iterator[int]:
 class _Silence:
     """Nobody watches: what a fleet does is in its logs."""
 
-    def spent(self, instance: Host, cost: int) -> None:
+    def spent(self, instance: Process, cost: int) -> None:
         pass
 
-    def asked(self, instance: Host, ask: Ask, grant: Grant) -> None:
+    def asked(self, instance: Process, ask: Ask, grant: Grant) -> None:
         pass
 
-    def ended(self, instance: Host, caller: Caller) -> None:
+    def ended(self, instance: Process, caller: Caller) -> None:
         pass
 
     def refunded(self, tokens: int) -> None:
@@ -167,7 +167,7 @@ class _Silence:
 class OursInVirtualTime:
     """An instance with the real rules."""
 
-    def __init__(self, agenda: Agenda, instance: Host) -> None:
+    def __init__(self, agenda: Agenda, instance: Process) -> None:
         self._agenda, self._instance = agenda, instance
 
     @property
@@ -185,5 +185,7 @@ class OursInVirtualTime:
 def ours(agenda: Agenda, plan: Plan, round_trip: float) -> Callable[[int], SimulatedLimiter]:
     """The limiter of this package, around one bucket."""
     server, quota = Server(agenda), Quota.parse(plan.quota)
-    post = Post(agenda, Calm(round_trip), timeout=1.0)
-    return lambda number: OursInVirtualTime(agenda, Host(f"host-{number}", quota, agenda, server, post, _Silence()))
+    post = Post(agenda, Undisturbed(round_trip), timeout=1.0)
+    return lambda number: OursInVirtualTime(
+        agenda, Process(f"instance-{number}", quota, agenda, server, post, _Silence())
+    )

@@ -23,15 +23,15 @@ from tests.simulation.server import Server
 class Witness(Protocol):
     """Who hears what a fleet does."""
 
-    def spent(self, instance: "Host", cost: int) -> None:
+    def spent(self, instance: "Process", cost: int) -> None:
         """A caller was admitted."""
         ...
 
-    def asked(self, instance: "Host", ask: Ask, grant: Grant) -> None:
+    def asked(self, instance: "Process", ask: Ask, grant: Grant) -> None:
         """The bucket carried out an ask; the instance may never hear of it."""
         ...
 
-    def ended(self, instance: "Host", caller: "Caller") -> None:
+    def ended(self, instance: "Process", caller: "Caller") -> None:
         """A caller that stood in line has its verdict."""
         ...
 
@@ -46,26 +46,26 @@ class Caller(Waiter):
     __slots__ = ("came", "then")
 
     def __init__(self, cost: int, deadline: float, came: float, then: Callable[[bool], None]) -> None:
-        super().__init__(cost, deadline, _HOST)
+        super().__init__(cost, deadline, _BELL)
         self.came = came
         self.then = then
 
 
-class _Host:
+class _Bell:
     """The instance walks with each claim that is to be woken: there is nothing to ring."""
 
     def set(self) -> None:
         pass
 
 
-_HOST = _Host()
+_BELL = _Bell()
 
 
 def forget(admitted: bool) -> None:
     """Whoever came does not care."""
 
 
-class Host:
+class Process:
     """One process: spends by the same steps as `batchlimit.sync`, keeps its own clock, may be stopped and may die."""
 
     def __init__(

@@ -32,7 +32,7 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Calm:
+class Undisturbed:
     """Every answer takes `round_trip` seconds, and nothing is lost."""
 
     round_trip: float = 0.001
@@ -68,11 +68,11 @@ class Weather:
 class Post:
     """Carries messages over a network: exactly one of `answered` and `unanswered` is called for each."""
 
-    __slots__ = ("_agenda", "_network", "_sent", "calm", "timeout")
+    __slots__ = ("_agenda", "_network", "_sent", "timeout", "undisturbed")
 
     def __init__(self, agenda: Agenda, network: Network, timeout: float) -> None:
         self.timeout = timeout
-        self.calm = False
+        self.undisturbed = False
         """Once true, nothing is slow or lost any more: what is pending then must come to its end."""
         self._agenda, self._network = agenda, network
         self._sent: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class Post:
     ) -> None:
         """Have `carry_out` done at the server, if the message arrives, and as often as it does."""
         self._sent[sender] += 1
-        fate = Fate() if self.calm else self._network.fate(sender, self._sent[sender])
+        fate = Fate() if self.undisturbed else self._network.fate(sender, self._sent[sender])
         over = False
 
         def end(how: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.instance import Host
+from tests.simulation.instance import Process
 from tests.simulation.network import Post
 from tests.simulation.scenario import Event, Scenario
 from tests.simulation.server import Server
@@ -27,7 +27,7 @@ class Run:
         self._quota = scenario.quotas[0]
         self._requotas = 0
         self._joined = 0
-        self.instances: list[Host] = []
+        self.instances: list[Process] = []
         self.watch = Watch(self._agenda, self._server, self._quota, self.instances, scenario.timeout)
         if not scenario.is_exact:
             self.watch.changed(list(scenario.quotas))
@@ -40,7 +40,7 @@ class Run:
         for event in self.scenario.events:
             self._agenda.at(round(event.at * SECOND), partial(self._happen, event))
         self._go_on(self.scenario.seconds)
-        self._post.calm = True
+        self._post.undisturbed = True
         for instance in self._places:  # a process that was stopped goes on
             if instance.stopped:
                 instance.crash()
@@ -58,10 +58,10 @@ class Run:
         waiting = sum(instance.awaited for instance in self.instances)
         return 3.0 * max(waiting / each.rate for quota in self.scenario.quotas for each in quota.bandwidths)
 
-    def _join(self, place: int) -> Host:
+    def _join(self, place: int) -> Process:
         self._joined += 1
         idle_after = 2.0 * min(each.burst / each.rate for each in self._quota.bandwidths)
-        instance = Host(
+        instance = Process(
             f"{self.scenario.seed}-{place}.{self._joined}", self._quota, self._agenda, self._server, self._post,
             self.watch, idle_after=idle_after, weight=self.scenario.weights[place],
         )  # fmt: skip
@@ -72,7 +72,7 @@ class Run:
         if self.watch.trace is not None:
             self.watch.trace.append(str(event))
         instance = self._places[event.place]
-        happenings: dict[str, Callable[[Event, Host], None]] = {
+        happenings: dict[str, Callable[[Event, Process], None]] = {
             "calls": self._calls, "wait": self._wait, "stream": self._stream, "stall": self._stall,
             "crash": self._crash, "close": self._close, "refund": self._refund, "debit": self._debit,
             "interrupt": self._interrupt, "jump": self._jump, "lose": self._lose,
@@ -80,57 +80,57 @@ class Run:
         }  # fmt: skip
         happenings[event.kind](event, instance)
 
-    def _calls(self, event: Event, instance: Host) -> None:
+    def _calls(self, event: Event, instance: Process) -> None:
         for _ in range(event.number):
             instance.call(event.cost, event.seconds)
 
-    def _wait(self, event: Event, instance: Host) -> None:
+    def _wait(self, event: Event, instance: Process) -> None:
         """Callers come that wait as long as it takes."""
         for _ in range(event.number):
             instance.call(event.cost, math.inf)
 
-    def _stream(self, event: Event, instance: Host) -> None:
+    def _stream(self, event: Event, instance: Process) -> None:
         """Whoever is in this place by then is called."""
         for i in range(event.number):
             self._agenda.after(event.seconds * i / event.number, lambda: self._places[event.place].call(event.cost))
 
-    def _stall(self, event: Event, instance: Host) -> None:
+    def _stall(self, event: Event, instance: Process) -> None:
         instance.stall(event.seconds, event.cost)
 
-    def _crash(self, event: Event, instance: Host) -> None:
+    def _crash(self, event: Event, instance: Process) -> None:
         instance.crash()
         self._places[event.place] = self._join(event.place)
 
-    def _close(self, event: Event, instance: Host) -> None:
+    def _close(self, event: Event, instance: Process) -> None:
         if not instance.stopped:
             instance.close()
             self._places[event.place] = self._join(event.place)
 
-    def _refund(self, event: Event, instance: Host) -> None:
+    def _refund(self, event: Event, instance: Process) -> None:
         """Callers give back what they were admitted for, once."""
         tokens = min(event.number * event.cost, instance.admitted - instance.refunded)
         if tokens > 0 and not instance.stopped:
             instance.refunded += tokens
             instance.refund(tokens)
 
-    def _debit(self, event: Event, instance: Host) -> None:
+    def _debit(self, event: Event, instance: Process) -> None:
         """Callers used more than they had estimated; it may be more than ever fits at once."""
         instance.debit(event.number * event.cost)
 
-    def _interrupt(self, event: Event, instance: Host) -> None:
+    def _interrupt(self, event: Event, instance: Process) -> None:
         instance.leave_line(event.number)
 
-    def _jump(self, event: Event, instance: Host) -> None:
+    def _jump(self, event: Event, instance: Process) -> None:
         outstanding = self._outstanding()
         self._server.jump(event.seconds)
         self.watch.jumped(outstanding, event.seconds)
 
-    def _lose(self, event: Event, instance: Host) -> None:
+    def _lose(self, event: Event, instance: Process) -> None:
         bucket = self._server.bucket
         self.watch.lost(self._outstanding(), max(0.0, -min(bucket._levels)) if bucket else 0.0)
         self._server.lose()
 
-    def _requota(self, event: Event, instance: Host) -> None:
+    def _requota(self, event: Event, instance: Process) -> None:
         """A deployment reaches this place: the process ends, and the next one has the new quota."""
         self._requotas += 1
         self._quota = self.scenario.quotas[self._requotas % len(self.scenario.quotas)]

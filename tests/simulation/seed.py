@@ -18,7 +18,6 @@ def explain(seed: int, broken: str | None) -> str:
     """Return the shortest story of how this seed fails."""
     with BREAKS[broken]() if broken else nullcontext():
         scenario = shortest(draw(seed))
-        head = (
-            f"{scenario.quotas[0]}, {len(scenario.weights)} hosts, {scenario.weather}, timeout {scenario.timeout:g} s"
-        )
+        fleet = f"{len(scenario.weights)} instances, {scenario.weather}, timeout {scenario.timeout:g} s"
+        head = f"{scenario.quotas[0]}, {fleet}"
         return "\n".join([f"seed {seed}: {head}", *trace(scenario)])

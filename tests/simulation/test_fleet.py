@@ -44,7 +44,7 @@ def test_a_dry_bucket_is_asked_by_few_of_many_decisions() -> None:
     assert shown.calls_per_decision < 0.012
 
 
-def test_hosts_join_vanish_and_weigh() -> None:
+def test_instances_join_vanish_and_weigh() -> None:
     plan = plan_of("1000/s", 3, 0.6, 4.0, weights=(1.0, 2.0, 1.0), presence=((0.0, 9.0), (1.0, 9.0), (0.0, 2.0)))
     shown = simulate(plan, ours, 0.001)
     assert shown.excess == 0

@@ -16,7 +16,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit
 from batchlimit.waiting import NO_WAIT
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.instance import Caller, Host
+from tests.simulation.instance import Caller, Process
 from tests.simulation.server import Server
 
 _TRIPS = 3
@@ -64,7 +64,7 @@ class Reference:
 class Watch:
     """Hears every admission and every answer, and looks at the fleet after each step; raises Violation."""
 
-    def __init__(self, agenda: Agenda, server: Server, quota: Quota, instances: list[Host], timeout: float) -> None:
+    def __init__(self, agenda: Agenda, server: Server, quota: Quota, instances: list[Process], timeout: float) -> None:
         """`timeout`: after so many seconds an instance gives up an answer."""
         self.trace: list[str] | None = None
         self._agenda, self._server, self._instances, self._timeout = agenda, server, instances, timeout
@@ -86,7 +86,7 @@ class Watch:
 
     # What happens
 
-    def spent(self, instance: Host, cost: int) -> None:
+    def spent(self, instance: Process, cost: int) -> None:
         now = self._server.now()
         for reference in self.references:
             reference.advance(now)
@@ -101,7 +101,7 @@ class Watch:
             reference.advance(self._server.now())
             reference.level += tokens
 
-    def asked(self, instance: Host, ask: Ask, grant: Grant) -> None:
+    def asked(self, instance: Process, ask: Ask, grant: Grant) -> None:
         self._say(
             f"{instance.name} asks ({ask.seq}: need {ask.need}, queued {ask.queued}, want {ask.want}, held {ask.held},"
             f" back {ask.back}) and gets {grant.granted} in {grant.starts_in:.6f} s for {grant.lease:.6f} s,"
@@ -112,7 +112,7 @@ class Watch:
             self._check_reserve(grant)
         self._granted.add(number)
 
-    def ended(self, instance: Host, caller: Caller) -> None:
+    def ended(self, instance: Process, caller: Caller) -> None:
         self._say(f"{instance.name} tells a caller of {caller.cost}: {caller.verdict}")
         due = caller.came + _TRIPS * self._timeout if caller.deadline == NO_WAIT else caller.deadline
         if instance.clock() > due + _WAKING and not instance.was_disturbed:
@@ -147,23 +147,23 @@ class Watch:
             return
         table = bucket._table
         if table.outstanding != sum(instance.held for instance in table.instances.values()):
-            raise self._violation("outstanding is not the sum of what hosts hold")
+            raise self._violation("outstanding is not the sum of what instances hold")
         if table.weights != sum(instance.weight for instance in table.instances.values()):
             raise self._violation("the weights do not add up")
         if table.lasts != sum(instance.weight * instance.last for instance in table.instances.values()):
-            raise self._violation("the hosts' last services do not add up")
+            raise self._violation("the instances' last services do not add up")
         if table.active != sum(instance.weight > 0 for instance in table.instances.values()):
-            raise self._violation("the active hosts do not add up")
+            raise self._violation("the active instances do not add up")
         for band, level in bucket._each():
             if level > max(0, band.burst - table.outstanding) * (1 + 1e-12) + 1e-9:
                 raise self._violation(f"level {level} + outstanding {table.outstanding} > burst {band.burst}")
         for instance in self._instances:
-            self._check_host(instance)
+            self._check_instance(instance)
             self._check_figures(instance)
         if self._exact:
             self._check_cover(bucket._levels)
 
-    def _check_host(self, instance: Host) -> None:
+    def _check_instance(self, instance: Process) -> None:
         if self._agenda.now < self._trusted_from or instance.gone:
             return
         counted, begun = self._counted(instance.name)
@@ -172,7 +172,7 @@ class Watch:
         if instance.spendable > begun:
             raise self._violation(f"{instance.name} could spend {instance.spendable}, of which {begun} have flowed in")
 
-    def _check_figures(self, instance: Host) -> None:
+    def _check_figures(self, instance: Process) -> None:
         if (
             not instance.stopped
             and not instance.gone
@@ -199,7 +199,7 @@ class Watch:
         for reference, level in zip(self.references, levels, strict=True):
             reference.advance(self._server.now())
             if level + held > reference.level + self._tolerance(reference):
-                raise self._violation(f"level {level} + {held} at hosts > {reference.level} that are left: minted")
+                raise self._violation(f"level {level} + {held} at instances > {reference.level} that are left: minted")
 
     def _check_reserve(self, grant: Grant) -> None:
         bucket = self._server.bucket

@@ -19,8 +19,8 @@ HUNDRED = Quota(0.001, 100)
 LONG = 30.0
 
 
-def ask(host: str, need: int = 1) -> Ask:
-    return Ask(host, 1, need=need, queued=need, want=need, round_trip=2.0)
+def ask(instance: str, need: int = 1) -> Ask:
+    return Ask(instance, 1, need=need, queued=need, want=need, round_trip=2.0)
 
 
 @contextlib.asynccontextmanager
@@ -107,10 +107,12 @@ def test_calls_beyond_the_limit_wait_for_a_connection_and_time_out(servers: Serv
         awaited(run, one)
 
 
-def _crowd(url: str, prefix: str, hosts: int) -> Callable[[], object]:
+def _crowd(url: str, prefix: str, instances: int) -> Callable[[], object]:
     async def run() -> int:
         async with opened(url, prefix) as store:
-            grants = await asyncio.gather(*(store.take("crowd", HUNDRED, ask(f"host-{i}")) for i in range(hosts)))
+            grants = await asyncio.gather(
+                *(store.take("crowd", HUNDRED, ask(f"instance-{i}")) for i in range(instances))
+            )
         return sum(grant.granted for grant in grants)
 
     return run
@@ -127,12 +129,12 @@ def test_many_first_callers_are_all_served(servers: Servers, prefix: str, name: 
 def test_a_store_begins_anew_on_another_loop(servers: Servers, prefix: str, name: str) -> None:
     store = AsyncRedisStore.from_url(servers.get(name).url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
 
-    async def run(host: str) -> int:
-        granted = (await store.take("k", HUNDRED, ask(host))).granted
+    async def run(instance: str) -> int:
+        granted = (await store.take("k", HUNDRED, ask(instance))).granted
         await store.disconnect()
         return granted
 
-    assert [asyncio.run(run(f"host-{i}")) for i in range(3)] == [1, 1, 1]
+    assert [asyncio.run(run(f"instance-{i}")) for i in range(3)] == [1, 1, 1]
 
 
 def test_a_lost_server_fails_every_call(valkey: Server) -> None:

@@ -111,7 +111,7 @@ def test_no_thread_sees_a_bucket_that_another_is_changing(store: MemoryStore) ->
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        threads = [threading.Thread(target=_take_and_return, args=[store, f"host-{i}"]) for i in range(4)]
+        threads = [threading.Thread(target=_take_and_return, args=[store, f"instance-{i}"]) for i in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -121,10 +121,10 @@ def test_no_thread_sees_a_bucket_that_another_is_changing(store: MemoryStore) ->
     assert store.peek(KEY, TEN) == Level(level=10, outstanding=0, active_instances=0)
 
 
-def _take_and_return(store: MemoryStore, host: str) -> None:
+def _take_and_return(store: MemoryStore, instance: str) -> None:
     for seq in range(0, 2000, 2):
-        granted = store.take(KEY, TEN, Ask(host, seq, need=1, queued=1, want=1)).granted
-        store.give_back(KEY, TEN, GiveBack(host, seq + 1, tokens=granted))
+        granted = store.take(KEY, TEN, Ask(instance, seq, need=1, queued=1, want=1)).granted
+        store.give_back(KEY, TEN, GiveBack(instance, seq + 1, tokens=granted))
 
 
 def test_buckets_that_are_full_again_do_not_pile_up(store: MemoryStore, clock: Clock) -> None:

@@ -23,7 +23,7 @@ KEY = "tenant:42"
 SLOW = 0.001
 HUNDRED = Quota(SLOW, 100)
 AWAY = 2.0
-"""A host that says that it is so far away (s) has leases of 4 s: a machine that stalls ends none of them."""
+"""An instance that says that it is so far away (s) has leases of 4 s: a machine that stalls ends none of them."""
 FIFTY = Ask("a", 1, need=50, queued=50, want=50, round_trip=AWAY)
 NOTHING = Ask("a", 2, need=0, queued=0, want=0, round_trip=AWAY)
 

@@ -37,17 +37,17 @@ REFUSALS = [
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def front(request: pytest.FixtureRequest) -> str:
+def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @contextlib.contextmanager
-def opened(front: str, url: str, prefix: str = "batchlimit") -> Iterator[BlockingStore | RedisStore]:
+def opened(api: str, url: str, prefix: str = "batchlimit") -> Iterator[BlockingStore | RedisStore]:
     """A store of which both APIs can be asked alike."""
     patience = {"connect_timeout": LONG, "deadline": LONG}
     store: BlockingStore | RedisStore = (
         RedisStore.from_url(url, prefix=prefix, **patience)
-        if front == "threads"
+        if api == "threads"
         else BlockingStore(AsyncRedisStore.from_url(url, prefix=prefix, **patience))
     )
     try:
@@ -69,8 +69,8 @@ def test_every_store_is_remote() -> None:
         awaited(other.aclose)
 
 
-def test_a_probe_changes_no_bucket(front: str, server: Server, prefix: str) -> None:
-    with opened(front, server.url, prefix) as store:
+def test_a_probe_changes_no_bucket(api: str, server: Server, prefix: str) -> None:
+    with opened(api, server.url, prefix) as store:
         store.probe(KEY)
         assert store.peek(KEY, HUNDRED) == Level(100, 0, 0)
         store.take(KEY, HUNDRED, FIFTY)
@@ -87,20 +87,20 @@ def test_a_probe_uses_a_bucket_of_its_own_that_expires(server: Server, prefix: s
 
 
 @pytest.mark.parametrize("make", REFUSALS)
-def test_a_probe_fails_wherever_a_take_would(front: str, make: Trouble) -> None:
-    with make() as url, opened(front, url) as store, pytest.raises(StoreUnavailable):
+def test_a_probe_fails_wherever_a_take_would(api: str, make: Trouble) -> None:
+    with make() as url, opened(api, url) as store, pytest.raises(StoreUnavailable):
         store.probe(KEY)
 
 
-def test_a_probe_tells_that_the_key_lies_elsewhere(front: str, servers: Servers) -> None:
+def test_a_probe_tells_that_the_key_lies_elsewhere(api: str, servers: Servers) -> None:
     nodes = servers.get("cluster").url.removeprefix("redis+cluster://").split(",")
     for key in ("k", "l", "m", "n"):
-        told = [_probe(front, f"redis://{address}", key) for address in nodes]
+        told = [_probe(api, f"redis://{address}", key) for address in nodes]
         assert sorted(told) == ["served", "use redis+cluster://", "use redis+cluster://"]
 
 
-def _probe(front: str, url: str, key: str) -> str:
-    with opened(front, url) as store:
+def _probe(api: str, url: str, key: str) -> str:
+    with opened(api, url) as store:
         try:
             store.probe(key)
         except BucketUnavailable as error:
@@ -108,21 +108,21 @@ def _probe(front: str, url: str, key: str) -> str:
     return "served"
 
 
-def test_another_type_at_the_name_of_the_probe_does_not_matter(front: str) -> None:
-    with node(valkey_binary()) as one, opened(front, one.url) as store:
+def test_another_type_at_the_name_of_the_probe_does_not_matter(api: str) -> None:
+    with node(valkey_binary()) as one, opened(api, one.url) as store:
         one.ask("SET", bucket_name("batchlimit", KEY) + ":probe", "theirs")
         store.probe(KEY)
 
 
-def test_one_server_has_one_part(front: str, valkey: Server, prefix: str) -> None:
-    with opened(front, valkey.url, prefix) as store:
+def test_one_server_has_one_part(api: str, valkey: Server, prefix: str) -> None:
+    with opened(api, valkey.url, prefix) as store:
         store.probe(KEY)
         assert store.part(KEY) == ""
 
 
-def test_the_parts_of_a_cluster_are_its_primaries(front: str, servers: Servers, prefix: str) -> None:
+def test_the_parts_of_a_cluster_are_its_primaries(api: str, servers: Servers, prefix: str) -> None:
     url = servers.get("cluster").url
-    with opened(front, url, prefix) as store:
+    with opened(api, url, prefix) as store:
         assert store.part(KEY) == ""  # it knows of none yet
         store.probe(KEY)
         parts = {store.part(f"{KEY}-{i}") for i in range(100)}

@@ -188,15 +188,15 @@ def test_the_rule_for_options_names_a_right_for_each() -> None:
 
 
 @pytest.mark.parametrize("command", NEEDED)
-@pytest.mark.parametrize("front", [0, 1], ids=["threads", "tasks"])
-def test_an_option_needs_its_right(one: Node, command: str, front: int) -> None:
+@pytest.mark.parametrize("api", [0, 1], ids=["threads", "tasks"])
+def test_an_option_needs_its_right(one: Node, command: str, api: int) -> None:
     url = named(one.url.removesuffix("/0"), NEEDED[command])
     with stores(url) as both, pytest.raises(StoreUnavailable, match="NOPERM"):
-        use_twice(both[front])
+        use_twice(both[api])
     allow(one, OPTIONS)
     with stores(url) as both:
-        use(both[front], "k", lambda: one.ask("SCRIPT", "FLUSH"))
-        use_twice(both[front])
+        use(both[api], "k", lambda: one.ask("SCRIPT", "FLUSH"))
+        use_twice(both[api])
 
 
 def test_resp3_needs_no_right_of_its_own(one: Node) -> None:
@@ -248,12 +248,12 @@ def test_a_user_of_a_cluster_can_do_everything(whole: Cluster) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(rights(CLUSTER)))
-@pytest.mark.parametrize("front", [0, 1], ids=["threads", "tasks"])
-def test_a_user_of_a_cluster_needs_every_right(whole: Cluster, command: str, front: int) -> None:
+@pytest.mark.parametrize("api", [0, 1], ids=["threads", "tasks"])
+def test_a_user_of_a_cluster_needs_every_right(whole: Cluster, command: str, api: int) -> None:
     for each in whole.nodes:
         forbid(each, command)
     with stores(named(whole.url)) as both, pytest.raises(StoreUnavailable):
-        use_cluster(whole, both[front], "k")
+        use_cluster(whole, both[api], "k")
 
 
 # Sentinels

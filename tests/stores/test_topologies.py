@@ -26,19 +26,19 @@ from tests.topologies import SERVICE, Cluster, Watched, cluster, sentinel
 
 HUNDRED = Quota(0.001, 100)
 LONG = 30.0
-FRONTS = ["threads", "tasks"]
+APIS = ["threads", "tasks"]
 
 
-@pytest.fixture(params=FRONTS)
-def front(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=APIS)
+def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @contextlib.contextmanager
-def opened(front: str, url: str, prefix: str, deadline: float = LONG) -> Iterator[BlockingStore | RedisStore]:
+def opened(api: str, url: str, prefix: str, deadline: float = LONG) -> Iterator[BlockingStore | RedisStore]:
     store: BlockingStore | RedisStore = (
         RedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=deadline)
-        if front == "threads"
+        if api == "threads"
         else BlockingStore(AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=deadline))
     )
     try:
@@ -85,38 +85,38 @@ def replicated() -> Iterator[Cluster]:
 def both(url: str, prefix: str, deadline: float = LONG) -> Iterator[list[BlockingStore | RedisStore]]:
     """A store on each API, each with buckets of its own."""
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(opened(each, url, f"{prefix}-{each}", deadline)) for each in FRONTS]
+        yield [stack.enter_context(opened(each, url, f"{prefix}-{each}", deadline)) for each in APIS]
 
 
 # A cluster
 
 
-def test_a_slot_that_moves_takes_its_bucket_along(front: str, replicated: Cluster, prefix: str) -> None:
+def test_a_slot_that_moves_takes_its_bucket_along(api: str, replicated: Cluster, prefix: str) -> None:
     name = bucket_name(prefix, "k")
     source = _owner(replicated, name)
     target = next(each for each in _primaries(replicated) if each is not source)
-    with opened(front, replicated.url, prefix) as store:
-        host = Instance(store, "k")
+    with opened(api, replicated.url, prefix) as store:
+        instance = Instance(store, "k")
         for _ in range(10):
-            host.take()
+            instance.take()
         replicated.begin_move(name, source, target)
         for _ in range(10):
-            host.take()  # the bucket is still there
+            instance.take()  # the bucket is still there
         fresh = Instance(store, _beside(replicated, prefix, "k"))
         fresh.take()  # a bucket that is new to a slot on the move: ASK
         source.ask("MIGRATE", "127.0.0.1", target.port, name, 0, 5000)
         for _ in range(10):
-            host.take()  # ASK
+            instance.take()  # ASK
         assert fresh.take().level == 98
         replicated.end_move(name, target)
         for _ in range(10):
-            host.take()  # MOVED
-        assert host.granted == 40
+            instance.take()  # MOVED
+        assert instance.granted == 40
         level = store.peek("k", HUNDRED)
         assert level.level + level.outstanding == 100
         assert store.part("k") == target.name
         replicated.move(name, target, source)
-        assert host.take().granted == 1
+        assert instance.take().granted == 1
 
 
 def test_tasks_are_served_while_a_slot_moves_with_any_number_of_connections(replicated: Cluster, prefix: str) -> None:
@@ -146,9 +146,9 @@ def test_tasks_are_served_while_a_slot_moves_with_any_number_of_connections(repl
 def test_a_slot_without_a_node_leaves_the_others_alone(prefix: str) -> None:
     """It is a part of its own, on both APIs, and the client that knows all others is kept."""
     with cluster(valkey_binary()) as whole, both(whole.url, prefix) as stores:
-        for front in FRONTS:
+        for api in APIS:
             for node in whole.nodes:
-                node.ask("CLUSTER", "DELSLOTS", whole.slot(bucket_name(f"{prefix}-{front}", "lost")))
+                node.ask("CLUSTER", "DELSLOTS", whole.slot(bucket_name(f"{prefix}-{api}", "lost")))
         for store in stores:
             store.take("there", HUNDRED, Ask("a", 1, 1, 1, 1))
             for seq in range(2, 5):
@@ -203,18 +203,18 @@ def test_a_lost_node_takes_its_own_keys_along_until_its_replica_is_promoted(repl
             each.ask("CONFIG", "SET", "cluster-replica-no-failover", "yes")
         lost.kill()
         try:
-            for store, host in zip(stores, away, strict=True):
+            for store, instance in zip(stores, away, strict=True):
                 with pytest.raises(StoreUnavailable):
-                    store.probe(host.key)
-            for host in there:
-                host.until_served()
+                    store.probe(instance.key)
+            for instance in there:
+                instance.until_served()
             for each in replicated.nodes:
                 if each is not lost:
                     each.ask("CONFIG", "SET", "cluster-replica-no-failover", "no")
-            for store, host in zip(stores, away, strict=True):
-                host.until_served()
-                assert store.part(host.key) != lost.name
-                store.probe(host.key)
+            for store, instance in zip(stores, away, strict=True):
+                instance.until_served()
+                assert store.part(instance.key) != lost.name
+                store.probe(instance.key)
         finally:
             lost.start()
     assert _settled(replicated)
@@ -254,9 +254,9 @@ def _settled(whole: Cluster) -> bool:
     return False
 
 
-def test_scripts_that_a_node_lost_do_not_show(front: str, servers: Servers, prefix: str) -> None:
+def test_scripts_that_a_node_lost_do_not_show(api: str, servers: Servers, prefix: str) -> None:
     url = servers.get("cluster").url
-    with opened(front, url, prefix) as store:
+    with opened(api, url, prefix) as store:
         for seq in range(2):
             for address in url.removeprefix("redis+cluster://").split(","):
                 with redis.Redis.from_url(f"redis://{address}") as client:
@@ -308,28 +308,28 @@ def watched() -> Iterator[Watched]:
 
 def test_a_store_finds_the_primary_that_took_over(watched: Watched, prefix: str) -> None:
     with both(watched.url, prefix) as stores:
-        hosts = [Instance(store, "k") for store in stores]
-        for host in hosts:
-            host.until_served()
+        instances = [Instance(store, "k") for store in stores]
+        for instance in instances:
+            instance.until_served()
         before = watched.primary
         watched.fail_over()
-        for host in hosts:
-            host.until_served()
-            host.store.probe("k")
-            assert host.granted == 2
-            assert host.store.part("k") == ""
+        for instance in instances:
+            instance.until_served()
+            instance.store.probe("k")
+            assert instance.granted == 2
+            assert instance.store.part("k") == ""
         assert watched.primary is not before
 
 
 def test_a_store_finds_the_primary_that_took_over_from_a_dead_one(prefix: str) -> None:
     with sentinel(valkey_binary()) as watched, both(watched.url, prefix, deadline=5.0) as stores:
-        hosts = [Instance(store, "k") for store in stores]
-        for host in hosts:
-            host.until_served()
+        instances = [Instance(store, "k") for store in stores]
+        for instance in instances:
+            instance.until_served()
         before = watched.primary
         before.kill()
-        for host in hosts:
-            host.until_served()
+        for instance in instances:
+            instance.until_served()
         assert watched.primary is not before
 
 
@@ -348,14 +348,14 @@ def _possible() -> Iterator[None]:
         pytest.skip(str(reason))
 
 
-def test_sentinels_that_know_no_primary_are_named_without_a_password(front: str, watched: Watched, prefix: str) -> None:
+def test_sentinels_that_know_no_primary_are_named_without_a_password(api: str, watched: Watched, prefix: str) -> None:
     for change in (
         lambda url: url.replace(f"/{SERVICE}/", "/nobody/"),
         lambda url: url.replace("=other", "=secret"),
         lambda url: url.replace(":right@", ":secret@"),
     ):
         changed: Callable[[str], str] = change
-        with opened(front, changed(watched.url), prefix) as store, pytest.raises(StoreUnavailable) as caught:
+        with opened(api, changed(watched.url), prefix) as store, pytest.raises(StoreUnavailable) as caught:
             store.probe("k")
         shown = str(caught.value) + repr(caught.value.__cause__) + str(caught.value.__cause__)
         assert str(caught.value).startswith("redis+sentinel://127.0.0.1:")

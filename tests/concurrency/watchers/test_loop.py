@@ -8,7 +8,7 @@ import pytest
 from batchlimit.concurrency.watchers import LoopLagWatcher
 
 
-class Host:
+class LoopThread:
     """An event loop that turns in a thread of its own, and can be held up there."""
 
     def __init__(self) -> None:
@@ -56,10 +56,10 @@ class Clock:
 
 
 @pytest.fixture
-def host() -> Iterator[Host]:
-    host = Host()
-    yield host
-    host.close()
+def thread() -> Iterator[LoopThread]:
+    thread = LoopThread()
+    yield thread
+    thread.close()
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ def impatiently(clock: Clock) -> Callable[[threading.Event, float], bool]:
     return wait
 
 
-def test_a_loop_that_makes_the_call_at_once_does_not_lag(host: Host, clock: Clock) -> None:
-    assert LoopLagWatcher(host.loop, clock=clock, wait=patiently).poll() is None
+def test_a_loop_that_makes_the_call_at_once_does_not_lag(thread: LoopThread, clock: Clock) -> None:
+    assert LoopLagWatcher(thread.loop, clock=clock, wait=patiently).poll() is None
 
 
 @pytest.mark.parametrize(
@@ -90,66 +90,66 @@ def test_a_loop_that_makes_the_call_at_once_does_not_lag(host: Host, clock: Cloc
     [(0.0625, None), (0.125, "loop lagged for 0.125 s"), (2.0, "loop lagged for 2.000 s")],
 )
 def test_the_lag_is_the_time_from_when_a_call_is_due_to_when_it_is_made(
-    host: Host, clock: Clock, lag: float, event: str | None
+    thread: LoopThread, clock: Clock, lag: float, event: str | None
 ) -> None:
     def wait(made: threading.Event, _seconds: float) -> bool:
         clock.now += lag
-        host.let_go.set()
-        host.turn()
+        thread.let_go.set()
+        thread.turn()
         clock.now += 50.0  # it is not the watcher's waking up that counts
         return made.wait(60)
 
-    host.hold()
-    assert LoopLagWatcher(host.loop, 0.125, clock=clock, wait=wait).poll() == event
+    thread.hold()
+    assert LoopLagWatcher(thread.loop, 0.125, clock=clock, wait=wait).poll() == event
 
 
-def test_a_loop_that_does_not_answer_lags_so_far(host: Host, clock: Clock) -> None:
-    watcher = LoopLagWatcher(host.loop, clock=clock, wait=impatiently(clock))
-    host.hold()
+def test_a_loop_that_does_not_answer_lags_so_far(thread: LoopThread, clock: Clock) -> None:
+    watcher = LoopLagWatcher(thread.loop, clock=clock, wait=impatiently(clock))
+    thread.hold()
     assert watcher.poll() == "loop lagged for 1.000 s so far"
     clock.now += 29.0
     assert watcher.poll() == "loop lagged for 31.000 s so far"
 
 
-def test_patience_is_how_long_it_waits(host: Host, clock: Clock) -> None:
-    host.hold()
-    assert LoopLagWatcher(host.loop, patience=0.05, clock=clock, wait=impatiently(clock)).poll() is None
-    watcher = LoopLagWatcher(host.loop, patience=0.25, clock=clock, wait=impatiently(clock))
+def test_patience_is_how_long_it_waits(thread: LoopThread, clock: Clock) -> None:
+    thread.hold()
+    assert LoopLagWatcher(thread.loop, patience=0.05, clock=clock, wait=impatiently(clock)).poll() is None
+    watcher = LoopLagWatcher(thread.loop, patience=0.25, clock=clock, wait=impatiently(clock))
     assert watcher.poll() == "loop lagged for 0.250 s so far"
 
 
 def test_a_loop_that_owes_a_call_is_given_no_second_one(
-    host: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    thread: LoopThread, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[object] = []
-    real = host.loop.call_soon_threadsafe
+    real = thread.loop.call_soon_threadsafe
 
     def count(call: Callable[[], None]) -> asyncio.Handle:
         given.append(call)
         return real(call)
 
-    watcher = LoopLagWatcher(host.loop, clock=clock, wait=impatiently(clock))
-    host.hold()
-    monkeypatch.setattr(host.loop, "call_soon_threadsafe", count)
+    watcher = LoopLagWatcher(thread.loop, clock=clock, wait=impatiently(clock))
+    thread.hold()
+    monkeypatch.setattr(thread.loop, "call_soon_threadsafe", count)
     watcher.poll()
     watcher.poll()
     assert len(given) == 1
     monkeypatch.undo()
-    host.let_go.set()
-    host.turn()
-    monkeypatch.setattr(host.loop, "call_soon_threadsafe", count)
+    thread.let_go.set()
+    thread.turn()
+    monkeypatch.setattr(thread.loop, "call_soon_threadsafe", count)
     watcher._wait = patiently
     watcher.poll()
     assert len(given) == 2
 
 
-def test_a_call_made_between_two_polls_is_not_counted_against_the_next(host: Host, clock: Clock) -> None:
-    watcher = LoopLagWatcher(host.loop, clock=clock, wait=impatiently(clock))
-    host.hold()
+def test_a_call_made_between_two_polls_is_not_counted_against_the_next(thread: LoopThread, clock: Clock) -> None:
+    watcher = LoopLagWatcher(thread.loop, clock=clock, wait=impatiently(clock))
+    thread.hold()
     assert watcher.poll() is not None
     clock.now += 29.0
-    host.let_go.set()
-    host.turn()
+    thread.let_go.set()
+    thread.turn()
     watcher._wait = patiently
     assert watcher.poll() is None
 
@@ -162,21 +162,21 @@ def test_a_loop_that_does_not_run_does_not_lag(clock: Clock) -> None:
     assert watcher.poll() is None
 
 
-def test_a_loop_that_ends_while_it_owes_a_call_does_not_lag(host: Host, clock: Clock) -> None:
+def test_a_loop_that_ends_while_it_owes_a_call_does_not_lag(thread: LoopThread, clock: Clock) -> None:
     def wait(made: threading.Event, seconds: float) -> bool:
         clock.now += seconds
-        host.close()
+        thread.close()
         made.clear()
         return False
 
-    assert LoopLagWatcher(host.loop, clock=clock, wait=wait).poll() is None
+    assert LoopLagWatcher(thread.loop, clock=clock, wait=wait).poll() is None
 
 
-def test_a_loop_closed_just_now_does_not_lag(host: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    watcher = LoopLagWatcher(host.loop, clock=clock, wait=patiently)
-    host.close()
-    monkeypatch.setattr(host.loop, "is_running", lambda: True)
-    monkeypatch.setattr(host.loop, "call_soon_threadsafe", _closed)
+def test_a_loop_closed_just_now_does_not_lag(thread: LoopThread, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = LoopLagWatcher(thread.loop, clock=clock, wait=patiently)
+    thread.close()
+    monkeypatch.setattr(thread.loop, "is_running", lambda: True)
+    monkeypatch.setattr(thread.loop, "call_soon_threadsafe", _closed)
     assert watcher.poll() is None
     monkeypatch.undo()
 
@@ -185,9 +185,11 @@ def _closed(_call: object) -> None:
     raise RuntimeError("Event loop is closed")
 
 
-def test_in_a_forked_child_the_loop_is_the_parents(host: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    watcher = LoopLagWatcher(host.loop, clock=clock, wait=impatiently(clock))
-    host.hold()
+def test_in_a_forked_child_the_loop_is_the_parents(
+    thread: LoopThread, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = LoopLagWatcher(thread.loop, clock=clock, wait=impatiently(clock))
+    thread.hold()
     pid = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
     assert watcher.poll() is None
@@ -215,11 +217,11 @@ def test_a_loop_cannot_poll_itself() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -0.1, float("inf"), float("nan")])
-def test_times_are_finite_and_above_0(host: Host, seconds: float) -> None:
+def test_times_are_finite_and_above_0(thread: LoopThread, seconds: float) -> None:
     with pytest.raises(ValueError, match=repr(seconds)):
-        LoopLagWatcher(host.loop, seconds)
+        LoopLagWatcher(thread.loop, seconds)
     with pytest.raises(ValueError, match=repr(seconds)):
-        LoopLagWatcher(host.loop, patience=seconds)
+        LoopLagWatcher(thread.loop, patience=seconds)
 
 
 def test_a_loop_is_an_event_loop() -> None:

@@ -83,15 +83,15 @@ KEY_ALONE = [
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def front(request: pytest.FixtureRequest) -> str:
+def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @contextlib.contextmanager
-def opened(front: str, url: str) -> Iterator[Store]:
+def opened(api: str, url: str) -> Iterator[Store]:
     patience: Any = {"prefix": "batchlimit", "connect_timeout": 30.0, "deadline": 30.0}
     address = read_url(url)
-    store = open_store(address, **patience) if front == "threads" else _blocking(address, patience)
+    store = open_store(address, **patience) if api == "threads" else _blocking(address, patience)
     try:
         yield store
     finally:
@@ -111,9 +111,9 @@ def possible() -> Iterator[None]:
         pytest.skip(str(reason))
 
 
-def failed(front: str, url: str, told: str) -> StoreUnavailable:
+def failed(api: str, url: str, told: str) -> StoreUnavailable:
     """The error of a take, which says `told`, and nowhere a password."""
-    with opened(front, url) as store:
+    with opened(api, url) as store:
         with pytest.raises(StoreUnavailable) as caught:
             store.take(KEY, HUNDRED, FIFTY)
         assert str(caught.value).startswith(f"{store.address} failed: ")
@@ -124,24 +124,24 @@ def failed(front: str, url: str, told: str) -> StoreUnavailable:
 
 
 @pytest.mark.parametrize(("make", "told"), [case[1:] for case in STORE], ids=[case[0] for case in STORE])
-def test_an_error_of_the_store_says_so_and_has_a_hint(front: str, make: Trouble, told: str) -> None:
+def test_an_error_of_the_store_says_so_and_has_a_hint(api: str, make: Trouble, told: str) -> None:
     with possible(), make() as url:
-        error = failed(front, url, told)
+        error = failed(api, url, told)
     assert type(error) is StoreUnavailable
 
 
 @pytest.mark.parametrize(("make", "told"), [case[1:] for case in KEY_ALONE], ids=[case[0] for case in KEY_ALONE])
-def test_an_error_of_one_key_says_so(front: str, make: Trouble, told: str) -> None:
+def test_an_error_of_one_key_says_so(api: str, make: Trouble, told: str) -> None:
     with make() as url:
-        error = failed(front, url, told)
+        error = failed(api, url, told)
     assert type(error) is BucketUnavailable
 
 
 @pytest.mark.parametrize("other", ["SET {0} theirs", "HSET {0} q theirs"], ids=["WRONGTYPE", "another hash"])
 def test_another_type_at_the_name_of_a_bucket_concerns_its_key_alone(
-    front: str, server: Server, prefix: str, other: str
+    api: str, server: Server, prefix: str, other: str
 ) -> None:
-    with server.client() as client, opened(front, server.url) as store:
+    with server.client() as client, opened(api, server.url) as store:
         client.execute_command(*other.format(bucket_name("batchlimit", prefix)).split())
         with pytest.raises(BucketUnavailable) as caught:
             store.take(prefix, HUNDRED, FIFTY)
@@ -151,16 +151,16 @@ def test_another_type_at_the_name_of_a_bucket_concerns_its_key_alone(
 
 
 @pytest.mark.parametrize("name", list(SERVERS))
-def test_servers_of_every_age_are_understood(name: str, front: str) -> None:
+def test_servers_of_every_age_are_understood(name: str, api: str) -> None:
     """Redis before 7 wraps what a command in a script said."""
     with possible(), SERVERS[name]() as url:
         server = Server(name, url)
         with server.client() as client:
             client.config_set("maxmemory", 1)
-            failed(front, url, "OOM.*maxmemory")
+            failed(api, url, "OOM.*maxmemory")
             client.config_set("maxmemory", 0)
             client.replicaof("127.0.0.1", 1)
-            failed(front, url, "READONLY.*connect to the primary")
+            failed(api, url, "READONLY.*connect to the primary")
 
 
 @pytest.mark.parametrize(
@@ -172,23 +172,23 @@ def test_servers_of_every_age_are_understood(name: str, front: str) -> None:
     ],
     ids=["an unknown authority", "another name", "no TLS"],
 )
-def test_a_failure_of_tls_says_so(front: str, change: object, told: str) -> None:
+def test_a_failure_of_tls_says_so(api: str, change: object, told: str) -> None:
     assert callable(change)
     with possible(), tls(redis_binary()) as secured:
-        failed(front, change(secured.url, secured), told)
+        failed(api, change(secured.url, secured), told)
 
 
-def test_lost_scripts_do_not_show(front: str) -> None:
-    with node(valkey_binary()) as one, opened(front, one.url) as store:
+def test_lost_scripts_do_not_show(api: str) -> None:
+    with node(valkey_binary()) as one, opened(api, one.url) as store:
         for seq in range(1, 4):
             one.ask("SCRIPT", "FLUSH")
             assert store.take(KEY, HUNDRED, Ask("a", seq, need=1, queued=1, want=1)).granted == 1
 
 
-@pytest.mark.parametrize("front", ["threads", "tasks"])
-def test_after_a_readonly_the_address_is_resolved_anew(front: str) -> None:
+@pytest.mark.parametrize("api", ["threads", "tasks"])
+def test_after_a_readonly_the_address_is_resolved_anew(api: str) -> None:
     """A managed failover gives the name to another machine, and leaves us connected to what is now a replica."""
-    with node(valkey_binary()) as one, opened(front, f"{one.url}?client_name=ours") as store:
+    with node(valkey_binary()) as one, opened(api, f"{one.url}?client_name=ours") as store:
         store.take(KEY, HUNDRED, FIFTY)
         before = _ours(one.client())
         one.ask("REPLICAOF", "127.0.0.1", "1")

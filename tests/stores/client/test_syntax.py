@@ -14,7 +14,7 @@ from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.settings import OPTIONS
 from batchlimit.stores.client.syntax import read_url
 
-FRONTS = pytest.mark.parametrize("limiter", [RateLimiter, AsyncRateLimiter])
+APIS = pytest.mark.parametrize("limiter", [RateLimiter, AsyncRateLimiter])
 STORES = pytest.mark.parametrize("store", [RedisStore, AsyncRedisStore])
 
 
@@ -40,7 +40,7 @@ PLACES = [
 ]
 
 
-@FRONTS
+@APIS
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("password", ["12@s3cret", "12#s3cret", "12/s3cret", "s3cret@", "@s3cret", "12?s3cret"])
 def test_a_password_that_is_not_percent_encoded_is_refused(
@@ -53,19 +53,19 @@ def test_a_password_that_is_not_percent_encoded_is_refused(
 
 
 @pytest.mark.parametrize("rest", ["12?s3cret=1@host", "12?s3cret&x@host", "12?x@y=s3cret"])
-@FRONTS
+@APIS
 def test_a_question_mark_in_a_password_makes_no_option_of_it(limiter: type[RateLimiter], rest: str) -> None:
     assert "s3cret" not in refused(limiter, f"redis://user:{rest}", "percent-encode")
 
 
-@FRONTS
+@APIS
 def test_an_and_in_a_password_among_the_options_makes_no_option_of_it(limiter: type[RateLimiter]) -> None:
     for rest in ("s3cret", "s3cret=1", "db2=1"):
         message = refused(limiter, f"redis://h?password=x&{rest}", "percent-encode", "'password'")
         assert rest.partition("=")[0] not in message
 
 
-@FRONTS
+@APIS
 def test_white_space_in_a_password_is_not_dropped(limiter: type[RateLimiter]) -> None:
     assert "s3cret" not in refused(limiter, "redis://:s3\ncret@host", "percent-encode")
 
@@ -100,14 +100,14 @@ PLACELESS = [
 ]
 
 
-@FRONTS
+@APIS
 @pytest.mark.parametrize(("url", "said"), PLACELESS)
 def test_a_url_without_a_server_is_refused_with_the_reason(limiter: type[RateLimiter], url: str, said: str) -> None:
     refused(limiter, url, said)
 
 
 @pytest.mark.parametrize("database", ["zero", "0x", "1/2", "-1", "1.0", "%31", "s3cret"])
-@FRONTS
+@APIS
 def test_a_database_is_a_whole_number(limiter: type[RateLimiter], database: str) -> None:
     assert "s3cret" not in refused(limiter, f"redis://host/{database}", "database", "redis://host/0")
 
@@ -176,7 +176,7 @@ WRONG_OF_TLS = [
 ]
 
 
-@FRONTS
+@APIS
 @pytest.mark.parametrize(
     ("url", "wrong"),
     [

@@ -19,13 +19,13 @@ class Tell(NamedTuple):
     spent: int
 
 
-Errand = Take | Tell
+Request = Take | Tell
 
 
 class Rival(Protocol):
-    """One host's part of another way to limit. Pure: `now` (s) comes in, an errand goes out, its answer comes in.
+    """One instance's part of another way to limit. Pure: `now` (s) comes in, a request goes out, its answer comes in.
 
-    Steps of one host never overlap; between an errand and its answer any number of others may begin.
+    Steps of one instance never overlap; between a request and its answer any number of others may begin.
     """
 
     @property
@@ -35,36 +35,36 @@ class Rival(Protocol):
 
     @property
     def single(self) -> bool:
-        """Whether a host sends one errand at a time: who would send another waits for the answer, then begins anew."""
+        """Whether an instance sends one request at a time: another caller waits for the answer, then begins anew."""
         ...
 
-    def admit(self, cost: int, now: float) -> Generator[Errand, int, bool]:
-        """Make one decision. Nothing has changed yet when it yields its first errand, so it can be begun anew."""
+    def admit(self, cost: int, now: float) -> Generator[Request, int, bool]:
+        """Make one decision. Nothing has changed yet when it yields its first request, so it can be begun anew."""
         ...
 
-    def background(self, now: float) -> Generator[Errand, int, None]:
+    def background(self, now: float) -> Generator[Request, int, None]:
         """Do what is due every `period`."""
         ...
 
 
 class Course(Generic[Verdict]):
-    """A generator on its way: `errand` is what it waits for; once that is None, `verdict` is what it came to."""
+    """A generator on its way: `request` is what it waits for; once that is None, `verdict` is what it came to."""
 
-    __slots__ = ("_steps", "errand", "verdict")
+    __slots__ = ("_steps", "request", "verdict")
 
     verdict: Verdict
 
-    def __init__(self, steps: Generator[Errand, int, Verdict]) -> None:
+    def __init__(self, steps: Generator[Request, int, Verdict]) -> None:
         self._steps = steps
-        self.errand: Errand | None = None
+        self.request: Request | None = None
         self._go(None)
 
     def answer(self, reply: int) -> None:
-        """Go on with the bucket's answer to the errand."""
+        """Go on with the bucket's answer to the request."""
         self._go(reply)
 
     def _go(self, reply: int | None) -> None:
         try:
-            self.errand = next(self._steps) if reply is None else self._steps.send(reply)
+            self.request = next(self._steps) if reply is None else self._steps.send(reply)
         except StopIteration as end:
-            self.errand, self.verdict = None, end.value
+            self.request, self.verdict = None, end.value
