@@ -28,7 +28,12 @@ def decide_from_memory(
         found.append((key, entry, cost))
     if not _charge(found, clock):
         return None
-    return {key: _told(entry.reservoir, 0.0, "local", now) for key, entry, _ in found}
+    decisions = {}
+    for key, entry, _ in found:
+        reservoir = entry.reservoir
+        source: Source = "fallback" if entry.tokens.borrowed else "local"
+        decisions[key] = decision(reservoir.quota, reservoir.forecast.remaining(now), 0.0, source)
+    return decisions
 
 
 def _charge(found: list[tuple[str, KeyEntry, int]], clock: Callable[[], float]) -> bool:
@@ -49,9 +54,5 @@ def _denied(key: str, reservoir: Reservoir, cost: int, now: float) -> dict[str, 
         return None
     if not (wait := reservoir.forecast.denied_for(cost, now)) or not reservoir.admission.deny(cost, now):
         return None
-    return {key: _told(reservoir, wait, "denied", now)}
-
-
-def _told(reservoir: Reservoir, wait: float, source: Source, now: float) -> Decision:
-    source = "fallback" if reservoir.tokens.borrowed else source
-    return decision(reservoir.quota, reservoir.forecast.remaining(now), wait, source)
+    source: Source = "fallback" if reservoir.tokens.borrowed else "denied"
+    return {key: decision(reservoir.quota, reservoir.forecast.remaining(now), wait, source)}

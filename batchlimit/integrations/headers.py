@@ -14,6 +14,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 from batchlimit import Decision, Quota
@@ -44,6 +45,10 @@ class RuleDecision(NamedTuple):
     quota: Quota
     key: str
     decision: Decision
+
+
+Told = tuple[str, Quota, str, Decision]
+"""A RuleDecision, or a plain tuple of the same."""
 
 
 class Fields:
@@ -88,7 +93,7 @@ class Fields:
     def __repr__(self) -> str:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
 
-    def of(self, applied: Sequence[RuleDecision]) -> list[Header]:
+    def of(self, applied: Sequence[Told]) -> list[Header]:
         """Return the fields of a response, of the rules that decided on its request.
 
         Args:
@@ -106,7 +111,7 @@ class Fields:
             found += self._of_legacy(min(applied, key=_room))
         return found
 
-    def refused(self, applied: Sequence[RuleDecision], retry_after: float | None) -> list[Header]:
+    def refused(self, applied: Sequence[Told], retry_after: float | None) -> list[Header]:
         """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
 
         Args:
@@ -125,43 +130,36 @@ class Fields:
         least = max(1, math.ceil(seconds))
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
 
-    def _of_draft(self, applied: Sequence[RuleDecision]) -> list[Header]:
+    def _of_draft(self, applied: Sequence[Told]) -> list[Header]:
         policies, limits = [], []
-        for rule in applied:
-            policy = self._policy(rule)
-            key = policy.keys.get(rule.key) or policy.key(rule.key, self._secret)
-            policies.append(key[0])
-            left = min(rule.decision.remaining, _LARGEST)
-            limits.append(f"{policy.name};r={left}{policy.until(left)}{key[1]}")
+        for name, quota, key, decision in applied:
+            policy = self._policies.get(name)
+            if policy is None or policy.quota is not quota:
+                policy = self._policies[name] = _Policy(name, quota)
+            items, partition = policy.keys.get(key) or policy.key(key, self._secret)
+            policies.append(items)
+            limits.append(policy.limit(decision.remaining) + partition)
         return [(POLICY, ", ".join(policies).encode()), (RATELIMIT, ", ".join(limits).encode())]
 
-    def _policy(self, rule: RuleDecision) -> "_Policy":
-        known = self._policies.get(rule.name)
-        if known is None or known.quota != rule.quota:
-            known = self._policies[rule.name] = _Policy(rule.name, rule.quota)
-        return known
-
-    def _of_legacy(self, rule: RuleDecision) -> list[Header]:
-        found = [
-            (LEGACY_LIMIT, b"%d" % rule.decision.limit),
-            (LEGACY_REMAINING, b"%d" % rule.decision.remaining),
-        ]
-        if math.isfinite(rule.decision.reset_after):
-            found.append((LEGACY_RESET, b"%d" % math.ceil(self._wall() + rule.decision.reset_after)))
+    def _of_legacy(self, rule: Told) -> list[Header]:
+        decision = rule[3]
+        found = [(LEGACY_LIMIT, b"%d" % decision.limit), (LEGACY_REMAINING, b"%d" % decision.remaining)]
+        if math.isfinite(decision.reset_after):
+            found.append((LEGACY_RESET, b"%d" % math.ceil(self._wall() + decision.reset_after)))
         return found
 
 
 class _Policy:
     """The constant parts of one rule's fields. Its slowest bandwidth has its name, the others a number more."""
 
-    __slots__ = ("_items", "_rate", "keys", "name", "quota")
+    __slots__ = ("_items", "_name", "_rate", "keys", "quota")
 
     def __init__(self, name: str, quota: Quota) -> None:
         self.quota = quota
         slowest = max(quota.bandwidths, key=_window)
         others = [each for each in quota.bandwidths if each is not slowest]
-        self.name, self._rate = text(name), slowest.rate
-        names = [self.name, *(text(f"{name}-{number}") for number, _ in enumerate(others, 2))]
+        self._name, self._rate = text(name), slowest.rate
+        names = [self._name, *(text(f"{name}-{number}") for number, _ in enumerate(others, 2))]
         self._items = [_item(each, part) for each, part in zip(names, [slowest, *others], strict=True)]
         self.keys: dict[str, tuple[str, str]] = {}
 
@@ -172,11 +170,14 @@ class _Policy:
         partition = f";pk={partition_key(key, secret)}"
         return self.keys.setdefault(key, (", ".join(f"{item}{partition}" for item in self._items), partition))
 
-    def until(self, left: int) -> str:
-        """Return the parameter `t`: how long what is left lasts; nothing where no token ever comes."""
+    def limit(self, left: int) -> str:
+        """Return the item of RateLimit: what is left and how long that lasts; not that where no token ever comes."""
         if not self._rate:
-            return ""
-        return f";t={min(_LARGEST, math.ceil((left or 1) / self._rate))}"
+            return f"{self._name};r=0"
+        if left > _LARGEST:
+            left = _LARGEST
+        lasts = ceil((left or 1) / self._rate)
+        return f"{self._name};r={left};t={lasts if lasts < _LARGEST else _LARGEST}"
 
 
 def partition_key(key: str, secret: bytes) -> str:
@@ -205,5 +206,6 @@ def _window(part: Quota) -> float:
     return min(_LARGEST, max(1, math.ceil(part.burst / part.rate))) if part.rate else math.inf
 
 
-def _room(rule: RuleDecision) -> float:
-    return rule.decision.remaining / rule.decision.limit if rule.decision.limit else 0.0
+def _room(rule: Told) -> float:
+    decision = rule[3]
+    return decision.remaining / decision.limit if decision.limit else 0.0

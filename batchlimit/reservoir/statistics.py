@@ -79,10 +79,11 @@ def outlook(quota: Quota, level: int, held: int, source: Source = "store") -> De
 
 def reset_after(quota: Quota, remaining: int) -> float:
     """Return when (s) a bucket with `remaining` tokens is full again if nobody spends."""
+    if not quota.also:  # as below, for nearly all quotas
+        missing = quota.burst - remaining
+        return math.inf if not quota.rate else missing / quota.rate if missing > 0 else 0.0
     if quota.denies_all:
         return math.inf
-    if not quota.also:
-        return max(0.0, (quota.burst - remaining) / quota.rate)
     return max(0.0, *((each.burst - remaining) / each.rate for each in quota.bandwidths))
 
 

@@ -174,8 +174,10 @@ class RateLimitMiddleware:
         if self._identify is None:
             return known
         try:
-            told = self._identify(scope)
-            return joined(known, await told if inspect.isawaitable(told) else told)
+            told: object = self._identify(scope)
+            if told.__class__ is not dict and inspect.isawaitable(told):
+                told = await told
+            return joined(known, told)
         except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
             return FailedIdentity(known, error)
 
