@@ -1,7 +1,6 @@
 """Every public name of the rate limiter says what it takes, returns and raises, and its example runs."""
 
 import dataclasses
-import doctest
 import gc
 import inspect
 import pkgutil
@@ -11,6 +10,8 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+
+from tests.examples import run_examples
 
 PACKAGES = ["quota", "bucket", "reservoir", "rules", "stores", "sync", "aio"]
 FACE = ["batchlimit", *(f"batchlimit.{module}" for module in ("batching", "errors", "rules", "stores", "types"))]
@@ -69,10 +70,10 @@ METHODS = {
 def test_the_examples_of_a_module_run(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # an example forgets to await, and says what happens
-        found = doctest.testmod(import_module(name), optionflags=doctest.ELLIPSIS)
-        if found.attempted:
+        failed, attempted = run_examples(import_module(name))
+        if attempted:
             gc.collect()
-    assert found.failed == 0
+    assert failed == 0
 
 
 @pytest.mark.parametrize("name", CLASSES)

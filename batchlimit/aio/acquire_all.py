@@ -1,12 +1,13 @@
 """Several keys at once: all of them are charged, or none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 
 from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.decision import Decision
 from batchlimit.errors import RateLimited
-from batchlimit.quota.key import stored
+from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Refuse, Retired, half_of
 from batchlimit.waiting import NO_WAIT
@@ -18,8 +19,12 @@ class AcquireAll:
     Here the store is asked for all keys at once that nothing is known of.
     """
 
-    def __init__(self, costs: Mapping[str, int], find: Callable[[str], KeyEntry], clock: Callable[[], float]) -> None:
-        self._costs, self._find, self._clock = costs, find, clock
+    def __init__(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry) -> None:
+        self._costs = check_costs(costs)
+        self._find, self._clock = registry.entry, registry.clock
+        registry.check_open()
+        for key, cost in self._costs.items():
+            check_cost(cost, registry.entry(key).reservoir.largest_cost, key)
         self._held: list[tuple[KeyEntry, WaitingTask]] = []
         self._charged: list[tuple[KeyEntry, WaitingTask]] = []
         self._places: dict[
@@ -27,7 +32,7 @@ class AcquireAll:
         ] = {}  # not by key: a key entry may retire, and the next one's line counts anew
 
     def __repr__(self) -> str:
-        return f"<Bundle of {len(self._held)} of {len(self._costs)} keys>"
+        return f"<AcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
 
     async def acquire(self, until: float) -> None:
         """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""
@@ -35,8 +40,12 @@ class AcquireAll:
         while short is not None:
             short = await self._try(short, until)
 
-    def decisions(self) -> dict[str, Decision]:
-        """Return the Decision on each key, once all are charged."""
+    async def decide(self) -> dict[str, Decision]:
+        """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""
+        try:
+            await self.acquire(NO_WAIT)
+        except RateLimited as refusal:
+            return {refusal.key: refusal.decision}
         results = {entry.key: self._result(entry, caller) for entry, caller in self._charged}
         now = self._clock()
         return {key: results[stored(key)].decision(now) for key in self._costs}

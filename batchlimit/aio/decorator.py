@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from batchlimit.quota.template import Template, is_coroutine_function
+from batchlimit.waiting import deadline
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +37,7 @@ class AsyncLimit:
     __slots__ = ("_limiter", "_template", "_timeout")
 
     def __init__(self, limiter: Acquires, template: Template, timeout: float | None) -> None:
+        deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
         self._limiter, self._template, self._timeout = limiter, template, timeout
 
     def __repr__(self) -> str:

@@ -1,6 +1,5 @@
-"""AsyncRateLimiter: the asyncio front of the rate limiter."""
+"""AsyncRateLimiter: the rate limiter for the tasks of one event loop."""
 
-import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
@@ -13,24 +12,21 @@ from batchlimit.aio.acquire_all import AcquireAll
 from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.decide_all import decide_from_memory
 from batchlimit.aio.decorator import AsyncLimit
-from batchlimit.aio.key_entry import KeyEntry, arrived, outcome
 from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncReservation
+from batchlimit.aio.slow_path import SlowPath
 from batchlimit.base_limiter import BaseRateLimiter
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
-from batchlimit.errors import RateLimited, StoreUnavailable
-from batchlimit.quota.key import check_cost, check_costs, check_key
+from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.template import Cost, Key, Template
-from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.failure_policy import FailureSource
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
-from batchlimit.reservoir.statistics import outlook
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
@@ -50,7 +46,7 @@ class AsyncRateLimiter(BaseRateLimiter):
 
     Every method raises LimiterClosed after `close`. A cost is a whole number of tokens, and 0 is always admitted. A
     cost that is negative or above the burst raises ValueError, and so does a key without a quota. A wrong type raises
-    TypeError.
+    TypeError. The examples of the methods await at the prompt, as in `python -m asyncio`.
 
     Args:
         store: a redis.asyncio client, an AsyncStore or a MemoryStore that the caller made; the limiter never closes it.
@@ -103,6 +99,7 @@ class AsyncRateLimiter(BaseRateLimiter):
         self._registry = Registry(opened, rule, options, clock)
         self._entries = self._registry.entries
         self._clock = clock
+        self._slow_path = SlowPath(self._registry)
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
 
     def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
@@ -119,10 +116,8 @@ class AsyncRateLimiter(BaseRateLimiter):
             LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
-            ...         return [await limiter.try_acquire("ann") for _ in range(3)]
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            >>> [await limiter.try_acquire("ann") for _ in range(3)]
             [True, True, False]
         """
         # `LeasedTokens.take` and `Admission.deny` flattened, as in the threaded API, but without a lock: no other task
@@ -132,7 +127,7 @@ class AsyncRateLimiter(BaseRateLimiter):
             try:
                 entry = self._entries[key]
             except (KeyError, TypeError):
-                return Pending(self._try_acquire(key, cost))
+                return Pending(self._slow_path.try_acquire(key, cost))
             leased = entry.tokens
             if cost is ONE:
                 for before in leased.lock_free:
@@ -149,7 +144,7 @@ class AsyncRateLimiter(BaseRateLimiter):
                 return registry.no
             if entry.take(cost) != NO_WAIT:
                 return registry.yes
-        return Pending(self._try_acquire(key, cost))
+        return Pending(self._slow_path.try_acquire(key, cost))
 
     def bucket(self, key: str) -> AsyncKeyHandle:
         """Return the limiter of one key, for loops in which even to look the key up takes too long.
@@ -164,10 +159,8 @@ class AsyncRateLimiter(BaseRateLimiter):
             ValueError, TypeError: the key is empty, or no str.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
-            ...         return await limiter.bucket("ann").try_acquire()
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            >>> await limiter.bucket("ann").try_acquire()
             True
         """
         check_key(key)
@@ -187,18 +180,14 @@ class AsyncRateLimiter(BaseRateLimiter):
             LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "1/hour") as limiter:
-            ...         await limiter.acquire("ann")
-            ...         await limiter.acquire("ann", timeout=0.5)
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "1/hour")
+            >>> await limiter.acquire("ann")
+            >>> await limiter.acquire("ann", timeout=0.5)
             Traceback (most recent call last):
             ...
             batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3...
         """
-        settled = await self._admit(key, cost, deadline(timeout, self._clock()))
-        if not settled.admitted:
-            raise settled.refusal(key, self._clock())
+        await self._slow_path.acquire(key, cost, timeout)
 
     def decide(self, key: str, cost: int = 1) -> Answer[Decision]:
         """Admit the call or not, like try_acquire, and say what a caller wants to be told.
@@ -215,14 +204,12 @@ class AsyncRateLimiter(BaseRateLimiter):
             LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
-            ...         decision = await limiter.decide("ann")
-            ...         return decision.allowed, decision.limit, decision.remaining
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            >>> decision = await limiter.decide("ann")
+            >>> decision.allowed, decision.limit, decision.remaining
             (True, 2, 1)
         """
-        return Pending(self._decide(key, cost))
+        return Pending(self._slow_path.decide(key, cost))
 
     def peek(self, key: str) -> Answer[Decision]:
         """Say how the next call of cost 1 would fare. Nothing is charged.
@@ -238,13 +225,11 @@ class AsyncRateLimiter(BaseRateLimiter):
             LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
-            ...         return (await limiter.peek("ann")).remaining
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            >>> (await limiter.peek("ann")).remaining
             2
         """
-        return Pending(self._peek(key))
+        return Pending(self._slow_path.peek(key))
 
     async def refund(self, key: str, cost: int = 1) -> None:
         """Take back a call that was admitted and did not happen.
@@ -259,17 +244,13 @@ class AsyncRateLimiter(BaseRateLimiter):
             LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "1/hour") as limiter:
-            ...         await limiter.acquire("ann")
-            ...         await limiter.refund("ann")
-            ...         return await limiter.try_acquire("ann")
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "1/hour")
+            >>> await limiter.acquire("ann")
+            >>> await limiter.refund("ann")
+            >>> await limiter.try_acquire("ann")
             True
         """
-        entry = self._entry(key)
-        check_cost(cost, entry.reservoir.largest_cost, key)
-        await arrived(key, entry.refund(cost))
+        await self._slow_path.refund(key, cost)
 
     def reserve(
         self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
@@ -291,15 +272,13 @@ class AsyncRateLimiter(BaseRateLimiter):
             LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "10/hour") as limiter:
-            ...         async with limiter.reserve("ann", 5) as reservation:
-            ...             await reservation.settle(2)
-            ...         return (await limiter.decide("ann", 0)).remaining
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "10/hour")
+            >>> async with limiter.reserve("ann", 5) as reservation:
+            ...     await reservation.settle(2)
+            >>> (await limiter.decide("ann", 0)).remaining
             8
         """
-        return AsyncReservation(key, cost, on_error, self.acquire(key, cost, timeout=timeout), self._adjust)
+        return AsyncReservation(key, cost, on_error, self.acquire(key, cost, timeout=timeout), self._slow_path.adjust)
 
     async def acquire_all(
         self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None
@@ -318,13 +297,11 @@ class AsyncRateLimiter(BaseRateLimiter):
             LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", {"user:*": "2/hour", "*": "1000/s"}) as limiter:
-            ...         await limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", {"user:*": "2/hour", "*": "1000/s"})
+            >>> await limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
         """
         until = deadline(timeout, self._clock())
-        await self._all_of(costs).acquire(until)
+        await AcquireAll(costs, self._registry).acquire(until)
 
     async def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
         """Charge all of several keys now, or none of them, and say what a caller wants to be told.
@@ -342,12 +319,10 @@ class AsyncRateLimiter(BaseRateLimiter):
             LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", {"user:*": "1/hour", "*": "9/hour"}) as limiter:
-            ...         for _ in range(2):
-            ...             decisions = await limiter.decide_all({"user:ann": 1, "everybody": 1})
-            ...             print({key: decision.allowed for key, decision in decisions.items()})
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", {"user:*": "1/hour", "*": "9/hour"})
+            >>> for _ in range(2):
+            ...     decisions = await limiter.decide_all({"user:ann": 1, "everybody": 1})
+            ...     print({key: decision.allowed for key, decision in decisions.items()})
             {'user:ann': True, 'everybody': True}
             {'user:ann': False}
         """
@@ -355,12 +330,7 @@ class AsyncRateLimiter(BaseRateLimiter):
             known = decide_from_memory(self._entries, costs, self._clock)
             if known is not None:
                 return known
-        charged = self._all_of(costs)
-        try:
-            await charged.acquire(NO_WAIT)
-        except RateLimited as refusal:
-            return {refusal.key: refusal.decision}
-        return charged.decisions()
+        return await AcquireAll(costs, self._registry).decide()
 
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> AsyncLimit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
@@ -378,16 +348,13 @@ class AsyncRateLimiter(BaseRateLimiter):
             ValueError, TypeError: an argument cannot work, such as an empty key.
 
         Example:
-            >>> async def main():
-            ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
-            ...         @limiter.limit("search:{user}")
-            ...         async def search(user):
-            ...             return f"hits for {user}"
-            ...         return await search("ann")
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            >>> @limiter.limit("search:{user}")
+            ... async def search(user):
+            ...     return f"hits for {user}"
+            >>> await search("ann")
             'hits for ann'
         """
-        deadline(timeout, 0.0)  # what is wrong is said here, and not at each call
         return AsyncLimit(self, Template(key, cost), timeout)
 
     async def close(self) -> None:
@@ -396,11 +363,9 @@ class AsyncRateLimiter(BaseRateLimiter):
         An `async with` block does the same at its end. To close twice is no error.
 
         Example:
-            >>> async def main():
-            ...     limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
-            ...     await limiter.close()
-            ...     await limiter.try_acquire("ann")
-            >>> asyncio.run(main())
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            >>> await limiter.close()
+            >>> await limiter.try_acquire("ann")
             Traceback (most recent call last):
             ...
             batchlimit.errors.LimiterClosed: this limiter was closed
@@ -414,58 +379,6 @@ class AsyncRateLimiter(BaseRateLimiter):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    def _all_of(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> AcquireAll:
-        wanted = check_costs(costs)
-        self._registry.check_open()
-        for key, cost in wanted.items():
-            check_cost(cost, self._entry(key).reservoir.largest_cost, key)
-        return AcquireAll(wanted, self._entry, self._clock)
-
-    async def _try_acquire(self, key: str, cost: int) -> bool:
-        try:
-            return (await self._admit(key, cost, NO_WAIT)).admitted
-        except StoreUnavailable:
-            return False
-
-    async def _decide(self, key: str, cost: int) -> Decision:
-        return (await self._admit(key, cost, NO_WAIT)).decision(self._clock())
-
-    async def _peek(self, key: str) -> Decision:
-        reservoir = self._entry(key).reservoir
-        if reservoir.quota.denies_all:
-            return outlook(reservoir.quota, 0, 0)
-        level = await outcome(self._registry.store.peek, key, reservoir.quota)
-        if isinstance(level, StoreUnavailable):
-            if (told := reservoir.forecast.outlook(self._clock())) is None:
-                raise reservoir.fallback.failure(level).to_raise(key)
-            return told
-        return outlook(reservoir.quota, level.level, reservoir.forecast.spendable(self._clock()))
-
-    def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
-        """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
-        self._registry.check_open()
-        if tokens < 0:
-            return self._entry(key).refund(-tokens)
-        if tokens > 0:
-            self._entry(key).debit(tokens)
-        return None
-
-    def _entry(self, key: str) -> KeyEntry:
-        self._registry.settle_in()
-        try:
-            return self._entries[key]
-        except (KeyError, TypeError):
-            return self._registry.entry(key)
-
-    async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
-        """Admit or refuse one call by all the rules; raises what went wrong."""
-        while True:
-            entry = self._entry(key)
-            check_cost(cost, entry.reservoir.largest_cost, key)
-            if (settled := await entry.settle(cost, until)) is not None:
-                return settled
-            self._registry.entry(key)  # it had just retired: this makes a new one
 
 
 def _opened(store: object, prefix: str) -> AsyncStore:

@@ -124,7 +124,15 @@ class Registry:
                     await self._opened.disconnect()
 
     def entry(self, key: str) -> KeyEntry:
-        """Return the key's live key entry, making it if need be; LimiterClosed after close()."""
+        """Return the key's entry on the running loop; make it if there is none. LimiterClosed after close()."""
+        self.settle_in()
+        try:
+            return self.entries[key]
+        except (KeyError, TypeError):
+            return self.live_entry(key)
+
+    def live_entry(self, key: str) -> KeyEntry:
+        """Return the key's entry that has not retired; make it if there is none. LimiterClosed after close()."""
         quota = self._rule(check_key(key))
         self.check_open()
         entry = self._keyspace.find(key, quota)

@@ -6,6 +6,8 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.aio.registry import Registry as AsyncRegistry
+from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.stores import AsyncStore, MemoryStore, Store
@@ -102,14 +104,21 @@ class WatchedLimiter(RateLimiter):
         self._slow_path = _WatchedSlowPath(self._registry, self.tally)
 
 
+class _AsyncWatchedSlowPath(AsyncSlowPath):
+    def __init__(self, registry: AsyncRegistry, tally: TaskTally) -> None:
+        super().__init__(registry)
+        self._tally = tally
+
+    async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
+        result = await super()._admit(key, cost, until)
+        self._tally.waited += result.waited
+        return result
+
+
 class AsyncWatchedLimiter(AsyncRateLimiter):
     """An AsyncRateLimiter with a tally. Hits bypass it."""
 
     def __init__(self, store: AsyncStore | MemoryStore, quota: QuotaSource, **options: Any) -> None:
         super().__init__(store, quota, **options)
         self.tally = TaskTally()
-
-    async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
-        settled = await super()._admit(key, cost, until)
-        self.tally.waited += settled.waited
-        return settled
+        self._slow_path = _AsyncWatchedSlowPath(self._registry, self.tally)

@@ -42,7 +42,7 @@ class World:
 
     @property
     def reservoir(self) -> Reservoir:
-        return self.limiter._entry(KEY).reservoir
+        return self.limiter._registry.entry(KEY).reservoir
 
     async def steal(self, tokens: int) -> None:
         """Another host spends at the same bucket."""
@@ -71,14 +71,14 @@ class SpelledOut(World):
     """The same without the shortcut."""
 
     async def try_acquire(self, cost: int) -> bool:
-        entry = self.limiter._entry(KEY)
+        entry = self.limiter._registry.entry(KEY)
         if entry.take(cost) != NO_WAIT:
             return True
         if entry.reservoir.forecast.denied_for(cost, virtual_loop().time()):
             entry.reservoir.tokens.refused += cost
             return False
         try:
-            return (await self.limiter._admit(KEY, cost, NO_WAIT)).admitted
+            return (await self.limiter._slow_path._admit(KEY, cost, NO_WAIT)).admitted
         except StoreUnavailable:
             return False
 

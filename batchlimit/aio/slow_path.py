@@ -1,0 +1,75 @@
+"""The calls of an AsyncRateLimiter that its hit path does not decide: they wait, or ask the store."""
+
+import asyncio
+
+from batchlimit.aio.key_entry import arrived, outcome
+from batchlimit.aio.registry import Registry
+from batchlimit.decision import Decision
+from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.key import check_cost
+from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.statistics import outlook
+from batchlimit.waiting import NO_WAIT, deadline
+
+
+class SlowPath:
+    """Decides calls at the keys of a registry. If a key entry retires while a call waits, the call begins anew."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self._clock = registry, registry.clock
+
+    def __repr__(self) -> str:
+        return f"<SlowPath of {self._registry!r}>"
+
+    async def acquire(self, key: str, cost: int, timeout: float | None) -> None:
+        """Wait until a call is admitted; RateLimited if that cannot be in time."""
+        result = await self._admit(key, cost, deadline(timeout, self._clock()))
+        if not result.admitted:
+            raise result.refusal(key, self._clock())
+
+    async def decide(self, key: str, cost: int) -> Decision:
+        """Admit a call or not, without waiting for tokens; StoreUnavailable if the store is away."""
+        return (await self._admit(key, cost, NO_WAIT)).decision(self._clock())
+
+    async def try_acquire(self, key: str, cost: int) -> bool:
+        """Admit a call or not, without waiting for tokens; False also if the store is away."""
+        try:
+            return (await self._admit(key, cost, NO_WAIT)).admitted
+        except StoreUnavailable:
+            return False
+
+    async def peek(self, key: str) -> Decision:
+        """Return how the next call of cost 1 would fare."""
+        reservoir = self._registry.entry(key).reservoir
+        if reservoir.quota.denies_all:
+            return outlook(reservoir.quota, 0, 0)
+        level = await outcome(self._registry.store.peek, key, reservoir.quota)
+        if isinstance(level, StoreUnavailable):
+            if (told := reservoir.forecast.outlook(self._clock())) is None:
+                raise reservoir.fallback.failure(level).to_raise(key)
+            return told
+        return outlook(reservoir.quota, level.level, reservoir.forecast.spendable(self._clock()))
+
+    async def refund(self, key: str, cost: int) -> None:
+        """Take back a call that was admitted; raises StoreUnavailable if that is lost and callers are to hear of it."""
+        entry = self._registry.entry(key)
+        check_cost(cost, entry.reservoir.largest_cost, key)
+        await arrived(key, entry.refund(cost))
+
+    def adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
+        """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
+        self._registry.check_open()
+        if tokens < 0:
+            return self._registry.entry(key).refund(-tokens)
+        if tokens > 0:
+            self._registry.entry(key).debit(tokens)
+        return None
+
+    async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
+        """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
+        while True:
+            entry = self._registry.entry(key)
+            check_cost(cost, entry.reservoir.largest_cost, key)
+            if (result := await entry.settle(cost, until)) is not None:
+                return result
+            self._registry.live_entry(key)

@@ -1,0 +1,41 @@
+"""Runs the examples of docstrings, which may await at the prompt as in `python -m asyncio`."""
+
+import ast
+import asyncio
+import doctest
+from types import ModuleType
+from typing import Any
+
+
+class _Parser(doctest.DocTestParser):
+    """Hands the source of each example to the prompt."""
+
+    def parse(self, string: str, name: str = "<string>") -> list[str | doctest.Example]:
+        found = super().parse(string, name)
+        for each in found:
+            if isinstance(each, doctest.Example):
+                each.source = f"_prompt_({each.source!r}, globals())\n"
+        return found
+
+
+class _Prompt:
+    """One event loop for the examples of a docstring."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __call__(self, source: str, names: dict[str, Any]) -> None:
+        code = compile(source, "<example>", "single", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if (awaited := eval(code, names)) is not None:
+            self._loop.run_until_complete(awaited)
+
+
+def run_examples(module: ModuleType) -> doctest.TestResults:
+    """Run all examples of a module, and print those that fail."""
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for test in doctest.DocTestFinder(parser=_Parser()).find(module):
+        loop = asyncio.new_event_loop()
+        test.globs["_prompt_"] = _Prompt(loop)
+        runner.run(test)
+        loop.close()
+    return runner.summarize(verbose=False)
