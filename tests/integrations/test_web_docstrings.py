@@ -11,9 +11,13 @@ MODULES = [
     "asgi.middleware",
     "counters",
     "enforcement",
+    "front",
     "headers",
     "identity",
+    "permits",
     "problem",
+    "wsgi.concurrency",
+    "wsgi.middleware",
 ]
 
 

@@ -1,39 +1,11 @@
 """ConcurrencyLimitMiddleware: how many requests of an ASGI application are under way at once."""
 
-import logging
 from collections.abc import Callable
 
-from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited
-from batchlimit.concurrency import AsyncPermit, Outcome
+from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send, answer
-from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
-from batchlimit.integrations.headers import Fields
-from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
-
-_logger = logging.getLogger("batchlimit")
-_DROPPED = frozenset((429, 503, 504))
-
-
-def outcome_of(response: Response) -> Outcome:
-    """Return what a response tells about the load.
-
-    Args:
-        response: how the request ended.
-
-    Returns:
-        `Outcome.DROPPED` for 429, 503 and 504: load made these fail. `Outcome.IGNORED` for all other 5xx and where the
-        client went away: they are often faster than an answer. `Outcome.SUCCESS` for the rest.
-
-    Example:
-        >>> outcome_of(Response(503))
-        <Outcome.DROPPED: 'dropped'>
-    """
-    if response.status in _DROPPED:
-        return Outcome.DROPPED
-    if response.status >= 499 or not response.complete:
-        return Outcome.IGNORED
-    return Outcome.SUCCESS
+from batchlimit.integrations.permits import OutcomeOf, complete, outcome_of, refusal_of
 
 
 class ConcurrencyLimitMiddleware:
@@ -77,12 +49,11 @@ class ConcurrencyLimitMiddleware:
         *,
         partition: Callable[[Scope], str] | None = None,
         timeout: float = 0.0,
-        outcome: Callable[[Response], Outcome] = outcome_of,
+        outcome: OutcomeOf = outcome_of,
         bypass: Callable[[Scope], bool] | None = None,
     ) -> None:
         self.app, self._limiter = app, limiter
         self._partition, self._timeout, self._outcome, self._bypass = partition, timeout, outcome, bypass
-        self._fields = Fields("off")
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._limiter}>"
@@ -96,27 +67,7 @@ class ConcurrencyLimitMiddleware:
         try:
             permit = await self._limiter.acquire(partition, timeout=self._timeout)
         except BatchLimitError as error:
-            await answer(self._refusal(error), scope, receive, send)
+            await answer(refusal_of(error), scope, receive, send)
             return
-        exchange = Exchange(receive, send, (), lambda response: self._complete(permit, response))
+        exchange = Exchange(receive, send, (), lambda response: complete(permit, self._outcome, response))
         await exchange.run(self.app, scope)
-
-    def _complete(self, permit: AsyncPermit, response: Response) -> None:
-        try:
-            outcome = self._outcome(response)
-        except Exception as error:
-            _logger.error("the outcome of a request is ignored, for `outcome` raised: %s", error, exc_info=error)
-            outcome = Outcome.IGNORED
-        match outcome:
-            case Outcome.SUCCESS:
-                permit.success()
-            case Outcome.DROPPED:
-                permit.drop()
-            case Outcome.IGNORED:
-                permit.ignore()
-
-    def _refusal(self, error: BatchLimitError) -> Refusal:
-        wait = error.retry_after if isinstance(error, ConcurrencyLimited) else None
-        problem = reduced_capacity(detail=error.reason if isinstance(error, ConcurrencyLimited) else "")
-        headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *self._fields.retry_after(wait)]
-        return Refusal(problem.status, (), None, wait, headers, problem.body(), error)

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable
 
-from batchlimit import AsyncRateLimiter, FailurePolicy
+from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
+from batchlimit.integrations.source import options_of, warn_of_memory
 from batchlimit.rules import Rules
-from batchlimit.rules.key import KeyTemplate
 
 LimiterSource = AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]
 _logger = logging.getLogger("batchlimit")
@@ -31,10 +31,7 @@ class LimiterHome:
         self._limiter = source if isinstance(source, AsyncRateLimiter) else None
         if isinstance(source, str) and not source.startswith("embedded://"):
             self.open()  # it connects at the first call, and a typo is told now
-        if isinstance(source, str) and source.startswith("memory://"):
-            _logger.warning(
-                "memory:// is a limit of each process by itself: with n workers, n times as much is admitted"
-            )
+        warn_of_memory(source)
 
     def __repr__(self) -> str:
         return f"<LimiterHome of {self._limiter or 'no limiter yet'}>"
@@ -48,7 +45,9 @@ class LimiterHome:
         if self._limiter is None:
             source = self._source
             assert not isinstance(source, AsyncRateLimiter)
-            self._limiter = from_rules(source, self._rules) if isinstance(source, str) else source()
+            self._limiter = (
+                AsyncRateLimiter.from_url(source, **options_of(self._rules)) if isinstance(source, str) else source()
+            )
         return self._limiter
 
     async def close(self) -> None:
@@ -81,10 +80,3 @@ class LimiterHome:
             await self.close()
         except Exception as error:
             _logger.error("the limiter was not closed: %s", error, exc_info=error)
-
-
-def from_rules(url: str, rules: Rules) -> AsyncRateLimiter:
-    """Return the limiter at a URL that has the quotas and the failure policies of rules."""
-    policies = {KeyTemplate(rule.key).pattern: rule.on_failure for rule in rules if rule.on_failure is not None}
-    named = {pattern: policies.get(pattern, FailurePolicy.closed()) for pattern in rules.quotas}
-    return AsyncRateLimiter.from_url(url, rules.quotas, on_failure={"*": FailurePolicy.closed(), **named})

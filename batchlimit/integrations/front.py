@@ -1,0 +1,99 @@
+"""The rules before a threaded application: what WSGI, Flask and Django have in common."""
+
+from collections.abc import Callable, Iterable
+
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.enforcement import Enforcer, Outcome, Response, Unidentified
+from batchlimit.integrations.headers import Fields, Form, Header
+from batchlimit.integrations.identity import Addresses, identity_of
+from batchlimit.integrations.source import LimiterSource, LimiterSupply
+from batchlimit.rules import Request, Rule, Rules
+
+
+class Front:
+    """Holds rules against the requests of a threaded application.
+
+    Args:
+        limiter: the URL of a store, a RateLimiter with the quotas `rules.quotas`, or a function that makes one.
+        rules: Rules, or several Rule.
+        identify: a function of the framework's request. It returns values for the keys, such as {"user": "ann"}, or
+            None (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
+        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
+        proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
+        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
+        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
+        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+
+    Attributes:
+        enforcer: the Enforcer.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> front = Front("memory://", [Rule("all", "1/hour", key="all:{ip}")])
+        >>> [front.admit("GET", "/", "192.0.2.1", []).refusal is None for _ in range(2)]
+        [True, False]
+    """
+
+    def __init__(
+        self,
+        limiter: LimiterSource,
+        rules: Rules | Iterable[Rule],
+        *,
+        identify: Callable[..., object] | None = None,
+        headers: Form | Fields = "draft-11",
+        proxies: TrustedProxies | None = None,
+        ipv6_prefix: int = 56,
+        unidentified: Unidentified = "refuse",
+        limit_preflight: bool = False,
+        checks: bool = True,
+    ) -> None:
+        rules = rules if isinstance(rules, Rules) else Rules(rules)
+        supply = LimiterSupply(limiter, rules)
+        self.enforcer = Enforcer(supply.limiter, rules, headers=headers, unidentified=unidentified)
+        self._addresses = Addresses(proxies, ipv6_prefix, warns=checks)
+        self._identify, self._limits_preflight = identify, limit_preflight
+
+    def __repr__(self) -> str:
+        return f"<Front of {self.enforcer.rules}>"
+
+    def admit(
+        self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None
+    ) -> Outcome:
+        """Charge a request to all rules that apply, or to none of them.
+
+        Args:
+            method: its method.
+            path: its whole path, percent-decoded once and without the query.
+            peer: the address of the connection's other end; None: it has none, as a Unix socket.
+            headers: names in lower case and values; those that `wanted` names are enough.
+            native: the framework's request, for `identify` and for the functions of rules (default None).
+
+        Returns:
+            The Outcome; that of a CORS preflight request says nothing.
+        """
+        headers = tuple(headers)
+        if method == "OPTIONS" and not self._limits_preflight and _is_preflight(headers):
+            return Outcome()
+        known = self._addresses.of(peer, 1, headers)
+        return self.enforcer.admit(Request(method, path, identity_of(known, self._identify, native), native))
+
+    def settle(self, outcome: Outcome, response: Response) -> None:
+        """Charge what the response says; a second call does nothing."""
+        self.enforcer.settle(outcome, response)
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the requests so far, by rule, in this process."""
+        return self.enforcer.statistics()
+
+
+wanted = ("x-forwarded-for", "forwarded", "origin", "access-control-request-method")
+"""The header fields that a Front looks at."""
+
+
+def _is_preflight(headers: Iterable[Header]) -> bool:
+    names = {name for name, _ in headers}
+    return b"origin" in names and b"access-control-request-method" in names

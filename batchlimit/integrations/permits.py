@@ -1,0 +1,60 @@
+"""The permits of web requests: what a response tells about the load, and the answer to a request that gets none."""
+
+import logging
+from collections.abc import Callable
+
+from batchlimit import BatchLimitError, ConcurrencyLimited
+from batchlimit.concurrency import AsyncPermit, Outcome, Permit
+from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
+from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
+
+OutcomeOf = Callable[[Response], Outcome]
+_logger = logging.getLogger("batchlimit")
+_DROPPED = frozenset((429, 503, 504))
+_fields = Fields("off")
+
+
+def outcome_of(response: Response) -> Outcome:
+    """Return what a response tells about the load.
+
+    Args:
+        response: how the request ended.
+
+    Returns:
+        `Outcome.DROPPED` for 429, 503 and 504: load made these fail. `Outcome.IGNORED` for all other 5xx and where the
+        client went away: they are often faster than an answer. `Outcome.SUCCESS` for the rest.
+
+    Example:
+        >>> outcome_of(Response(503))
+        <Outcome.DROPPED: 'dropped'>
+    """
+    if response.status in _DROPPED:
+        return Outcome.DROPPED
+    if response.status >= 499 or not response.complete:
+        return Outcome.IGNORED
+    return Outcome.SUCCESS
+
+
+def complete(permit: AsyncPermit | Permit, outcome: OutcomeOf, response: Response) -> None:
+    """Complete the permit of a request by its response; it is ignored if `outcome` raises."""
+    try:
+        told = outcome(response)
+    except Exception as error:
+        _logger.error("the outcome of a request is ignored, for `outcome` raised: %s", error, exc_info=error)
+        told = Outcome.IGNORED
+    match told:
+        case Outcome.SUCCESS:
+            permit.success()
+        case Outcome.DROPPED:
+            permit.drop()
+        case Outcome.IGNORED:
+            permit.ignore()
+
+
+def refusal_of(error: BatchLimitError) -> Refusal:
+    """Return the answer to a request that got no permit: 503, with the reason and when to come back."""
+    reason, wait = (error.reason, error.retry_after) if isinstance(error, ConcurrencyLimited) else ("", None)
+    problem = reduced_capacity(detail=reason)
+    headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *_fields.retry_after(wait)]
+    return Refusal(problem.status, (), None, wait, headers, problem.body(), error)

@@ -1,0 +1,66 @@
+"""ConcurrencyLimitMiddleware: how many requests of a WSGI application are under way at once."""
+
+from collections.abc import Callable, Iterable
+
+from batchlimit import BatchLimitError, ConcurrencyLimiter
+from batchlimit.integrations.permits import OutcomeOf, complete, outcome_of, refusal_of
+from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer
+
+
+class ConcurrencyLimitMiddleware:
+    """Lets as many requests into the application at once as a concurrency limiter finds good; the others get a 503.
+
+    A request holds its permit until its response has ended: a stream, until its last part. How it ended feeds the law
+    of the limiter.
+
+    Args:
+        app: the application.
+        limiter: the ConcurrencyLimiter; its owner closes it.
+        partition: a function of the environ that returns the name of the request's partition (default None: none).
+        timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0). It keeps
+            the worker thread meanwhile.
+        outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
+        bypass: a function of the environ; requests of which it returns True are not limited (default None: all are).
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import Fixed
+        >>> def app(environ, start_response):
+        ...     start_response("200 OK", [])
+        ...     return [b"hello"]
+        >>> limiter, statuses = ConcurrencyLimiter(Fixed(1)), []
+        >>> limited = ConcurrencyLimitMiddleware(app, limiter)
+        >>> with limiter.acquire():  # another request is under way
+        ...     body = limited({"REQUEST_METHOD": "GET"}, lambda status, headers: statuses.append(status))
+        >>> statuses
+        ['503 Service Unavailable']
+        >>> limiter.close()
+    """
+
+    def __init__(
+        self,
+        app: WSGIApp,
+        limiter: ConcurrencyLimiter,
+        *,
+        partition: Callable[[Environ], str] | None = None,
+        timeout: float = 0.0,
+        outcome: OutcomeOf = outcome_of,
+        bypass: Callable[[Environ], bool] | None = None,
+    ) -> None:
+        self.app, self._limiter = app, limiter
+        self._partition, self._timeout, self._outcome, self._bypass = partition, timeout, outcome, bypass
+
+    def __repr__(self) -> str:
+        return f"<ConcurrencyLimitMiddleware by {self._limiter}>"
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Serve one request, as any WSGI application."""
+        if self._bypass is not None and self._bypass(environ):
+            return self.app(environ, start_response)
+        partition = self._partition(environ) if self._partition is not None else ""
+        try:
+            permit = self._limiter.acquire(partition, timeout=self._timeout)
+        except BatchLimitError as error:
+            return answer(refusal_of(error), environ, start_response)
+        exchange = Exchange(start_response, (), lambda response: complete(permit, self._outcome, response))
+        return exchange.run(self.app, environ)

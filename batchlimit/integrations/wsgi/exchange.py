@@ -1,0 +1,117 @@
+"""One request on its way through a WSGI application: its response is watched, and its end is told once."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from http import HTTPStatus
+from typing import Any, Self
+
+from batchlimit.integrations.enforcement import Refusal, Response
+from batchlimit.integrations.headers import Header
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Callable[[bytes], object]]
+WSGIApp = Callable[[Any, Any], Iterable[bytes]]
+"""Any application: frameworks have types of their own for these two."""
+
+_FAILED = 500
+
+
+def answer(refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer a request with a refusal; HEAD gets no body."""
+    length = (b"content-length", b"%d" % len(refusal.body))
+    start_response(status_line(refusal.status), native([*refusal.headers, length]))
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [refusal.body]
+
+
+def status_line(status: int) -> str:
+    """Return the text of a status, such as "429 Too Many Requests"."""
+    return f"{status} {HTTPStatus(status).phrase}"
+
+
+def native(headers: Iterable[Header]) -> list[tuple[str, str]]:
+    """Return header fields as WSGI takes them: strings."""
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+
+
+def with_headers(start_response: StartResponse, headers: Sequence[Header]) -> StartResponse:
+    """Return a `start_response` that adds fields."""
+    ours = native(headers)
+
+    def start(status: str, fields: list[tuple[str, str]], *exc_info: object) -> Callable[[bytes], object]:
+        return start_response(status, [*fields, *ours], *exc_info)
+
+    return start
+
+
+class Exchange:
+    """Adds fields to one response, and knows how it ended: its body was read to the end, closed before, or it failed.
+
+    Args:
+        start_response: that of the server.
+        headers: the fields to add.
+        ended: is called once with the Response, in the thread that reads the body.
+    """
+
+    __slots__ = ("_body", "_close", "_ended", "_headers", "_sent", "_start_response", "_status", "_told")
+
+    def __init__(
+        self, start_response: StartResponse, headers: Sequence[Header], ended: Callable[[Response], None]
+    ) -> None:
+        self._start_response, self._headers = start_response, native(headers)
+        self._ended: Callable[[Response], None] | None = ended
+        self._status, self._sent = 0, 0
+        self._told: list[Header] = []
+
+    def run(self, app: WSGIApp, environ: Environ) -> Self:
+        """Call the application; return its body, which is to be iterated once and closed."""
+        try:
+            body = app(environ, self._start)
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._body: Iterator[bytes] = iter(body)
+        self._close: Callable[[], object] | None = getattr(body, "close", None)
+        return self
+
+    def _start(self, status: str, fields: list[tuple[str, str]], *exc_info: object) -> Callable[[bytes], object]:
+        write = self._start_response(status, [*fields, *self._headers], *exc_info)
+        self._status = int(status[:3])
+        self._told = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields]
+
+        def counted(data: bytes) -> object:
+            self._sent += len(data)
+            return write(data)
+
+        return counted
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            part = next(self._body)
+        except StopIteration:
+            self._end(None, complete=True)
+            raise
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._sent += len(part)
+        return part
+
+    def close(self) -> None:
+        """End the response, as a server does whether it has sent all of it or not."""
+        close, self._close = self._close, None
+        try:
+            if close is not None:
+                close()
+        finally:
+            self._end(None)
+
+    def __del__(self) -> None:
+        self._end(None)  # of a server that forgot to close
+
+    def _end(self, error: BaseException | None, *, complete: bool = False) -> None:
+        """Tell of the end, once."""
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(Response(self._status or _FAILED, self._told, error, complete, self._sent))

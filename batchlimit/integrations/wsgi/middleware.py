@@ -1,0 +1,140 @@
+"""RateLimitMiddleware: rules before a WSGI application."""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.enforcement import Outcome, Refusal, Unidentified
+from batchlimit.integrations.front import Front, wanted
+from batchlimit.integrations.headers import Fields, Form, Header
+from batchlimit.integrations.identity import Identity
+from batchlimit.integrations.source import LimiterSource
+from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer, with_headers
+from batchlimit.rules import Rule, Rules
+
+OnRejected = Callable[[Environ, Refusal], WSGIApp]
+_logger = logging.getLogger("batchlimit")
+_FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
+
+
+class RateLimitMiddleware:
+    """Holds rules against every request of a WSGI application, before the application hears of it.
+
+    All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
+    `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.
+    Nothing that goes wrong here becomes a 500. Responses of admitted requests carry the fields too.
+
+    A server may make the application before it forks: connections and tokens are those of each worker.
+
+    Args:
+        app: the application.
+        limiter: the URL of a store, or a function that makes a RateLimiter at the first request. Either is closed when
+            the process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes.
+        rules: Rules, or several Rule.
+        identify: a function of the environ. It returns values for the keys, such as {"user": "ann"}, or None (default
+            None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
+        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
+        proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
+        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
+        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
+        on_rejected: a function of the environ and the Refusal that returns the WSGI application which answers (default
+            None: problem details). The fields of the refusal are added to its answer.
+        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+
+    Attributes:
+        front: the Front, which holds the rules against requests.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from batchlimit.rules import Rule
+        >>> def app(environ, start_response):
+        ...     start_response("200 OK", [])
+        ...     return [b"hello"]
+        >>> limited = RateLimitMiddleware(app, "memory://", [Rule("all", "1/hour", key="all:{ip}")])
+        >>> environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "REMOTE_ADDR": "192.0.2.1"}
+        >>> statuses = []
+        >>> for _ in range(2):
+        ...     body = limited(environ, lambda status, headers: statuses.append(status))
+        >>> statuses
+        ['200 OK', '429 Too Many Requests']
+    """
+
+    def __init__(
+        self,
+        app: WSGIApp,
+        limiter: LimiterSource,
+        rules: Rules | Iterable[Rule],
+        *,
+        identify: Callable[[Environ], Identity | None] | None = None,
+        headers: Form | Fields = "draft-11",
+        proxies: TrustedProxies | None = None,
+        ipv6_prefix: int = 56,
+        unidentified: Unidentified = "refuse",
+        on_rejected: OnRejected | None = None,
+        limit_preflight: bool = False,
+        checks: bool = True,
+    ) -> None:
+        self.app, self._on_rejected = app, on_rejected
+        self.front = Front(
+            limiter,
+            rules,
+            identify=identify,
+            headers=headers,
+            proxies=proxies,
+            ipv6_prefix=ipv6_prefix,
+            unidentified=unidentified,
+            limit_preflight=limit_preflight,
+            checks=checks,
+        )
+
+    def __repr__(self) -> str:
+        return f"<RateLimitMiddleware {self.front.enforcer.rules}>"
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Serve one request, as any WSGI application."""
+        peer = environ.get("REMOTE_ADDR") or None
+        outcome = self.front.admit(environ["REQUEST_METHOD"], path_of(environ), peer, _fields(environ), environ)
+        if outcome.refusal is not None:
+            return self._reject(outcome.refusal, environ, start_response)
+        if outcome.charges:
+            return self._settled(outcome, environ, start_response)
+        if outcome.headers:
+            start_response = with_headers(start_response, outcome.headers)
+        return self.app(environ, start_response)
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the requests so far, by rule.
+
+        Returns:
+            The EnforcementStatistics of this process.
+        """
+        return self.front.statistics()
+
+    def _settled(self, outcome: Outcome, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        exchange = Exchange(start_response, outcome.headers, lambda response: self.front.settle(outcome, response))
+        return exchange.run(self.app, environ)
+
+    def _reject(self, refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if self._on_rejected is not None:
+            try:
+                app = self._on_rejected(environ, refusal)
+            except Exception as error:
+                _logger.error("on_rejected raised, so the answer is problem details: %s", error, exc_info=error)
+            else:
+                fields = [field for field in refusal.headers if field[0] != b"content-type"]
+                return app(environ, with_headers(start_response, fields))
+        return answer(refusal, environ, start_response)
+
+
+def path_of(environ: Environ) -> str:
+    """Return the whole path of a request; bytes that are no UTF-8 become U+FFFD."""
+    path: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return path.encode("latin-1").decode("utf-8", "replace")
+
+
+def _fields(environ: Environ) -> Iterable[Header]:
+    return [(name, environ[key].encode("latin-1")) for name, key in _FIELDS if key in environ]

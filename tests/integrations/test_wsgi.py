@@ -1,0 +1,411 @@
+"""A WSGI application behind the middleware, called by hand in a time that the test sets."""
+
+import gc
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from wsgiref.util import setup_testing_defaults
+from wsgiref.validate import validator
+
+import pytest
+
+from batchlimit import ConcurrencyLimiter, Queue, RateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware, RateLimitMiddleware
+from batchlimit.laws import Fixed
+from batchlimit.rules import Rule, Rules
+from batchlimit.stores import MemoryStore
+from tests.integrations.structured import read_limits
+from tests.sync.stage import Clock
+
+PEER = "192.0.2.1"
+IP = Rule("ip", "2/minute", key="ip:{ip}")
+LOGIN = Rule("login", "5/hour", key="login:{ip}", match="POST /login", charge=lambda r: r.status == 401)
+OWED = Rule("bytes", "1000/hour", key="bytes:{ip}", cost=100, charge=lambda r: r.sent if r.complete else 7)
+
+
+class Reply:
+    """What a server got from an application whose body it read to the end, or in part."""
+
+    def __init__(self, app: Any, environ: dict[str, Any], parts: int | None = None) -> None:
+        self.starts: list[tuple[str, list[tuple[str, str]]]] = []
+        self.body = b""
+        body = app(environ, self._start)
+        try:
+            for number, part in enumerate(body):
+                self.body += part
+                if number + 1 == parts:
+                    break
+        finally:
+            if hasattr(body, "close"):
+                body.close()
+
+    def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        self.starts.append((status, headers))
+        return self._write
+
+    def _write(self, data: bytes) -> None:
+        self.body += data
+
+    @property
+    def status(self) -> int:
+        return int(self.starts[-1][0][:3])
+
+    @property
+    def fields(self) -> dict[bytes, bytes]:
+        return {name.lower().encode(): value.encode() for name, value in self.starts[-1][1]}
+
+
+class App:
+    """Answers a status with a body in parts; `fails` raises after the first part."""
+
+    def __init__(self, status: int = 200, parts: Iterable[bytes] = (b"hello",), *, fails: bool = False) -> None:
+        self.status, self.parts, self.fails = status, list(parts), fails
+        self.seen: list[str] = []
+        self.closed = 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self.seen.append(environ["PATH_INFO"])
+        return self._body(start_response)
+
+    def _body(self, start_response: Any) -> Iterator[bytes]:
+        try:
+            start_response(f"{self.status} Told", [("Content-Type", "text/plain")])
+            for part in self.parts:
+                yield part
+                if self.fails:
+                    raise OSError("as told")
+        finally:
+            self.closed += 1
+
+
+class Limited:
+    """The middleware before an application, and what is left of a key."""
+
+    def __init__(self, app: Any, *rules: Rule, **options: Any) -> None:
+        self.clock = Clock()
+        quotas = Rules(rules).quotas
+        self.limiter = RateLimiter(MemoryStore(self.clock), quotas, clock=self.clock, sizer=FixedBatch(1))
+        options = {"headers": Fields(secret=b"s", chance=lambda: 1.0), **options}
+        self.app = RateLimitMiddleware(app, self.limiter, rules, **options)
+
+    def call(self, method: str = "GET", path: str = "/", *, parts: int | None = None, **more: Any) -> Reply:
+        return Reply(self.app, request(method, path, **more), parts)
+
+    def left(self, key: str) -> int:
+        return self.limiter.peek(key).remaining - self.limiter.statistics().owed
+
+
+def request(method: str = "GET", path: str = "/", **more: Any) -> dict[str, Any]:
+    environ: dict[str, Any] = {"REQUEST_METHOD": method, "SCRIPT_NAME": "", "PATH_INFO": path}
+    environ |= {"REMOTE_ADDR": PEER, "QUERY_STRING": ""}
+    environ |= more
+    setup_testing_defaults(environ)
+    return environ
+
+
+@pytest.fixture
+def limited(without_refresher: None) -> Iterator[Callable[..., Limited]]:
+    made: list[Limited] = []
+
+    def make(app: Any, *rules: Rule, **options: Any) -> Limited:
+        made.append(Limited(app, *rules, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.limiter.close()
+
+
+Make = Callable[..., Limited]
+
+
+def test_a_burst_is_admitted_then_refused_and_admitted_again_when_it_was_told(limited: Make) -> None:
+    app = App()
+    service = limited(app, IP)
+    replies = [service.call() for _ in range(3)]
+    assert [each.status for each in replies] == [200, 200, 429]
+    told = [read_limits(each.fields)["ip"][:4] for each in replies]
+    assert told == [(2, 60, 1, 30), (2, 60, 0, 30), (2, 60, 0, 30)]
+    assert b"retry-after" not in replies[1].fields
+    wait = int(replies[2].fields[b"retry-after"])
+    assert 30 <= wait <= 34
+    service.clock.pass_by(wait)
+    assert service.call().status == 200
+    assert len(app.seen) == 3
+
+
+def test_a_refusal_is_a_problem_that_no_cache_stores(limited: Make) -> None:
+    reply = limited(App(), Rule("off", "0/s", key="off")).call()
+    assert reply.starts[-1][0] == "429 Too Many Requests"
+    assert reply.fields[b"content-type"] == b"application/problem+json"
+    assert reply.fields[b"cache-control"] == b"no-store"
+    assert int(reply.fields[b"content-length"]) == len(reply.body)
+    assert json.loads(reply.body)["violated-policies"] == ["off"]
+
+
+def test_the_refusal_of_a_head_request_has_no_body(limited: Make) -> None:
+    reply = limited(App(), Rule("off", "0/s", key="off")).call("HEAD")
+    assert (reply.status, reply.body) == (429, b"")
+    assert int(reply.fields[b"content-length"]) > 0
+
+
+@pytest.mark.parametrize(("status", "left"), [(200, 5), (401, 4)])
+def test_the_response_decides_what_a_request_is_charged(limited: Make, status: int, left: int) -> None:
+    service = limited(App(status), LOGIN)
+    assert service.call("POST", "/login").status == status
+    assert service.left(f"login:{PEER}") == left
+
+
+def test_a_stream_is_charged_when_it_has_ended(limited: Make) -> None:
+    service = limited(App(parts=[b"a" * 30, b"b" * 12]), OWED)
+    assert len(service.call().body) == 42
+    assert service.left(f"bytes:{PEER}") == 958
+
+
+def test_what_an_application_writes_is_charged_as_well(limited: Make) -> None:
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        write = start_response("200 OK", [])
+        write(b"c" * 50)
+        return [b"d"]
+
+    service = limited(app, OWED)
+    assert len(service.call().body) == 51
+    assert service.left(f"bytes:{PEER}") == 949
+
+
+def test_a_client_that_goes_away_amid_a_stream_is_charged_when_the_server_closes_it(limited: Make) -> None:
+    app = App(parts=[b"a", b"b", b"c"])
+    service = limited(app, OWED)
+    service.call(parts=1)
+    assert service.left(f"bytes:{PEER}") == 993
+    assert app.closed == 1
+
+
+def test_a_body_that_nobody_closes_is_charged_when_it_is_collected(limited: Make) -> None:
+    service = limited(App(parts=[b"a", b"b"]), OWED)
+    body = service.app(request(), lambda status, headers, exc_info=None: lambda data: None)
+    next(iter(body))
+    del body
+    gc.collect()  # the application holds the `start_response` of its own response
+    assert service.left(f"bytes:{PEER}") == 993
+
+
+@pytest.mark.parametrize("app", [App(fails=True), lambda environ, start_response: 1 / 0])
+def test_an_application_that_fails_is_charged_by_its_error_and_raises_it(limited: Make, app: Any) -> None:
+    seen: list[Response] = []
+
+    def charge(response: Response) -> bool:
+        seen.append(response)
+        return False
+
+    rule = Rule("x", "10/hour", key="x", charge=charge)
+    service = limited(app, rule)
+    with pytest.raises((OSError, ZeroDivisionError)):
+        service.call()
+    assert isinstance(seen[0].error, OSError | ZeroDivisionError)
+    assert not seen[0].complete
+    assert service.left("x") == 10
+
+
+def test_a_second_start_of_a_response_has_the_fields_too(limited: Make) -> None:
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [])
+        start_response("500 Oh", [], ("kind", "error", "trace"))
+        return [b""]
+
+    reply = limited(app, IP).call()
+    assert [status for status, _ in reply.starts] == ["200 OK", "500 Oh"]
+    assert all(len(headers) == 2 for _, headers in reply.starts)
+
+
+@pytest.mark.parametrize("rules", [(IP,), (OWED,), (Rule("off", "0/s", key="off"),)])
+def test_the_middleware_keeps_to_wsgi_on_both_of_its_sides(limited: Make, rules: tuple[Rule, ...]) -> None:
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [b"hello"]
+
+    service = limited(validator(app), *rules)
+    Reply(validator(service.app), request())
+
+
+def test_a_path_is_that_of_the_whole_site(limited: Make) -> None:
+    service = limited(App(), Rule("cafe", "0/s", key="off", match="/app/caf\u00e9"))
+    latin = "/caf\u00e9".encode().decode("latin-1")
+    assert service.call(path=latin, SCRIPT_NAME="/app").status == 429
+    assert service.call(path=latin, SCRIPT_NAME="").status == 200
+
+
+@pytest.mark.parametrize("path", ["/" + "a" * 10_000, "/\xff\xfe", "", "*"])
+def test_no_path_is_an_error(limited: Make, path: str) -> None:
+    service = limited(App(), IP, Rule("item", "10/s", key="item:{id}", match="/{id}"))
+    assert service.call(path=path).status == 200
+
+
+def test_who_asks_is_what_a_function_of_the_environ_says(limited: Make) -> None:
+    rule = Rule("user", "1/hour", key="user:{user}")
+    service = limited(App(), rule, identify=lambda environ: {"user": environ.get("HTTP_X_USER")})
+    statuses = [service.call(HTTP_X_USER=user).status for user in ("ann", "bob", "ann")]
+    assert statuses == [200, 200, 429]
+    assert service.call().status == 403
+
+
+def test_a_function_that_raises_is_no_500(limited: Make) -> None:
+    service = limited(App(), Rule("user", "1/hour", key="user:{user}"), identify=lambda environ: 1 / 0)
+    assert service.call().status == 503
+    assert service.app.statistics().rules["user"].no_key == 1
+
+
+def test_the_client_behind_a_trusted_proxy_is_limited_and_not_the_proxy(limited: Make) -> None:
+    service = limited(App(), Rule("ip", "1/hour", key="ip:{ip}"), proxies=TrustedProxies([PEER]))
+    clients = ["203.0.113.1", "203.0.113.2", "8.8.8.8, 203.0.113.1"]
+    assert [service.call(HTTP_X_FORWARDED_FOR=client).status for client in clients] == [200, 200, 429]
+
+
+def test_forwarding_fields_that_nobody_trusts_are_told_once(limited: Make, caplog: pytest.LogCaptureFixture) -> None:
+    service = limited(App(), Rule("ip", "1/hour", key="ip:{ip}"))
+    with caplog.at_level(logging.WARNING, "batchlimit"):
+        statuses = [service.call(HTTP_X_FORWARDED_FOR=f"203.0.113.{n}").status for n in range(3)]
+    assert statuses == [200, 429, 429]
+    assert sum("no proxy is trusted" in record.message for record in caplog.records) == 1
+
+
+def test_preflight_requests_are_not_limited_unless_they_are_to_be(limited: Make) -> None:
+    off = Rule("off", "0/s", key="off")
+    cors: dict[str, Any] = {"HTTP_ORIGIN": "https://example.org", "HTTP_ACCESS_CONTROL_REQUEST_METHOD": "POST"}
+    assert limited(App(), off).call("OPTIONS", **cors).status == 200
+    assert limited(App(), off).call("OPTIONS").status == 429
+    assert limited(App(), off, limit_preflight=True).call("OPTIONS", **cors).status == 429
+
+
+def test_an_own_answer_carries_the_fields_of_the_refusal(limited: Make) -> None:
+    def own(environ: dict[str, Any], refusal: Any) -> Any:
+        return App(420, [b"calm"])
+
+    reply = limited(App(), Rule("off", "0/s", key="off"), on_rejected=own).call()
+    assert (reply.status, reply.body) == (420, b"calm")
+    assert reply.fields[b"content-type"] == b"text/plain"
+    assert reply.fields[b"cache-control"] == b"no-store"
+
+
+def test_an_own_answer_that_raises_becomes_problem_details(limited: Make) -> None:
+    reply = limited(App(), Rule("off", "0/s", key="off"), on_rejected=lambda environ, refusal: 1 / 0).call()
+    assert reply.status == 429
+
+
+def test_a_store_that_is_away_is_a_503_or_what_the_rule_says() -> None:
+    away = "redis://127.0.0.1:1"  # nobody listens there
+    closed = RateLimitMiddleware(App(), away, [IP])
+    assert Reply(closed, request()).status == 503
+    opened = RateLimitMiddleware(App(), away, [Rule("ip", "2/minute", key="ip:{ip}", on_failure="open")])
+    assert Reply(opened, request()).status == 200
+    for each in (closed, opened):
+        each.front.enforcer._limiter().close()
+
+
+def test_what_is_no_limiter_is_told_when_the_application_is_made() -> None:
+    with pytest.raises(TypeError, match="a URL or a function"):
+        RateLimitMiddleware(App(), 5, [IP])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="redis"):
+        RateLimitMiddleware(App(), "rediss//nowhere", [IP])
+
+
+def test_a_limiter_is_made_once_by_the_first_requests() -> None:
+    made: list[RateLimiter] = []
+
+    def make() -> RateLimiter:
+        made.append(RateLimiter.from_url("memory://", Rules([IP]).quotas))
+        return made[-1]
+
+    app = RateLimitMiddleware(App(), make, [IP])
+    assert made == []
+    barrier = threading.Barrier(4)
+
+    def call() -> None:
+        barrier.wait()
+        Reply(app, request())
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(made) == 1
+    made[0].close()
+
+
+# At most so many at once
+
+
+@pytest.fixture
+def one() -> Iterator[ConcurrencyLimiter]:
+    with ConcurrencyLimiter(Fixed(1)) as limiter:
+        yield limiter
+
+
+def test_a_request_beyond_the_concurrency_limit_is_a_503_at_once(one: ConcurrencyLimiter) -> None:
+    app = ConcurrencyLimitMiddleware(App(), one)
+    with one.acquire():
+        reply = Reply(app, request())
+    assert (reply.status, json.loads(reply.body)["status"]) == (503, 503)
+    assert reply.fields[b"cache-control"] == b"no-store"
+    assert Reply(app, request()).status == 200
+
+
+def test_a_stream_holds_its_permit_until_its_end(one: ConcurrencyLimiter) -> None:
+    app = ConcurrencyLimitMiddleware(App(parts=[b"a", b"b"]), one)
+    body: Any = app(request(), lambda status, headers, exc_info=None: lambda data: None)
+    assert next(body) == b"a"
+    assert one.statistics().in_flight == 1
+    assert list(body) == [b"b"]
+    assert one.statistics().in_flight == 0
+    assert one.statistics().succeeded == 1
+
+
+@pytest.mark.parametrize(
+    ("app", "parts", "counted"),
+    [
+        (App(200), None, "succeeded"),
+        (App(404), None, "succeeded"),
+        (App(503), None, "dropped"),
+        (App(500), None, "ignored"),
+        (App(parts=[b"a", b"b"]), 1, "ignored"),
+    ],
+)
+def test_how_a_request_ended_feeds_the_law(one: ConcurrencyLimiter, app: App, parts: int | None, counted: str) -> None:
+    Reply(ConcurrencyLimitMiddleware(app, one), request(), parts)
+    assert getattr(one.statistics(), counted) == 1
+    assert one.statistics().in_flight == 0
+
+
+def test_an_application_that_fails_keeps_no_permit(one: ConcurrencyLimiter) -> None:
+    app = ConcurrencyLimitMiddleware(App(fails=True), one)
+    with pytest.raises(OSError, match="as told"):
+        Reply(app, request())
+    assert (one.statistics().in_flight, one.statistics().ignored) == (0, 1)
+
+
+def test_requests_that_are_bypassed_need_no_permit(one: ConcurrencyLimiter) -> None:
+    app = ConcurrencyLimitMiddleware(App(), one, bypass=lambda environ: environ["PATH_INFO"] == "/health")
+    with one.acquire():
+        assert Reply(app, request(path="/health")).status == 200
+        assert Reply(app, request()).status == 503
+
+
+def test_a_request_may_wait_for_its_permit() -> None:
+    with ConcurrencyLimiter(Fixed(1), queue=Queue(1)) as limiter:
+        permit = limiter.acquire()
+        app = ConcurrencyLimitMiddleware(App(), limiter, timeout=60.0)
+        statuses: list[int] = []
+        thread = threading.Thread(target=lambda: statuses.append(Reply(app, request()).status))
+        thread.start()
+        while not limiter.statistics().waiting:  # until it is in the queue
+            pass
+        permit.success()
+        thread.join()
+        assert statuses == [200]
