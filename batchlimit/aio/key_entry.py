@@ -43,6 +43,14 @@ class Owner(Protocol):
         """Come to this thing at its `due`."""
         ...
 
+    def step(self, work: Callable[[], object]) -> None:
+        """Do what one waiter is to do next, in this turn of the loop or in one soon."""
+        ...
+
+    def wake(self, task: "asyncio.Future[None]") -> None:
+        """Let a task go on, in this turn of the loop or in one soon."""
+        ...
+
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run this in a task of the limiter's own, that no caller cancels."""
         ...
@@ -148,6 +156,14 @@ class KeyEntry:
     def step(self, caller: WaitingTask) -> None:
         """Do what the caller is to do next, in its place."""
         self._step(caller, self.reservoir.step)
+
+    def soon(self, work: Callable[[], object]) -> None:
+        """Do this for a caller who is told of something, in this turn of the loop or in one soon."""
+        self._home.step(work)
+
+    def wake(self, task: "asyncio.Future[None]") -> None:
+        """Let a task go on that has a verdict, in this turn of the loop or in one soon."""
+        self._home.wake(task)
 
     def _enter(self, waiter: Waiter, now: float) -> Step:
         if (fetch := express.ask(self.reservoir, waiter, now)) is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Protocol
 
+from batchlimit.aio.turns import AT_ONCE
 from batchlimit.reservoir.timer_heap import TimerHeap
 
 _logger = logging.getLogger("batchlimit")
@@ -23,7 +24,10 @@ class Due(Protocol):
 
 
 class Timer:
-    """Comes to each thing that is watched when it is due, by one timer of the loop for all of them."""
+    """Comes to each thing that is watched when it is due, by one timer of the loop for all of them.
+
+    In one turn of the loop it rings for a few of them: the others are due still, so the timer is set to now.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
         self._loop = loop
@@ -57,7 +61,9 @@ class Timer:
     def _ring(self) -> None:
         self._timer, self._rings_at = None, math.inf
         now = self._clock()
-        while (thing := self._plans.take(now)) is not None:
+        for _ in range(AT_ONCE):
+            if (thing := self._plans.take(now)) is None:
+                break
             _ring_one(thing)
         if self._plans.first_at < self._rings_at:
             self._set_timer(self._plans.first_at)

@@ -18,6 +18,14 @@ class Steps(Protocol):
         """Do what the caller is to do next, in its place."""
         ...
 
+    def soon(self, work: Callable[[], object]) -> None:
+        """Do this, in this turn of the loop or in one soon."""
+        ...
+
+    def wake(self, task: "asyncio.Future[None]") -> None:
+        """Let a task go on, in this turn of the loop or in one soon."""
+        ...
+
 
 class WaitingTask:
     """A task in line, or about to be. What can be decided for it is decided without it: it wakes for its verdict."""
@@ -41,6 +49,10 @@ class WaitingTask:
         if self.waiter.verdict is not None:
             self.wake()
         elif not self.has_left:
+            self._slot.soon(self._look)
+
+    def _look(self) -> None:
+        if self.waiter.verdict is None and not self.has_left:
             self._slot.step(self)
 
     def ring(self) -> None:
@@ -56,8 +68,9 @@ class WaitingTask:
     def wake(self) -> None:
         """Have the task look for itself."""
         self.due = math.inf
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
+        if (woken := self._woken) is not None:
+            self._woken = None  # it wakes once, however often it is told to
+            self._slot.wake(woken)
 
     async def verdict(self, clock: Callable[[], float]) -> Admit | Refuse | Retired:
         """Wait until there is one; raises what went wrong. The only place where a caller can be cancelled."""
@@ -75,5 +88,5 @@ class WaitingTask:
                     raise verdict.to_raise(self._slot.key)
                 case None:
                     self.waited = True
-                    self._woken = asyncio.get_running_loop().create_future()
-                    await self._woken
+                    woken = self._woken = asyncio.get_running_loop().create_future()
+                    await woken

@@ -159,7 +159,7 @@ class WaitQueue:
 
     def wake_leader(self) -> None:
         """Have the leader look at the clock again."""
-        if (leader := self.leader) is not None:
+        if (leader := self.leader) is not None and not (self._awake and self._awake[-1] is leader):
             self.wake(leader)
 
     def wake(self, waiter: Waiter) -> None:

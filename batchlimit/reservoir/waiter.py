@@ -117,8 +117,8 @@ class Waiter:
     """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed.
 
     What a `tentative` waiter is given counts as this instance's, and not as spent, until it is confirmed: its caller
-    may still have to leave it here. One that is `prompt` as well is confirmed, or leaves, in the next turn of its event
-    loop: until then nothing is asked for.
+    may still have to leave it here. One that is `prompt` as well is confirmed, or leaves, within a few turns of its
+    event loop: until then nothing is asked for.
     """
 
     __slots__ = (

@@ -13,10 +13,10 @@ class NobodyWakes(AssertionError):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Begins at 1000 s. Whoever would wait for ever finds out at once."""
+    """Begins at 1000 s, and counts its turns. Whoever would wait for ever finds out at once."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.now, self.turns = 1000.0, 0
         super().__init__(_Impatient(self))
 
     def time(self) -> float:
@@ -39,6 +39,7 @@ class _Impatient(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> Any:
+        self._loop.turns += 1
         ready = super().select(0)
         if not ready and (timeout is None or timeout > 0):
             self._loop.pass_until_next()

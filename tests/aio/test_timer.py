@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import math
+from collections import Counter
 
 import pytest
 
 from batchlimit.aio.timer import Timer
+from batchlimit.aio.turns import AT_ONCE
 from tests.aio.loop import virtual_loop
 
 
@@ -89,6 +91,54 @@ async def test_stale_plans_do_not_pile_up() -> None:
     found.watch(Thing(1001.0, rung))
     await asyncio.sleep(100.0)
     assert len(rung) == 1
+
+
+async def test_of_many_that_are_due_at_once_a_few_are_rung_for_in_a_turn_of_the_loop_in_order() -> None:
+    turns, order = Counter[int](), []
+
+    class Numbered:
+        def __init__(self, number: int) -> None:
+            self.number, self.due = number, 1001.0
+
+        def ring(self) -> None:
+            turns[virtual_loop().turns] += 1
+            order.append(self.number)
+
+    found = keeper()
+    for number in range(1000):
+        found.watch(Numbered(number))
+    await asyncio.sleep(1.5)
+    assert order == list(range(1000))
+    assert max(turns.values()) <= AT_ONCE
+
+
+async def test_of_many_stale_plans_that_are_due_at_once_a_few_hundred_are_thrown_out_in_a_turn_of_the_loop() -> None:
+    looks, rung = Counter[int](), []  # type: ignore[var-annotated]
+
+    class Looked:
+        is_stale = False
+
+        @property
+        def due(self) -> float:
+            if self.is_stale:
+                looks[virtual_loop().turns] += 1
+            return math.inf if self.is_stale else 1001.0
+
+        @due.setter
+        def due(self, _: float) -> None:
+            raise AssertionError("it is rung for")
+
+        def ring(self) -> None:
+            raise AssertionError("it is rung for")
+
+    found = keeper()
+    for _ in range(20_000):
+        found.watch(Looked())
+    Looked.is_stale = True
+    found.watch(Thing(1001.5, rung))
+    await asyncio.sleep(2.0)
+    assert rung == [1001.5]
+    assert max(looks.values()) <= 1000
 
 
 async def test_a_stopped_keeper_rings_no_more() -> None:

@@ -128,6 +128,16 @@ def _leave(front: Front, waiter: Waiter, leader: Waiter) -> None:
     front.step(leader, 0.0)
 
 
+def test_a_leader_that_is_to_look_for_several_reasons_looks_once() -> None:
+    line, leader = WaitQueue(), Waiter(1, math.inf, Bell())
+    line.join(leader)
+    for _ in range(3):
+        line.wake_leader()
+    assert line.to_wake() == [leader]
+    line.wake_leader()
+    assert line.to_wake() == [leader], "for what comes later it looks again"
+
+
 def _crowd(count: int, deadline: float) -> tuple[Front, list[Waiter]]:
     front = Front(Quota(RATE, 10_000))
     return front, [front.join(1, deadline) for _ in range(count)]
