@@ -36,9 +36,22 @@ def run(plan: Plan, watch: Callable[[float, list[Row]], None] = ignore) -> Fleet
         return fleet.run(watch)
 
 
-@both_apis
-def test_every_call_is_logged_within_its_interval(front: Front) -> None:
-    log = run(plan_of("memory://", front=front))
+@pytest.fixture(scope="module", params=Front)
+def unshared(request: pytest.FixtureRequest) -> tuple[Plan, FleetLog]:
+    """A fleet that has run, with a bucket in each process."""
+    plan = plan_of("memory://", front=request.param)
+    return plan, run(plan)
+
+
+@pytest.fixture(scope="module")
+def alone() -> Report:
+    """What is reported of one process with a bucket of its own."""
+    plan = plan_of("memory://", processes=1, cost=5)
+    return report(plan, run(plan), None, "memory")
+
+
+def test_every_call_is_logged_within_its_interval(unshared: tuple[Plan, FleetLog]) -> None:
+    _, log = unshared
     assert len(log.processes) == 2
     for process in log.processes:
         calls = [*process.admitted, *process.refused]
@@ -54,10 +67,9 @@ def test_processes_that_share_a_store_keep_the_promise_together(front: Front) ->
     assert sum(shown.admitted_by_process) == shown.admitted > 0
 
 
-@both_apis
-def test_processes_with_a_store_each_break_it(front: Front) -> None:
+def test_processes_with_a_store_each_break_it(unshared: tuple[Plan, FleetLog]) -> None:
     """The proof that the audit can fail: memory:// is one bucket a process."""
-    shown = trial(plan_of("memory://", front=front), ignore)
+    shown = report(*unshared, None, "")
     assert shown.excess > 0
     assert not shown.promise_kept
 
@@ -76,8 +88,8 @@ def test_a_process_that_is_stopped_past_its_lease_spends_nothing_of_it(front: Fr
     assert trial(plan, stop_and_go).excess == 0
 
 
-def test_one_process_with_a_store_of_its_own_keeps_it() -> None:
-    assert trial(plan_of("memory://", processes=1, cost=5), ignore).promise_kept
+def test_one_process_with_a_store_of_its_own_keeps_it(alone: Report) -> None:
+    assert alone.promise_kept
 
 
 @both_apis
@@ -180,10 +192,8 @@ def test_a_script_s_own_commands_are_not_calls() -> None:
     assert client_calls(counted) == 16
 
 
-def test_a_report_is_plain_values() -> None:
-    plan = plan_of("memory://", processes=1)
-    shown: Report = report(plan, run(plan), None, "memory")
-    plain = shown.as_json()
+def test_a_report_is_plain_values(alone: Report) -> None:
+    plain = alone.as_json()
     assert plain["cpu_us_per_decision"] is None
     assert plain["excess"] == 0
     assert plain["admitted_latency"]["p99_us"] > 0

@@ -17,6 +17,7 @@ from batchlimit.fleet.trial import trial
 PLAN = Plan("memory://", "1000/s burst 1000", "tested", 2, 1, (Phase(1.5, 400),))
 """Instances have time enough to make some calls, though the machine stalls."""
 
+COSTS = tuple(range(1, 9))
 
 MARKS = "BATCHLIMIT_TEST_MARKS"
 
@@ -119,17 +120,20 @@ def test_a_plan_names_the_limiter_that_is_called() -> None:
     assert "async_limiter" not in shown
 
 
-def test_processes_ask_in_proportion_to_their_weights() -> None:
-    heavy, light = run(replace(PLAN, weights=(9, 1))).processes
+@pytest.fixture(scope="module")
+def uneven() -> FleetLog:
+    """A fleet that has run, with a heavy and a light process, and calls of all costs."""
+    return run(replace(PLAN, weights=(9, 1), costs=COSTS))
+
+
+def test_processes_ask_in_proportion_to_their_weights(uneven: FleetLog) -> None:
+    heavy, light = uneven.processes
     assert sum(heavy.offered) > 3 * sum(light.offered) > 0
 
 
-def test_every_thread_goes_through_all_costs_in_an_order_of_its_own() -> None:
-    costs = tuple(range(1, 9))
-    first, second = (
-        [call.tokens for call in process.admitted][:8] for process in run(replace(PLAN, costs=costs)).processes
-    )
-    assert sorted(first) == sorted(second) == list(costs)
+def test_every_thread_goes_through_all_costs_in_an_order_of_its_own(uneven: FleetLog) -> None:
+    first, second = ([call.tokens for call in process.admitted][:8] for process in uneven.processes)
+    assert sorted(first) == sorted(second) == list(COSTS)
     assert first != second
 
 
