@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
+from itertools import chain, combinations, pairwise
 
 from batchlimit.redaction import shown
 from batchlimit.rules.errors import RulesError
@@ -27,16 +28,31 @@ def by_pattern(rules: Sequence[Rule], keys: Sequence[KeyTemplate]) -> dict[str, 
     Raises RulesError if a key could be of two kinds. A pattern's star matches colons too, so patterns with more of them
     come first: the first pattern that matches a key is its own.
     """
-    first: dict[tuple[object, ...], int] = {}
+    sharing: dict[tuple[object, ...], list[int]] = {}
     for number, key in enumerate(keys):
-        for shape, earlier in first.items():
-            if shape == key.shape:
-                _check_shared(rules[earlier], rules[number])
-            elif keys[earlier].overlaps(key):
-                raise _overlap(rules[earlier], rules[number])
-        first.setdefault(key.shape, number)
-    order = sorted(first.values(), key=lambda number: -len(keys[number].segments))
+        sharing.setdefault(key.shape, []).append(number)
+    for numbers in sharing.values():
+        for one, other in pairwise(numbers):
+            _check_shared(rules[one], rules[other])
+        for one, other in combinations(numbers, 2):
+            _check_costs(rules[one], rules[other])
+    _check_apart(rules, keys, [numbers[0] for numbers in sharing.values()])
+    order = sorted((numbers[0] for numbers in sharing.values()), key=lambda number: -len(keys[number].segments))
     return {keys[number].pattern: rules[number] for number in order}
+
+
+def _check_apart(rules: Sequence[Rule], keys: Sequence[KeyTemplate], numbers: Sequence[int]) -> None:
+    """Check that keys of different shapes are never the same. Only those that begin alike are compared."""
+    seen: dict[int, dict[str | None, list[int]]] = {}
+    for number in numbers:
+        key = keys[number]
+        alike = seen.setdefault(len(key.segments), {})
+        begins = key.segments[0].before if key.segments[0].field is None else None
+        others = [*alike.get(begins, ()), *alike.get(None, ())] if begins is not None else chain(*alike.values())
+        for other in others:
+            if keys[other].overlaps(key):
+                raise _overlap(rules[other], rules[number])
+        alike.setdefault(begins, []).append(number)
 
 
 def _check_shared(one: Rule, other: Rule) -> None:
@@ -49,6 +65,24 @@ def _check_shared(one: Rule, other: Rule) -> None:
                 rule=other.name,
                 field="key",
             )
+
+
+def _check_costs(one: Rule, other: Rule) -> None:
+    """Check that a request that both rules match can ever be admitted: the costs of one key add up."""
+    if not isinstance(one.cost, int) or not isinstance(other.cost, int) or other.quota.denies_all:
+        return
+    if one.cost + other.cost > other.quota.largest_cost and _meet(one, other):
+        raise RulesError(
+            f"its cost of {other.cost} and that of rule {one.name!r}, {one.cost}, add up, for both have the key "
+            f"{shown(other.key)}; they never fit a burst of {other.quota.largest_cost}: lower a cost or raise it",
+            rule=other.name,
+            field="cost",
+        )
+
+
+def _meet(one: Rule, other: Rule) -> bool:
+    """Whether some request matches both."""
+    return any(Pattern.parse(mine).overlaps(Pattern.parse(theirs)) for mine in one.match for theirs in other.match)
 
 
 def _overlap(one: Rule, other: Rule) -> RulesError:

@@ -78,7 +78,8 @@ class Matcher(Generic[T]):
             for position, pattern in enumerate(patterns)
         ]
         self._depth = max((len(pattern.segments) for _, pattern in hits), default=0)
-        self._roots = {method: _tree(hits, method) for _, pattern in hits for method in pattern.methods or ()}
+        methods = {method for _, pattern in hits for method in pattern.methods or ()}
+        self._roots = {method: _tree(hits, method) for method in methods}
         self._others = _tree(hits, None)
 
     def find(self, method: str, path: str) -> list[tuple[T, Mapping[str, str]]]:

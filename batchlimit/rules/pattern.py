@@ -41,6 +41,16 @@ class Pattern:
         """Whether it is for a method, in upper case; None is one that no pattern names."""
         return self.methods is None or method in self.methods
 
+    def overlaps(self, other: "Pattern") -> bool:
+        """Whether some request matches both."""
+        if self.methods is not None and other.methods is not None and not self.methods & other.methods:
+            return False
+        mine, theirs = len(self.segments), len(other.segments)
+        if (mine < theirs and not self.rest) or (theirs < mine and not other.rest):
+            return False
+        pairs = zip(self.segments, other.segments, strict=False)
+        return all(one is None or two is None or one == two for one, two in pairs)
+
 
 def _split(text: str) -> tuple[frozenset[str] | None, str]:
     """Return the methods and the path."""

@@ -166,11 +166,37 @@ def test_rules_that_share_keys_agree_on_what_belongs_to_the_key(change: dict[str
 
 
 def test_rules_with_one_key_share_its_bucket() -> None:
-    rules = Rules([Rule("one", "1/s", key="user:{user}"), Rule("two", "1/s", key="user:{user}")])
-    assert {str(quota) for quota in rules.quotas.values()} == {"1/s"}
+    rules = Rules([Rule("one", "2/s", key="user:{user}"), Rule("two", "2/s", key="user:{user}")])
+    assert {str(quota) for quota in rules.quotas.values()} == {"2/s"}
     assert [applied.key for applied in rules.applicable(Request("GET", "/", {"user": "ann"})).applied] == [
         "user:ann"
     ] * 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "fits"),
+    [
+        ("/a", "/a", False),
+        ("*", "POST /a", False),
+        ("GET /a", "POST /a", True),
+        ("HEAD /a", "GET /a", False),
+        ("/a", "/b", True),
+        ("/a", "/a/b", True),
+        ("/a", "/a/*", False),
+        ("/a/b", "/a/*", False),
+        ("/a/{x}", "/{y}/b", False),
+        ("/a/{x}", "/b/{x}", True),
+    ],
+)
+def test_costs_that_share_a_key_fit_together_where_both_rules_match(one: str, other: str, fits: bool) -> None:
+    for first, second in ((one, other), (other, one)):
+        rules = [Rule("one", "5/s", key="k", match=first, cost=3), Rule("two", "5/s", key="k", match=second, cost=3)]
+        if fits:
+            assert Rules(rules).quotas
+        else:
+            with pytest.raises(RulesError, match=r"rule 'two': its cost of 3 .* never fit a burst of 5") as error:
+                Rules(rules)
+            assert error.value.field == "cost"
 
 
 TEMPLATES = ["{a}", "u:{a}", "u:{a}:{b}", "u:{a}:x", "{a}:{b}:{c}", "x{a}:y", "all", "{a}:p:{b}:q"]
