@@ -54,5 +54,5 @@ def _denied(key: str, reservoir: Reservoir, cost: int, now: float) -> dict[str, 
         return None
     if not (wait := reservoir.forecast.denied_for(cost, now)) or not reservoir.admission.deny(cost, now):
         return None
-    source: Source = "fallback" if reservoir.tokens.borrowed else "denied"
+    source: Source = "fallback" if reservoir.state.lease.borrowed else "denied"
     return {key: decision(reservoir.quota, reservoir.forecast.remaining(now), wait, source)}

@@ -233,7 +233,7 @@ class KeyEntry:
 
     @property
     def uses(self) -> int:
-        """See LeasedTokens.uses."""
+        """See FreeTokens.uses."""
         return self.tokens.uses
 
     def figures(self) -> KeyStatistics:

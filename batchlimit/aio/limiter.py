@@ -120,7 +120,7 @@ class AsyncRateLimiter(BaseRateLimiter):
             >>> [await limiter.try_acquire("ann") for _ in range(3)]
             [True, True, False]
         """
-        # `LeasedTokens.take` and `Admission.deny` flattened, as in the threaded API, but without a lock: no other task
+        # `FreeTokens.take` and `Admission.deny` flattened, as in the threaded API, but without a lock: no other task
         # comes between. That a thread may is why its number is looked at; the loop itself would take 240 ns to ask.
         registry = self._registry
         if registry.thread == get_ident() and cost.__class__ is int and cost > 0:

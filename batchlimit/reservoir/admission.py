@@ -32,7 +32,7 @@ class Admission:
             waiter.verdict = self._too_much(waiter)
         else:
             self._state.queue.join(waiter)
-            self._state.tokens.set_aside()
+            self._state.lease.reserve()
 
     def confirm(self, waiter: Waiter) -> bool:
         """Let a tentative waiter spend its tokens; others have nothing to confirm.
@@ -53,27 +53,30 @@ class Admission:
             self._confirm(waiter)
         waiter.verdict, waiter.asked = None, 0
         state.tokens.took_late(waiter.cost)
-        state.tokens.set_aside()
         self.serve()
 
     def advance(self, now: float) -> None:
         """Bring everything up to now: count, let expired tokens go, take in those that begin, and serve."""
         state = self._state
         state.count(now)
-        if state.tokens.borrowed and now >= state.tokens.expires:
-            state.fallback.pay_back(state.tokens, now)
-        state.tokens.advance(now)
+        if now >= state.tokens.expires:
+            state.fallback.pay_back(state.lease, now)
+        state.lease.advance(now)
         self.serve()
         self._prefetch.notice()
 
     def serve(self) -> None:
         """Give the tokens that are here to waiters, and to a debt, in order of arrival."""
-        state = self._state
-        debt = state.overdraft.waiter
-        state.tokens.serve(state.queue, debt)
-        while state.queue.first is debt and (paid := state.tokens.pay(debt.cost)):
-            state.overdraft.pay(paid, state.queue, state.largest_cost)
-            state.tokens.serve(state.queue, debt)
+        queue, lease, debt = self._state.queue, self._state.lease, self._state.overdraft.waiter
+        if queue:
+            lease.reserve()
+            is_served = False
+            while (first := queue.first) is not None and (self._pay() if first is debt else self._serve(first)):
+                is_served = is_served or first is not debt
+            if is_served:
+                queue.wake_leader()
+        if not queue:
+            lease.release()
 
     def refuse(self, waiter: Waiter, now: float) -> Refuse:
         """Refuse a caller, and serve those behind it."""
@@ -120,9 +123,25 @@ class Admission:
                 state.queue.dismiss(waiter, self._too_much(waiter))
         state.overdraft.line_up(state.queue, state.largest_cost)
 
+    def _serve(self, first: Waiter) -> bool:
+        """Give the first waiter its tokens; False: too few are here. The thread that served it may be interrupted."""
+        if first.verdict is None and first.cost > self._state.lease.reserved_for_waiters:
+            return False
+        self._state.queue.dismiss(first, first.verdict or self._state.lease.serve(first))
+        return True
+
+    def _pay(self) -> bool:
+        """Pay what can be paid of a debt that is first in the queue; False: nothing can."""
+        state = self._state
+        paid = min(state.overdraft.waiter.cost, state.lease.reserved_for_waiters)
+        if paid:
+            state.lease.spend(paid)
+            state.overdraft.pay(paid, state.queue, state.largest_cost)
+        return paid > 0
+
     def _confirm(self, waiter: Waiter) -> bool:
         was_held_up = self._forecast.is_held_up
-        self._state.tokens.confirm(waiter)
+        self._state.lease.confirm(waiter)
         if is_free := was_held_up and not self._forecast.is_held_up:
             self._state.queue.wake_leader()
         return is_free

@@ -43,7 +43,7 @@ class AdmissionResult(NamedTuple):
     @property
     def source(self) -> Source:
         """Who decided."""
-        if self.reservoir.tokens.borrowed:
+        if self.reservoir.state.lease.borrowed:
             return "fallback"
         if self.asked:
             return "store"

@@ -10,25 +10,24 @@ from operator import length_hint
 
 from batchlimit.bucket.fair_share import ALPHA
 from batchlimit.bucket.messages import Grant
-from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.requests import furthest
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
+from batchlimit.reservoir.waiter import Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
 
 
 def ask(reservoir: Reservoir, waiter: Waiter, now: float) -> Fetch | None:
     """Do as `join`, `step` and `to_wake`, where that is to ask for a caller who is alone; None: nothing changed."""
     state, requests = reservoir.state, reservoir.requests
-    leased, cost, quota, view = state.tokens, waiter.cost, state.quota, state.view
+    tokens, lease, cost, quota, view = state.tokens, state.lease, waiter.cost, state.quota, state.view
     if (
         state.in_flight is not None
         or state.queue
-        or leased.free
-        or length_hint(leased.lock_free)
-        or leased.pending
-        or leased.borrowed
-        or (leased.prompt and reservoir.forecast.is_held_up)
+        or tokens.free
+        or length_hint(tokens.lock_free)
+        or lease.pending
+        or lease.borrowed
+        or (lease.prompt and reservoir.forecast.is_held_up)
         or state.is_retired
         or not 0 < cost <= state.largest_cost
         or NO_WAIT < waiter.deadline <= now
@@ -36,7 +35,7 @@ def ask(reservoir: Reservoir, waiter: Waiter, now: float) -> Fetch | None:
     ):
         return None
     state.queue.join(waiter)
-    _count(state, cost, now)
+    state.count(now)
     want = requests.target(0, view.is_rich(quota) if quota.also else view.level >= ALPHA * quota.burst)
     max_wait = min(furthest(quota), waiter.deadline - now)
     if waiter.deadline == NO_WAIT:
@@ -49,7 +48,7 @@ def ask(reservoir: Reservoir, waiter: Waiter, now: float) -> Fetch | None:
 def serve(reservoir: Reservoir, waiter: Waiter, fetch: Fetch, grant: Grant, now: float, jitter: float) -> bool:
     """Do as `granted` and `to_wake`, where that is to serve this waiter and nobody else; False: nothing changed."""
     state = reservoir.state
-    leased, queue, cost = state.tokens, state.queue, waiter.cost
+    lease, queue, cost = state.lease, state.queue, waiter.cost
     if (
         state.in_flight is not fetch
         or state.fallback.bucket is not None
@@ -61,40 +60,17 @@ def serve(reservoir: Reservoir, waiter: Waiter, fetch: Fetch, grant: Grant, now:
         or now >= fetch.sent + grant.lease
     ):
         return False
-    _count(state, cost, now)
+    state.count(now)
     state.in_flight = reservoir.requests.lost_number = reservoir.outage = None
     state.view.learn(fetch, grant, now)
     state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
-    leased.credit(fetch, grant, now)
-    verdict = Admit(leased.expires, leased.generation)  # first: without a call in between nobody is interrupted there
-    leased.reserved_for_waiters -= cost
-    waiter.told = leased.told
-    if waiter.tentative:
-        leased._pledged += cost
-        leased.prompt += cost if waiter.prompt else 0
-    waiter.verdict = verdict
+    lease.credit(fetch, grant, now)
+    lease.serve(waiter)
     queue.dissolve()
-    leased._base -= cost
-    leased.admitted += cost
+    state.spent += cost  # the next count need not
     state.used, state.is_untouched = now, False
-    if leased.reserved_for_waiters:
-        rest = leased.reserved_for_waiters
-        leased.reserved_for_waiters = 0
-        leased.free += rest
+    if lease.reserved_for_waiters:
+        lease.release()
         reservoir.prefetch.set_watermark(now)
     state.publish()
     return True
-
-
-def _count(state: KeyState, cost: int, now: float) -> None:
-    """Find out what was spent and asked for, where all that is here is set aside for one who is alone in the queue."""
-    leased = state.tokens
-    spent, leased._base = leased._base - leased.reserved_for_waiters, leased.reserved_for_waiters
-    leased.admitted += spent
-    total = leased.admitted + leased.refused + cost
-    asked, state.asked = total - state.asked, total
-    state.demand.observe(asked, now)
-    if spent:
-        state.is_untouched = False
-    if asked or spent:
-        state.used = now

@@ -5,8 +5,8 @@ import math
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView
 from batchlimit.reservoir.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
-from batchlimit.reservoir.local_bucket import FallbackBucket, fallback
-from batchlimit.reservoir.tokens import LeasedTokens
+from batchlimit.reservoir.lease import Lease
+from batchlimit.reservoir.local_bucket import LEASE, FallbackBucket, Wish, fallback
 from batchlimit.reservoir.waiter import Fail
 
 _ABSOLVED = 60.0
@@ -16,7 +16,7 @@ _ABSOLVED = 60.0
 class Fallback:
     """The Fallback that a FailurePolicy asks for, from the first failure on, and what is owed to it."""
 
-    __slots__ = ("_forgiven_at", "_policy", "_unrefunded", "admitted", "bucket")
+    __slots__ = ("_forgiven_at", "_left", "_policy", "_unrefunded", "admitted", "bucket")
 
     def __init__(self, policy: FailurePolicy) -> None:
         self.bucket: FallbackBucket | None = None
@@ -24,6 +24,7 @@ class Fallback:
         self._policy = policy
         self._unrefunded = 0  # those of them that may be refunded still
         self._forgiven_at = math.inf
+        self._left = 0  # of what is borrowed, how many tokens were left of a lease
 
     def __repr__(self) -> str:
         return f"<Fallback {self._policy}: {self.bucket}, {self.admitted} admitted>"
@@ -53,20 +54,26 @@ class Fallback:
         self.admitted += spent
         self._unrefunded += spent
 
-    def pay_back(self, leased: LeasedTokens, now: float) -> None:
-        """Nobody used what is left of what was borrowed: it is for who needs it later."""
-        if self.bucket is not None:
-            self.bucket.put_back(leased.pay_back(), now)
+    def lend(self, bucket: FallbackBucket, wish: Wish, lease: Lease, now: float) -> float:
+        """Lend what is wished for, if it is there; return in how many seconds it is (0.0: now)."""
+        granted, wait = bucket.grant(wish, now)
+        self._left = lease.borrow(granted, LEASE, now)
+        return wait
 
-    def end(self, leased: LeasedTokens, now: float) -> None:
+    def pay_back(self, lease: Lease, now: float) -> None:
+        """Nobody used what is left of what was borrowed: it is for who needs it later."""
+        if lease.borrowed and self.bucket is not None:
+            self.bucket.put_back(max(0, lease.take_all() - self._left), now)
+
+    def end(self, lease: Lease, now: float) -> None:
         """The store is back."""
         if self.bucket is not None and self.bucket.full_at() <= now:
             self.bucket = None  # else it goes on where it was: a store that comes and goes mints nothing
-        if leased.borrowed:
-            self.pay_back(leased, now)
+        if lease.borrowed:
+            self.pay_back(lease, now)
             self._forgiven_at = now + _ABSOLVED
 
-    def absorb(self, tokens: int, leased: LeasedTokens, now: float) -> int:
+    def absorb(self, tokens: int, lease: Lease, now: float) -> int:
         """Return how many of these refunded tokens were never the bucket's, as far as is known: it must not get them.
 
         Those that were admitted without the store come first, for a minute after its return.
@@ -75,7 +82,7 @@ class Fallback:
             self._unrefunded, self._forgiven_at = 0, math.inf
         absorbed = min(tokens, self._unrefunded)
         self._unrefunded -= absorbed
-        if leased.borrowed and self.bucket is not None:
+        if lease.borrowed and self.bucket is not None:
             self.bucket.put_back(absorbed, now)
         return absorbed
 

@@ -66,7 +66,7 @@ class Forecast:
     def remaining(self, now: float) -> int:
         """Return how many tokens this process could still admit: those here, and those last seen in the bucket."""
         state = self._state
-        local = state.fallback.bucket if state.tokens.borrowed else None
+        local = state.fallback.bucket if state.lease.borrowed else None
         return max(0, local.level(now) if local else state.view.level) + self.spendable(now)
 
     def outlook(self, now: float) -> Decision | None:
@@ -83,7 +83,7 @@ class Forecast:
         A request sent before would tell the bucket that this instance holds tokens that it is about to spend, and the
         bucket would keep room for them: at a burst of 1 that left half of the rate unused.
         """
-        return self._state.tokens.prompt * _SMALL > self._state.largest_cost
+        return self._state.lease.prompt * _SMALL > self._state.largest_cost
 
     def pause(self, waiter: Waiter, now: float) -> float:
         """Return for how many seconds there is no use in asking the store for this caller: as for the first waiter."""
@@ -93,8 +93,8 @@ class Forecast:
 
     def pending_from(self) -> float:
         """Return when tokens that were granted for later begin, if the first waiter needs no more; else -inf."""
-        tokens = self._state.tokens
-        return tokens.pending_from if tokens.held >= self._state.first_cost else -math.inf
+        lease = self._state.lease
+        return lease.starts if lease.pending and lease.held >= self._state.first_cost else -math.inf
 
     def retry_after(self, waiter: Waiter, now: float) -> float:
         """Return the seconds after which a refused caller may come again.
@@ -129,7 +129,7 @@ class Forecast:
         wait = max(self._pending_for(now), state.denials.wait(state.first_cost, now))
         if wait == 0.0 or wait == math.inf:
             return NEVER if wait else NEAR
-        return Horizon(now + wait, state.view.flows_since(state.tokens.held, state.quota))
+        return Horizon(now + wait, state.view.flows_since(state.lease.held, state.quota))
 
     def _backlog(self, waiter: Waiter, now: float) -> float:
         """Return the least seconds until the tokens of a waiter, and of all before it, have flowed in.
@@ -139,5 +139,5 @@ class Forecast:
         state = self._state
         if waiter not in state.queue:
             return 0.0
-        missing = state.queue.ahead_of(waiter) + waiter.cost - state.tokens.held
+        missing = state.queue.ahead_of(waiter) + waiter.cost - state.lease.held
         return state.view.to_flow_in(missing, state.quota, now)

@@ -9,8 +9,9 @@ from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.instance import InstanceCount
+from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.sizing import Demand
-from batchlimit.reservoir.tokens import LeasedTokens
+from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
@@ -30,23 +31,26 @@ class KeyState:
         "is_retired",
         "is_untouched",
         "largest_cost",
+        "lease",
         "overdraft",
         "queue",
         "quota",
+        "spent",
         "tokens",
         "used",
         "view",
     )  # fmt: skip
 
     def __init__(self, quota: Quota, policy: FailurePolicy, fill: Fill, count: InstanceCount, now: float) -> None:
-        self.tokens, self.queue, self.overdraft = LeasedTokens(now), WaitQueue(), NO_OVERDRAFT
+        self.tokens, self.queue, self.overdraft = FreeTokens(now), WaitQueue(), NO_OVERDRAFT
+        self.lease = Lease(self.tokens, now)
         self.denials, self.demand = DenialCache(), Demand(now)
         self.view, self.fallback = BucketView(fill, count), NO_FALLBACK if policy == CLOSED else Fallback(policy)
         self.in_flight: Fetch | GiveBack | None = None  # sent to the store, or about to be, and not reported on
         self.is_retired = False  # another reservoir stands for the key
         self.has_told_quota = False  # the bucket told of a quota that is not our own
         self.failing_until = LONG_AGO  # the circuit is open: until then nothing that needs the store is asked
-        self.asked = 0  # tokens asked for up to the last count
+        self.asked = self.spent = 0  # tokens asked for, and spent, up to the last count
         self.used = now  # when somebody last wanted a token
         self.is_untouched = True  # nothing was spent since the last grant
         self.set_quota(quota)
@@ -54,7 +58,7 @@ class KeyState:
             self.denials.never()
 
     def __repr__(self) -> str:
-        return f"<KeyState {self.quota}: {self.tokens}, {len(self.queue)} in the queue, {self.denials}>"
+        return f"<KeyState {self.quota}: {self.lease}, {len(self.queue)} in the queue, {self.denials}>"
 
     @property
     def first_cost(self) -> int:
@@ -79,10 +83,11 @@ class KeyState:
 
         A waiter counts as asking from the moment it joins, so a crowd at a cold key is demand at once.
         """
-        spent = self.tokens.count_spent(now)
-        if self.tokens.borrowed:
+        total = self.tokens.spent
+        spent, self.spent = total - self.spent, total
+        if self.lease.borrowed:
             self.fallback.count(spent)
-        total = self.tokens.admitted + self.tokens.refused + self.queue.cost
+        total += self.tokens.refused + self.queue.cost
         asked, self.asked = total - self.asked, total
         self.demand.observe(asked, now)
         if asked or spent:

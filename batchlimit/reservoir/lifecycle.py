@@ -43,7 +43,7 @@ class Lifecycle:
     def retires_at(self) -> float:
         """Return when an empty reservoir retires: soon if a snapshot says all that is to be kept, else when idle."""
         state = self._state
-        if state.tokens.is_pledged:
+        if state.lease.pledged:
             return state.used + _AWAKE  # a waiter that was served comes back here, should it come too late
         idle = state.used + self._idle_after
         if state.fallback.bucket is not None:
@@ -63,9 +63,10 @@ class Lifecycle:
         back would double the calls of the store for somebody who invents keys.
         """
         state = self._state
-        if state.queue or state.in_flight is not None or self._requests.refunds or state.tokens.is_pledged:
+        if state.queue or state.in_flight is not None or self._requests.refunds or state.lease.pledged:
             return False
-        state.tokens.forfeit()
+        state.lease.take_all()
+        state.tokens.disown()
         state.is_retired = True
         return True
 
@@ -103,7 +104,8 @@ class Lifecycle:
         if self.ended is not None:
             state.queue.withdraw(state.overdraft.waiter)
             state.overdraft.forget()
-        tokens = state.tokens.take_all()
+        held = state.lease.take_all()
+        tokens = 0 if state.lease.borrowed else held
         return self._requests.give_back(tokens) if tokens or self._requests.refunds else None
 
     def wake_closer(self) -> None:

@@ -4,7 +4,7 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.failure_policy import CircuitOpen
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.local_bucket import LEASE, FallbackBucket, Wish
+from batchlimit.reservoir.local_bucket import FallbackBucket, Wish
 from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
 
@@ -79,8 +79,8 @@ def fall_back(state: KeyState, admission: Admission, target: int, now: float) ->
 
 
 def _borrow(state: KeyState, bucket: FallbackBucket, target: int, now: float) -> None:
-    state.fallback.pay_back(state.tokens, now)
-    first, queued = state.first_cost - state.tokens.held, state.queue.cost - state.tokens.held
-    granted, wait = bucket.grant(Wish(max(1, first), max(1, queued), max(0, target - queued)), now)
-    state.tokens.borrow(granted, LEASE, now)
+    state.fallback.pay_back(state.lease, now)
+    first, queued = state.first_cost - state.lease.held, state.queue.cost - state.lease.held
+    wish = Wish(max(1, first), max(1, queued), max(0, target - queued))
+    wait = state.fallback.lend(bucket, wish, state.lease, now)
     state.denials.pause_for(wait, state.first_cost, now)

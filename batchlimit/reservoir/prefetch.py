@@ -90,7 +90,7 @@ class Prefetch:
             tokens.low_watermark, self.wants_refill = 0, True
 
     def take_low(self, cost: int) -> float:
-        """Spend some of the last tokens and want a refill; as `LeasedTokens.take`, after that found too few.
+        """Spend some of the last tokens and want a refill; as `FreeTokens.take`, after that found too few.
 
         One caller of each lease comes upon the low watermark and must not wait for it: by way of the queue that took
         200 us, since after a thousand hits none of that code is in the processor's cache.

@@ -66,14 +66,14 @@ class Requests:
 
     def ask(self, now: float, waiter: Waiter | None = None, back: int = 0) -> Fetch:
         """Ask for the waiters, and for as many tokens as the sizer wants; `back` of those here are given back."""
-        return self.ask_for(now, self._target(self._state.tokens.leased), waiter, back)
+        return self.ask_for(now, self._target(self._state.lease.leased), waiter, back)
 
     def ask_for(
         self, now: float, target: int, waiter: Waiter | None = None, back: int = 0, ahead: float = math.inf
     ) -> Fetch:
         """Ask for the waiters, and for as many tokens as make `target` with those that are here."""
         state = self._state
-        first, needed, here = state.queue.first, state.first_cost, state.tokens.leased
+        first, needed, here = state.queue.first, state.first_cost, state.lease.leased
         queued = max(0, state.queue.cost - here)
         want = max(queued, target - here, 0)
         for each in state.queue.hasty:
@@ -87,7 +87,7 @@ class Requests:
         """Begin an Ask for so many `tokens`: what the first waiter needs, what is queued, and what is wanted."""
         state, lost = self._state, self.lost_number
         need, queued, self.last_target = tokens
-        view, held, age = state.view, state.tokens.held_for_report(), max(0.0, now - self._instance.since)
+        view, held, age = state.view, state.lease.report(), max(0.0, now - self._instance.since)
         number = next(self._instance.numbers) if lost is None else lost
         known = view.epoch(state.quota, now), view.fill, view.round_trip
         who, weight = self._instance.name, self._options.weight
@@ -101,8 +101,8 @@ class Requests:
     def renew(self, now: float) -> Fetch:
         """Ask again before the lease ends, and give back the tokens that the present demand will not use up."""
         tokens = self._state.tokens
-        tokens.reclaim()
-        back = max(0, tokens.free - self._target(tokens.free))
+        left = tokens.reclaim()
+        back = max(0, left - self._target(left))
         tokens.remove(back)
         return self.ask(now, back=back)
 
@@ -113,7 +113,7 @@ class Requests:
     def give_back(self, tokens: int, waiter: Waiter | None = None) -> GiveBack:
         """Send tokens back, and refunds with them. A lost Ask is not repeated after this: its number is too old."""
         self.calls += 1
-        instance, held = self._instance, self._state.tokens.held_for_report()
+        instance, held = self._instance, self._state.lease.report()
         back = GiveBack(instance.name, next(instance.numbers), tokens, held, self.refunds)
         self.refunds, self.lost_number = 0, None
         self._begin(back, waiter)

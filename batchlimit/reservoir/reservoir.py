@@ -15,7 +15,8 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 
 | part                     | what it does                                                              |
 |--------------------------|---------------------------------------------------------------------------|
-| `state.tokens`           | LeasedTokens: the tokens that are here; a hit spends one without a lock   |
+| `state.tokens`           | FreeTokens: the tokens for whoever comes; a hit spends one without a lock |
+| `state.lease`            | Lease: until when they are ours; those reserved for waiters, or pending   |
 | `state.queue`            | WaitQueue: the waiters in order of arrival; its leader sends the requests |
 | `state.view`, `.denials` | BucketView, DenialCache: what the bucket last said; when not to ask it    |
 | `state.fallback`         | Fallback: grants tokens instead of the bucket while the store is away     |
@@ -34,7 +35,7 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 | quiet     | no request is in flight           | a method here or of `lifecycle` returns one to be sent           |
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its caller leaves |
 | leased    | the tokens here are the bucket's  | a request fails, and `on_failure` is "open" or "local"           |
-| fallback  | `tokens.borrowed`                 | the next Grant arrives; the borrowed tokens that are left go     |
+| fallback  | `lease.borrowed`                  | the next Grant arrives; the borrowed tokens that are left go     |
 | open      | callers are served here           | the key becomes dormant, is evicted, or the limiter closes       |
 | retired   | another reservoir has the key     | never; `step` says Retired to a waiter whose tokens expired      |
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
@@ -134,12 +135,11 @@ class Reservoir:
     @property
     def statistics(self) -> KeyStatistics:
         """What happened up to this moment."""
-        state, tokens = self.state, self.tokens
+        state, spent = self.state, self.tokens.spent
         waiting = len(state.queue) - (state.overdraft.waiter in state.queue)
-        spent, held = tokens.spent, tokens.held
-        unbacked = state.fallback.admitted + (spent - tokens.admitted if tokens.borrowed else 0)
-        done = (spent, tokens.refused, self.requests.calls, unbacked, state.view.losses)
-        return KeyStatistics(*done, held=held, waiting=waiting, owed=state.overdraft.total)
+        unbacked = state.fallback.admitted + (spent - state.spent if state.lease.borrowed else 0)
+        done = (spent, self.tokens.refused, self.requests.calls, unbacked, state.view.losses)
+        return KeyStatistics(*done, held=state.lease.held, waiting=waiting, owed=state.overdraft.total)
 
     def step(self, waiter: Waiter, now: float) -> Verdict | Wait | Fetch:
         """Say what the caller with this waiter does next."""
@@ -174,12 +174,13 @@ class Reservoir:
         if self.state.in_flight is not None and waiter.request is self.state.in_flight:
             self._give_up(waiter.request, now)
         self.state.queue.withdraw(waiter)
-        is_ours = waiter.tentative or waiter.told == self.tokens.told
+        lease = self.state.lease
+        is_ours = waiter.tentative or waiter.told == lease.told
         self.admission.confirm(waiter)
         if isinstance(waiter.verdict, Admit) and waiter.cost:
-            is_leased = is_ours and now < waiter.verdict.before and waiter.verdict.generation == self.tokens.generation
-            back = self.tokens.unspend(waiter.cost, now) if is_leased else 0
-            self.tokens.took_late(waiter.cost - back)
+            if is_ours and now < waiter.verdict.before and waiter.verdict.generation == lease.generation:
+                lease.put_back(waiter.cost, now)
+            self.tokens.took_late(waiter.cost)
         waiter.verdict = None  # its tokens are returned once
         self.admission.serve()
 
@@ -191,12 +192,12 @@ class Reservoir:
         state.count(now)
         state.in_flight = self.requests.lost_number = self.outage = None
         state.view.learn(fetch, grant, now)
-        state.fallback.end(self.tokens, now)
+        state.fallback.end(state.lease, now)
         if grant.quota is not None:
             self.admission.obey(grant.quota)
             state.has_told_quota = True
         state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
-        self.tokens.credit(fetch, grant, now)
+        state.lease.credit(fetch, grant, now)
         state.is_untouched = True
         self.admission.advance(now)
         self.admission.refuse_answered(now, fetch, grant)
@@ -228,7 +229,7 @@ class Reservoir:
 
     def due(self) -> float:
         """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
-        state, tokens = self.state, self.tokens
+        state, lease, expires = self.state, self.state.lease, self.tokens.expires
         if state.is_retired or state.in_flight is not None:
             return math.inf
         if self.requests.refunds:
@@ -237,12 +238,12 @@ class Reservoir:
             return self._collects_at()
         if self.prefetch.wants_refill:
             return self.requests.rests_until
-        if tokens.held == 0:
+        if lease.held == 0:
             return self.lifecycle.retires_at()
-        if tokens.borrowed:
-            return tokens.expires
-        margin = max(2 * state.view.round_trip, 0.1 * tokens.lease)
-        return max(min(tokens.expires - margin, self.prefetch.checks_at), self.requests.rests_until)
+        if lease.borrowed:
+            return expires
+        margin = max(2 * state.view.round_trip, 0.1 * (expires - lease.starts))
+        return max(min(expires - margin, self.prefetch.checks_at), self.requests.rests_until)
 
     def tend(self, now: float) -> Fetch | GiveBack | None:
         """Return the request to send when no caller is here, if any.
@@ -254,7 +255,7 @@ class Reservoir:
         self.admission.advance(now)
         state.count(now)  # whom the advance has served
         self.prefetch.check_watermark(now)
-        if self.tokens.is_pledged:
+        if state.lease.pledged:
             state.used = now  # by somebody who was served, and has not looked yet
         if self.due() > now:
             return None
@@ -264,7 +265,7 @@ class Reservoir:
             return self.requests.ask(now, state.queue.first)
         if self.prefetch.wants_refill:
             return self.requests.ask(now)
-        if self.tokens.held == 0:
+        if state.lease.held == 0:
             self.lifecycle.retire(now)
             return None
         return self.lifecycle.drain() if state.is_untouched else self.requests.renew(now)
@@ -279,8 +280,8 @@ class Reservoir:
         self.admission.advance(now)
         if state.quota.denies_all:
             return None  # nothing was ever admitted
-        cost = waiter.cost - state.fallback.absorb(waiter.cost, self.tokens, now)
-        self.requests.refunds += cost - self.tokens.refund(cost, now)
+        cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
+        self.requests.refunds += cost - state.lease.put_back(cost, now)
         state.denials.forget()
         self.admission.serve()
         state.queue.wake_leader()

@@ -133,7 +133,7 @@ class KeyEntry:
 
     @property
     def uses(self) -> int:
-        """See LeasedTokens.uses."""
+        """See FreeTokens.uses."""
         return self.tokens.uses
 
     def evict(self) -> bool:

@@ -119,7 +119,7 @@ class RateLimiter(BaseRateLimiter):
             >>> [limiter.try_acquire("ann") for _ in range(3)]
             [True, True, False]
         """
-        # `LeasedTokens.take` and `Admission.deny` flattened: a method call would cost as much as all the rest of a hit.
+        # `FreeTokens.take` and `Admission.deny` flattened: a method call would cost as much as all the rest of a hit.
         # tests/sync/test_shortcut.py holds the two against each other. A loop, for of all ways to step an iterator once
         # it is the cheapest: next() with a default took 20 ns more.
         try:

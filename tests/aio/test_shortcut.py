@@ -51,8 +51,8 @@ class World:
         await self.stage.inner.take(KEY, QUOTA, ask)
 
     def state(self) -> dict[str, Any]:
-        leased = self.reservoir.tokens
-        tokens = (leased.available, leased.reserved_for_waiters, leased.pending, leased.low_watermark, leased.expires)
+        free, lease = self.reservoir.tokens, self.reservoir.state.lease
+        tokens = (free.available, lease.reserved_for_waiters, lease.pending, free.low_watermark, free.expires)
         return {"tokens": tokens, "statistics": self.limiter.statistics(), "asks": len(self.stage.asks)}
 
 

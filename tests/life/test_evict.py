@@ -102,7 +102,7 @@ def test_who_was_interrupted_puts_nothing_back() -> None:
     here, waiter = filled()
     assert here.lifecycle.evict()
     here.leave(waiter, 0.0)
-    assert here.tokens.here == 0
+    assert here.tokens.available == 0
     assert here.tokens.take(1) == NO_WAIT
 
 

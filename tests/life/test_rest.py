@@ -70,7 +70,7 @@ def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(api: Front, clock:
         assert limiter.try_acquire("key")
         reservoir = supply_of(limiter).entries["key"].reservoir
         for _ in range(2):  # renewed, for it was in use; and then returned
-            assert reservoir.tokens.held > 0
+            assert reservoir.state.lease.held > 0
             clock.now = reservoir.due()
             until(lambda: clock.now < reservoir.due() < FOR_EVER)
         clock.pass_by(5.0)

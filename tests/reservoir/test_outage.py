@@ -32,7 +32,7 @@ def test_closed_fails_a_caller_without_time() -> None:
     waiter = front.join(2, NO_WAIT)
     fail(front, waiter, 1.0)
     assert waiter.verdict == Fail(DEAD)
-    assert not front.reservoir.tokens.borrowed
+    assert not front.reservoir.state.lease.borrowed
     assert front.reservoir.statistics == KeyStatistics(refused=2, calls=1)
 
 
@@ -77,7 +77,7 @@ def test_open_admits_whatever_comes() -> None:
     fail(front, line[0], 1.0)
     assert [waiter.verdict for waiter in line] == [Admit(1.0 + LEASE)] * 3
     assert front.reservoir.tokens.take(100) == 1.0 + LEASE, "who comes next hits"
-    assert front.reservoir.tokens.borrowed
+    assert front.reservoir.state.lease.borrowed
     found = front.reservoir.statistics
     assert (found.admitted, found.fallback, found.refused) == (251, 251, 0)
 
@@ -161,7 +161,7 @@ def test_a_prefetch_that_fails_changes_nothing() -> None:
     front.step(front.join(1, NO_WAIT))  # a hit that leaves it hungry
     fetch = front.tend(0.1)
     front.reservoir.failed(fetch, DEAD, 0.15)
-    assert not front.reservoir.tokens.borrowed
+    assert not front.reservoir.state.lease.borrowed
     assert front.reservoir.tokens.take(19) == 1.0
 
 
@@ -172,7 +172,7 @@ def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
     fetch = front.fetch(front.join(21, NO_WAIT), 1.1)
     assert (fetch.ask.held, fetch.ask.back, fetch.ask.need, fetch.ask.queued) == (0, 0, 21, 21)
     front.grant(fetch, 1.1, 30)
-    assert not front.reservoir.tokens.borrowed
+    assert not front.reservoir.state.lease.borrowed
     assert front.held == 9
     found = front.reservoir.statistics
     assert (found.admitted, found.fallback) == (22, 1), "what the store admits is the store's"
@@ -213,7 +213,7 @@ def test_what_was_granted_for_later_is_not_there_at_once() -> None:
     front.reservoir.failed(fetch, DEAD, 1.0)
     assert first.verdict is None
     assert other.verdict is None
-    assert front.reservoir.tokens.pending == 0
+    assert front.reservoir.state.lease.pending == 0
 
 
 def test_what_flowed_in_since_is_what_the_slowest_bandwidth_lets() -> None:
@@ -366,7 +366,7 @@ def test_a_debt_alone_borrows_nothing() -> None:
     front.reservoir.debit(5, 0.0)
     fetch = front.tend(0.0)
     front.reservoir.failed(fetch, DEAD, 0.1)
-    assert not front.reservoir.tokens.borrowed
+    assert not front.reservoir.state.lease.borrowed
     assert front.reservoir.statistics.owed == 5
 
 

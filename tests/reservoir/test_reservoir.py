@@ -9,9 +9,9 @@ from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir import express
 from batchlimit.reservoir.bucket_view import Fill
+from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
-from batchlimit.reservoir.tokens import LeasedTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
@@ -589,7 +589,7 @@ def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low:
     assert front.reservoir.prefetch.wants_refill == spends
     assert front.reservoir.tokens.low_watermark == (0 if spends else low)
     assert (front.reservoir.due() <= 0.0) == spends
-    assert front.reservoir.tokens.here == (10 - cost if spends else 10)
+    assert front.reservoir.state.lease.held == (10 - cost if spends else 10)
 
 
 def test_the_last_tokens_are_for_who_is_in_line() -> None:
@@ -693,16 +693,28 @@ def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.Monke
         front.reservoir.admission.join(each)
     front.grant(front.fetch(claims[0]), 0.0, 10)
 
-    def confirm_and_be_interrupted(self: LeasedTokens, waiter: Waiter) -> None:
+    def confirm_and_be_interrupted(self: Lease, waiter: Waiter) -> None:
         monkeypatch.undo()
         self.confirm(waiter)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(LeasedTokens, "confirm", confirm_and_be_interrupted)
+    monkeypatch.setattr(Lease, "confirm", confirm_and_be_interrupted)
     with pytest.raises(KeyboardInterrupt):
         front.reservoir.admission.confirm(claims[0])
     front.reservoir.leave(claims[0], 0.0)
-    assert front.reservoir.tokens._pledged == 5
+    assert front.reservoir.state.lease.pledged == 5
+
+
+def test_who_was_served_by_a_thread_that_was_interrupted_is_served_once() -> None:
+    front = Front(tokens=10)
+    first, second = (Waiter(cost, PATIENT, Bell(), tentative=True) for cost in (11, 3))
+    for each in (first, second):
+        front.reservoir.admission.join(each)
+    first.verdict = Admit(1.0)  # and then the interrupt came
+    front.reservoir.admission.serve()
+    assert len(front.reservoir.state.queue) == 0
+    assert isinstance(second.verdict, Admit)
+    assert (front.held, front.reservoir.state.lease.pledged) == (7, 3)
 
 
 def test_while_someone_waits_nothing_goes_back() -> None:
@@ -957,7 +969,7 @@ def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
     assert isinstance(front.step(waiter), Admit)
     other = front.join(9)
     assert front.fetch(other).ask.held == 10
-    assert front.reservoir.tokens.held == 6
+    assert front.reservoir.state.lease.held == 6
 
 
 def test_it_is_told_once_the_claim_is_confirmed() -> None:

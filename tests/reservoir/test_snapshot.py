@@ -92,7 +92,7 @@ def test_one_that_admitted_without_the_store_stays() -> None:
     front.reservoir.failed(front.fetch(front.join(1, NO_WAIT)), DEAD, 0.0)
     front.reservoir.tend(0.6)
     front.grant(front.fetch(front.join(1), 2.0), 2.0, 1)
-    assert not front.reservoir.tokens.borrowed
+    assert not front.reservoir.state.lease.borrowed
     assert front.reservoir.due() == 12.0
 
 

@@ -11,7 +11,8 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.tokens import LeasedTokens
+from batchlimit.reservoir.lease import Lease
+from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Fetch, Waiter
 
@@ -55,21 +56,21 @@ def _grant_repetitions_anew() -> AbstractContextManager[Any]:
 
 
 def _count_leases_from_the_answer() -> AbstractContextManager[Any]:
-    credit = LeasedTokens.credit
+    credit = Lease.credit
 
-    def broken(self: LeasedTokens, fetch: Fetch, grant: Grant, now: float) -> None:
+    def broken(self: Lease, fetch: Fetch, grant: Grant, now: float) -> None:
         credit(self, fetch._replace(sent=now), grant, now)
 
-    return patch.object(LeasedTokens, "credit", broken)
+    return patch.object(Lease, "credit", broken)
 
 
 def _spend_what_has_expired() -> AbstractContextManager[Any]:
-    take = LeasedTokens.take
+    take = FreeTokens.take
 
-    def broken(self: LeasedTokens, cost: int) -> float:
+    def broken(self: FreeTokens, cost: int) -> float:
         return math.inf if take(self, cost) > -math.inf else -math.inf
 
-    return patch.object(LeasedTokens, "take", broken)
+    return patch.object(FreeTokens, "take", broken)
 
 
 def _lend_the_whole_bucket_in_reserve() -> AbstractContextManager[Any]:

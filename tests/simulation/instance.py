@@ -120,12 +120,12 @@ class Process:
     @property
     def held(self) -> int:
         """Tokens for which callers of this instance could be admitted, now or later."""
-        return self.reservoir.tokens.held if self._lives else 0
+        return self.reservoir.state.lease.held if self._lives else 0
 
     @property
     def spendable(self) -> int:
         """Those that they could be admitted for now."""
-        return self.reservoir.tokens.here if self._lives else 0
+        return self.reservoir.state.lease.held - self.reservoir.state.lease.pending if self._lives else 0
 
     @property
     def _lives(self) -> bool:

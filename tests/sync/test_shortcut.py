@@ -16,7 +16,7 @@ from batchlimit.blocking import Event
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.tokens import LeasedTokens
+from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import store_calls
@@ -165,7 +165,7 @@ def _refund(tokens: int) -> Callable[[World], object]:
 
     def run(world: World) -> None:
         reservoir = world.reservoir
-        room = reservoir.tokens._recorded - reservoir.tokens.available
+        room = reservoir.state.lease._recorded - reservoir.tokens.available
         if world.clock() < reservoir.tokens.expires and room >= tokens:
             world.limiter.refund(KEY, tokens)
 
@@ -289,10 +289,10 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
     But for the steps of `lock_free`, of which nobody gets the same.
     """
     entry = world.limiter._registry.entry(KEY)
-    free, lock_free = LeasedTokens.__dict__["free"], LeasedTokens.__dict__["lock_free"]
+    free, lock_free = FreeTokens.__dict__["free"], FreeTokens.__dict__["lock_free"]
     changes = []
 
-    class Watched(LeasedTokens):
+    class Watched(FreeTokens):
         __slots__ = ()
 
         @property

@@ -1,0 +1,152 @@
+"""The tokens that this process has leased of one bucket: until when, and who may spend them."""
+
+from batchlimit.bucket.messages import Grant
+from batchlimit.reservoir.tokens import FreeTokens
+from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
+
+
+class Lease:
+    """Tokens are in one of three places: free for whoever comes (`tokens`), reserved for waiters, or pending.
+
+    Pending tokens were granted for later: they begin at `starts`. All of them end at `tokens.expires`.
+
+    The bucket counts tokens as leased to this instance until it is told that they are spent. `_recorded` is how many it
+    counts at the least, whatever is under way: only so many may ever be held or put back here.
+
+    Tokens may also be `borrowed`: granted by this instance to itself while the store is away. Those are not the
+    bucket's: it is never told of them, none go back to it, and with its next grant they are gone.
+    """
+
+    __slots__ = (
+        "_recorded",
+        "_tokens",
+        "borrowed",
+        "generation",
+        "pending",
+        "pledged",
+        "prompt",
+        "reserved_for_waiters",
+        "starts",
+        "told",
+    )  # fmt: skip
+
+    def __init__(self, tokens: FreeTokens, now: float) -> None:
+        self._tokens, self.starts = tokens, now
+        self.reserved_for_waiters = self.pending = self._recorded = 0
+        self.pledged = 0  # what was given to waiters that are tentative still
+        self.prompt = 0  # and to those of them that are prompt
+        self.told = 0  # how often the bucket was told what is held: what was spent before is spent there, too
+        self.generation = 0  # another one whenever what is here begins to be the bucket's, or ceases to be, or is lost
+        self.borrowed = False
+
+    def __repr__(self) -> str:
+        return f"<Lease of {self._tokens}, {self.reserved_for_waiters} reserved, {self.pending} pending>"
+
+    @property
+    def held(self) -> int:
+        """What is leased and nobody's yet."""
+        return self._tokens.available + self.reserved_for_waiters + self.pending
+
+    @property
+    def leased(self) -> int:
+        """What is held of the bucket's."""
+        return 0 if self.borrowed else self.held
+
+    def advance(self, now: float) -> None:
+        """Take in what has begun, and let go of what has expired."""
+        if self.pending and now >= self.starts:
+            begun, self.pending = self.pending, 0
+            self.reserved_for_waiters += begun
+        if now >= self._tokens.expires:
+            self.take_all()
+
+    # A signal handler may raise between any two lines here. So tokens leave one place before they enter another, and
+    # before anyone hears of them: an interrupt loses some, and mints none.
+
+    def reserve(self) -> None:
+        """Set all free tokens aside for waiters."""
+        free = self._tokens.reclaim()
+        self._tokens.remove(free)
+        self.reserved_for_waiters += free
+
+    def release(self) -> None:
+        """Set all tokens free again: nobody waits."""
+        tokens, self.reserved_for_waiters = self.reserved_for_waiters, 0
+        self._tokens.add(tokens)
+
+    def spend(self, cost: int) -> None:
+        """Spend reserved tokens."""
+        self.reserved_for_waiters -= cost
+        self._tokens.came += cost
+
+    def serve(self, waiter: Waiter) -> Admit:
+        """Spend reserved tokens on a waiter: as far as the bucket is concerned, once the waiter is confirmed."""
+        admit = Admit(self._tokens.expires, self.generation)
+        self.spend(waiter.cost)
+        waiter.told = self.told
+        self.pledged += waiter.cost if waiter.tentative else 0
+        self.prompt += waiter.cost if waiter.prompt else 0
+        waiter.verdict = admit  # with no call in between: a pledge that nobody knows of would last for ever
+        return admit
+
+    def confirm(self, waiter: Waiter) -> None:
+        """Let what was given to a tentative waiter be spent, as far as the bucket is concerned."""
+        self.pledged = max(0, self.pledged - waiter.cost)
+        if waiter.prompt:
+            self.prompt = max(0, self.prompt - waiter.cost)
+
+    def put_back(self, cost: int, now: float) -> int:
+        """Put back spent tokens as far as they are leased still; return how many. They stay counted as admitted."""
+        room = cost if self.borrowed else max(0, self._recorded - self.held - self.pledged)
+        back = min(cost, room) if now < self._tokens.expires else 0
+        self.reserved_for_waiters += back
+        return back
+
+    def report(self) -> int:
+        """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
+        self.told += 1
+        self._recorded = 0 if self.borrowed else self.held + self.pledged
+        return self._recorded
+
+    def credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
+        """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""
+        self._tokens.reclaim()
+        if self.borrowed or grant.kept < fetch.ask.held:
+            self.take_all()
+            self.generation += 1
+            self.borrowed = False
+        begins = now + grant.starts_in
+        self.starts = max(self.starts, begins) if self.pending else begins
+        if grant.starts_in > 0.0:
+            self.pending += grant.granted
+        else:
+            self.reserved_for_waiters += grant.granted
+        self._tokens.expires = fetch.sent + grant.starts_in + grant.lease
+        self._recorded = grant.kept + grant.granted
+
+    def borrow(self, granted: int, lease: float, now: float) -> int:
+        """Take in what this instance grants itself. What is left of the bucket's lease becomes borrowed as well.
+
+        It keeps its end: nothing that was leased is spent after its lease. What was to come is let go.
+
+        Returns:
+            How many tokens were left of the bucket's lease.
+        """
+        tokens = self._tokens
+        tokens.reclaim()
+        self.pending = self._recorded = tokens.low_watermark = 0
+        left, ends = self.leased, now + lease
+        tokens.expires = min(tokens.expires, ends) if left else ends
+        self.generation += not self.borrowed
+        self.starts = now
+        self.reserved_for_waiters += granted
+        self.borrowed = True
+        return left
+
+    def take_all(self) -> int:
+        """Let go of everything, unspent; return how much that was."""
+        free = self._tokens.reclaim()  # first: what a hit takes in between would be let go of as well
+        tokens = free + self.reserved_for_waiters + self.pending
+        self._tokens.remove(free)
+        self.reserved_for_waiters = self.pending = self._tokens.low_watermark = 0
+        return tokens
