@@ -31,7 +31,7 @@ def decide_from_memory(
     decisions = {}
     for key, entry, _ in found:
         reservoir = entry.reservoir
-        source: Source = "fallback" if entry.tokens.borrowed else "local"
+        source: Source = "fallback" if entry.reservoir.state.lease.borrowed else "local"
         decisions[key] = decision(reservoir.quota, reservoir.forecast.remaining(now), 0.0, source)
     return decisions
 

@@ -202,7 +202,7 @@ class KeyEntry:
     def ring(self) -> None:
         """Do what there is to do when no caller is here."""
         try:
-            task = self.reservoir.tend(self._home.clock())
+            task = self.reservoir.lifecycle.tend(self._home.clock())
         except Exception:
             self._look_again(self, self._home.clock() + _PATIENCE)
             raise
@@ -221,7 +221,7 @@ class KeyEntry:
         """Take back tokens that were admitted and not used; the task by which they travel, if they do."""
         back = self.reservoir.refund(Waiter(cost, NO_WAIT, NOBODY), self._home.clock())
         task: asyncio.Task[Any] | None = None if back is None else self._give_back(back)
-        if task is not None and not self.reservoir.fallback.fails_closed:
+        if task is not None and not self.reservoir.state.fallback.fails_closed:
             task = self._home.start(_silenced(task))
         self._rouse()
         return task
@@ -364,7 +364,7 @@ class KeyEntry:
 
     def plan(self) -> None:
         """Have the timer come when there will be something to do."""
-        self._look_again(self, self.reservoir.due())
+        self._look_again(self, self.reservoir.lifecycle.due())
 
     def _look_again(self, thing: Due, at: float) -> None:
         if at < thing.due:

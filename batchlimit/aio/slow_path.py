@@ -46,14 +46,14 @@ class SlowPath:
         level = await outcome(self._registry.store.peek, key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
             if (told := reservoir.forecast.outlook(self._clock())) is None:
-                raise reservoir.fallback.failure(level).to_raise(key)
+                raise reservoir.state.fallback.failure(level).to_raise(key)
             return told
         return outlook(reservoir.quota, level.level, reservoir.forecast.spendable(self._clock()))
 
     async def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if that is lost and callers are to hear of it."""
         entry = self._registry.entry(key)
-        check_cost(cost, entry.reservoir.largest_cost, key)
+        check_cost(cost, entry.reservoir.state.largest_cost, key)
         await arrived(key, entry.refund(cost))
 
     def adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
@@ -69,7 +69,7 @@ class SlowPath:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
             entry = self._registry.entry(key)
-            check_cost(cost, entry.reservoir.largest_cost, key)
+            check_cost(cost, entry.reservoir.state.largest_cost, key)
             if (result := await entry.settle(cost, until)) is not None:
                 return result
             self._registry.live_entry(key)

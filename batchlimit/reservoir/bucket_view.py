@@ -76,13 +76,13 @@ class BucketView:
 
     def to_flow_in(self, tokens: int, quota: Quota, now: float) -> float:
         """Return how many seconds it takes at the least until the bucket had so many, by what it was when last seen."""
-        fastest = _fastest(quota)
+        fastest = fastest_rate(quota)
         return max(0.0, self.flows_since(0, quota) + tokens / fastest - now) if fastest else 0.0
 
     def flows_since(self, held: int, quota: Quota) -> float:
         """Return the instant from which on tokens flow in at the most, if those are counted as well that are there."""
         there = held + self.level + 1  # the level is of whole tokens: most of another one may have been there
-        return self._heard - there / fastest if (fastest := _fastest(quota)) else -math.inf
+        return self._heard - there / fastest if (fastest := fastest_rate(quota)) else -math.inf
 
     def last_seen(self, quota: Quota, now: float) -> tuple[int, float]:
         """Return how many instances share the quota (0: never told), and how much must be in the bucket by now.
@@ -103,6 +103,6 @@ class BucketView:
         self.round_trip += (sample - self.round_trip) * (0.2 if self.round_trip else 1.0)
 
 
-def _fastest(quota: Quota) -> float:
+def fastest_rate(quota: Quota) -> float:
     """The rate of all bandwidths: the level does not say which of them it is of."""
     return max(each.rate for each in quota.bandwidths)

@@ -14,6 +14,8 @@ class Horizon(NamedTuple):
     """The instant before which nobody is served."""
     since: float
     """The instant from which on all of that flows in: earlier than now, where something is there already."""
+    seconds: float = 0.0
+    """The time in which a token flows in, at the least."""
 
 
 NEAR = Horizon(-math.inf, -math.inf)
@@ -43,13 +45,13 @@ class Depths:
     `update` takes in all of them before the next question: neighbours that change together share most of the work.
     """
 
-    __slots__ = ("_changed", "_levels", "_seconds")
+    __slots__ = ("_changed", "_levels", "seconds")
 
     def __init__(self, numbers: Iterable[int], seconds: float) -> None:
         """`numbers` are those of all in line; `seconds` is the time in which a token flows in, at the least."""
         self._levels: list[_Level] = [{}]
         self._changed = set(numbers)
-        self._seconds = seconds
+        self.seconds = seconds
 
     def __repr__(self) -> str:
         return f"<Depths of {len(self._levels[0])}, {len(self._changed)} of them changed>"
@@ -103,14 +105,14 @@ class Depths:
                 number += 1
             elif right is not None and not _is_late(left, ahead, horizon):
                 number += 1
-                ahead += left.tokens * self._seconds
+                ahead += left.tokens * self.seconds
         return number
 
     def _set_leaf(self, number: int, waiter: Waiter | None) -> None:
         if waiter is None:
             self._levels[0].pop(number, None)
         else:
-            latest = waiter.cost * self._seconds - waiter.deadline
+            latest = waiter.cost * self.seconds - waiter.deadline
             self._levels[0][number] = _Node(waiter.cost + waiter.beyond, latest, waiter.deadline)
 
     def _update_above(self, height: int, changed: Iterable[int]) -> set[int]:
@@ -129,7 +131,7 @@ class Depths:
         return numbers
 
     def _sum(self, left: _Node, right: _Node) -> _Node:
-        latest, second = left.latest, left.tokens * self._seconds + right.latest
+        latest, second = left.latest, left.tokens * self.seconds + right.latest
         return _Node(
             left.tokens + right.tokens,
             second if second > latest else latest,

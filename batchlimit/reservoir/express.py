@@ -66,7 +66,7 @@ def serve(reservoir: Reservoir, waiter: Waiter, fetch: Fetch, grant: Grant, now:
     state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
     lease.credit(fetch, grant, now)
     lease.serve(waiter)
-    queue.dissolve()
+    queue.withdraw(waiter)
     state.spent += cost  # the next count need not
     state.used, state.is_untouched = now, False
     if lease.reserved_for_waiters:

@@ -4,6 +4,7 @@ import math
 from enum import IntEnum
 
 from batchlimit.decision import Decision
+from batchlimit.reservoir.bucket_view import fastest_rate
 from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.statistics import outlook
@@ -91,11 +92,6 @@ class Forecast:
         pause = denials.pause if waiter.deadline == NO_WAIT else denials.pause_of_waiter
         return self._pending_for(now) or pause(self._state.first_cost, now)
 
-    def pending_from(self) -> float:
-        """Return when tokens that were granted for later begin, if the first waiter needs no more; else -inf."""
-        lease = self._state.lease
-        return lease.starts if lease.pending and lease.held >= self._state.first_cost else -math.inf
-
     def retry_after(self, waiter: Waiter, now: float) -> float:
         """Return the seconds after which a refused caller may come again.
 
@@ -117,7 +113,7 @@ class Forecast:
         return self._state.queue.first_late(self._horizon(now))
 
     def _pending_for(self, now: float) -> float:
-        return max(0.0, self.pending_from() - now)
+        return max(0.0, self._state.pending_from - now)
 
     def _horizon(self, now: float) -> Horizon:
         """Say which waiters are hopeless: the bucket is known to be short until after their deadline, or for ever.
@@ -129,7 +125,9 @@ class Forecast:
         wait = max(self._pending_for(now), state.denials.wait(state.first_cost, now))
         if wait == 0.0 or wait == math.inf:
             return NEVER if wait else NEAR
-        return Horizon(now + wait, state.view.flows_since(state.lease.held, state.quota))
+        fastest = fastest_rate(state.quota)
+        since = state.view.flows_since(state.lease.held, state.quota)
+        return Horizon(now + wait, since, 1.0 / fastest if fastest else 0.0)
 
     def _backlog(self, waiter: Waiter, now: float) -> float:
         """Return the least seconds until the tokens of a waiter, and of all before it, have flowed in.

@@ -63,7 +63,14 @@ class KeyState:
     @property
     def first_cost(self) -> int:
         """The tokens that must be here before anybody is served: 1 for a debt, 0 for an empty queue."""
-        return 1 if self.queue.first is self.overdraft.waiter else self.queue.first_cost
+        if (first := self.queue.first) is None:
+            return 0
+        return 1 if first is self.overdraft.waiter else first.cost
+
+    @property
+    def pending_from(self) -> float:
+        """When tokens that were granted for later begin, if the first waiter needs no more; else -inf."""
+        return self.lease.starts if self.lease.pending and self.lease.held >= self.first_cost else LONG_AGO
 
     @property
     def slowest_rate(self) -> float:
@@ -75,8 +82,6 @@ class KeyState:
         self.quota = quota
         self.fallback.bucket = None
         self.largest_cost = LARGEST_BURST if quota.denies_all else quota.largest_cost
-        fastest = max(each.rate for each in quota.bandwidths)
-        self.queue.flow(1.0 / fastest if fastest else 0.0)
 
     def count(self, now: float) -> None:
         """Find out what was spent and asked for since the last count: a hit itself counts nothing.

@@ -33,9 +33,9 @@ class Lease:
     def __init__(self, tokens: FreeTokens, now: float) -> None:
         self._tokens, self.starts = tokens, now
         self.reserved_for_waiters = self.pending = self._recorded = 0
-        self.pledged = 0  # what was given to waiters that are tentative still
+        self.pledged = 0  # tokens given to waiters that are tentative still
         self.prompt = 0  # and to those of them that are prompt
-        self.told = 0  # how often the bucket was told what is held: what was spent before is spent there, too
+        self.told = 0  # how many reports were made: tokens spent before a report are spent for the bucket too
         self.generation = 0  # another one whenever what is here begins to be the bucket's, or ceases to be, or is lost
         self.borrowed = False
 
@@ -61,7 +61,7 @@ class Lease:
             self.take_all()
 
     # A signal handler may raise between any two lines here. So tokens leave one place before they enter another, and
-    # before anyone hears of them: an interrupt loses some, and mints none.
+    # before a waiter has its verdict: an interrupt loses some, and makes none.
 
     def reserve(self) -> None:
         """Set all free tokens aside for waiters."""
@@ -115,9 +115,9 @@ class Lease:
             self.take_all()
             self.generation += 1
             self.borrowed = False
-        begins = now + grant.starts_in
+        begins = now + grant.starts_in if grant.starts_in > 0.0 else now
         self.starts = max(self.starts, begins) if self.pending else begins
-        if grant.starts_in > 0.0:
+        if begins > now:
             self.pending += grant.granted
         else:
             self.reserved_for_waiters += grant.granted
@@ -127,7 +127,7 @@ class Lease:
     def borrow(self, granted: int, lease: float, now: float) -> int:
         """Take in what this instance grants itself. What is left of the bucket's lease becomes borrowed as well.
 
-        It keeps its end: nothing that was leased is spent after its lease. What was to come is let go.
+        It keeps its end: nothing that was leased is spent after its lease. Pending tokens are let go.
 
         Returns:
             How many tokens were left of the bucket's lease.

@@ -1,10 +1,13 @@
-"""How one key's reservoir begins and ends: restored from a snapshot, at rest, idle, evicted or closed."""
+"""What happens to one key's reservoir without a caller: its tokens are renewed or go back; it retires or is closed."""
+
+import math
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.dormant import KeySnapshot
 from batchlimit.reservoir.key_state import KeyState
+from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
@@ -14,19 +17,22 @@ _AWAKE = 1.0
 
 
 class Lifecycle:
-    """Retires the reservoir: then another one stands for the key, and an API must not use this one any more.
+    """Looks after the tokens while nobody calls, and retires the reservoir: then another one stands for the key.
 
-    - `retire`: nobody used the empty reservoir for a while. A `snapshot` is left for the next one, unless the key is
-      idle by then.
+    - `tend`, at `due`: tokens are renewed, refilled or returned. If nobody used the empty reservoir for a while, it
+      retires. It leaves a `snapshot` for the next one, unless the key is idle by then.
     - `evict`: it has to make room for another key.
     - `close`, then `last_ask` and `drain`: the limiter is closed. `ended` is the error that every later caller gets.
     """
 
-    __slots__ = ("_admission", "_closer", "_idle_after", "_requests", "_state", "ended", "snapshot")
+    __slots__ = ("_admission", "_closer", "_idle_after", "_prefetch", "_requests", "_state", "ended", "snapshot")
 
-    def __init__(self, state: KeyState, admission: Admission, requests: Requests, idle_after: float) -> None:
+    def __init__(
+        self, state: KeyState, admission: Admission, requests: Requests, prefetch: Prefetch, idle_after: float
+    ) -> None:
         """`idle_after`: the key is forgotten so many seconds after its last use."""
-        self._state, self._admission, self._requests, self._idle_after = state, admission, requests, idle_after
+        self._state, self._admission, self._requests, self._prefetch = state, admission, requests, prefetch
+        self._idle_after = idle_after
         self._closer: Waiter | None = None
         self.ended: Exception | None = None
         self.snapshot: KeySnapshot | None = None
@@ -40,7 +46,49 @@ class Lifecycle:
         self._requests.last_target = int(snapshot.last_want)
         self._state.view.recall(snapshot)
 
-    def retires_at(self) -> float:
+    def due(self) -> float:
+        """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
+        state, rests_until = self._state, self._requests.rests_until
+        if state.is_retired or state.in_flight is not None:
+            return math.inf
+        if self._requests.refunds:
+            return rests_until
+        if state.queue:  # while a caller waits, the leader looks after what is owed too
+            return math.inf if state.queue.leader else max(rests_until, state.denials.until(1), state.pending_from)
+        if self._prefetch.wants_refill:
+            return rests_until
+        if state.lease.held == 0:
+            return self._retires_at()
+        expires = state.tokens.expires
+        if state.lease.borrowed:
+            return expires
+        margin = max(2 * state.view.round_trip, 0.1 * (expires - state.lease.starts))
+        return max(min(expires - margin, self._prefetch.checks_at), rests_until)
+
+    def tend(self, now: float) -> Fetch | GiveBack | None:
+        """Return the request to send when no caller is here, if any.
+
+        Tokens in use are renewed before they expire. Tokens that nobody used go back. A reservoir that was empty and
+        unused for a while retires.
+        """
+        state, requests = self._state, self._requests
+        self._admission.advance(now)
+        state.count(now)  # whom the advance has served
+        self._prefetch.check_watermark(now)
+        if state.lease.pledged:
+            state.used = now  # by somebody who was served, and has not looked yet
+        if self.due() > now:
+            return None
+        if requests.refunds:
+            return requests.repay()
+        if state.queue.first is not None or self._prefetch.wants_refill:
+            return requests.ask(now, state.queue.first)
+        if state.lease.held == 0:
+            state.is_retired, self.snapshot = True, self._snapshot(now)
+            return None
+        return self.drain() if state.is_untouched else requests.renew(now)
+
+    def _retires_at(self) -> float:
         """Return when an empty reservoir retires: soon if a snapshot says all that is to be kept, else when idle."""
         state = self._state
         if state.lease.pledged:
@@ -51,10 +99,6 @@ class Lifecycle:
         if state.fallback.is_owed or self._requests.lost_number is not None or state.has_told_quota:
             return idle
         return min(idle, max(state.used + _AWAKE, state.tokens.expires, state.denials.dry_until))
-
-    def retire(self, now: float) -> None:
-        """Retire at rest or idle."""
-        self._state.is_retired, self.snapshot = True, self._snapshot(now)
 
     def evict(self) -> bool:
         """Retire to make room; False while somebody waits or is served, a request is in flight, or a refund is owed.

@@ -71,7 +71,8 @@ class Prefetch:
         demand, tokens = state.demand.rate, state.tokens.available
         low = 0 if state.denials.pause(1, now) else low_mark(tokens, demand, state.view.round_trip)
         state.tokens.set_low_watermark(low)
-        self.checks_at = now + first_look(tokens, low, demand) if low else math.inf
+        seconds = first_look(tokens, low, demand) if low else math.inf
+        self.checks_at = now + seconds if seconds < math.inf else math.inf
 
     def check_watermark(self, now: float) -> None:
         """Start a refill shortly before the tokens would fall below the low watermark; else set the next check."""

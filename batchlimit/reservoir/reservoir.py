@@ -6,8 +6,8 @@ What is promised, provided that the clocks of process and store run at the same 
 
 1. All processes together never admit more than the bucket granted, and no token is spent after its lease ends. While
    the store is away, `on_failure` "open" and "local" admit more; what `debit` charges was used before it was admitted.
-2. Callers who wait are served in order of arrival. A caller that waits for tokens leaves at its deadline; a caller that
-   waits for an answer of the store, at the latest when that answer has come or has failed.
+2. Callers who wait are served in order of arrival. A caller that waits for tokens leaves at its deadline. A caller that
+   waits for an answer of the store leaves at the latest when that has come or has failed.
 3. One request per key is in flight from this process, whatever the number of callers.
 4. A caller may be interrupted between any two lines. That may lose tokens until their lease ends; it mints none.
 
@@ -16,7 +16,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | part                     | what it does                                                              |
 |--------------------------|---------------------------------------------------------------------------|
 | `state.tokens`           | FreeTokens: the tokens for whoever comes; a hit spends one without a lock |
-| `state.lease`            | Lease: until when they are ours; those reserved for waiters, or pending   |
+| `state.lease`            | Lease: all that is leased, until when; some is reserved for waiters       |
 | `state.queue`            | WaitQueue: the waiters in order of arrival; its leader sends the requests |
 | `state.view`, `.denials` | BucketView, DenialCache: what the bucket last said; when not to ask it    |
 | `state.fallback`         | Fallback: grants tokens instead of the bucket while the store is away     |
@@ -24,18 +24,18 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `forecast`               | answers from memory: admit, refuse or ask the store. It changes nothing   |
 | `admission`              | serves, refuses or queues callers                                         |
 | `requests`               | builds and numbers Ask and GiveBack                                       |
-| `prefetch`               | asks in the background before the tokens run out                          |
-| `outage`                 | what becomes of the waiters when the store does not answer                |
-| `lifecycle`              | a key that is dormant (a snapshot is kept), idle, evicted or closed       |
+| `prefetch`               | says when to ask in the background, before the tokens run out             |
+| `outage`                 | Outage: fails waiters, from a failed request until an answer; else None   |
+| `lifecycle`              | renews and returns tokens without a caller; ends as dormant, idle, closed |
 
 The states. A reservoir is in three at a time: one of the first two, one of the next two, one of the last three.
 
 | state     | it means                          | it ends when                                                     |
 |-----------|-----------------------------------|------------------------------------------------------------------|
-| quiet     | no request is in flight           | a method here or of `lifecycle` returns one to be sent           |
+| quiet     | no request is in flight           | `step`, `refund` or a method of `lifecycle` returns a request    |
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its caller leaves |
-| leased    | the tokens here are the bucket's  | a request fails, and `on_failure` is "open" or "local"           |
-| fallback  | `lease.borrowed`                  | the next Grant arrives; the borrowed tokens that are left go     |
+| leased    | the tokens here are the bucket's  | a request fails while a caller waits, and the fallback answers   |
+| fallback  | `state.lease.borrowed`            | the next Grant arrives; the borrowed tokens that are left go     |
 | open      | callers are served here           | the key becomes dormant, is evicted, or the limiter closes       |
 | retired   | another reservoir has the key     | never; `step` says Retired to a waiter whose tokens expired      |
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
@@ -48,8 +48,8 @@ aio/key_entry.py) does. It holds its lock for each call here, but for a hit and 
 - A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict and does as told:
   Wait sleeps and steps again; Fetch asks the store and reports `granted` or `failed`. A caller that is cancelled or
   interrupted calls `leave`. A tentative waiter may still leave after it was served; `admission.confirm` ends that.
-- The background thread, or the timer of the event loop, calls `tend` at the instant `due()`: it renews leases, sends
-  refunds, prefetches, and retires the reservoir.
+- The background thread, or the timer of the event loop, calls `lifecycle.tend` at the instant `lifecycle.due()`: it
+  renews leases, sends refunds, prefetches, and retires the reservoir.
 - `refund` and `debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
   `lifecycle.last_ask`, then `lifecycle.drain`, which also returns the tokens of a key that nobody uses.
 - After every call the API takes the list of `to_wake` under its lock, and wakes those waiters without it.
@@ -63,7 +63,6 @@ from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.debt import NO_OVERDRAFT, Overdraft
 from batchlimit.reservoir.dormant import KeySnapshot
 from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
-from batchlimit.reservoir.fallback import Fallback
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
@@ -100,7 +99,7 @@ class Reservoir:
         self.admission = Admission(state, self.forecast, self.prefetch)
         self.requests = Requests(state, self.prefetch, instance, options)
         self.outage: Outage | None = None  # from a request without an answer until the next answer
-        self.lifecycle = Lifecycle(state, self.admission, self.requests, options.idle_after)
+        self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)
         if snapshot is not None:
             self.lifecycle.restore(snapshot)
 
@@ -113,24 +112,9 @@ class Reservoir:
         return self.state.quota
 
     @property
-    def largest_cost(self) -> int:
-        """The largest cost in tokens that can ever be admitted."""
-        return self.state.largest_cost
-
-    @property
     def is_retired(self) -> bool:
         """Whether another reservoir stands for the key."""
         return self.state.is_retired
-
-    @property
-    def in_flight(self) -> Fetch | GiveBack | None:
-        """The request that was sent to the store, or is about to be, and was not reported on."""
-        return self.state.in_flight
-
-    @property
-    def fallback(self) -> Fallback:
-        """What answers while the store is away."""
-        return self.state.fallback
 
     @property
     def statistics(self) -> KeyStatistics:
@@ -227,49 +211,6 @@ class Reservoir:
         self.admission.advance(now)
         self._wake_next()
 
-    def due(self) -> float:
-        """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
-        state, lease, expires = self.state, self.state.lease, self.tokens.expires
-        if state.is_retired or state.in_flight is not None:
-            return math.inf
-        if self.requests.refunds:
-            return self.requests.rests_until
-        if state.queue:
-            return self._collects_at()
-        if self.prefetch.wants_refill:
-            return self.requests.rests_until
-        if lease.held == 0:
-            return self.lifecycle.retires_at()
-        if lease.borrowed:
-            return expires
-        margin = max(2 * state.view.round_trip, 0.1 * (expires - lease.starts))
-        return max(min(expires - margin, self.prefetch.checks_at), self.requests.rests_until)
-
-    def tend(self, now: float) -> Fetch | GiveBack | None:
-        """Return the request to send when no caller is here, if any.
-
-        Tokens in use are renewed before they expire. Tokens that nobody used go back. A reservoir that was empty and
-        unused for a while retires.
-        """
-        state = self.state
-        self.admission.advance(now)
-        state.count(now)  # whom the advance has served
-        self.prefetch.check_watermark(now)
-        if state.lease.pledged:
-            state.used = now  # by somebody who was served, and has not looked yet
-        if self.due() > now:
-            return None
-        if self.requests.refunds:
-            return self.requests.repay()
-        if state.queue.first is not None:
-            return self.requests.ask(now, state.queue.first)
-        if self.prefetch.wants_refill:
-            return self.requests.ask(now)
-        if state.lease.held == 0:
-            self.lifecycle.retire(now)
-            return None
-        return self.lifecycle.drain() if state.is_untouched else self.requests.renew(now)
-
     def refund(self, waiter: Waiter, now: float) -> GiveBack | None:
         """Take back the spent tokens of a waiter that was admitted.
 
@@ -340,12 +281,6 @@ class Reservoir:
         """Wake the leader, who may send a request now, and the caller that closes."""
         self.state.queue.wake_leader()
         self.lifecycle.wake_closer()
-
-    def _collects_at(self) -> float:
-        """Return when to ask for what is owed; inf while a caller waits: its leader looks after that too."""
-        if self.state.queue.leader is not None:
-            return math.inf
-        return max(self.requests.rests_until, self.state.denials.until(1), self.forecast.pending_from())
 
 
 def _within(seconds: float, deadline: float, now: float) -> float | None:

@@ -93,7 +93,7 @@ class FreeTokens:
 
     @property
     def spent(self) -> int:
-        """What was spent up to this moment."""
+        """Tokens that were spent up to this moment."""
         return self.came - self.available
 
     @property
@@ -102,7 +102,7 @@ class FreeTokens:
         return self.spent + self.refused
 
     # A signal handler may raise between any two lines here. So tokens leave one place before they enter another: an
-    # interrupt loses some, and mints none.
+    # interrupt loses some, and makes none.
 
     def reclaim(self) -> int:
         """Take back what is laid out: from here on nobody spends any without the lock. Return how many are here."""
@@ -141,5 +141,5 @@ class FreeTokens:
             self.lock_free = repeat(self.expires, tokens)
 
     def _pick_up(self, tokens: int) -> None:
-        """Take back so many, or all. Whoever steps at the same time gets others."""
+        """Take back so many, or all. A thread that steps at the same time gets others."""
         self.free += len(list(islice(self.lock_free, tokens)))

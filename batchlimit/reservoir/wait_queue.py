@@ -23,12 +23,11 @@ class WaitQueue:
     No question looks at every waiter, however many there are: see Depths.
     """
 
-    __slots__ = ("_awake", "_claims", "_debtor", "_depths", "_hasty", "_last", "_numbers", "_seconds", "cost")
+    __slots__ = ("_awake", "_claims", "_debtor", "_depths", "_hasty", "_last", "_numbers", "cost")
 
     def __init__(self) -> None:
         self._awake = _NONE
         self._last = 0
-        self._seconds = 0.0
         self._debtor: Waiter | None = None  # with whom nobody waits: one at the most
         self._clear()
 
@@ -72,11 +71,6 @@ class WaitQueue:
         return None
 
     @property
-    def first_cost(self) -> int:
-        """What must fit before anyone can be served: the first one's cost. 0 for an empty line."""
-        return first.cost if (first := self.first) is not None else 0
-
-    @property
     def hasty(self) -> list[Waiter]:
         """Return all who take the first answer, in their order."""
         return [waiter for number in sorted(self._hasty) if (waiter := self._claims.get(number)) is not None]
@@ -115,7 +109,7 @@ class WaitQueue:
             return True
         if horizon is NEAR or waiter.deadline == math.inf:
             return False
-        return horizon.since + (self.ahead_of(waiter) + waiter.cost) * self._seconds > waiter.deadline
+        return horizon.since + (self.ahead_of(waiter) + waiter.cost) * horizon.seconds > waiter.deadline
 
     def first_late(self, horizon: Horizon) -> Waiter | None:
         """Return the first in line who cannot be served in time."""
@@ -123,13 +117,8 @@ class WaitQueue:
             return None
         if horizon is NEVER or len(self._claims) == 1:
             return leader if (leader := self.leader) is not None and self.is_late(leader, horizon) else None
-        number = self._measured().first_late(horizon)
+        number = self._measured(horizon.seconds).first_late(horizon)
         return None if number is None else self._claims[number]
-
-    def flow(self, seconds: float) -> None:
-        """Know in how many seconds a token flows in, at the least."""
-        self._seconds = seconds
-        self._depths = None
 
     def resize(self, waiter: Waiter, cost: int, beyond: int) -> None:
         """Have a waiter ask for more or less, in its place, and for some more when it has got that."""
@@ -145,11 +134,6 @@ class WaitQueue:
         self.wake(waiter)
         if waiter in self:
             self._remove(waiter)
-
-    def dissolve(self) -> None:
-        """Let all go, who know why."""
-        self._debtor = None
-        self._clear()
 
     def withdraw(self, waiter: Waiter) -> None:
         """Let a waiter go that knows why, if it ever joined; if it was the leader, another is now."""
@@ -187,8 +171,9 @@ class WaitQueue:
         if len(self._numbers) > 2 * len(self._claims) + _STALE:
             self._numbers = sorted(number for number, each in self._claims.items() if each is not self._debtor)
 
-    def _measured(self) -> Depths:
-        if self._depths is None:
-            self._depths = Depths(self._claims, self._seconds)
+    def _measured(self, seconds: float | None = None) -> Depths:
+        """Return the tree as it is now; `seconds` is how long a token takes to flow in, if the question is of that."""
+        if self._depths is None or seconds not in (None, self._depths.seconds):
+            self._depths = Depths(self._claims, seconds or 0.0)
         self._depths.update(self._claims)
         return self._depths

@@ -53,7 +53,7 @@ class Drain:
 
 
 def _return_tokens(entry: KeyEntry, ended: threading.Event | None, deadline: float) -> None:
-    if ended is not None and not entry.sender.sends(entry.reservoir.in_flight):
+    if ended is not None and not entry.sender.sends(entry.reservoir.state.in_flight):
         ended.wait(max(0.0, deadline - time.monotonic()))
     try:
         if (fetch := entry.locked(lambda: entry.reservoir.lifecycle.last_ask(entry.clock()))) is not None:

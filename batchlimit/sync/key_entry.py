@@ -118,7 +118,7 @@ class KeyEntry:
 
         def look() -> Fetch | GiveBack | None:
             self.due = math.inf
-            return self.reservoir.tend(self.clock())
+            return self.reservoir.lifecycle.tend(self.clock())
 
         return self.locked(look)
 
@@ -150,7 +150,7 @@ class KeyEntry:
         """Change the reservoir under the lock; then, without it, wake the waiters concerned."""
         with free(self.lock):
             result = change()
-            self.sender = self.sender.after(self.reservoir.in_flight)
+            self.sender = self.sender.after(self.reservoir.state.in_flight)
             awake = self.reservoir.to_wake()
             sooner = self._look_sooner()
         for waiter in awake:
@@ -172,7 +172,7 @@ class KeyEntry:
 
     def _look_sooner(self) -> bool:
         """Requires the lock. Whether the background thread must come earlier than it planned."""
-        due, now = self.reservoir.due(), self.clock()
+        due, now = self.reservoir.lifecycle.due(), self.clock()
         if max(due, now) >= self.due > now - _LOST:  # that one is no later than _LOOK from now
             return False
         self.due = min(max(due, now), now + _LOOK)

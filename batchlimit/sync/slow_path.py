@@ -34,7 +34,7 @@ class SlowPath:
         until, result = deadline(timeout, self._clock()), None
         while result is None:
             entry = self._registry.live_entry(key)
-            check_cost(cost, entry.reservoir.largest_cost, key)
+            check_cost(cost, entry.reservoir.state.largest_cost, key)
             if entry.take(cost) != NO_WAIT:
                 return
             result = await WaitingCoroutine(entry, cost, until).wait()
@@ -54,7 +54,7 @@ class SlowPath:
 
     def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
         """Do the same at a known key entry, by the first of its rules that decides."""
-        if cost.__class__ is not int or not 0 < cost <= entry.reservoir.largest_cost:
+        if cost.__class__ is not int or not 0 < cost <= entry.reservoir.state.largest_cost:
             return self.try_acquire(key, cost)
         if self._is_denied(entry, cost):
             return False
@@ -80,7 +80,7 @@ class SlowPath:
         try:
             level = self._registry.store.peek(key, reservoir.quota).level
         except StoreUnavailable as error:
-            failed = reservoir.fallback.failure(error)
+            failed = reservoir.state.fallback.failure(error)
         else:
             return outlook(reservoir.quota, level, reservoir.forecast.spendable(self._clock()))
         if (told := entry.locked(lambda: reservoir.forecast.outlook(self._clock()))) is None:
@@ -89,7 +89,7 @@ class SlowPath:
 
     def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if that is lost and callers are to hear of it."""
-        check_cost(cost, self._registry.entry(key).reservoir.largest_cost, key)
+        check_cost(cost, self._registry.entry(key).reservoir.state.largest_cost, key)
         warn_in_loop()
         self.adjust(key, -cost)
 
@@ -104,7 +104,7 @@ class SlowPath:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
             entry = self._registry.live_entry(key)
-            check_cost(cost, entry.reservoir.largest_cost, key)
+            check_cost(cost, entry.reservoir.state.largest_cost, key)
             if (before := entry.take(cost)) != NO_WAIT:
                 return AdmissionResult.hit(before, entry.reservoir)
             if (result := self._wait(entry, cost, until)) is not None:

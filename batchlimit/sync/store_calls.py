@@ -77,7 +77,7 @@ def refund(entry: KeyEntry, cost: int) -> bool:
         if not isinstance(error, StoreUnavailable):
             raise
         failed = Fail(error)
-    if failed is not None and entry.reservoir.fallback.fails_closed:
+    if failed is not None and entry.reservoir.state.fallback.fails_closed:
         raise failed.to_raise(entry.key)
     return is_live
 

@@ -96,7 +96,7 @@ class WaitingThread:
         store_calls.fetch(self.entry, fetch, self.waiter)
 
     def _sleep(self, seconds: float | None) -> None:
-        if self.entry.sender.sends(self.entry.reservoir.in_flight):
+        if self.entry.sender.sends(self.entry.reservoir.state.in_flight):
             raise RuntimeError(AMID)
         self.waited = True
         self._event.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))

@@ -43,8 +43,8 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
     assert here.statistics == KeyStatistics(admitted=1, calls=1)
     assert here.tokens.take(1) == NO_WAIT
     assert here.forecast.spendable(0.0) == 0
-    assert here.due() == NEVER
-    assert here.tend(0.0) is None
+    assert here.lifecycle.due() == NEVER
+    assert here.lifecycle.tend(0.0) is None
 
 
 def test_one_who_is_in_line_keeps_it() -> None:
@@ -118,7 +118,7 @@ def test_who_wakes_too_late_begins_anew() -> None:
 def test_who_wakes_too_late_at_an_idle_one_begins_anew() -> None:
     here, waiter = filled()
     for now in (20.0, 40.0):  # what was held has expired, and then nobody came
-        assert here.tend(now) is None
+        assert here.lifecycle.tend(now) is None
     assert here.is_retired
     assert here.step(waiter, 40.0) == RETIRED
 
@@ -127,10 +127,10 @@ def test_who_was_served_and_has_not_looked_keeps_an_idle_one() -> None:
     """A task that holds tokens of one key while it waits for another's."""
     here, waiter = filled(tentative=True, idle_after=0.0)
     for now in (2.0, 5.0, 50.0):
-        assert here.due() <= now
-        assert here.tend(now) is None
+        assert here.lifecycle.due() <= now
+        assert here.lifecycle.tend(now) is None
         assert not here.is_retired
-        assert here.due() > now, "the keeper would come back at once, again and again"
+        assert here.lifecycle.due() > now, "the keeper would come back at once, again and again"
     assert isinstance(here.step(waiter, 50.0), Fetch), "it asks anew, in its old place"
 
 

@@ -143,7 +143,7 @@ def test_a_fork_while_an_ask_is_under_way_concerns_neither_side(
     threads = [threading.Thread(target=limiter.acquire, args=[KEY]) for _ in range(2)]
     for each in threads:
         each.start()
-    while limiter._entries.get(KEY) is None or limiter._entries[KEY].reservoir.in_flight is None:
+    while limiter._entries.get(KEY) is None or limiter._entries[KEY].reservoir.state.in_flight is None:
         pass
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
@@ -151,7 +151,7 @@ def test_a_fork_while_an_ask_is_under_way_concerns_neither_side(
         assert limiter.statistics().waiting == 0
         asking = threading.Thread(target=limiter.acquire, args=[KEY])
         asking.start()
-        while limiter._entries.get(KEY) is None or limiter._entries[KEY].reservoir.in_flight is None:
+        while limiter._entries.get(KEY) is None or limiter._entries[KEY].reservoir.state.in_flight is None:
             pass
         os.write(writer, b"asks")
         asking.join()

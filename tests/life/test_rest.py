@@ -71,8 +71,8 @@ def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(api: Front, clock:
         reservoir = supply_of(limiter).entries["key"].reservoir
         for _ in range(2):  # renewed, for it was in use; and then returned
             assert reservoir.state.lease.held > 0
-            clock.now = reservoir.due()
-            until(lambda: clock.now < reservoir.due() < FOR_EVER)
+            clock.now = reservoir.lifecycle.due()
+            until(lambda: clock.now < reservoir.lifecycle.due() < FOR_EVER)
         clock.pass_by(5.0)
         come_to_rest(limiter)
         assert stage.backs

@@ -43,7 +43,7 @@ class Front:
         return step
 
     def tend(self, at: float) -> Fetch:
-        fetch = self.reservoir.tend(at)
+        fetch = self.reservoir.lifecycle.tend(at)
         assert isinstance(fetch, Fetch)
         return fetch
 

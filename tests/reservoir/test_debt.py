@@ -33,7 +33,7 @@ class Debtor:
         return waiter
 
     def tend(self) -> Fetch:
-        fetch = self.reservoir.tend(self.at)
+        fetch = self.reservoir.lifecycle.tend(self.at)
         assert isinstance(fetch, Fetch)
         return fetch
 
@@ -54,13 +54,13 @@ def test_what_is_here_pays_at_once() -> None:
     debtor = Debtor(10, 4)
     assert (debtor.owed, debtor.here) == (0, 6)
     assert debtor.reservoir.statistics[0] == 5
-    assert debtor.reservoir.due() > debtor.at
+    assert debtor.reservoir.lifecycle.due() > debtor.at
 
 
 def test_part_of_it_is_paid_and_the_rest_is_asked_for() -> None:
     debtor = Debtor(10, 25)
     assert (debtor.owed, debtor.here) == (15, 0)
-    assert debtor.reservoir.due() <= debtor.at
+    assert debtor.reservoir.lifecycle.due() <= debtor.at
     ask = debtor.tend().ask
     assert (ask.need, ask.queued, ask.held) == (1, 15, 0)
 
@@ -139,7 +139,7 @@ def test_a_refused_debt_is_asked_for_again_when_it_may_fit() -> None:
     debtor = Debtor(0, 5)
     debtor.grant(debtor.tend(), 0, retry_after=0.5)
     assert debtor.owed == 5
-    assert debtor.reservoir.due() == pytest.approx(0.5)
+    assert debtor.reservoir.lifecycle.due() == pytest.approx(0.5)
     debtor.at = 0.5
     assert debtor.tend().ask.need == 1
 
@@ -155,7 +155,7 @@ def test_a_failing_store_forgives_no_debt_and_is_left_alone_a_while() -> None:
     debtor = Debtor(0, 5)
     debtor.reservoir.failed(debtor.tend(), ConnectionError("away"), debtor.at)
     assert debtor.owed == 5
-    assert debtor.at < debtor.reservoir.due() <= 0.1
+    assert debtor.at < debtor.reservoir.lifecycle.due() <= 0.1
     debtor.at = 0.1
     assert debtor.tend().repeated
 
@@ -163,7 +163,7 @@ def test_a_failing_store_forgives_no_debt_and_is_left_alone_a_while() -> None:
 def test_a_caller_behind_a_debt_asks_for_both_and_hears_of_a_failure() -> None:
     debtor = Debtor(0, 5)
     caller = debtor.join(2)
-    assert debtor.reservoir.due() == math.inf, "the caller is awake, and looks after the debt"
+    assert debtor.reservoir.lifecycle.due() == math.inf, "the caller is awake, and looks after the debt"
     fetch = debtor.reservoir.step(caller, debtor.at)
     assert isinstance(fetch, Fetch)
     debtor.reservoir.failed(fetch, BucketUnavailable("away"), debtor.at)
@@ -192,7 +192,7 @@ def test_what_is_owed_keeps_the_key_in_memory_until_it_is_paid() -> None:
     assert not debtor.reservoir.is_retired
     debtor.grant(fetch, 5)
     for debtor.at in (1001.0, 2000.0):  # the first look finds that it was used
-        assert debtor.reservoir.tend(debtor.at) is None
+        assert debtor.reservoir.lifecycle.tend(debtor.at) is None
     assert debtor.reservoir.is_retired
 
 

@@ -74,7 +74,7 @@ class Twins:
         if self.asking is None:
             return
         (pair, _), self.asking = self.asking, None
-        fetches = [each.in_flight for each in self.both]
+        fetches = [each.state.in_flight for each in self.both]
         served = False
         if pair is not None and isinstance(fetches[0], Fetch):
             served = express.serve(self.short, pair[0], fetches[0], grant, self.now, jitter)
@@ -88,21 +88,21 @@ class Twins:
         if self.asking is not None:
             self.asking = None
             for each in self.both:
-                if isinstance(each.in_flight, Fetch):
-                    each.failed(each.in_flight, error, self.now)
+                if isinstance(each.state.in_flight, Fetch):
+                    each.failed(each.state.in_flight, error, self.now)
         self.check()
 
     def interrupt(self, which: int) -> None:
         if self.pairs:
             for each, waiter in zip(self.both, self.pairs.pop(which % len(self.pairs)), strict=True):
                 each.leave(waiter, self.now)
-            if self.short.in_flight is None:
+            if self.short.state.in_flight is None:
                 self.asking = None
         self.check()
 
     def tend(self) -> None:
         if not self.short.is_retired:
-            found = self.each(lambda reservoir: reservoir.tend(self.now))
+            found = self.each(lambda reservoir: reservoir.lifecycle.tend(self.now))
             if isinstance(found, GiveBack):
                 self.each(lambda reservoir: reservoir.gave_back(self.now))
             self.heed(None, found, found)
@@ -124,7 +124,7 @@ class Twins:
     def check(self) -> None:
         woken = [{self.place(waiter, i) for waiter in each.to_wake()} for i, each in enumerate(self.both)]
         self.each(lambda reservoir: reservoir.tokens.denied_until)
-        self.each(lambda reservoir: reservoir.due())
+        self.each(lambda reservoir: reservoir.lifecycle.due())
         self.each(_plain)
         for mine, other in self.pairs:
             assert _plain(mine) == _plain(other)
@@ -320,7 +320,7 @@ def test_what_is_admitted_without_the_store_is_counted_as_that() -> None:
     twins.fail(DEAD)
     _spend(twins)
     twins.arrive(1, NO_WAIT)
-    assert twins.short.fallback.admitted > 1
+    assert twins.short.state.fallback.admitted > 1
     twins.answer(answer(1), 1.0)
     assert twins.shortcuts == 1
 
@@ -332,11 +332,11 @@ def test_a_share_that_has_filled_up_again_is_forgotten() -> None:
     twins.now = 0.1
     twins.arrive(100, NO_WAIT)
     twins.answer(answer(100), 1.0)
-    assert twins.short.fallback.bucket is not None
+    assert twins.short.state.fallback.bucket is not None
     twins.now = 60.0
     twins.arrive(1, NO_WAIT)
     twins.answer(answer(1), 1.0)
-    assert twins.short.fallback.bucket is None
+    assert twins.short.state.fallback.bucket is None
 
 
 def test_an_answer_after_the_end_serves_nobody() -> None:

@@ -58,7 +58,7 @@ def test_an_ask_that_was_never_sent_is_not_repeated() -> None:
     front = away(FailurePolicy.closed())
     front.reservoir.failed(front.fetch(front.join(1, NO_WAIT), 0.0), CircuitOpen("given up"), 0.0)
     assert front.reservoir.lifecycle.last_ask(0.1) is None
-    assert front.reservoir.due() == about(1.0), "it was used until then, and has nothing to keep"
+    assert front.reservoir.lifecycle.due() == about(1.0), "it was used until then, and has nothing to keep"
     fetch = front.fetch(front.join(1, NO_WAIT), 0.2)
     assert (fetch.ask.seq, fetch.repeated) == (2, False)
 
@@ -187,8 +187,8 @@ def test_what_was_borrowed_does_not_travel() -> None:
     assert front.reservoir.lifecycle.drain() is None
     front = away(sizer=FixedBatch(20))
     fail(front, front.join(1, NO_WAIT), 1.0)
-    assert front.reservoir.due() == 1.0 + LEASE
-    assert front.reservoir.tend(1.0 + LEASE) is None, "not given back, and not renewed"
+    assert front.reservoir.lifecycle.due() == 1.0 + LEASE
+    assert front.reservoir.lifecycle.tend(1.0 + LEASE) is None, "not given back, and not renewed"
     assert front.held == 0
     assert front.reservoir.lifecycle.drain() is None
 
@@ -255,7 +255,7 @@ def test_what_expired_unused_is_there_again() -> None:
         if front.reservoir.tokens.take(1) == -math.inf:
             fail(front, waiter, float(second))
         admitted += isinstance(waiter.verdict, Admit)
-        front.reservoir.tend(second + LEASE)
+        front.reservoir.lifecycle.tend(second + LEASE)
     assert admitted == 25
 
 
@@ -279,8 +279,8 @@ def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
     calls = front.reservoir.requests.calls
     front.reservoir.gave_back(0.2, unsent=back)
     assert front.reservoir.requests.calls == calls - 1
-    assert front.reservoir.due() == about(1.2), "and rests, as long as the store is given up"
-    again = front.reservoir.tend(1.2)
+    assert front.reservoir.lifecycle.due() == about(1.2), "and rests, as long as the store is given up"
+    again = front.reservoir.lifecycle.tend(1.2)
     assert isinstance(again, GiveBack)
     assert again.refund == back.refund > 0
 
@@ -324,9 +324,9 @@ def test_a_key_does_not_retire_before_its_share_is_full() -> None:
     daily = Quota(100 / 86400, 100)
     front = away(quota=daily, idle_after=10.0)
     fail(front, front.join(25, NO_WAIT), 1.0)
-    front.reservoir.tend(1.0 + LEASE)
-    assert front.reservoir.due() == about(1.0 + 86400)
-    assert front.reservoir.tend(12.0) is None
+    front.reservoir.lifecycle.tend(1.0 + LEASE)
+    assert front.reservoir.lifecycle.due() == about(1.0 + 86400)
+    assert front.reservoir.lifecycle.tend(12.0) is None
     assert not front.reservoir.is_retired
 
 

@@ -92,7 +92,7 @@ class Demand:
         self._happen(until=self.now + seconds)
 
     def _happen(self, until: float) -> None:
-        while (at := min(self.answered_at, self.reservoir.due() + 0.0002)) <= until:
+        while (at := min(self.answered_at, self.reservoir.lifecycle.due() + 0.0002)) <= until:
             self.now = max(self.now, at)
             if self.under_way is not None:
                 self._answer(self.under_way)
@@ -107,7 +107,7 @@ class Demand:
 
     def _tend(self) -> None:
         self.looks += 1
-        match self.reservoir.tend(self.now):
+        match self.reservoir.lifecycle.tend(self.now):
             case Fetch() as fetch:
                 self._send(fetch)
             case GiveBack():
@@ -159,17 +159,17 @@ def test_while_more_is_on_its_way_nobody_looks() -> None:
     demand.run(4000.0, 2.0)
     while demand.under_way is None:
         demand.run(4000.0, 0.0005)
-    assert demand.reservoir.due() == math.inf
+    assert demand.reservoir.lifecycle.due() == math.inf
     while demand.reservoir.tokens.take(1) != NO_WAIT:
         pass
-    assert demand.reservoir.tend(demand.now) is None
+    assert demand.reservoir.lifecycle.tend(demand.now) is None
     assert not demand.reservoir.prefetch.wants_refill
 
 
 def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
     front = Front(RICH, sizer=FixedBatch(BATCH))
     front.grant(front.fetch(front.join(BATCH)), 0.05, 2 * BATCH)
-    look = front.reservoir.due()
+    look = front.reservoir.lifecycle.due()
     assert front.reservoir.tokens.low_watermark > 200
     assert look < 0.5, "long before the lease ends"
     assert front.reservoir.prefetch.take_low(700) != NO_WAIT
@@ -183,7 +183,9 @@ def test_at_a_bucket_that_was_short_nobody_looks() -> None:
     front.grant(front.fetch(front.join(1), 0.001), 0.002, 300, level=0, active_instances=1000)
     leased = front.reservoir.tokens
     assert leased.low_watermark == 0
-    assert front.reservoir.due() == about(leased.expires - 0.1 * (leased.expires - front.reservoir.state.lease.starts))
+    assert front.reservoir.lifecycle.due() == about(
+        leased.expires - 0.1 * (leased.expires - front.reservoir.state.lease.starts)
+    )
 
 
 def test_nobody_looks_at_tokens_that_have_gone() -> None:
@@ -192,6 +194,6 @@ def test_nobody_looks_at_tokens_that_have_gone() -> None:
     demand.run(4000.0, 2.0)
     assert demand.reservoir.prefetch.checks_at < math.inf
     late = demand.reservoir.tokens.expires + 5.0
-    assert demand.reservoir.tend(late) is None
+    assert demand.reservoir.lifecycle.tend(late) is None
     assert not demand.reservoir.prefetch.wants_refill
     assert demand.reservoir.prefetch.checks_at == math.inf

@@ -31,8 +31,8 @@ def test_one_fetch_is_in_flight_at_a_time() -> None:
         Wait(2.0),
     ]
     assert front.step(first) == Wait(None)
-    assert front.reservoir.due() == math.inf
-    assert front.reservoir.tend(0.0) is None
+    assert front.reservoir.lifecycle.due() == math.inf
+    assert front.reservoir.lifecycle.tend(0.0) is None
     assert front.reservoir.requests.calls == 1
     front.grant(fetch, 0.1, 1)
     assert front.step(first, 0.1) == Admit(1.0)
@@ -461,7 +461,7 @@ def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> Non
     front = Front()
     waiter, small = front.join(80), front.join(1)
     front.grant(front.fetch(waiter), 0.1, quota=Quota(50.0, 50), version=2, retry_after=1.0, level=0)
-    assert front.reservoir.largest_cost == 50
+    assert front.reservoir.state.largest_cost == 50
     assert waiter.verdict is not None or not isinstance(front.step(waiter, 0.1), Wait | Fetch)
     assert small.verdict is None
 
@@ -535,10 +535,10 @@ def test_an_interrupted_fetch_fails_nobody_and_wakes_the_next() -> None:
 
 def test_after_a_failure_the_background_rests_but_a_caller_asks_at_once() -> None:
     front = Front(tokens=10, sizer=FixedBatch(10))
-    due = front.reservoir.due()
+    due = front.reservoir.lifecycle.due()
     front.reservoir.failed(front.tend(due), DEAD, due)
-    assert front.reservoir.due() > due
-    assert front.reservoir.tend(due) is None
+    assert front.reservoir.lifecycle.due() > due
+    assert front.reservoir.lifecycle.tend(due) is None
     assert front.fetch(front.join(20), due).repeated
 
 
@@ -554,7 +554,7 @@ def test_what_the_bucket_no_longer_counts_as_ours_is_dropped() -> None:
 
 def test_what_was_spent_while_the_ask_was_out_stays_spent() -> None:
     front = Front(tokens=20, sizer=FixedBatch(20))
-    due = front.reservoir.due()
+    due = front.reservoir.lifecycle.due()
     fetch = front.tend(due)
     assert fetch.ask.held == 20
     assert front.reservoir.tokens.take(15) == 1.0
@@ -570,7 +570,7 @@ def _in_use(level: int) -> Front:
     front = Front(sizer=FixedBatch(100))
     front.grant(front.fetch(front.join(1, NO_WAIT)), 0.1, 101)
     assert front.reservoir.tokens.take(20) == 1.0
-    fetch = front.tend(front.reservoir.due())
+    fetch = front.tend(front.reservoir.lifecycle.due())
     front.reservoir.tokens.take(20)
     front.grant(fetch, front.reservoir.tokens.expires - 0.05, level=level)
     assert front.held == 60
@@ -588,7 +588,7 @@ def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low:
     assert front.reservoir.prefetch.take_low(cost) == (1.0 if spends else -math.inf)
     assert front.reservoir.prefetch.wants_refill == spends
     assert front.reservoir.tokens.low_watermark == (0 if spends else low)
-    assert (front.reservoir.due() <= 0.0) == spends
+    assert (front.reservoir.lifecycle.due() <= 0.0) == spends
     assert front.reservoir.state.lease.held == (10 - cost if spends else 10)
 
 
@@ -610,12 +610,12 @@ def test_while_something_is_under_way_nobody_asks_for_more() -> None:
 def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     front = _in_use(level=90)
     while front.reservoir.tokens.take(1) != -math.inf:
-        assert front.reservoir.due() > front.reservoir.state.used
+        assert front.reservoir.lifecycle.due() > front.reservoir.state.used
     left, now = front.held, front.reservoir.state.used + 0.01
     assert 0 < left <= 30
     waiter = front.join(1, NO_WAIT)
     assert isinstance(front.step(waiter, now), Admit)
-    assert front.reservoir.due() <= now
+    assert front.reservoir.lifecycle.due() <= now
     fetch = front.tend(now)
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.held, fetch.cost) == (0, 0, left - 1, 0)
     assert front.reservoir.tokens.take(1) != -math.inf
@@ -630,8 +630,8 @@ def test_nothing_is_fetched_ahead_from_a_bucket_that_is_dry() -> None:
 
 def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
     front = Front(tokens=5, sizer=FixedBatch(2))
-    due = front.reservoir.due()
-    assert front.reservoir.tend(due - 0.01) is None
+    due = front.reservoir.lifecycle.due()
+    assert front.reservoir.lifecycle.tend(due - 0.01) is None
     fetch = front.tend(due)
     assert due < front.reservoir.tokens.expires
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want) == (0, 0, 0)
@@ -643,19 +643,19 @@ def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
 
 def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None:
     front = Front(tokens=5, sizer=FixedBatch(5), idle_after=10.0)
-    front.grant(front.tend(front.reservoir.due()), 0.9)
-    due = front.reservoir.due()
+    front.grant(front.tend(front.reservoir.lifecycle.due()), 0.9)
+    due = front.reservoir.lifecycle.due()
     assert 0.9 < due < front.reservoir.tokens.expires
-    assert front.reservoir.tend(due) == GiveBack("a", 3, tokens=5)
+    assert front.reservoir.lifecycle.tend(due) == GiveBack("a", 3, tokens=5)
     assert front.held == 0
-    assert front.reservoir.due() == math.inf
+    assert front.reservoir.lifecycle.due() == math.inf
     front.reservoir.gave_back(due)
-    assert front.reservoir.due() == front.reservoir.tokens.expires
-    assert front.reservoir.tend(due) is None
+    assert front.reservoir.lifecycle.due() == front.reservoir.tokens.expires
+    assert front.reservoir.lifecycle.tend(due) is None
     assert not front.reservoir.is_retired
-    assert front.reservoir.tend(front.reservoir.due()) is None
+    assert front.reservoir.lifecycle.tend(front.reservoir.lifecycle.due()) is None
     assert front.reservoir.is_retired
-    assert front.reservoir.due() == math.inf
+    assert front.reservoir.lifecycle.due() == math.inf
     assert front.counted == (1, 0)
 
 
@@ -663,7 +663,7 @@ def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
     front = Front(idle_after=0.3)
     waiter = front.join(5)
     front.grant(front.fetch(waiter), 0.0, 5, starts_in=0.5, level=-5)
-    assert front.reservoir.tend(0.6) is None
+    assert front.reservoir.lifecycle.tend(0.6) is None
     assert waiter.verdict == Admit(1.5)
     assert not front.reservoir.is_retired
 
@@ -675,13 +675,13 @@ def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     front.reservoir.admission.join(waiter)
     front.grant(front.fetch(waiter), 0.0, 5)
     for now in (2.0, 4.0, 40.0):
-        assert front.reservoir.tend(now) is None
+        assert front.reservoir.lifecycle.tend(now) is None
         assert not front.reservoir.is_retired
-        assert now < front.reservoir.due() < math.inf
+        assert now < front.reservoir.lifecycle.due() < math.inf
     assert isinstance(front.step(waiter, 40.0), Fetch)
     front.reservoir.leave(waiter, 40.0)
     for now in (50.0, 60.0):  # the first look sees that somebody has left
-        assert front.reservoir.tend(now) is None
+        assert front.reservoir.lifecycle.tend(now) is None
     assert front.reservoir.is_retired
 
 
@@ -720,8 +720,8 @@ def test_who_was_served_by_a_thread_that_was_interrupted_is_served_once() -> Non
 def test_while_someone_waits_nothing_goes_back() -> None:
     front = Front(tokens=5)
     front.join(10)
-    assert front.reservoir.due() == math.inf
-    assert front.reservoir.tend(0.9) is None
+    assert front.reservoir.lifecycle.due() == math.inf
+    assert front.reservoir.lifecycle.tend(0.9) is None
 
 
 # Edges
@@ -761,7 +761,7 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
     assert [waiter.verdict for waiter in line] == [Fail(closed)] * 3
     assert set(front.woken()) == set(line)
     assert front.reservoir.is_retired
-    assert front.reservoir.due() == math.inf
+    assert front.reservoir.lifecycle.due() == math.inf
     assert front.reservoir.lifecycle.drain() is None, "not before the answer is here"
     front.grant(fetch, 0.1, 7)
     assert front.reservoir.lifecycle.drain() == GiveBack("a", 3, tokens=12)
@@ -773,7 +773,7 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
 def test_a_new_quota_is_obeyed_at_once() -> None:
     front = Front()
     front.grant(front.fetch(front.join(1)), tokens=1, quota=Quota(5.0, 20), version=3)
-    assert (front.reservoir.quota, front.reservoir.largest_cost) == (Quota(5.0, 20), 20)
+    assert (front.reservoir.quota, front.reservoir.state.largest_cost) == (Quota(5.0, 20), 20)
     fetch = front.fetch(front.join(1))
     assert fetch.quota == Quota(5.0, 20)
 
@@ -821,8 +821,8 @@ def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
     fetch = front.fetch(front.join(1, NO_WAIT))
     assert front.reservoir.refund(Waiter(3, NO_WAIT, Bell()), 0.0) is None
     front.grant(fetch, 0.1, 1)
-    assert front.reservoir.due() <= 0.1
-    assert front.reservoir.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
+    assert front.reservoir.lifecycle.due() <= 0.1
+    assert front.reservoir.lifecycle.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
 
 
 def test_while_tokens_are_given_back_nothing_is_asked() -> None:
@@ -940,7 +940,7 @@ def test_tokens_taken_too_late_are_not_counted(meanwhile: str) -> None:
     front = Front(tokens=50)
     assert front.reservoir.tokens.take(50) == 1.0
     if meanwhile == "a look":
-        front.reservoir.tend(1.0)
+        front.reservoir.lifecycle.tend(1.0)
     if meanwhile == "an ask":
         front.grant(front.fetch(front.join(2, NO_WAIT), 1.0), 1.0, 2)
     front.reservoir.tokens.took_late(50)
@@ -951,7 +951,7 @@ def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
     """Or a reservoir would hand out, or give back, tokens that it does not have."""
     front = Front(tokens=50)
     front.reservoir.tokens.take(50)
-    front.reservoir.tend(1.0)
+    front.reservoir.lifecycle.tend(1.0)
     front.reservoir.tokens.took_late(50)
     front.grant(front.fetch(front.join(1, NO_WAIT), 1.001), 1.002, 10)
     assert front.reservoir.tokens.low_watermark >= 0

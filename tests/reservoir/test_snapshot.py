@@ -30,16 +30,16 @@ def served(**rest: Any) -> Front:
 
 def rests_at(front: Front) -> float:
     """When it retires with a snapshot, if nobody comes."""
-    at = due = front.reservoir.due()
+    at = due = front.reservoir.lifecycle.due()
     while not front.reservoir.is_retired and due < math.inf:
-        front.reservoir.tend(due)
-        at, due = due, front.reservoir.due()
+        front.reservoir.lifecycle.tend(due)
+        at, due = due, front.reservoir.lifecycle.due()
     return at if front.reservoir.lifecycle.snapshot is not None else math.inf
 
 
 def test_a_key_comes_to_rest_when_it_was_quiet_for_a_while() -> None:
     front = served()
-    assert front.reservoir.tend(AWAKE - 0.01) is None
+    assert front.reservoir.lifecycle.tend(AWAKE - 0.01) is None
     assert not front.reservoir.is_retired
     assert rests_at(front) == AWAKE
 
@@ -47,7 +47,7 @@ def test_a_key_comes_to_rest_when_it_was_quiet_for_a_while() -> None:
 def test_one_that_is_used_stays_awake() -> None:
     front = served()
     front.grant(front.fetch(front.join(1), 0.9), 0.9, 1)
-    front.reservoir.tend(AWAKE)
+    front.reservoir.lifecycle.tend(AWAKE)
     assert not front.reservoir.is_retired
     assert rests_at(front) == about(0.9 + AWAKE)
 
@@ -77,23 +77,23 @@ def test_one_that_waits_for_its_lost_answer_stays() -> None:
     front = Front(idle_after=10.0)
     waiter = front.join(1, NO_WAIT)
     front.reservoir.failed(front.fetch(waiter), DEAD, 0.0)
-    assert front.reservoir.due() == 10.0
+    assert front.reservoir.lifecycle.due() == 10.0
 
 
 def test_one_that_was_told_of_another_quota_stays() -> None:
     front = Front(idle_after=10.0)
     front.grant(front.fetch(front.join(1)), 0.0, 1, quota=replace(HUNDRED, burst=50))
-    assert front.reservoir.due() == 10.0
+    assert front.reservoir.lifecycle.due() == 10.0
 
 
 def test_one_that_admitted_without_the_store_stays() -> None:
     """It knows what of the next refunds is the bucket's, and what is not."""
     front = Front(idle_after=10.0, policy=FailurePolicy.open())
     front.reservoir.failed(front.fetch(front.join(1, NO_WAIT)), DEAD, 0.0)
-    front.reservoir.tend(0.6)
+    front.reservoir.lifecycle.tend(0.6)
     front.grant(front.fetch(front.join(1), 2.0), 2.0, 1)
     assert not front.reservoir.state.lease.borrowed
-    assert front.reservoir.due() == 12.0
+    assert front.reservoir.lifecycle.due() == 12.0
 
 
 SIZERS: list[BatchSizer] = [TimeBatch(), FixedBatch(3), GrowingBatch()]
@@ -116,7 +116,7 @@ def test_who_wakes_asks_what_it_would_have_asked(
         here = reservoir(sizer, quota, 0.0, None)
         ask(here, 0.25, level, instances)
         if is_to_rest:
-            here.tend(2.0)
+            here.lifecycle.tend(2.0)
             assert here.lifecycle.snapshot is not None
             here = reservoir(sizer, quota, 2.0 + seconds, KeySnapshot.unpack(here.lifecycle.snapshot.pack()))
         else:

@@ -23,7 +23,7 @@ TOKEN = 0.25
 DEADLINES = st.sampled_from([NO_WAIT, math.inf, *(each / 4 for each in range(40))])
 HORIZONS = st.one_of(
     st.sampled_from([NEAR, NEVER]),
-    st.builds(lambda until, since: Horizon(until / 4, since / 4), st.integers(0, 40), st.integers(-40, 40)),
+    st.builds(lambda until, since: Horizon(until / 4, since / 4, TOKEN), st.integers(0, 40), st.integers(-40, 40)),
 )
 
 
@@ -52,7 +52,6 @@ class Both:
 
     def __init__(self) -> None:
         self.line, self.plain = WaitQueue(), Plain()
-        self.line.flow(TOKEN)
         self.gone: list[Waiter] = []
         self.debtor = Waiter(1, math.inf, NOBODY)
 

@@ -153,7 +153,7 @@ class Process:
         if self._frozen is not None:
             self._frozen.append(lambda: self.call(cost, patience, then))
             return
-        if cost > self.reservoir.largest_cost:
+        if cost > self.reservoir.state.largest_cost:
             then(False)  # a ValueError
             return
         if not self._callers and self._spend_at_once(cost):
@@ -338,7 +338,7 @@ class Process:
 
     def _look_later(self) -> None:
         """Plan the next visit of the keeper; an earlier one than planned replaces it."""
-        due = max(self.reservoir.due(), self.clock())
+        due = max(self.reservoir.lifecycle.due(), self.clock())
         if due < self._looks_at:
             self._looks_at = due
             self._agenda.after(due - self.clock(), lambda: self._do(lambda: self._tend(due)))
@@ -347,7 +347,7 @@ class Process:
         if due != self._looks_at:
             return
         self._looks_at = math.inf
-        match self.reservoir.tend(self.clock()):
+        match self.reservoir.lifecycle.tend(self.clock()):
             case Fetch() as fetch:
                 self._send(fetch)
             case GiveBack() as back:

@@ -136,7 +136,9 @@ def quiet(limiter: Any, key: str = KEY) -> bool:
     here = getattr(limiter, "_inner", limiter)
     reservoir = here._entries[key].reservoir
     first = reservoir.state.queue.first
-    return reservoir.in_flight is None and first is not None and reservoir.forecast.pause(first, here._clock()) > 0.0
+    return (
+        reservoir.state.in_flight is None and first is not None and reservoir.forecast.pause(first, here._clock()) > 0.0
+    )
 
 
 def start(job: Callable[[], T]) -> "Future[T]":

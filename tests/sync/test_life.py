@@ -31,10 +31,10 @@ def spend(limiter: RateLimiter, key: str = KEY) -> int:
 def pass_to_due(limiter: RateLimiter, clock: Clock, key: str = KEY) -> None:
     """Let time pass until there is something to do for this key, and the background thread do it."""
     reservoir = limiter._entries[key].reservoir
-    until(lambda: reservoir.due() < math.inf)  # nothing is under way any more
-    clock.now = reservoir.due()
+    until(lambda: reservoir.lifecycle.due() < math.inf)  # nothing is under way any more
+    clock.now = reservoir.lifecycle.due()
     limiter._registry._refresher._bell.put(None)
-    until(lambda: reservoir.due() > clock.now)
+    until(lambda: reservoir.lifecycle.due() > clock.now)
 
 
 @pytest.fixture
@@ -599,9 +599,9 @@ def test_a_childs_keeper_gives_back(valkey: Server, valkey_store: RedisStore, pr
         limiter.acquire(KEY)
         for _ in range(2):  # renewed, for it was in use; and then returned
             leased = limiter._entries[KEY].reservoir
-            passed += leased.due() - limiter._clock()
+            passed += leased.lifecycle.due() - limiter._clock()
             limiter._registry._refresher._bell.put(None)
-            while not limiter._clock() < leased.due() < float("inf"):
+            while not limiter._clock() < leased.lifecycle.due() < float("inf"):
                 pass
         say("leased")
         listen()

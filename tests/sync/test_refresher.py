@@ -62,7 +62,7 @@ def limiter(stage: Piped, clock: Clock) -> Iterator[RateLimiter]:
 
 def leases_end(limiter: RateLimiter, clock: Clock) -> None:
     """Let it be nearly the end of all leases, and tell the background thread."""
-    clock.pass_by(min(entry.reservoir.due() for entry in limiter._registry.entries.values()) - clock.now)
+    clock.pass_by(min(entry.reservoir.lifecycle.due() for entry in limiter._registry.entries.values()) - clock.now)
     limiter._registry._refresher._bell.put(None)
 
 

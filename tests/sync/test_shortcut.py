@@ -117,7 +117,7 @@ class SpelledOut(World):
             return False
         if entry.take(cost) != NO_WAIT:
             return True
-        check_cost(cost, reservoir.largest_cost, KEY)
+        check_cost(cost, reservoir.state.largest_cost, KEY)
         waiter = Waiter(cost, NO_WAIT, Event())
         entry.locked(lambda: reservoir.admission.join(waiter))
         while isinstance(step := entry.locked(lambda: reservoir.step(waiter, self.clock())), Fetch):

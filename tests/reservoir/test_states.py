@@ -1,0 +1,166 @@
+"""The table of states in reservoir.py: each transition that it names, and no other."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from batchlimit.errors import LimiterClosed
+from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
+from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Waiter
+from batchlimit.waiting import NO_WAIT
+from tests.reservoir.front import DEAD, PATIENT, Front
+from tests.reservoir.world import Bell
+
+OPEN = FailurePolicy.open()
+ENDED = LimiterClosed("this limiter was closed")
+
+
+class World:
+    """A reservoir with one caller, who took a token of ten at 0.0 s; their lease ends at 1.0 s."""
+
+    def __init__(self, policy: FailurePolicy) -> None:
+        self.front = Front(tokens=10, policy=policy)
+        self.reservoir = self.front.reservoir
+        self.waiter = Waiter(20, PATIENT, Bell())
+
+    @property
+    def states(self) -> str:
+        """Which one of each group the reservoir is in."""
+        reservoir = self.reservoir
+        flight = "quiet" if reservoir.state.in_flight is None else "in flight"
+        source = "fallback" if reservoir.state.lease.borrowed else "leased"
+        life = "closed" if reservoir.lifecycle.ended else "retired" if reservoir.is_retired else "open"
+        return f"{flight}, {source}, {life}"
+
+    def ask(self) -> Fetch:
+        self.reservoir.admission.join(self.waiter)
+        step = self.reservoir.step(self.waiter, 0.1)
+        assert isinstance(step, Fetch)
+        return step
+
+    def join(self) -> None:
+        self.reservoir.admission.join(self.waiter)
+
+    def leave(self) -> None:
+        self.reservoir.leave(self.waiter, 0.2)
+
+    def answer(self) -> None:
+        self.front.grant(self._asked, 0.2, tokens=20)
+
+    def fail(self) -> None:
+        self.reservoir.failed(self._asked, DEAD, 0.2)
+
+    def interrupt(self) -> None:
+        self.reservoir.failed(self._asked, None, 0.2)
+
+    @property
+    def _asked(self) -> Fetch:
+        asked = self.reservoir.state.in_flight
+        assert isinstance(asked, Fetch)
+        return asked
+
+    def ask_anew(self) -> None:
+        """Of the store, while the tokens are borrowed: more than the fallback lent."""
+        late = Waiter(100, PATIENT, Bell())
+        self.reservoir.admission.join(late)
+        assert isinstance(self.reservoir.step(late, 0.9), Fetch)
+
+    def refund(self) -> None:
+        """After the end of the lease: the tokens are to go to the store."""
+        assert self.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 1.5) is not None
+
+    def gave_back(self) -> None:
+        self.reservoir.gave_back(1.6)
+
+    def renew(self) -> None:
+        self.reservoir.tokens.take(1)
+        assert isinstance(self.reservoir.lifecycle.tend(0.95), Fetch)
+
+    def expire(self) -> None:
+        assert self.reservoir.lifecycle.tend(1.2) is None
+
+    def close(self) -> None:
+        self.reservoir.lifecycle.close(ENDED, Waiter(0, NO_WAIT, Bell()))
+
+    def drain(self) -> None:
+        assert self.reservoir.lifecycle.drain() is not None
+
+    def last_ask(self) -> None:
+        assert self.reservoir.lifecycle.last_ask(0.3) is not None
+
+    def evict(self) -> None:
+        assert self.reservoir.lifecycle.evict()
+
+    def cannot_be_evicted(self) -> None:
+        assert not self.reservoir.lifecycle.evict()
+
+
+class Row(NamedTuple):
+    """What happens to a reservoir that is quiet, leased and open, and which states that brings it to, in turn."""
+
+    name: str
+    events: tuple[Callable[[World], object], ...]
+    states: tuple[str, ...]
+    policy: FailurePolicy = CLOSED
+
+
+QUIET, ASKED = "quiet, leased, open", "in flight, leased, open"
+TABLE = (
+    Row("a step returns a request", (World.ask,), (ASKED,)),
+    Row("`tend` returns a request", (World.renew,), (ASKED,)),
+    Row("a refund returns a request", (World.refund,), (ASKED,)),
+    Row("`granted` reports", (World.ask, World.answer), (ASKED, QUIET)),
+    Row("`failed` reports", (World.ask, World.fail), (ASKED, QUIET)),
+    Row("`gave_back` reports", (World.refund, World.gave_back), (ASKED, QUIET)),
+    Row("the caller of a request leaves", (World.ask, World.leave), (ASKED, QUIET)),
+    Row("a request fails where others decide", (World.ask, World.fail), (ASKED, "quiet, fallback, open"), OPEN),
+    Row("a request is interrupted", (World.ask, World.interrupt), (ASKED, QUIET), OPEN),
+    Row("nobody waits when a request fails", (World.renew, World.fail), (ASKED, QUIET), OPEN),
+    Row(
+        "borrowed tokens end with the next Grant",
+        (World.ask, World.fail, World.ask_anew, World.answer),
+        (ASKED, "quiet, fallback, open", "in flight, fallback, open", QUIET),
+        OPEN,
+    ),
+    Row("the key becomes dormant", (World.expire,), ("quiet, leased, retired",)),
+    Row("the key is evicted", (World.evict,), ("quiet, leased, retired",)),
+    Row("a key that somebody waits for stays", (World.join, World.cannot_be_evicted), (QUIET, QUIET)),
+    Row("a key that was asked for stays", (World.ask, World.cannot_be_evicted), (ASKED, ASKED)),
+    Row("the limiter closes", (World.close,), ("quiet, leased, closed",)),
+    Row("and its tokens go back", (World.close, World.drain), ("quiet, leased, closed", "in flight, leased, closed")),
+    Row(
+        "and the answer that was lost is asked for once more",
+        (World.ask, World.fail, World.close, World.last_ask),
+        (ASKED, QUIET, "quiet, leased, closed", "in flight, leased, closed"),
+    ),
+)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_a_reservoir_moves_between_the_states_of_the_table(row: Row) -> None:
+    world = World(row.policy)
+    assert world.states == QUIET
+    seen = []
+    for event in row.events:
+        event(world)
+        seen.append(world.states)
+    assert tuple(seen) == row.states
+
+
+def test_a_waiter_whose_tokens_expired_is_told_that_the_reservoir_has_retired() -> None:
+    world = World(CLOSED)
+    world.waiter.verdict = Admit(1.0)  # it was served, and woke too late
+    world.expire()
+    assert world.reservoir.step(world.waiter, 1.3) == RETIRED
+
+
+def test_a_waiter_without_a_verdict_fails_when_the_limiter_is_closed() -> None:
+    world = World(CLOSED)
+    world.join()
+    world.close()
+    assert world.waiter.verdict == Fail(ENDED)
+    late = Waiter(20, math.inf, Bell())  # more than is here
+    world.reservoir.admission.join(late)
+    assert world.reservoir.step(late, 0.3) == Fail(ENDED)
