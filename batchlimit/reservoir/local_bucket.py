@@ -1,7 +1,7 @@
 """What an instance grants itself of one key while the store is away."""
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.failure_policy import FailurePolicy
@@ -23,26 +23,6 @@ class Wish(NamedTuple):
     more: int
 
 
-class FallbackBucket(Protocol):
-    """Stands in for the bucket."""
-
-    def grant(self, wish: Wish, now: float) -> tuple[int, float]:
-        """Return (tokens, seconds): how many may be spent, or 0 and when what the first one needs may fit."""
-        ...
-
-    def put_back(self, tokens: int, now: float) -> None:
-        """Take back what was granted, or refunded, and not used."""
-        ...
-
-    def level(self, now: float) -> int:
-        """Return how many tokens could be granted."""
-        ...
-
-    def full_at(self) -> float:
-        """Return the instant from which to forget this one, and to begin anew, would mint nothing."""
-        ...
-
-
 class OpenBucket:
     """Admits everything."""
 
@@ -50,7 +30,7 @@ class OpenBucket:
         self._plenty = quota.largest_cost
 
     def grant(self, wish: Wish, now: float) -> tuple[int, float]:
-        """Return what is wanted, and a burst on top, so that it lasts."""
+        """Return (tokens, 0.0 s): what is wanted, and a burst on top, so that it lasts."""
         return max(wish.queued, wish.more) + self._plenty, 0.0
 
     def put_back(self, tokens: int, now: float) -> None:
@@ -61,7 +41,7 @@ class OpenBucket:
         return self._plenty
 
     def full_at(self) -> float:
-        """Return the distant past."""
+        """Return the distant past: to forget this one, and to begin anew, mints nothing."""
         return -math.inf
 
 
@@ -87,7 +67,7 @@ class LocalBucket:
         return f"<Share with {self._levels} at {self._at:.3f}>"
 
     def grant(self, wish: Wish, now: float) -> tuple[int, float]:
-        """Grant whole tokens, the first one's need at the least, or nothing."""
+        """Return (tokens, seconds): how many may be spent, or 0 and when what the first one needs may fit."""
         self._levels, self._at = self._refilled(now), max(now, self._at)
         if (wait := self._wait(wish.first)) > 0.0:
             return 0, wait
@@ -102,7 +82,7 @@ class LocalBucket:
         return max(tokens / rate + _TICK if tokens > _DUST else 0.0 for tokens, rate in missing)
 
     def put_back(self, tokens: int, now: float) -> None:
-        """Credit tokens, as far as there is room."""
+        """Take back what was granted, or refunded, and not used, as far as there is room."""
         pairs = zip(self._bands, self._refilled(now), strict=True)
         self._levels, self._at = [min(burst, level + tokens) for (_, burst), level in pairs], max(now, self._at)
 
@@ -119,6 +99,10 @@ class LocalBucket:
         elapsed = max(0.0, now - self._at)
         pairs = zip(self._bands, self._levels, strict=True)
         return [min(burst, level + rate * elapsed) for (rate, burst), level in pairs]
+
+
+FallbackBucket = OpenBucket | LocalBucket
+"""What stands in for the bucket."""
 
 
 def fallback(policy: FailurePolicy, quota: Quota, instances: int, known: float, now: float) -> FallbackBucket | None:

@@ -36,8 +36,8 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its caller leaves |
 | leased    | the tokens here are the bucket's  | a request fails while a caller waits, and the fallback answers   |
 | fallback  | `state.lease.borrowed`            | the next Grant arrives; the borrowed tokens that are left go     |
-| open      | callers are served here           | the key becomes dormant, is evicted, or the limiter closes       |
-| retired   | another reservoir has the key     | never; `step` says Retired to a waiter whose tokens expired      |
+| open      | callers are served here           | the key becomes dormant, idle or evicted, or the limiter closes  |
+| retired   | the next use makes another one    | never; `step` says Retired to a waiter whose tokens expired      |
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
 
 Who calls what. No method blocks, reads a clock or talks to a store: the key entry of an API (sync/key_entry.py,
@@ -52,7 +52,8 @@ aio/key_entry.py) does. It holds its lock for each call here, but for a hit and 
   renews leases, sends refunds, prefetches, and retires the reservoir.
 - `refund` and `debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
   `lifecycle.last_ask`, then `lifecycle.drain`, which also returns the tokens of a key that nobody uses.
-- After every call the API takes the list of `to_wake` under its lock, and wakes those waiters without it.
+- After every call the API takes the list of `to_wake` under its lock, and wakes those waiters without it. `to_wake`
+  also sets `tokens.denied_until`.
 """
 
 import math
@@ -136,17 +137,17 @@ class Reservoir:
         if NO_WAIT < waiter.deadline <= now:
             return self._time_is_up(waiter, now)
         if state.in_flight is not None or self.forecast.is_held_up:
-            return Wait(_within(math.inf, waiter.deadline, now))
+            return _wait(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
-            return Wait(_within(rest if waiter is queue.leader else math.inf, waiter.deadline, now))
+            return _wait(rest if waiter is queue.leader else math.inf, waiter, now)
         if (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):
             return self._turn_away(waiter, now)
         if waiter is not queue.leader:
-            return Wait(_within(math.inf, waiter.deadline, now))
+            return _wait(math.inf, waiter, now)
         self.admission.refuse_hopeless(now)  # those that came while a request was in flight: nobody told them yet
-        return Wait(_within(pause, waiter.deadline, now))
+        return _wait(pause, waiter, now)
 
     def leave(self, waiter: Waiter, now: float) -> None:
         """Take a caller out of the queue, whatever its verdict and wherever it was interrupted.
@@ -283,8 +284,8 @@ class Reservoir:
         self.lifecycle.wake_closer()
 
 
-def _within(seconds: float, deadline: float, now: float) -> float | None:
-    """Return `seconds`, but no longer than a waiting caller's deadline; None for as long as it takes."""
-    if deadline != NO_WAIT:
-        seconds = min(seconds, deadline - now)
-    return None if seconds == math.inf else seconds
+def _wait(seconds: float, waiter: Waiter, now: float) -> Wait:
+    """Have a caller wait for `seconds` (inf: until it is woken), but no longer than until its deadline."""
+    if waiter.deadline != NO_WAIT:
+        seconds = min(seconds, waiter.deadline - now)
+    return Wait(None if seconds == math.inf else seconds)
