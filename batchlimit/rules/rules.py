@@ -12,8 +12,8 @@ from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
 from batchlimit.rules.conflicts import by_pattern, check_names, check_values
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, explain
+from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of
 from batchlimit.rules.key import KeyTemplate, NoKey
-from batchlimit.rules.loading import Format, Functions, Loader, decoded, format_of
 from batchlimit.rules.matcher import Matcher
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Unmade

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.rules.document import Path, SyntaxProblem, place_at
-from batchlimit.rules.toml_document import read
+from batchlimit.rules.files.document import Path, SyntaxProblem, place_at
+from batchlimit.rules.files.toml import read
 
 GAP = st.sampled_from(["", " ", "  ", "\t"])
 NAMES = ["name", '"a b"', "'c'", "d.e", "f . g"]

@@ -10,7 +10,7 @@ except ModuleNotFoundError as error:
         name="yaml",
     ) from error
 
-from batchlimit.rules.document import Document, Path, Place, SyntaxProblem
+from batchlimit.rules.files.document import Document, Path, Place, SyntaxProblem
 
 
 def read(text: str) -> Document:

@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 
 from batchlimit.redaction import shown
 from batchlimit.reservoir.failure_policy import FailurePolicy
-from batchlimit.rules.document import Document, Path, Place, SyntaxProblem
 from batchlimit.rules.errors import RulesError
+from batchlimit.rules.files.document import Document, Path, Place, SyntaxProblem
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.rule import CHECKS, Rule
 
@@ -59,7 +59,7 @@ class Loader:
             raise ValueError(f"a format is 'toml' or 'yaml', not {shown(format)}")
         self._format, self._source, self._functions = format, source, functions
         try:
-            self._document: Document = import_module(f"batchlimit.rules.{format}_document").read(text)
+            self._document: Document = import_module(f"batchlimit.rules.files.{format}").read(text)
         except SyntaxProblem as error:
             raise self._error(f"not {format.upper()}: {error}", error.place) from error
 

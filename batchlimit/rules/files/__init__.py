@@ -1,0 +1,1 @@
+"""Rules from a text in TOML or YAML, with the place of whatever is wrong in it."""
