@@ -180,8 +180,11 @@ class GuardedStore(Timeouts):
 
     async def _probe(self, probe: Probe) -> None:
         """Ask whether the part is back, until it is."""
+        me: Any = asyncio.current_task()
 
         async def look() -> None:
+            if me.cancelling():  # `wait_for` in redis-py sometimes loses a cancellation in Python 3.11
+                raise asyncio.CancelledError
             if probe.is_needed:
                 async with CallTimeout(self._connecting + self._deadline):
                     await self._remote.probe(probe.key)

@@ -1,6 +1,7 @@
 """A store that is slow, for tasks: nobody waits longer than the budget, and nothing is spent twice."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -191,3 +192,24 @@ async def test_a_breaker_that_an_ask_closed_needs_its_prober_no_more() -> None:
     await asyncio.sleep(0.1)
     assert guard.health.available
     await guard.stop()
+
+
+async def test_a_prober_whose_cancellation_the_store_loses_ends_all_the_same() -> None:
+    """`wait_for` of Python 3.11, which redis-py calls, loses one now and then: `close` then waited for ever."""
+    asked = asyncio.Event()
+
+    async def deaf() -> None:
+        if not asked.is_set():
+            asked.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        raise StoreUnavailable("away")
+
+    stage = Stage()
+    limiter = limiter_on(stage, deadline=0.05)
+    stage.before, stage.before_probe = away, deaf
+    for _ in range(3):
+        assert not await limiter.try_acquire(KEY)
+    await asked.wait()
+    async with asyncio.timeout(100):
+        await limiter.close()
