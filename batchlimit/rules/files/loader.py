@@ -62,6 +62,8 @@ class Loader:
             self._document: Document = import_module(f"batchlimit.rules.files.{format}").read(text)
         except SyntaxProblem as error:
             raise self._error(f"not {format.upper()}: {error}", error.place) from error
+        except (ValueError, RecursionError) as error:  # a number of 5,000 digits, the 99th of a month, 1,000 brackets
+            raise self._error(f"the {format.upper()} cannot be read: {error}", Place(None, None)) from error
 
     def rules(self) -> list[Rule]:
         """Return the rules. RulesError if one cannot work by itself."""
