@@ -19,7 +19,8 @@ class TrustedProxies:
     that wrote it: all such requests share one limit.
 
     Args:
-        networks: the proxies' networks or addresses, such as ["10.0.0.0/8", "::1"].
+        networks: the proxies' networks or addresses, such as ["10.0.0.0/8", "::1"]. "unix" is a peer without an
+            address: a proxy that speaks through a Unix socket.
         hops: how many proxies there are at most (default None: as many as are in `networks`).
         header: the field that the proxies write, and the only one that is read: "x-forwarded-for" (default) or
             "forwarded" (RFC 7239). A client could write the other one.
@@ -44,8 +45,10 @@ class TrustedProxies:
     ) -> None:
         if isinstance(networks, str):
             raise TypeError(f"networks are a list of texts, not one text: [{networks!r}]")
-        self._networks = tuple(_network(text) for text in networks)
-        if not self._networks:
+        named = list(networks)
+        self._trusts_unix = "unix" in named
+        self._networks = tuple(_network(text) for text in named if text != "unix")
+        if not named:
             raise ValueError("no proxy is trusted: name networks, or leave `proxies` out")
         if hops is not None and hops < 1:
             raise ValueError(f"hops must be at least 1, or None, not {hops}")
@@ -56,19 +59,20 @@ class TrustedProxies:
         self._is_trusted = lru_cache(maxsize=4096)(self._trusts)
 
     def __repr__(self) -> str:
-        return f"<TrustedProxies {', '.join(map(str, self._networks))}, at most {self._hops} hops>"
+        unix = ["unix"] if self._trusts_unix else []
+        return f"<TrustedProxies {', '.join([*unix, *map(str, self._networks)])}, at most {self._hops} hops>"
 
     def client(self, peer: str | None, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         """Return the address of the client.
 
         Args:
-            peer: the address of the connection's other end; None: it has none, as a Unix socket, and no header is read.
+            peer: the address of the connection's other end; None: it has none, as a Unix socket.
             headers: names in lower case and values, as ASGI has them.
 
         Returns:
             An address as text; the peer if it is no trusted proxy; None if there is none.
         """
-        if peer is None or not self._is_trusted(peer):
+        if not (self._trusts_unix if peer is None else self._is_trusted(peer)):
             return peer
         written = [value for name, value in headers if name == self._header]
         client = peer

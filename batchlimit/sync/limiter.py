@@ -23,6 +23,7 @@ from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.acquire_all import AcquireAll
+from batchlimit.sync.decide_all import decide_from_memory
 from batchlimit.sync.decorator import Limit
 from batchlimit.sync.key_handle import KeyHandle
 from batchlimit.sync.registry import Registry
@@ -331,7 +332,8 @@ class RateLimiter(BaseRateLimiter):
             {'user:ann': True, 'everybody': True}
             {'user:ann': False}
         """
-        return AcquireAll(costs, self._registry).decide()
+        known = decide_from_memory(self._entries, costs, self._clock)
+        return AcquireAll(costs, self._registry).decide() if known is None else known
 
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
         """Return a decorator, or a context manager, that acquires before each call of a function, or each block.

@@ -63,6 +63,21 @@ def test_the_client_is_the_first_from_the_right_that_is_no_trusted_proxy(
     assert TRUSTED.client(peer, x(*values)) == client
 
 
+@pytest.mark.parametrize(
+    ("networks", "values", "client"),
+    [
+        (["unix"], [CLIENT], CLIENT),
+        (["unix"], [f"{CLIENT}, 10.0.0.1"], "10.0.0.1"),
+        (["unix", "10.0.0.0/8"], [f"{CLIENT}, 10.0.0.1"], CLIENT),
+        (["unix"], [], None),
+        (["unix"], ["garbage"], None),
+        (["10.0.0.0/8"], [CLIENT], None),
+    ],
+)
+def test_a_proxy_at_a_unix_socket_is_trusted_by_name(networks: list[str], values: list[str], client: str) -> None:
+    assert TrustedProxies(networks).client(None, x(*values)) == client
+
+
 @pytest.mark.parametrize(("hops", "client"), [(1, "10.0.0.7"), (2, "10.0.0.8"), (3, CLIENT), (None, CLIENT)])
 def test_no_more_than_so_many_hops_are_believed(hops: int | None, client: str) -> None:
     proxies = TrustedProxies(["10.0.0.0/8"], hops=hops)

@@ -14,6 +14,7 @@ from batchlimit import AsyncRateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.asgi import RateLimitMiddleware
+from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.enforcement import Response
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rule, Rules
@@ -100,6 +101,39 @@ async def test_a_start_is_touched_once_and_nothing_else() -> None:
     assert reply.messages[0]["headers"][0] == (b"content-type", b"text/plain")
     assert b"ratelimit" in reply.fields
     assert b"ratelimit" not in dict(sent[0]["headers"])  # the application's own message is left alone
+
+
+@in_virtual_time
+async def test_a_second_start_of_an_application_that_is_wrong_is_left_alone() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start())
+        await send(start(500))
+
+    async with limited(app, IP) as middleware:
+        reply = await call(middleware, http())
+    assert reply.messages[1] == start(500)
+
+
+@in_virtual_time
+async def test_an_end_is_told_once_whatever_comes_after_it() -> None:
+    ended: list[Response] = []
+    gone: list[dict[str, Any]] = [{"type": "http.disconnect"}]
+
+    async def receive() -> Any:
+        return gone[0]
+
+    async def send(message: Any) -> None:
+        pass
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start())
+        await send(part(b"all"))
+        await receive()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await Exchange(receive, send, (), ended.append).run(app, http())
+    assert [(each.status, each.complete, each.error) for each in ended] == [(200, True, None)]
 
 
 @in_virtual_time
@@ -544,6 +578,27 @@ def test_a_limiter_lives_as_long_as_its_application_and_is_made_anew_for_the_nex
     for _ in range(2):
         asyncio.run(life())
     assert len(made) == 2
+
+
+def test_a_limiter_is_closed_before_the_server_hears_that_the_application_has_stopped() -> None:
+    made: list[AsyncRateLimiter] = []
+    incoming = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+    def factory() -> AsyncRateLimiter:
+        made.append(AsyncRateLimiter.from_url("memory://", Rules([IP]).quotas))
+        return made[-1]
+
+    async def receive() -> Any:
+        return incoming.pop(0)
+
+    async def send(message: Any) -> None:
+        assert made[0]._registry.closed == (message["type"] == "lifespan.shutdown.complete")
+
+    asyncio.run(_await(RateLimitMiddleware(Hello(), factory, [IP])({"type": "lifespan"}, receive, send)))
+
+
+async def _await(work: Any) -> None:
+    await work
 
 
 def test_a_limiter_of_somebody_else_is_not_closed() -> None:

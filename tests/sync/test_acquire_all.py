@@ -10,9 +10,10 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.reservoir import admission, express, requests, reservoir, tokens, wait_queue
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import acquire_all, key_entry, store_calls, waiting_thread
+from batchlimit.sync import acquire_all, decide_all, key_entry, store_calls, waiting_thread
+from batchlimit.waiting import NO_WAIT
 from tests.sync.interrupter import Interrupter
-from tests.sync.stage import DEADLINE, Clock, Gate, Stage, nothing, start
+from tests.sync.stage import DEADLINE, Clock, Gate, Stage, nothing, start, together
 
 TEN = Quota(0.001, 10)
 THREE = ["a", "b", "c"]
@@ -133,3 +134,54 @@ def _interrupted(n: int) -> bool:
 def test_an_interrupt_anywhere_loses_tokens_at_most(without_refresher: None) -> None:
     lines = next(n for n in itertools.count() if not _interrupted(n + 1))
     assert lines > 100
+
+
+def test_threads_that_decide_on_several_at_once_charge_all_of_them_or_none(
+    stage: Piped, clock: Clock, without_refresher: None
+) -> None:
+    quotas = {"scarce": Quota(0.001, 300), "*": Quota(0.001, 3000)}
+    with RateLimiter(stage, quotas, sizer=FixedBatch(100), clock=clock) as limiter:
+
+        def spend() -> int:
+            spent = 0
+            while all(limiter.decide_all({"one": 1, "scarce": 1, "two": 2}).values()):
+                spent += 1
+            return spent
+
+        spent = sum(together(4, spend))
+        left = [limiter.peek(key).remaining for key in ("scarce", "one", "two")]
+    assert left == [300 - spent, 3000 - spent, 3000 - 2 * spent]
+    assert spent == 300
+
+
+def test_a_key_that_another_thread_emptied_meanwhile_charges_none(
+    stage: Piped, clock: Clock, monkeypatch: pytest.MonkeyPatch, without_refresher: None
+) -> None:
+    taken, tried = decide_all._take, list[str]()
+
+    def last_was_faster(entry: key_entry.KeyEntry, cost: int) -> float:
+        tried.append(entry.key)
+        return NO_WAIT if entry.key == "b" else taken(entry, cost)
+
+    with RateLimiter(stage, TEN, sizer=FixedBatch(10), clock=clock) as limiter:
+        limiter.acquire_all({"a": 1, "b": 1})
+        monkeypatch.setattr(decide_all, "_take", last_was_faster)
+        assert all(limiter.decide_all({"a": 1, "b": 1}).values())  # by the queue
+        assert tried == ["a", "b"]
+        assert [limiter.peek(key).remaining for key in ("a", "b")] == [8, 8]
+
+
+def _interrupted_hit(n: int) -> bool:
+    clock = Clock()
+    limiter = RateLimiter(Piped(clock), TEN, sizer=FixedBatch(10), clock=clock)
+    limiter.acquire_all(dict.fromkeys(THREE, 1))
+    interrupter = Interrupter(n, str(decide_all.__file__), *RULES, under_lock=True)
+    if not start(lambda: interrupter.run(lambda: limiter.decide_all(dict.fromkeys(THREE, 2)))).result(DEADLINE):
+        return False
+    interrupter.left_all_sound(limiter, *THREE, most=10)
+    return True
+
+
+def test_an_interrupt_anywhere_in_a_decision_from_memory_loses_tokens_at_most(without_refresher: None) -> None:
+    lines = next(n for n in itertools.count() if not _interrupted_hit(n + 1))
+    assert lines > 20
