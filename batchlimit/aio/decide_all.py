@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 
+from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.decision import Decision, Source
 from batchlimit.reservoir.reservoir import Reservoir
@@ -43,7 +44,7 @@ def _charge(found: list[tuple[str, KeyEntry, int]], clock: Callable[[], float]) 
         return True
     for (_, entry, cost), end in zip(found, ends, strict=True):  # the process was stopped until a lease had ended
         if now < end:
-            entry.refund(cost)
+            store_calls.refund(entry, cost)
         else:
             entry.tokens.took_late(cost)
     return False

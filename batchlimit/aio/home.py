@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.timer import Due, Timer
 from batchlimit.aio.turns import Turns
 
@@ -17,10 +16,10 @@ T = TypeVar("T")
 class Home:
     """Where the key entries of a limiter run: its event loop, one timer, and tasks that no caller cancels.
 
-    It is the `Owner` of the key entries. Until `move_to` was called it is on no loop.
+    Until `move_to` was called it is on no loop.
     """
 
-    def __init__(self, store: GuardedStore, clock: Callable[[], float], drop: Callable[[KeyEntry], None]) -> None:
+    def __init__(self, store: GuardedStore, clock: Callable[[], float], drop: Callable[[Any], None]) -> None:
         """`drop` lets go of a key entry that has retired."""
         self.store, self.clock, self.drop = store, clock, drop
         self._loop: asyncio.AbstractEventLoop | None = None

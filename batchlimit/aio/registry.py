@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from batchlimit.aio.awaitable import Known
+from batchlimit.aio.drain import Drain
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import Home
 from batchlimit.aio.key_entry import KeyEntry
@@ -19,7 +20,6 @@ from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed
 from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
 from batchlimit.reservoir.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.keyspace import Keyspace
 from batchlimit.reservoir.options import Options
@@ -31,8 +31,6 @@ _logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
 _PATIENCE = 2.0
 """How long (s) a closing limiter waits for the answers that are under way, and then for its tokens to go back."""
-_AT_ONCE = 64
-"""Give-backs that are under way at the same time when a limiter with many keys is closed."""
 
 
 class Registry:
@@ -78,7 +76,7 @@ class Registry:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._closing: asyncio.Task[None] | None = None
-        self._wrong: Exception | None = None  # what went wrong while tokens were given back at the end
+        self._drained = Drain(LimiterClosed(_CLOSED))
         self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
     def settle_in(self) -> None:
@@ -136,7 +134,7 @@ class Registry:
         quota = self._rule(check_key(key))
         self.check_open()
         entry = self._keyspace.find(key, quota)
-        entry.plan()
+        entry.changed()
         return entry
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
@@ -177,7 +175,7 @@ class Registry:
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
             for entry in list(self.entries.values()):
-                entry.close(LimiterClosed(_CLOSED))
+                self._drained.close(entry)
             self._closing = self._home.start(self._close())
         return self._closing
 
@@ -196,8 +194,8 @@ class Registry:
         self._is_empty = True
         if not self._farewell.ag_running:  # else it is what waits for us
             await self._farewell.aclose()
-        if self._wrong is not None:
-            raise self._wrong
+        if self._drained.wrong is not None:
+            raise self._drained.wrong
 
     def abandon(self) -> None:
         """Close from wherever the last reference was dropped, which may be another thread."""
@@ -213,19 +211,7 @@ class Registry:
                 await self._home.finish(self._closing)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                await self._empty(entries)
-
-    async def _empty(self, entries: list[KeyEntry]) -> None:
-        """Return the tokens of all of them; what goes wrong at one is no reason to keep the others'."""
-        for first in range(0, len(entries), _AT_ONCE):
-            some = entries[first : first + _AT_ONCE]
-            outcomes = await asyncio.gather(*(entry.empty() for entry in some), return_exceptions=True)
-            for entry, outcome in zip(some, outcomes, strict=True):
-                if isinstance(outcome, Exception):
-                    _logger.error(
-                        "tokens of %s were not given back; the others are", shown(entry.key), exc_info=outcome
-                    )
-                    self._wrong = self._wrong or outcome
+                await self._drained.run(entries)
 
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's, and so is its loop.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Self
 
-from batchlimit.aio.key_entry import arrived
+from batchlimit.aio.store_calls import arrived
 from batchlimit.errors import BatchLimitError, StoreUnavailable
 from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError

@@ -2,13 +2,15 @@
 
 import asyncio
 
-from batchlimit.aio.key_entry import arrived, outcome
+from batchlimit.aio import store_calls
+from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.statistics import outlook
+from batchlimit.reservoir.waiter import Retired
 from batchlimit.waiting import NO_WAIT, deadline
 
 
@@ -43,7 +45,7 @@ class SlowPath:
         reservoir = self._registry.entry(key).reservoir
         if reservoir.quota.denies_all:
             return outlook(reservoir.quota, 0, 0)
-        level = await outcome(self._registry.store.peek, key, reservoir.quota)
+        level = await store_calls.outcome(self._registry.store.peek, key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
             if (told := reservoir.forecast.outlook(self._clock())) is None:
                 raise reservoir.state.fallback.failure(level).to_raise(key)
@@ -54,15 +56,17 @@ class SlowPath:
         """Take back a call that was admitted; raises StoreUnavailable if that is lost and callers are to hear of it."""
         entry = self._registry.entry(key)
         check_cost(cost, entry.reservoir.state.largest_cost, key)
-        await arrived(key, entry.refund(cost))
+        await store_calls.arrived(key, store_calls.refund(entry, cost))
 
     def adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
         """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
         self._registry.check_open()
         if tokens < 0:
-            return self._registry.entry(key).refund(-tokens)
+            return store_calls.refund(self._registry.entry(key), -tokens)
         if tokens > 0:
-            self._registry.entry(key).debit(tokens)
+            entry = self._registry.entry(key)
+            entry.reservoir.debit(tokens, self._clock())
+            entry.changed()
         return None
 
     async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
@@ -70,6 +74,41 @@ class SlowPath:
         while True:
             entry = self._registry.entry(key)
             check_cost(cost, entry.reservoir.state.largest_cost, key)
-            if (result := await entry.settle(cost, until)) is not None:
+            if not entry.reservoir.is_retired and (result := await self._admit_at(entry, cost, until)) is not None:
                 return result
             self._registry.live_entry(key)
+
+    async def _admit_at(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
+        """Admit or refuse a call at this key entry; None: it has retired."""
+        if (before := entry.take(cost)) != NO_WAIT:
+            return AdmissionResult.hit(before, entry.reservoir)
+        if entry.refill_gate.admits(cost):
+            if (before := await self._wait_for_refill(entry, cost, until)) != NO_WAIT:
+                return AdmissionResult.hit(before, entry.reservoir, waited=True)
+            if entry.reservoir.is_retired:
+                return None
+        caller = entry.join(cost, until, prompt=True)
+        try:
+            verdict = await caller.verdict(self._clock)
+        except BaseException:
+            entry.leave(caller)
+            raise
+        if isinstance(verdict, Retired):
+            return None
+        if entry.reservoir.admission.confirm(caller.waiter):
+            entry.changed()
+        return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir)
+
+    async def _wait_for_refill(self, entry: KeyEntry, cost: int, until: float) -> float:
+        """Wait for tokens that come for many callers, and take some, as `take` does; NO_WAIT: join the queue."""
+        patience = entry.refill_gate.patience
+        last = self._clock() + patience  # no caller begins to wait later than that: in the queue each has its turn
+        if until != NO_WAIT:
+            last = min(last, until - patience)
+        while entry.refill_gate.admits(cost) and self._clock() <= last:
+            await entry.refill_gate.turn(cost)
+            if entry.reservoir.is_retired:
+                return NO_WAIT
+            if (before := entry.take(cost)) != NO_WAIT:
+                return before
+        return NO_WAIT

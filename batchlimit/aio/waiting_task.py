@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
+from batchlimit.aio.home import Home
 from batchlimit.redaction import shown
 from batchlimit.reservoir.waiter import Admit, Fail, Refuse, Retired, Waiter
 
@@ -13,47 +14,40 @@ class Steps(Protocol):
     """The key entry that a caller is at."""
 
     key: str
+    home: Home
 
     def step(self, caller: "WaitingTask") -> None:
         """Do what the caller is to do next, in its place."""
         ...
 
-    def soon(self, work: Callable[[], object]) -> None:
-        """Do this, in this turn of the loop or in one soon."""
-        ...
-
-    def wake(self, task: "asyncio.Future[None]") -> None:
-        """Let a task go on, in this turn of the loop or in one soon."""
-        ...
-
 
 class WaitingTask:
-    """A task in line, or about to be. What can be decided for it is decided without it: it wakes for its verdict."""
+    """A task in the queue, or about to join it. The key entry decides for it: it wakes for its verdict alone."""
 
-    __slots__ = ("_error", "_slot", "_woken", "due", "has_left", "waited", "waiter")
+    __slots__ = ("_entry", "_error", "_woken", "due", "has_left", "waited", "waiter")
 
     def __init__(self, entry: Steps, cost: int, deadline: float, *, prompt: bool = False) -> None:
         """See Waiter for `prompt`."""
         self.waiter = Waiter(cost, deadline, self, tentative=True, prompt=prompt)  # it may be cancelled before it wakes
         self.waited = self.has_left = False
         self.due = math.inf  # when its key entry looks after it, if nothing happens before
-        self._slot = entry
+        self._entry = entry
         self._woken: asyncio.Future[None] | None = None
         self._error: Exception | None = None
 
     def __repr__(self) -> str:
-        return f"<Caller at {shown(self._slot.key)}: {self.waiter}>"
+        return f"<WaitingTask at {shown(self._entry.key)}: {self.waiter}>"
 
     def set(self) -> None:
         """Hear that there is something to learn."""
         if self.waiter.verdict is not None:
             self.wake()
         elif not self.has_left:
-            self._slot.soon(self._look)
+            self._entry.home.step(self._look)
 
     def _look(self) -> None:
         if self.waiter.verdict is None and not self.has_left:
-            self._slot.step(self)
+            self._entry.step(self)
 
     def ring(self) -> None:
         """Hear that the time has come."""
@@ -70,7 +64,7 @@ class WaitingTask:
         self.due = math.inf
         if (woken := self._woken) is not None:
             self._woken = None  # it wakes once, however often it is told to
-            self._slot.wake(woken)
+            self._entry.home.wake(woken)
 
     async def verdict(self, clock: Callable[[], float]) -> Admit | Refuse | Retired:
         """Wait until there is one; raises what went wrong. The only place where a caller can be cancelled."""
@@ -81,11 +75,11 @@ class WaitingTask:
                 case Admit(before) as verdict if clock() < before:
                     return verdict
                 case Admit():
-                    self._slot.step(self)  # too late: back to its place in line
+                    self._entry.step(self)  # too late: back to its place in the queue
                 case Refuse() | Retired() as verdict:
                     return verdict
                 case Fail() as verdict:
-                    raise verdict.to_raise(self._slot.key)
+                    raise verdict.to_raise(self._entry.key)
                 case None:
                     self.waited = True
                     woken = self._woken = asyncio.get_running_loop().create_future()

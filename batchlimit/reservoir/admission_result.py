@@ -20,9 +20,9 @@ class AdmissionResult(NamedTuple):
     reservoir: Reservoir
 
     @classmethod
-    def hit(cls, before: float, reservoir: Reservoir) -> "AdmissionResult":
-        """Return the result of a call that was admitted from memory, by tokens that count until `before`."""
-        return cls(Admit(before), waited=False, asked=False, reservoir=reservoir)
+    def hit(cls, before: float, reservoir: Reservoir, *, waited: bool = False) -> "AdmissionResult":
+        """Return the result of a call that was admitted by tokens in memory, which count until `before`."""
+        return cls(Admit(before), waited, asked=False, reservoir=reservoir)
 
     @property
     def admitted(self) -> bool:

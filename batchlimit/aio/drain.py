@@ -1,0 +1,54 @@
+"""How the keys of a limiter end: waiters fail, and all tokens go back to the store."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from batchlimit.aio import store_calls
+from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.redaction import shown
+from batchlimit.reservoir.waiter import NOBODY, Waiter
+from batchlimit.waiting import NO_WAIT
+
+_logger = logging.getLogger("batchlimit")
+_AT_ONCE = 64
+"""Give-backs that are under way at the same time when a limiter with many keys is closed."""
+
+
+class Drain:
+    """Ends key entries; `wrong` is the first thing that went wrong, at whichever key."""
+
+    def __init__(self, error: Exception) -> None:
+        """`error`: what waiters get, and later callers."""
+        self._error = error
+        self.wrong: Exception | None = None
+
+    def __repr__(self) -> str:
+        return f"<Drain, {self.wrong!r}>"
+
+    def close(self, entry: KeyEntry) -> None:
+        """Fail the waiters of this key; `run` follows when its request in flight has ended."""
+        entry.reservoir.lifecycle.close(self._error, Waiter(0, NO_WAIT, NOBODY))
+        entry.changed()
+        entry.refill_gate.open()
+
+    async def run(self, entries: Sequence[KeyEntry]) -> None:
+        """Return the tokens of each key; what goes wrong at one is no reason to keep the others'."""
+        for first in range(0, len(entries), _AT_ONCE):
+            some = entries[first : first + _AT_ONCE]
+            outcomes = await asyncio.gather(*map(_return_tokens, some), return_exceptions=True)
+            for entry, outcome in zip(some, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    key = shown(entry.key)
+                    _logger.error("tokens of %s were not given back; the others are", key, exc_info=outcome)
+                    self.wrong = self.wrong or outcome
+
+
+async def _return_tokens(entry: KeyEntry) -> None:
+    """Return all tokens of a key, after one last request for what is owed."""
+    fetch = entry.reservoir.lifecycle.last_ask(entry.home.clock())
+    if fetch is not None and (task := store_calls.fetch_by_task(entry, fetch)) is not None:
+        await asyncio.wait([task])
+        await asyncio.sleep(0)  # its answer is taken in by a callback
+    if (back := entry.reservoir.lifecycle.drain()) is not None:
+        await store_calls.give_back(entry, back)
