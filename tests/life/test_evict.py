@@ -47,7 +47,7 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
     assert here.lifecycle.tend(0.0) is None
 
 
-def test_one_who_is_in_line_keeps_it() -> None:
+def test_a_waiter_keeps_it() -> None:
     here = reservoir()
     waiter, fetch = ask(here, 50)
     assert not here.lifecycle.evict()
@@ -107,7 +107,7 @@ def test_who_was_interrupted_puts_nothing_back() -> None:
 
 
 def test_who_wakes_too_late_begins_anew() -> None:
-    """It once rejoined the line of the one that had left, and asked from there: two that ask as one mint tokens."""
+    """It once rejoined the queue of the one that had left, and asked from there: two that ask as one mint tokens."""
     here, waiter = filled()
     assert here.lifecycle.evict()
     assert here.step(waiter, 2.0) == RETIRED
@@ -130,7 +130,7 @@ def test_who_was_served_and_has_not_looked_keeps_an_idle_one() -> None:
         assert here.lifecycle.due() <= now
         assert here.lifecycle.tend(now) is None
         assert not here.is_retired
-        assert here.lifecycle.due() > now, "the keeper would come back at once, again and again"
+        assert here.lifecycle.due() > now, "the refresher would come back at once, again and again"
     assert isinstance(here.step(waiter, 50.0), Fetch), "it asks anew, in its old place"
 
 

@@ -10,7 +10,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.quota.key import LONGEST_KEY, place_of, stored
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Front
-from tests.life.test_rest import come_to_rest, soon, supply_of
+from tests.life.test_dormant_keys import come_to_rest, soon, supply_of
 from tests.servers import Server
 from tests.sync.stage import Clock
 
@@ -42,7 +42,7 @@ def test_a_process_keeps_no_long_key(api: Front, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_each_long_key_has_its_own_tokens_awake_and_after_a_rest(api: Front, clock: Clock) -> None:
+def test_each_long_key_has_its_own_tokens_active_and_after_being_dormant(api: Front, clock: Clock) -> None:
     keys = [long_key(1), long_key(2), stored(long_key(1))[:], "y" * (LONGEST_KEY + 1), "z" * LONGEST_KEY]
     with api(MemoryStore(clock), "100/s burst 10", clock=clock, sizer=FixedBatch(20), idle_after=1000.0) as limiter:
         for spent in range(2):

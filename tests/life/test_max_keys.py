@@ -82,7 +82,7 @@ def test_a_key_that_comes_back_is_the_same_instance_with_later_numbers(
         assert stage.peek("a", HUNDRED).outstanding == 5
 
 
-def test_a_thread_that_still_has_the_slot_gets_nothing_of_it(clock: Clock, without_refresher: None) -> None:
+def test_a_thread_that_still_has_the_key_entry_gets_nothing_of_it(clock: Clock, without_refresher: None) -> None:
     """It is between two lines of try_acquire while another key comes."""
     stage = Noting(clock)
     limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
@@ -110,7 +110,7 @@ def test_a_refund_at_a_key_entry_that_has_just_left_goes_to_the_next(clock: Cloc
     assert [(back.refund, back.seq) for back in stage.backs] == [(3, 3)]
 
 
-def test_a_caller_in_line_keeps_its_key(clock: Clock) -> None:
+def test_a_waiter_keeps_its_key(clock: Clock) -> None:
     stage = Noting(clock)
     stage.slow["busy"] = Gate()
     with RateLimiter(stage, HUNDRED, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
@@ -125,7 +125,7 @@ def test_a_caller_in_line_keeps_its_key(clock: Clock) -> None:
     assert stage.keys.count("busy") == 1
 
 
-def test_a_task_in_line_keeps_its_key() -> None:
+def test_a_waiting_task_keeps_its_key() -> None:
     async def main() -> None:
         clock = virtual_loop().time
         store, quota = MemoryStore(clock), Quota(1.0, 5)

@@ -8,7 +8,7 @@ from batchlimit import Quota
 from batchlimit.quota.lookup import FEWEST, quota_rule
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Front
-from tests.life.test_rest import come_to_rest, soon
+from tests.life.test_dormant_keys import come_to_rest, soon
 from tests.servers import Server
 from tests.sync.stage import Clock, process, together
 

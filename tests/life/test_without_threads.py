@@ -41,13 +41,13 @@ def no_threads(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
     return NoThreads(monkeypatch, request.param)
 
 
-def slots() -> int:
+def places() -> int:
     """How many there are in memory."""
     gc.collect()
     return sum(type(each) is KeyEntry for each in gc.get_objects())
 
 
-def test_a_limiter_works_without_its_keeper(no_threads: NoThreads, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_limiter_works_without_its_refresher(no_threads: NoThreads, caplog: pytest.LogCaptureFixture) -> None:
     with no_threads(), RateLimiter(MemoryStore(), HUNDRED, sizer=FixedBatch(10)) as limiter:
         assert sum(limiter.try_acquire("key") for _ in range(120)) == 100
     assert "not renewed or given back in time: daemon threads" in caplog.text
@@ -55,21 +55,21 @@ def test_a_limiter_works_without_its_keeper(no_threads: NoThreads, caplog: pytes
 
 def test_a_flood_of_keys_leaves_no_more_in_memory_than_there_may_be(no_threads: NoThreads) -> None:
     """All of them once waited for a thread that never came."""
-    before = slots()
+    before = places()
     with no_threads(), RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
         for i in range(3000):
             assert limiter.try_acquire(f"key-{i}")
-        assert slots() - before <= 20, "those that live, and as many places of the gone"
+        assert places() - before <= 20, "those that live, and as many places of the gone"
 
 
 def test_a_flood_of_keys_leaves_no_more_while_the_thread_is_busy() -> None:
-    before = slots()
+    before = places()
     with RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
         refresher = limiter._registry._refresher
         refresher._thread = threading.current_thread()  # none is started, and nobody looks
         for i in range(3000):
             assert limiter.try_acquire(f"key-{i}")
-        assert slots() - before <= 20, "those that live, and as many places of the gone"
+        assert places() - before <= 20, "those that live, and as many places of the gone"
         assert refresher._bell.qsize() <= 1
 
 

@@ -41,7 +41,7 @@ class Witness(Protocol):
 
 
 class Caller(Waiter):
-    """A claim that remembers when it came, and whom to tell."""
+    """A waiter that remembers when it came, and whom to tell."""
 
     __slots__ = ("came", "then")
 
@@ -52,7 +52,7 @@ class Caller(Waiter):
 
 
 class _Bell:
-    """The instance walks with each claim that is to be woken: there is nothing to ring."""
+    """The instance walks with each waiter that is to be woken: there is nothing to ring."""
 
     def set(self) -> None:
         pass
@@ -337,7 +337,7 @@ class Process:
         self._post.send(self.name, credit, over, over)
 
     def _look_later(self) -> None:
-        """Plan the next visit of the keeper; an earlier one than planned replaces it."""
+        """Plan the next visit of the refresher; an earlier one than planned replaces it."""
         due = max(self.reservoir.lifecycle.due(), self.clock())
         if due < self._looks_at:
             self._looks_at = due

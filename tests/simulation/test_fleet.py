@@ -39,7 +39,7 @@ def test_above_it_what_flows_in_is_used_and_shared(quota: str, instances: int) -
     assert instances == 1 or shown.evenness >= 0.85
 
 
-def test_a_dry_bucket_is_asked_by_few_of_many_decisions() -> None:
+def test_an_empty_bucket_is_asked_by_few_of_many_decisions() -> None:
     shown = simulate(plan_of("10_000/s", 20, 6.0, 2.0), ours, 0.001)
     assert shown.calls_per_decision < 0.012
 

@@ -27,7 +27,7 @@ def test_no_rule_is_broken(seeds: range) -> None:
 
 
 @pytest.mark.parametrize("seeds", [range(first, first + _CHUNK) for first in range(0, depth(50, 500), _CHUNK)], ids=str)
-def test_no_rule_is_broken_where_the_keeper_looks_at_few_tokens(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rule_is_broken_where_small_bursts_are_prefetched(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at many: the bursts here are smaller than what is worth a look."""
     monkeypatch.setattr(prefetch, "_MANY", 2)
     monkeypatch.setattr(prefetch, "_LONG", 0.0)

@@ -13,7 +13,7 @@ from tests.apis.blocking import Blocking, Front
 from tests.sync.stage import Clock, Stage, until
 
 BRIEF = Quota(1000.0, 100)
-"""Its leases are over after 75 ms, and the keeper comes before."""
+"""Its leases are over after 75 ms, and the refresher comes before."""
 FOR_EVER = float("inf")
 
 
@@ -32,7 +32,7 @@ def come_to_rest(limiter: RateLimiter | Blocking) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_key_at_rest_costs_no_call_and_is_counted(api: Front, clock: Clock) -> None:
+def test_a_dormant_key_costs_no_call_and_is_counted(api: Front, clock: Clock) -> None:
     stage = Stage(MemoryStore(clock))
     with api(stage, BRIEF, idle_after=FOR_EVER, clock=clock) as limiter:
         for i in range(200):
@@ -80,7 +80,7 @@ def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(api: Front, clock:
         assert limiter.statistics().admitted == 1
 
 
-def test_keys_at_rest_leave_when_they_are_idle(clock: Clock) -> None:
+def test_dormant_keys_leave_when_they_are_idle(clock: Clock) -> None:
     with RateLimiter(MemoryStore(clock), BRIEF, clock=clock, idle_after=5.5) as limiter:
         for i in range(600):
             assert limiter.try_acquire(f"key-{i}")
