@@ -32,7 +32,7 @@ class Admission:
             waiter.verdict = self._too_much(waiter)
         else:
             self._state.queue.join(waiter)
-            self._state.lease.reserve()
+            self._state.lease.reserve_for(self._state.queue)
 
     def confirm(self, waiter: Waiter) -> bool:
         """Let a tentative waiter spend its tokens; others have nothing to confirm.
@@ -68,15 +68,14 @@ class Admission:
     def serve(self) -> None:
         """Give the tokens that are here to waiters, and to a debt, in order of arrival."""
         queue, lease, debt = self._state.queue, self._state.lease, self._state.overdraft.waiter
-        if queue:
-            lease.reserve()
-            is_served = False
-            while (first := queue.first) is not None and (self._pay() if first is debt else self._serve(first)):
-                is_served = is_served or first is not debt
-            if is_served:
-                queue.wake_leader()
+        lease.reserve_for(queue)
+        is_served = False
+        while (first := queue.first) is not None and (self._pay() if first is debt else self._serve(first)):
+            is_served = is_served or first is not debt
+        if is_served:
+            queue.wake_leader()
         if not queue:
-            lease.release()
+            lease.reserve_for(queue)
 
     def refuse(self, waiter: Waiter, now: float) -> Refuse:
         """Refuse a caller, and serve those behind it."""

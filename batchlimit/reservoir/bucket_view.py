@@ -33,14 +33,14 @@ class BucketView:
         self._fill = fill
 
     def __repr__(self) -> str:
-        return f"<Terms: epoch {self._epoch}, level {self.level}, hosts {self.active_instances}>"
+        return f"<BucketView: epoch {self._epoch}, level {self.level}, {self.active_instances} instances>"
 
     def known(self) -> tuple[float, float, float, float, float]:
-        """Return what a Memo wants to know of this, in its order."""
+        """Return what a KeySnapshot keeps of this, in its order."""
         return self._epoch, self.level, self.active_instances, self.round_trip, self._heard
 
     def recall(self, snapshot: KeySnapshot) -> None:
-        """Know it again."""
+        """Begin with what a snapshot kept."""
         self._epoch, self.level, self.active_instances = (
             int(snapshot.epoch),
             int(snapshot.level),

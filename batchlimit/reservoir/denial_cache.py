@@ -41,7 +41,7 @@ class DenialCache:
         self.dry_cost = 0
 
     def __repr__(self) -> str:
-        return f"<Pace: {self.dry_cost} or more refused until {self.dry_until:.3f}>"
+        return f"<DenialCache: {self.dry_cost} or more refused until {self.dry_until:.3f}>"
 
     def pause(self, cost: int, now: float) -> float:
         """Return for how many seconds yet there is no use in asking for `cost`; 0 when one may ask."""

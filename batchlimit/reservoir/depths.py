@@ -1,4 +1,4 @@
-"""How many tokens those in a line ask for who stand ahead of a waiter, and who of them cannot be served in time."""
+"""How many tokens the waiters ahead of one ask for, and which of them cannot be served in time."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from batchlimit.reservoir.waiter import Waiter
 
 
 class Horizon(NamedTuple):
-    """Who in a line is late: whose deadline is before `until`, or before what those up to there ask for flowed in."""
+    """Which waiters are late: their deadline is before `until`, or before the tokens up to theirs have flowed in."""
 
     until: float
     """The instant before which nobody is served."""
@@ -39,7 +39,7 @@ _Level = dict[int, _Node]
 
 
 class Depths:
-    """A tree over the numbers of a line: each node is the sum of two of the level below.
+    """A tree over the numbers of the waiters: each node is the sum of two of the level below.
 
     A question takes as many steps as the number of waiters has binary digits. Who joins or leaves is only noted, and
     `update` takes in all of them before the next question: neighbours that change together share most of the work.
@@ -48,7 +48,7 @@ class Depths:
     __slots__ = ("_changed", "_levels", "seconds")
 
     def __init__(self, numbers: Iterable[int], seconds: float) -> None:
-        """`numbers` are those of all in line; `seconds` is the time in which a token flows in, at the least."""
+        """`numbers` are those of all waiters; `seconds` is the time in which a token flows in, at the least."""
         self._levels: list[_Level] = [{}]
         self._changed = set(numbers)
         self.seconds = seconds

@@ -70,7 +70,7 @@ def serve(reservoir: Reservoir, waiter: Waiter, fetch: Fetch, grant: Grant, now:
     state.spent += cost  # the next count need not
     state.used, state.is_untouched = now, False
     if lease.reserved_for_waiters:
-        lease.release()
+        lease.reserve_for(queue)
         reservoir.prefetch.set_watermark(now)
     state.publish()
     return True

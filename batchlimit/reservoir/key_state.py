@@ -4,12 +4,12 @@ from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill
-from batchlimit.reservoir.debt import NO_OVERDRAFT
 from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.lease import Lease
+from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue

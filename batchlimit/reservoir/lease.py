@@ -1,5 +1,7 @@
 """The tokens that this process has leased of one bucket: until when, and who may spend them."""
 
+from collections.abc import Sized
+
 from batchlimit.bucket.messages import Grant
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
@@ -63,16 +65,15 @@ class Lease:
     # A signal handler may raise between any two lines here. So tokens leave one place before they enter another, and
     # before a waiter has its verdict: an interrupt loses some, and makes none.
 
-    def reserve(self) -> None:
-        """Set all free tokens aside for waiters."""
-        free = self._tokens.reclaim()
-        self._tokens.remove(free)
-        self.reserved_for_waiters += free
-
-    def release(self) -> None:
-        """Set all tokens free again: nobody waits."""
-        tokens, self.reserved_for_waiters = self.reserved_for_waiters, 0
-        self._tokens.add(tokens)
+    def reserve_for(self, waiters: Sized) -> None:
+        """Reserve all free tokens while somebody waits; else set all reserved tokens free."""
+        if waiters:
+            free = self._tokens.reclaim()
+            self._tokens.remove(free)
+            self.reserved_for_waiters += free
+        else:
+            free, self.reserved_for_waiters = self.reserved_for_waiters, 0
+            self._tokens.add(free)
 
     def spend(self, cost: int) -> None:
         """Spend reserved tokens."""

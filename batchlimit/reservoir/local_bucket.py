@@ -64,7 +64,7 @@ class LocalBucket:
         self._at = now
 
     def __repr__(self) -> str:
-        return f"<Share with {self._levels} at {self._at:.3f}>"
+        return f"<LocalBucket with {self._levels} at {self._at:.3f}>"
 
     def grant(self, wish: Wish, now: float) -> tuple[int, float]:
         """Return (tokens, seconds): how many may be spent, or 0 and when what the first one needs may fit."""

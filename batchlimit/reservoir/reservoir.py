@@ -61,7 +61,6 @@ import math
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.debt import NO_OVERDRAFT, Overdraft
 from batchlimit.reservoir.dormant import KeySnapshot
 from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.forecast import Forecast
@@ -70,6 +69,7 @@ from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.outage import Outage, fall_back
+from batchlimit.reservoir.overdraft import NO_OVERDRAFT, Overdraft
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.statistics import KeyStatistics

@@ -9,7 +9,7 @@ from batchlimit.reservoir.waiter import NOBODY, Verdict, Waiter
 from batchlimit.waiting import NO_WAIT
 
 _NOBODY: dict[int, Waiter] = {}
-"""Where there is nobody: one for all lines, for most are empty, and two lists of their own took 112 bytes a key."""
+"""An empty queue's, one for all of them: most are empty, and lists of their own took 112 bytes a key."""
 _NO_NUMBERS: list[int] = []
 _NO_SET: set[int] = set()
 _NONE: list[Waiter] = []
@@ -18,39 +18,39 @@ _STALE = 64
 
 
 class WaitQueue:
-    """A queue of waiters. Its leader watches the clock, and fetches, for all: so there is always one who is awake.
+    """A queue of waiters. Its leader watches the clock, and sends the requests, for all: so one caller is always awake.
 
     No question looks at every waiter, however many there are: see Depths.
     """
 
-    __slots__ = ("_awake", "_claims", "_debtor", "_depths", "_hasty", "_last", "_numbers", "cost")
+    __slots__ = ("_awake", "_debtor", "_depths", "_hasty", "_last", "_numbers", "_waiters", "cost")
 
     def __init__(self) -> None:
         self._awake = _NONE
         self._last = 0
-        self._debtor: Waiter | None = None  # with whom nobody waits: one at the most
+        self._debtor: Waiter | None = None  # a debt, with which nobody waits: one at the most
         self._clear()
 
     def _clear(self) -> None:
-        self._claims = _NOBODY  # by number
-        self._numbers = _NO_NUMBERS  # a heap of all but the debtor's, and of some that have left
+        self._waiters = _NOBODY  # by number
+        self._numbers = _NO_NUMBERS  # a heap of the numbers of all but the debtor, and of some who have left
         self._hasty = _NO_SET  # the numbers of those who take the first answer
         self._depths: Depths | None = None  # from the first question on that takes it
         self.cost = 0  # what all of them ask for, in tokens
 
     def __len__(self) -> int:
-        return len(self._claims)
+        return len(self._waiters)
 
     def __iter__(self) -> Iterator[Waiter]:
         """Go through a copy: a waiter may be dismissed on the way."""
-        return iter([self._claims[number] for number in sorted(self._claims)])
+        return iter([self._waiters[number] for number in sorted(self._waiters)])
 
     def __contains__(self, waiter: Waiter) -> bool:
-        return self._claims.get(waiter.number) is waiter
+        return self._waiters.get(waiter.number) is waiter
 
     @property
     def first(self) -> Waiter | None:
-        """Who came before all others."""
+        """The waiter who came before all others."""
         leader, debtor = self.leader, self._debtor
         if debtor is None or (leader is not None and leader.number < debtor.number):
             return leader
@@ -58,32 +58,32 @@ class WaitQueue:
 
     @property
     def last(self) -> int:
-        """The number of who came last, or 0."""
+        """The number of the waiter who came last, or 0."""
         return self._last
 
     @property
     def leader(self) -> Waiter | None:
         """The first with whom somebody waits: with a debt nobody does."""
         while self._numbers:
-            if (leader := self._claims.get(self._numbers[0])) is not None:
+            if (leader := self._waiters.get(self._numbers[0])) is not None:
                 return leader
             heappop(self._numbers)
         return None
 
     @property
     def hasty(self) -> list[Waiter]:
-        """Return all who take the first answer, in their order."""
-        return [waiter for number in sorted(self._hasty) if (waiter := self._claims.get(number)) is not None]
+        """The waiters who take the first answer, in their order."""
+        return [waiter for number in sorted(self._hasty) if (waiter := self._waiters.get(number)) is not None]
 
     def join(self, waiter: Waiter) -> None:
-        """Stand last; or where one stood before, ahead of all who came later, with the number that one had there."""
+        """Put a waiter last; or, if it was here before, in its old place, ahead of all who came later."""
         if waiter in self:
             return
         number = waiter.number = waiter.number or self._last + 1
         self._last = max(self._last, number)
-        if not self._claims:
+        if not self._waiters:
             self._clear()  # whoever left last may have been interrupted
-            self._claims, self._numbers = {}, []
+            self._waiters, self._numbers = {}, []
         if waiter.deadline == NO_WAIT:
             self._hasty = self._hasty or set()
             self._hasty.add(number)
@@ -93,18 +93,18 @@ class WaitQueue:
             heappush(self._numbers, number)
         if self._depths is not None:
             self._depths.changed(number)
-        self._claims[number] = waiter
+        self._waiters[number] = waiter
         self.cost += waiter.cost
 
     def ahead_of(self, waiter: Waiter) -> int:
-        """Return what is asked for by those who stand before a waiter in line, in tokens."""
+        """Return how many tokens the waiters before this one ask for."""
         if waiter.number == self._last:
             beyond = self._debtor.beyond if self._debtor is not None and self._debtor is not waiter else 0
             return self.cost - waiter.cost + beyond
         return self._measured().ahead_of(waiter.number)
 
     def is_late(self, waiter: Waiter, horizon: Horizon) -> bool:
-        """Whether a waiter in line cannot be served in time."""
+        """Whether a waiter in the queue cannot be served in time."""
         if waiter.deadline < horizon.until or horizon is NEVER:
             return True
         if horizon is NEAR or waiter.deadline == math.inf:
@@ -112,13 +112,13 @@ class WaitQueue:
         return horizon.since + (self.ahead_of(waiter) + waiter.cost) * horizon.seconds > waiter.deadline
 
     def first_late(self, horizon: Horizon) -> Waiter | None:
-        """Return the first in line who cannot be served in time."""
-        if not self._claims or horizon is NEAR:
+        """Return the first waiter that cannot be served in time."""
+        if not self._waiters or horizon is NEAR:
             return None
-        if horizon is NEVER or len(self._claims) == 1:
+        if horizon is NEVER or len(self._waiters) == 1:
             return leader if (leader := self.leader) is not None and self.is_late(leader, horizon) else None
         number = self._measured(horizon.seconds).first_late(horizon)
-        return None if number is None else self._claims[number]
+        return None if number is None else self._waiters[number]
 
     def resize(self, waiter: Waiter, cost: int, beyond: int) -> None:
         """Have a waiter ask for more or less, in its place, and for some more when it has got that."""
@@ -136,7 +136,7 @@ class WaitQueue:
             self._remove(waiter)
 
     def withdraw(self, waiter: Waiter) -> None:
-        """Let a waiter go that knows why, if it ever joined; if it was the leader, another is now."""
+        """Let a waiter go that has its verdict, if it ever joined; if it was the leader, another is now."""
         if waiter in self:
             self._remove(waiter)
             self.wake_leader()
@@ -147,7 +147,7 @@ class WaitQueue:
             self.wake(leader)
 
     def wake(self, waiter: Waiter) -> None:
-        """Have somebody look again, who need not be in line."""
+        """Have a caller look again, who need not be in the queue."""
         self._awake = self._awake or []
         self._awake.append(waiter)
 
@@ -159,21 +159,21 @@ class WaitQueue:
     def _remove(self, waiter: Waiter) -> None:
         if self._debtor is waiter:
             self._debtor = None
-        if len(self._claims) == 1:
+        if len(self._waiters) == 1:
             self._clear()
             return
         if self._depths is not None:
             self._depths.left(waiter.number)
         if waiter.deadline == NO_WAIT:
             self._hasty.discard(waiter.number)
-        del self._claims[waiter.number]
+        del self._waiters[waiter.number]
         self.cost -= waiter.cost
-        if len(self._numbers) > 2 * len(self._claims) + _STALE:
-            self._numbers = sorted(number for number, each in self._claims.items() if each is not self._debtor)
+        if len(self._numbers) > 2 * len(self._waiters) + _STALE:
+            self._numbers = sorted(number for number, each in self._waiters.items() if each is not self._debtor)
 
     def _measured(self, seconds: float | None = None) -> Depths:
         """Return the tree as it is now; `seconds` is how long a token takes to flow in, if the question is of that."""
         if self._depths is None or seconds not in (None, self._depths.seconds):
-            self._depths = Depths(self._claims, seconds or 0.0)
-        self._depths.update(self._claims)
+            self._depths = Depths(self._waiters, seconds or 0.0)
+        self._depths.update(self._waiters)
         return self._depths

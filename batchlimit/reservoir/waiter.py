@@ -1,4 +1,4 @@
-"""One caller in line for tokens, and what it may be told: Admit, Refuse, Fail, Retired, Wait or Fetch."""
+"""One caller in the queue for tokens, and what it may be told: Admit, Refuse, Fail, Retired, Wait or Fetch."""
 
 import copy
 from dataclasses import dataclass, field
@@ -105,7 +105,7 @@ class Fetch(NamedTuple):
     sent: float
     """The instant (instance clock) from which a lease counts: just before the ask leaves."""
     cost: int
-    """What the first in line asks for; 0 for a prefetch."""
+    """Tokens that the first waiter asks for; 0 for a prefetch."""
     repeated: bool
     """Whether this ask repeats one whose answer was lost."""
 
@@ -114,7 +114,7 @@ Verdict = Admit | Refuse | Fail | Retired
 
 
 class Waiter:
-    """One caller's place in line. `verdict` is set once the caller has been admitted, refused or failed.
+    """One caller's place in the queue. `verdict` is set once the caller has been admitted, refused or failed.
 
     What a `tentative` waiter is given counts as this instance's, and not as spent, until it is confirmed: its caller
     may still have to leave it here. One that is `prompt` as well is confirmed, or leaves, within a few turns of its

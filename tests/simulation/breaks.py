@@ -83,7 +83,7 @@ def _forget_the_first_in_line() -> AbstractContextManager[Any]:
 
 def _serve_the_last_first() -> AbstractContextManager[Any]:
     def broken(self: WaitQueue) -> Waiter | None:
-        return self._claims[max(self._claims)] if self._claims else None
+        return self._waiters[max(self._waiters)] if self._waiters else None
 
     return patch.object(WaitQueue, "first", property(broken))
 

@@ -7,7 +7,7 @@ from batchlimit.reservoir.waiter import NOBODY, Waiter
 
 
 class Overdraft:
-    """Tokens that are owed. A waiter stands in line for them, always in the same place, and nobody waits with it.
+    """Tokens that are owed. A waiter queues for them, always in the same place, and no caller waits with it.
 
     It stands there for a burst at the most, for that is what a bucket ever has, and the rest comes beyond that. It
     needs no whole: what is there is paid, when its turn has come.
@@ -20,29 +20,29 @@ class Overdraft:
         self.paid = 0
 
     def __repr__(self) -> str:
-        return f"<Debt of {self.total}, {self.paid} paid>"
+        return f"<Overdraft of {self.total}, {self.paid} paid>"
 
     @property
     def total(self) -> int:
         """What is owed, in tokens."""
         return self.waiter.cost + self.waiter.beyond
 
-    def line_up(self, line: WaitQueue, largest: int) -> None:
-        """Stand in line for what is owed: last, if it was not there, and for `largest` tokens at the most."""
+    def line_up(self, queue: WaitQueue, largest: int) -> None:
+        """Queue for what is owed: last, if it was not there, and for `largest` tokens at the most."""
         total = self.total
-        if total and self.waiter not in line:
+        if total and self.waiter not in queue:
             self.waiter.cost = self.waiter.number = self.waiter.beyond = 0
-            line.join(self.waiter)
+            queue.join(self.waiter)
         cost = min(total, largest)
-        line.resize(self.waiter, cost, total - cost)
+        queue.resize(self.waiter, cost, total - cost)
         if not total:
-            line.withdraw(self.waiter)
+            queue.withdraw(self.waiter)
 
-    def pay(self, tokens: int, line: WaitQueue, largest: int) -> None:
-        """Pay so many of those that it stands in line for."""
+    def pay(self, tokens: int, queue: WaitQueue, largest: int) -> None:
+        """Pay so many of those that it queues for."""
         self.paid += tokens
-        line.resize(self.waiter, self.waiter.cost - tokens, self.waiter.beyond)
-        self.line_up(line, largest)
+        queue.resize(self.waiter, self.waiter.cost - tokens, self.waiter.beyond)
+        self.line_up(queue, largest)
 
     def forget(self) -> None:
         """Owe nothing any more: the reservoir is closed."""
