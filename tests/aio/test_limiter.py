@@ -251,7 +251,7 @@ async def test_on_a_real_server(valkey: Server, prefix: str) -> None:
 
 
 @pytest.mark.usefixtures("far_away")
-def test_it_shares_buckets_with_the_threaded_front(valkey: Server, prefix: str) -> None:
+def test_it_shares_buckets_with_the_threaded_api(valkey: Server, prefix: str) -> None:
     async def spend() -> int:
         async with AsyncRateLimiter.from_url(
             valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0, deadline=30.0
@@ -264,7 +264,7 @@ def test_it_shares_buckets_with_the_threaded_front(valkey: Server, prefix: str) 
 
 
 @pytest.mark.usefixtures("far_away")
-def test_both_fronts_share_a_memory_store() -> None:
+def test_both_apis_share_a_memory_store() -> None:
     store = MemoryStore()
 
     async def spend() -> int:
@@ -282,7 +282,7 @@ def test_what_is_no_store_is_named(store: object) -> None:
         AsyncRateLimiter(store, "1/s")  # type: ignore[arg-type]
 
 
-def test_a_store_of_the_other_front_is_named(valkey: Server) -> None:
+def test_a_store_of_the_other_api_is_named(valkey: Server) -> None:
     with valkey.client() as client:
         with pytest.raises(TypeError, match=r"this Redis is for threads, and an AsyncRateLimiter for asyncio"):
             AsyncRateLimiter(client, "1/s")

@@ -330,7 +330,7 @@ async def test_what_a_request_has_in_its_context_is_not_the_limiters() -> None:
 
 
 @pytest.mark.usefixtures("far_away")
-def test_a_forked_child_is_a_host_of_its_own(valkey: Server, prefix: str, valkey_store: RedisStore) -> None:
+def test_a_forked_child_is_an_instance_of_its_own(valkey: Server, prefix: str, valkey_store: RedisStore) -> None:
     """It spends nothing of what the parent leased, though it was forked within its loop; and the parent goes on."""
     quota = Quota(SLOW, 100)
     limiter = AsyncRateLimiter.from_url(valkey.url, quota, prefix=prefix, connect_timeout=30.0, deadline=30.0)

@@ -16,7 +16,7 @@ DEADLINE = 0.8
 PATIENCE = DEADLINE / 8
 
 
-async def at_a_dry_key(stage: Stage, batch: int = BATCH) -> AsyncRateLimiter:
+async def at_an_empty_key(stage: Stage, batch: int = BATCH) -> AsyncRateLimiter:
     """The last fetch brought a batch, and it is gone."""
     limiter = limiter_on(stage, RICH, sizer=FixedBatch(batch), deadline=DEADLINE)
     await limiter.acquire(KEY)
@@ -40,7 +40,7 @@ async def come(limiter: AsyncRateLimiter, tasks: int, cost: int = 1) -> list["as
 
 async def test_one_fetches_and_all_others_find_tokens_there() -> None:
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     gate, first = await one_fetches(stage, limiter)
     calls = await come(limiter, BATCH - 1)
     assert limiter.statistics().waiting == 1
@@ -55,7 +55,7 @@ async def test_one_fetches_and_all_others_find_tokens_there() -> None:
 async def test_all_are_served_in_the_order_in_which_they_came(tasks: int, waiting: int) -> None:
     """Where there is no room for all, who came too late to wait here once was in line before who did."""
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     gate, first = await one_fetches(stage, limiter)
     served: list[int] = []
 
@@ -74,7 +74,7 @@ async def test_all_are_served_in_the_order_in_which_they_came(tasks: int, waitin
 
 async def test_more_than_a_fetch_brings_stand_in_line_for_the_next_ask_to_know_of_them() -> None:
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     gate, first = await one_fetches(stage, limiter)
     calls = await come(limiter, 3 * BATCH)
     await in_line(limiter, 1 + 3 * BATCH)
@@ -87,7 +87,7 @@ async def test_more_than_a_fetch_brings_stand_in_line_for_the_next_ask_to_know_o
 
 async def test_an_ask_that_leaves_as_soon_as_the_one_before_has_ended_is_waited_for_here_too() -> None:
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     gate, first = await one_fetches(stage, limiter)
     large = await come(limiter, 1, BATCH)
     next_gate = stage.before = Gate()
@@ -104,7 +104,7 @@ async def test_an_ask_that_leaves_as_soon_as_the_one_before_has_ended_is_waited_
 @pytest.mark.parametrize(("batch", "cost", "waiting"), [(63, 1, 2), (64, 1, 1), (127, 2, 2), (128, 2, 1)])
 async def test_only_who_wants_a_small_part_of_a_fetch_waits_here(batch: int, cost: int, waiting: int) -> None:
     stage = Stage()
-    limiter = await at_a_dry_key(stage, batch)
+    limiter = await at_an_empty_key(stage, batch)
     gate, first = await one_fetches(stage, limiter)
     calls = await come(limiter, 1, cost)
     assert limiter.statistics().waiting == waiting
@@ -116,7 +116,7 @@ async def test_only_who_wants_a_small_part_of_a_fetch_waits_here(batch: int, cos
 async def test_after_a_slow_fetch_the_line_it_is() -> None:
     """Where each takes long, the next ask is to know of all who wait."""
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     stage.before = lambda: asyncio.sleep(PATIENCE)
     assert await limiter.try_acquire(KEY)
     assert await limiter.try_acquire(KEY, BATCH - 1)
@@ -131,7 +131,7 @@ async def test_after_a_slow_fetch_the_line_it_is() -> None:
 async def test_who_finds_nothing_there_for_long_stands_in_line() -> None:
     """Those ahead take all there is, one after the other: in line each has a token at a time."""
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     stage.before = lambda: asyncio.sleep(0.6 * PATIENCE)
 
     async def hurry() -> None:
@@ -149,7 +149,7 @@ async def test_who_finds_nothing_there_for_long_stands_in_line() -> None:
 async def test_nobody_waits_here_for_long_for_a_store_that_hangs() -> None:
     """All who wait are in line soon. One without time fails with the request, the others when the circuit opens."""
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     begun = virtual_loop().time()
     _, first = await one_fetches(stage, limiter)
     calls = [asyncio.create_task(limiter.acquire(KEY)) for _ in range(5)]
@@ -168,7 +168,7 @@ async def test_nobody_waits_here_for_long_for_a_store_that_hangs() -> None:
 async def test_a_timeout_ends_where_it_ought_to(timeout: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # a timer it takes: who is in line hears from it that its time is over
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     _, first = await one_fetches(stage, limiter)
     begun = virtual_loop().time()
     with pytest.raises(RateLimited):
@@ -181,7 +181,7 @@ async def test_a_timeout_ends_where_it_ought_to(timeout: float, monkeypatch: pyt
 
 async def test_who_is_cancelled_leaves_alone_and_at_once() -> None:
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     gate, first = await one_fetches(stage, limiter)
     calls = await come(limiter, 10)
     calls[3].cancel()
@@ -196,7 +196,7 @@ async def test_who_is_cancelled_leaves_alone_and_at_once() -> None:
 
 async def test_who_closes_fails_them_at_once() -> None:
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     gate, first = await one_fetches(stage, limiter)
     calls = [asyncio.create_task(limiter.acquire(KEY)) for _ in range(5)]
     await asyncio.sleep(0)
@@ -215,7 +215,7 @@ async def test_who_closes_fails_them_at_once() -> None:
 async def test_of_a_failure_all_hear_at_once() -> None:
     """Wave by wave they once asked again: one failure was three, and the store was given up."""
     stage = Stage()
-    limiter = await at_a_dry_key(stage)
+    limiter = await at_an_empty_key(stage)
     gate = Gate()
 
     async def fail() -> None:

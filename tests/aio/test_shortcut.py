@@ -45,7 +45,7 @@ class World:
         return self.limiter._registry.entry(KEY).reservoir
 
     async def steal(self, tokens: int) -> None:
-        """Another host spends at the same bucket."""
+        """Another instance spends at the same bucket."""
         self._thefts += 1
         ask = Ask("thief", self._thefts, need=0, queued=tokens, want=tokens)
         await self.stage.inner.take(KEY, QUOTA, ask)

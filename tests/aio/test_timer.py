@@ -21,7 +21,7 @@ class Thing:
         self.rung.append(virtual_loop().now)
 
 
-def keeper() -> Timer:
+def timer() -> Timer:
     return Timer(asyncio.get_running_loop(), virtual_loop().time)
 
 
@@ -30,7 +30,7 @@ def planned() -> int:
 
 
 async def test_each_is_rung_for_at_its_time_in_whatever_order_it_came() -> None:
-    found, rung = keeper(), []  # type: ignore[var-annotated]
+    found, rung = timer(), []  # type: ignore[var-annotated]
     for seconds in (3.0, 1.0, 2.0, 1.0, 0.0):
         found.watch(Thing(1000.0 + seconds, rung))
         assert planned() == 1
@@ -40,7 +40,7 @@ async def test_each_is_rung_for_at_its_time_in_whatever_order_it_came() -> None:
 
 
 async def test_what_has_another_time_by_now_is_not_rung_for_at_the_old_one() -> None:
-    found, rung = keeper(), []  # type: ignore[var-annotated]
+    found, rung = timer(), []  # type: ignore[var-annotated]
     sooner, never = Thing(1003.0, rung), Thing(1002.0, rung)
     found.watch(sooner)
     found.watch(never)
@@ -51,7 +51,7 @@ async def test_what_has_another_time_by_now_is_not_rung_for_at_the_old_one() -> 
 
 
 async def test_what_is_rung_for_may_be_watched_again() -> None:
-    found, rung = keeper(), []  # type: ignore[var-annotated]
+    found, rung = timer(), []  # type: ignore[var-annotated]
 
     class Again(Thing):
         def ring(self) -> None:
@@ -66,7 +66,7 @@ async def test_what_is_rung_for_may_be_watched_again() -> None:
 
 
 async def test_one_that_fails_is_logged_and_the_others_are_rung_for(caplog: pytest.LogCaptureFixture) -> None:
-    found, rung = keeper(), []  # type: ignore[var-annotated]
+    found, rung = timer(), []  # type: ignore[var-annotated]
 
     class Broken(Thing):
         def ring(self) -> None:
@@ -82,7 +82,7 @@ async def test_one_that_fails_is_logged_and_the_others_are_rung_for(caplog: pyte
 
 async def test_stale_plans_do_not_pile_up() -> None:
     """A hundred thousand callers with a timeout of a minute, all served at once: their plans are thrown out."""
-    found, rung = keeper(), []  # type: ignore[var-annotated]
+    found, rung = timer(), []  # type: ignore[var-annotated]
     for _ in range(100_000):
         served = Thing(1060.0, rung)
         found.watch(served)
@@ -104,7 +104,7 @@ async def test_of_many_that_are_due_at_once_a_few_are_rung_for_in_a_turn_of_the_
             turns[virtual_loop().turns] += 1
             order.append(self.number)
 
-    found = keeper()
+    found = timer()
     for number in range(1000):
         found.watch(Numbered(number))
     await asyncio.sleep(1.5)
@@ -131,7 +131,7 @@ async def test_of_many_stale_plans_that_are_due_at_once_a_few_hundred_are_thrown
         def ring(self) -> None:
             raise AssertionError("it is rung for")
 
-    found = keeper()
+    found = timer()
     for _ in range(20_000):
         found.watch(Looked())
     Looked.is_stale = True
@@ -142,7 +142,7 @@ async def test_of_many_stale_plans_that_are_due_at_once_a_few_hundred_are_thrown
 
 
 async def test_a_stopped_keeper_rings_no_more() -> None:
-    found, rung = keeper(), []  # type: ignore[var-annotated]
+    found, rung = timer(), []  # type: ignore[var-annotated]
     found.watch(Thing(1001.0, rung))
     found.stop()
     await asyncio.sleep(5.0)

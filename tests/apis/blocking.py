@@ -136,7 +136,7 @@ class Blocking:
         self.close()
 
 
-class Front(Protocol):
+class Api(Protocol):
     """Makes limiters of one API, with the face of the threaded one."""
 
     def __call__(self, store: Any, quota: Any, **options: Any) -> "RateLimiter | Blocking": ...

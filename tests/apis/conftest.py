@@ -5,14 +5,14 @@ from typing import cast
 import pytest
 
 from batchlimit import RateLimiter
-from tests.apis.blocking import Blocking, Front
+from tests.apis.blocking import Api, Blocking
 from tests.sync.stage import Clock
 
 
 @pytest.fixture(params=[RateLimiter, Blocking], ids=["threads", "asyncio"])
-def front(request: pytest.FixtureRequest) -> Front:
+def api(request: pytest.FixtureRequest) -> Api:
     """What makes limiters."""
-    return cast(Front, request.param)
+    return cast(Api, request.param)
 
 
 @pytest.fixture

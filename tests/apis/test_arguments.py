@@ -13,7 +13,7 @@ from batchlimit import AsyncRateLimiter, Quota, RateLimited, RateLimiter, StoreU
 from batchlimit.batching import FixedBatch
 from batchlimit.quota.key import LONGEST_KEY, bucket_name
 from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
-from tests.apis.blocking import Blocking, Front
+from tests.apis.blocking import Api, Blocking
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start, until
 
@@ -46,40 +46,40 @@ def _acquired(limiter: Limiter, key: str, cost: int, timeout: float | None) -> b
     return True
 
 
-def _cold(front: Front, clock: Clock) -> Limiter:
-    return front(Stage(MemoryStore(clock)), TEN, sizer=FixedBatch(5), clock=clock)
+def _cold(api: Api, clock: Clock) -> Limiter:
+    return api(Stage(MemoryStore(clock)), TEN, sizer=FixedBatch(5), clock=clock)
 
 
-def _warm(front: Front, clock: Clock) -> Limiter:
-    limiter = _cold(front, clock)
+def _warm(api: Api, clock: Clock) -> Limiter:
+    limiter = _cold(api, clock)
     limiter.acquire(KEY)
     return limiter
 
 
-def _dry(front: Front, clock: Clock) -> Limiter:
-    limiter = _cold(front, clock)
+def _dry(api: Api, clock: Clock) -> Limiter:
+    limiter = _cold(api, clock)
     limiter.acquire(KEY, 10)
     assert not limiter.try_acquire(KEY)
     return limiter
 
 
-def _expired(front: Front, clock: Clock) -> Limiter:
-    limiter = _warm(front, clock)
+def _expired(api: Api, clock: Clock) -> Limiter:
+    limiter = _warm(api, clock)
     clock.now += 100.0
     return limiter
 
 
-def _zero(front: Front, clock: Clock) -> Limiter:
-    return front(Stage(MemoryStore(clock)), "0/s", clock=clock)
+def _zero(api: Api, clock: Clock) -> Limiter:
+    return api(Stage(MemoryStore(clock)), "0/s", clock=clock)
 
 
 STATES = {"cold": _cold, "warm": _warm, "dry": _dry, "expired": _expired}
 
 
 @pytest.fixture(params=STATES)
-def limiter(request: pytest.FixtureRequest, front: Front, without_refresher: None) -> Limiter:
+def limiter(request: pytest.FixtureRequest, api: Api, without_refresher: None) -> Limiter:
     """A limiter in each state of its key; time stands still, and who spins on the clock is found out."""
-    return STATES[request.param](front, Clock(reads=10_000))
+    return STATES[request.param](api, Clock(reads=10_000))
 
 
 # Costs
@@ -127,13 +127,13 @@ def test_a_cost_of_zero_is_admitted_and_spends_nothing(
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
 def test_a_cost_of_zero_is_admitted_whatever_the_rate(
-    front: Front, without_refresher: None, call: Callable[[Limiter, str, int], bool]
+    api: Api, without_refresher: None, call: Callable[[Limiter, str, int], bool]
 ) -> None:
-    assert call(_zero(front, Clock(reads=10_000)), KEY, 0)
+    assert call(_zero(api, Clock(reads=10_000)), KEY, 0)
 
 
-def test_a_cost_of_zero_does_not_stand_in_line(front: Front, clock: Clock, without_refresher: None) -> None:
-    limiter = _dry(front, clock)
+def test_a_cost_of_zero_does_not_stand_in_line(api: Api, clock: Clock, without_refresher: None) -> None:
+    limiter = _dry(api, clock)
     waiter = start(lambda: limiter.acquire(KEY))
     until(lambda: limiter.statistics().waiting == 1)
     assert limiter.try_acquire(KEY, 0)
@@ -143,8 +143,8 @@ def test_a_cost_of_zero_does_not_stand_in_line(front: Front, clock: Clock, witho
     waiter.result(DEADLINE)
 
 
-def test_a_cost_of_zero_is_admitted_by_real_time_too(front: Front) -> None:
-    with front.from_url("memory://", "0.001/s burst 1") as limiter:
+def test_a_cost_of_zero_is_admitted_by_real_time_too(api: Api) -> None:
+    with api.from_url("memory://", "0.001/s burst 1") as limiter:
         assert start(lambda: limiter.try_acquire(KEY)).result(DEADLINE)
         assert start(lambda: limiter.try_acquire(KEY, 0)).result(DEADLINE)
         assert start(lambda: limiter.decide(KEY, 0).allowed).result(DEADLINE)
@@ -158,15 +158,15 @@ def test_a_refund_of_zero_changes_nothing(limiter: Limiter) -> None:
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
 def test_the_whole_burst_fits_at_once(
-    front: Front, without_refresher: None, call: Callable[[Limiter, str, int], bool], clock: Clock
+    api: Api, without_refresher: None, call: Callable[[Limiter, str, int], bool], clock: Clock
 ) -> None:
-    assert call(_cold(front, clock), KEY, 10)
+    assert call(_cold(api, clock), KEY, 10)
 
 
 @pytest.mark.usefixtures("far_away")
-def test_a_huge_burst_is_spent_to_the_last_token(front: Front, valkey_store: RedisStore) -> None:
+def test_a_huge_burst_is_spent_to_the_last_token(api: Api, valkey_store: RedisStore) -> None:
     largest = 2**50
-    with front(valkey_store, Quota(1e-6, largest)) as limiter:
+    with api(valkey_store, Quota(1e-6, largest)) as limiter:
         limiter.acquire(KEY, largest - 1, timeout=0)
         limiter.acquire(KEY, timeout=0)
         assert not limiter.try_acquire(KEY)
@@ -213,8 +213,8 @@ ODD_KEYS = {
 
 @pytest.mark.parametrize("key", ODD_KEYS.values(), ids=ODD_KEYS)
 @pytest.mark.usefixtures("far_away")
-def test_an_odd_key_is_a_key_like_any_other(front: Front, valkey: Server, prefix: str, key: str) -> None:
-    with front.from_url(valkey.url, TEN, prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
+def test_an_odd_key_is_a_key_like_any_other(api: Api, valkey: Server, prefix: str, key: str) -> None:
+    with api.from_url(valkey.url, TEN, prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
         assert [limiter.try_acquire(key) for _ in range(11)] == [True] * 10 + [False]
         assert limiter.try_acquire(key + "y")
         assert not limiter.peek(key)
@@ -252,10 +252,10 @@ def test_a_timeout_is_named(limiter: Limiter) -> None:
 
 @pytest.mark.parametrize("quota", ["0/s", "0 per hour", Quota(0), "100/s; 0/s", "0/s; 100/s"])
 def test_a_rate_of_zero_refuses_everything_at_once_and_for_ever(
-    front: Front, clock: Clock, without_refresher: None, quota: Quota | str
+    api: Api, clock: Clock, without_refresher: None, quota: Quota | str
 ) -> None:
     stage = Stage(MemoryStore(clock))
-    limiter = front(stage, quota, clock=clock)
+    limiter = api(stage, quota, clock=clock)
     for _ in range(2):
         assert not limiter.try_acquire(KEY)
         assert not limiter.try_acquire(KEY, 1000)
@@ -277,8 +277,8 @@ def test_a_rate_of_zero_refuses_everything_at_once_and_for_ever(
 # Quotas
 
 
-def test_a_key_without_a_quota_is_named(front: Front, clock: Clock) -> None:
-    limiter = front(MemoryStore(clock), {"a": "1/s", "b:*": "2/s"}, clock=clock)
+def test_a_key_without_a_quota_is_named(api: Api, clock: Clock) -> None:
+    limiter = api(MemoryStore(clock), {"a": "1/s", "b:*": "2/s"}, clock=clock)
     for call in CALLS.values():
         with pytest.raises(ValueError, match=r"no quota for key 'c'; add a \"\*\" entry"):
             call(limiter, "c", 1)
@@ -308,12 +308,12 @@ def test_a_key_without_a_quota_is_named(front: Front, clock: Clock) -> None:
     ],
 )
 def test_a_wrong_quota_fails_at_the_start_and_says_where(
-    front: Front, quota: Any, error: type[Exception], message: str
+    api: Api, quota: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        front(MemoryStore(), quota)
+        api(MemoryStore(), quota)
     with pytest.raises(error, match=message):
-        front.from_url("embedded://", quota)
+        api.from_url("embedded://", quota)
 
 
 @pytest.mark.parametrize(
@@ -325,17 +325,17 @@ def test_a_wrong_quota_fails_at_the_start_and_says_where(
     ],
 )
 def test_a_function_that_finds_no_quota_is_an_error_of_the_call(
-    front: Front, found: Any, error: type[Exception], message: str
+    api: Api, found: Any, error: type[Exception], message: str
 ) -> None:
-    with front(MemoryStore(), lambda _key: found) as limiter, pytest.raises(error, match=message):
+    with api(MemoryStore(), lambda _key: found) as limiter, pytest.raises(error, match=message):
         limiter.try_acquire(KEY)
 
 
-def test_an_error_of_the_function_is_the_callers(front: Front) -> None:
+def test_an_error_of_the_function_is_the_callers(api: Api) -> None:
     def lookup(key: str) -> Quota:
         raise LookupError(key)
 
-    with front(MemoryStore(), lookup) as limiter:
+    with api(MemoryStore(), lookup) as limiter:
         for call in CALLS.values():
             with pytest.raises(LookupError, match=KEY):
                 call(limiter, KEY, 1)
@@ -346,13 +346,13 @@ def test_an_error_of_the_function_is_the_callers(front: Front) -> None:
 
 
 @pytest.mark.parametrize("store", [None, "redis://localhost", object()])
-def test_a_wrong_store_is_an_error_at_once(front: Front, store: Any) -> None:
+def test_a_wrong_store_is_an_error_at_once(api: Api, store: Any) -> None:
     with pytest.raises(TypeError, match=r"RateLimiter needs a redis\.\S+ client or an? \w*Store, not"):
-        front(store, "1/s")
+        api(store, "1/s")
 
 
 @pytest.mark.parametrize(
-    ("front", "store", "said"),
+    ("api", "store", "said"),
     [
         (RateLimiter, redis.asyncio.Redis(), "this Redis is for asyncio, and a RateLimiter .*: use AsyncRateLimiter$"),
         (RateLimiter, redis.asyncio.RedisCluster("h"), "this RedisCluster is for asyncio.*: use AsyncRateLimiter$"),
@@ -364,30 +364,30 @@ def test_a_wrong_store_is_an_error_at_once(front: Front, store: Any) -> None:
         (AsyncRateLimiter, "redis://:secret@h", "or an AsyncStore, not a str; a URL goes to from_url$"),
     ],
 )
-def test_a_store_of_the_other_front_says_which_limiter_takes_it(
-    front: type[RateLimiter] | type[AsyncRateLimiter], store: Any, said: str
+def test_a_store_of_the_other_api_says_which_limiter_takes_it(
+    api: type[RateLimiter] | type[AsyncRateLimiter], store: Any, said: str
 ) -> None:
     with pytest.raises(TypeError, match=said) as caught:
-        front(store, "1/s")
+        api(store, "1/s")
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", [None, b"redis://localhost", 6379])
-def test_a_url_is_a_str(front: Front, url: Any) -> None:
+def test_a_url_is_a_str(api: Api, url: Any) -> None:
     with pytest.raises(TypeError, match="must be a str, not"):
-        front.from_url(url, "1/s")
+        api.from_url(url, "1/s")
 
 
 @pytest.mark.parametrize("prefix", ["", "a b", "{a}"])
-def test_a_wrong_prefix_is_an_error_at_once(front: Front, prefix: str) -> None:
+def test_a_wrong_prefix_is_an_error_at_once(api: Api, prefix: str) -> None:
     with pytest.raises(ValueError, match="a prefix must be"):
-        front.from_url("redis://localhost", "1/s", prefix=prefix)
+        api.from_url("redis://localhost", "1/s", prefix=prefix)
 
 
-def test_a_server_that_is_no_redis_is_unavailable(front: Front, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_server_that_is_no_redis_is_unavailable(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("nobody") / "s"
     with (
-        front.from_url(f"unix://{path}", "1/s") as limiter,
+        api.from_url(f"unix://{path}", "1/s") as limiter,
         pytest.raises(StoreUnavailable, match=str(path)),
     ):
         limiter.decide(KEY)
@@ -412,10 +412,10 @@ def test_a_server_that_is_no_redis_is_unavailable(front: Front, tmp_path_factory
     ],
 )
 def test_an_option_that_makes_no_sense_is_named_at_once(
-    front: Front, option: dict[str, Any], kind: type[Exception], said: str
+    api: Api, option: dict[str, Any], kind: type[Exception], said: str
 ) -> None:
     with pytest.raises(kind, match=said):
-        front(MemoryStore(), "1/s", **option)
+        api(MemoryStore(), "1/s", **option)
 
 
 @pytest.mark.parametrize("tokens", [-5, 2.5, True])

@@ -7,7 +7,7 @@ import pytest
 
 from batchlimit.errors import LimiterClosed
 from batchlimit.reservoir.lifecycle import Lifecycle
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.reservoir.world import Moody
 from tests.sync.stage import Clock, Stage
 
@@ -21,18 +21,18 @@ class Greedy(Moody):
         return super().want(usage) + 5
 
 
-def holding(front: Front, stage: Stage, sizer: Moody, clock: Clock) -> Any:
+def holding(api: Api, stage: Stage, sizer: Moody, clock: Clock) -> Any:
     """A limiter with tokens of many keys."""
-    limiter = front(stage, "0.001/s burst 100", sizer=sizer, clock=clock)
+    limiter = api(stage, "0.001/s burst 100", sizer=sizer, clock=clock)
     for key in KEYS:
         limiter.acquire(key)
     return limiter
 
 
-def test_a_sizer_is_not_asked_by_a_limiter_that_closes(front: Front, clock: Clock, without_refresher: None) -> None:
+def test_a_sizer_is_not_asked_by_a_limiter_that_closes(api: Api, clock: Clock, without_refresher: None) -> None:
     """It once was, for a key that owed something; and where it raised, no tokens of other keys went back."""
     stage, sizer = Stage(), Greedy()
-    limiter = holding(front, stage, sizer, clock)
+    limiter = holding(api, stage, sizer, clock)
     with limiter.reserve(KEYS[3], 1) as reservation:
         reservation.settle(20)
     assert limiter.statistics().owed > 0
@@ -44,14 +44,14 @@ def test_a_sizer_is_not_asked_by_a_limiter_that_closes(front: Front, clock: Cloc
 
 
 def test_what_fails_at_one_key_is_raised_when_all_is_done_for_the_others(
-    front: Front,
+    api: Api,
     clock: Clock,
     without_refresher: None,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = Stage()
-    limiter = holding(front, stage, Greedy(), clock)
+    limiter = holding(api, stage, Greedy(), clock)
     here = getattr(limiter, "_inner", limiter)
     here._registry.own_store(1.0)
     unlucky, drain = here._entries[KEYS[70]].reservoir.lifecycle, Lifecycle.drain

@@ -14,7 +14,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask
 from batchlimit.errors import BucketUnavailable
 from batchlimit.stores import MemoryStore, RedisStore
-from tests.apis.blocking import Blocking, Front
+from tests.apis.blocking import Api, Blocking
 from tests.sync.stage import KEY, Clock, Stage, nothing
 
 Call = Callable[[RateLimiter | Blocking], object]
@@ -28,8 +28,8 @@ REFUSED: dict[str, Call] = {
 }
 
 
-def _dry(front: Front, clock: Clock) -> RateLimiter | Blocking:
-    limiter = front(MemoryStore(clock), "1/s burst 10", sizer=FixedBatch(1), clock=clock)
+def _dry(api: Api, clock: Clock) -> RateLimiter | Blocking:
+    limiter = api(MemoryStore(clock), "1/s burst 10", sizer=FixedBatch(1), clock=clock)
     limiter.acquire(KEY, 10)
     assert not limiter.try_acquire(KEY, 3)
     return limiter
@@ -37,9 +37,9 @@ def _dry(front: Front, clock: Clock) -> RateLimiter | Blocking:
 
 @pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
 def test_a_refusal_carries_its_key_and_the_decision_on_the_call(
-    front: Front, clock: Clock, without_refresher: None, call: Call
+    api: Api, clock: Clock, without_refresher: None, call: Call
 ) -> None:
-    with _dry(front, clock) as limiter:
+    with _dry(api, clock) as limiter:
         expected = limiter.decide(KEY, 3)
         with pytest.raises(RateLimited) as caught:
             call(limiter)
@@ -60,14 +60,14 @@ FAILED: dict[str, Call] = {
 @pytest.mark.parametrize("call", FAILED.values(), ids=FAILED)
 @pytest.mark.parametrize("kind", [StoreUnavailable, BucketUnavailable])
 def test_a_failure_carries_the_key_the_address_and_the_code(
-    front: Front, clock: Clock, without_refresher: None, call: Call, kind: type[StoreUnavailable]
+    api: Api, clock: Clock, without_refresher: None, call: Call, kind: type[StoreUnavailable]
 ) -> None:
     def fail() -> None:
         raise kind("full", code="OOM")
 
     stage = Stage(MemoryStore(clock))
     stage.before = stage.before_peek = fail
-    with front(stage, "1/s", clock=clock) as limiter:
+    with api(stage, "1/s", clock=clock) as limiter:
         with pytest.raises(StoreUnavailable) as caught:
             call(limiter)
         stage.before = stage.before_peek = nothing
@@ -77,14 +77,14 @@ def test_a_failure_carries_the_key_the_address_and_the_code(
 
 @pytest.mark.parametrize("call", FAILED.values(), ids=FAILED)
 def test_while_the_circuit_is_open_it_carries_them_too(
-    front: Front, clock: Clock, without_refresher: None, call: Call
+    api: Api, clock: Clock, without_refresher: None, call: Call
 ) -> None:
     def fail() -> None:
         raise StoreUnavailable("full", code="OOM")
 
     stage = Stage(MemoryStore(clock))
     stage.before = stage.before_probe = fail
-    with front(stage, "1/s", clock=clock) as limiter:
+    with api(stage, "1/s", clock=clock) as limiter:
         for n in range(3):
             assert not limiter.try_acquire(f"another {n}")
         with pytest.raises(StoreUnavailable) as caught:
@@ -94,12 +94,12 @@ def test_while_the_circuit_is_open_it_carries_them_too(
     assert (caught.value.key, caught.value.address, caught.value.code) == (KEY, "stage://", "OOM")
 
 
-def test_a_refund_that_does_not_arrive_carries_them(front: Front, clock: Clock, without_refresher: None) -> None:
+def test_a_refund_that_does_not_arrive_carries_them(api: Api, clock: Clock, without_refresher: None) -> None:
     def fail() -> None:
         raise StoreUnavailable("full", code="OOM")
 
     stage = Stage(MemoryStore(clock))
-    with front(stage, "1/s burst 10", clock=clock, sizer=FixedBatch(1)) as limiter:
+    with api(stage, "1/s burst 10", clock=clock, sizer=FixedBatch(1)) as limiter:
         limiter.acquire(KEY, 10)
         clock.now += 1000.0
         stage.before_back = fail
@@ -110,15 +110,13 @@ def test_a_refund_that_does_not_arrive_carries_them(front: Front, clock: Clock, 
 
 
 @pytest.mark.usefixtures("far_away")
-def test_a_bucket_that_somebody_gave_a_rate_of_0_is_an_error_that_says_so(
-    front: Front, valkey_store: RedisStore
-) -> None:
+def test_a_bucket_that_somebody_gave_a_rate_of_0_is_an_error_that_says_so(api: Api, valkey_store: RedisStore) -> None:
     """No limiter writes one: each refuses a rate of 0 by itself. And none divides by it.
 
     The limiter is an hour old: of two quotas the younger one counts, and its own must not be, however late it asks.
     """
     passed = 0.0
-    with front(valkey_store, "100/s", clock=lambda: time.monotonic() + passed) as limiter:
+    with api(valkey_store, "100/s", clock=lambda: time.monotonic() + passed) as limiter:
         passed = 3600.0
         assert limiter.try_acquire("another")
         valkey_store.take(KEY, Quota(0.0), Ask("somebody", 1, need=0, queued=0, want=0))
@@ -134,14 +132,14 @@ def test_a_bucket_that_somebody_gave_a_rate_of_0_is_an_error_that_says_so(
 
 @pytest.mark.parametrize("call", FAILED.values(), ids=FAILED)
 def test_the_cause_of_a_failure_is_what_went_wrong_and_is_told_once(
-    front: Front, clock: Clock, without_refresher: None, call: Call
+    api: Api, clock: Clock, without_refresher: None, call: Call
 ) -> None:
     def fail() -> None:
         raise StoreUnavailable("full") from OSError("disk")
 
     stage = Stage(MemoryStore(clock))
     stage.before = stage.before_peek = fail
-    with front(stage, "1/s", clock=clock) as limiter:
+    with api(stage, "1/s", clock=clock) as limiter:
         with pytest.raises(StoreUnavailable) as caught:
             call(limiter)
         stage.before = stage.before_peek = nothing
@@ -149,8 +147,8 @@ def test_the_cause_of_a_failure_is_what_went_wrong_and_is_told_once(
 
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
-def test_what_an_error_carries_travels_along(front: Front, clock: Clock, without_refresher: None, way: Any) -> None:
-    with _dry(front, clock) as limiter, pytest.raises(RateLimited) as caught:
+def test_what_an_error_carries_travels_along(api: Api, clock: Clock, without_refresher: None, way: Any) -> None:
+    with _dry(api, clock) as limiter, pytest.raises(RateLimited) as caught:
         limiter.acquire(KEY, timeout=0)
     told: list[Exception] = [caught.value, StoreUnavailable("a: full", key="k", address="a", code="OOM")]
     told += [BucketUnavailable("b", key="k", address="a")]

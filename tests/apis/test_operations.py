@@ -52,10 +52,10 @@ def law(told: dict[str, Any]) -> Law:
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case["limit"]["algorithm"])
-@pytest.mark.parametrize("front", [Threads, Tasks])
-def test_a_limiter_replays_its_original_row_for_row(front: type[Threads] | type[Tasks], case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("api", [Threads, Tasks])
+def test_a_limiter_replays_its_original_row_for_row(api: type[Threads] | type[Tasks], case: dict[str, Any]) -> None:
     now = 0
-    caller = front(law(case["limit"]), lambda: now)
+    caller = api(law(case["limit"]), lambda: now)
     permits: dict[int, Any] = {}
     assert caller.limiter.limit == case["initial_limit"]
     for number, (operation, accepted, limit, in_flight) in enumerate(case["rows"]):

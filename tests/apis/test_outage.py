@@ -11,7 +11,7 @@ from batchlimit import Decision, FailurePolicy, LimiterClosed, Quota, RateLimite
 from batchlimit.batching import FixedBatch
 from batchlimit.errors import BucketUnavailable
 from batchlimit.stores import MemoryStore
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.sync.stage import KEY, Clock, Stage, nothing, start, until
 
 HUNDRED = Quota(100.0, 100)
@@ -26,10 +26,10 @@ def away() -> None:
 class Outage:
     """A limiter on a store that the test takes away and gives back."""
 
-    def __init__(self, front: Front, **options: Any) -> None:
+    def __init__(self, api: Api, **options: Any) -> None:
         self.clock = Clock()
         self.stage = Stage(MemoryStore(self.clock))
-        self.limiter = front(self.stage, HUNDRED, clock=self.clock, **({"sizer": FixedBatch(1)} | options))
+        self.limiter = api(self.stage, HUNDRED, clock=self.clock, **({"sizer": FixedBatch(1)} | options))
 
     def begin(self) -> None:
         self.stage.before = self.stage.before_back = self.stage.before_peek = self.stage.before_probe = away
@@ -51,12 +51,12 @@ Begin = Callable[..., Outage]
 
 
 @pytest.fixture
-def outage(front: Front) -> Iterator[Begin]:
+def outage(api: Api) -> Iterator[Begin]:
     """Makes limiters, and closes them: their probers end."""
     made: list[Outage] = []
 
     def begin(**options: Any) -> Outage:
-        made.append(Outage(front, **options))
+        made.append(Outage(api, **options))
         return made[-1]
 
     yield begin
@@ -224,11 +224,11 @@ def test_local_admits_a_share(outage: Begin) -> None:
     assert caught.value.retry_after == pytest.approx(0.04, abs=1e-3)
 
 
-def test_the_last_known_number_of_hosts_divides(outage: Begin, front: Front) -> None:
+def test_the_last_known_number_of_instances_divides(outage: Begin, api: Api) -> None:
     with pytest.warns(UserWarning, match=LOCAL) as warned:
         story = outage(on_failure="local")
     assert len(warned) == 1
-    others = [front(story.stage, HUNDRED, clock=story.clock, sizer=FixedBatch(1)) for _ in range(4)]
+    others = [api(story.stage, HUNDRED, clock=story.clock, sizer=FixedBatch(1)) for _ in range(4)]
     for each in (*others, story.limiter):
         each.acquire(KEY)
     story.give_up()
@@ -293,7 +293,7 @@ def test_a_refund_during_an_outage_arrives_after_it(outage: Begin) -> None:
 @pytest.mark.parametrize("policy", ["open", FailurePolicy.local(instances=1)])
 def test_what_was_admitted_without_the_store_is_not_refunded_to_it(outage: Begin, policy: Any) -> None:
     story = outage(on_failure=policy)
-    story.limiter.acquire(KEY)  # so that it is known how many hosts there are
+    story.limiter.acquire(KEY)  # so that it is known how many instances there are
     story.give_up()
     reservation = story.limiter.reserve("other", 100)
     story.end()
@@ -364,6 +364,6 @@ def test_who_waits_for_a_share_is_served(outage: Begin) -> None:
         ({"on_failure": {"a": 1}}, TypeError, "on_failure"),
     ],
 )
-def test_a_wrong_option_fails_at_the_start(front: Front, option: Any, kind: type[Exception], said: str) -> None:
+def test_a_wrong_option_fails_at_the_start(api: Api, option: Any, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=said):
-        front.from_url("memory://", "1/s", **option)
+        api.from_url("memory://", "1/s", **option)

@@ -103,7 +103,7 @@ class Model:
 class Permits(RuleBasedStateMachine):
     """Either API does what the model does."""
 
-    front: type[Tasks] | type[Threads]
+    api: type[Tasks] | type[Threads]
     callers: Callers
 
     @initialize(
@@ -117,7 +117,7 @@ class Permits(RuleBasedStateMachine):
         queue = Queue(length, MAX_WAIT, order)  # type: ignore[arg-type]
         # In the strict world of the model time stands still, and so no waiter of a share ends.
         self.model = Model(limit, SHARES if shares else {}, strict and shares, queue)
-        self.callers = self.front(limit, Partitions(SHARES, strict=strict) if shares else None, queue)
+        self.callers = self.api(limit, Partitions(SHARES, strict=strict) if shares else None, queue)
         self.all: list[Caller] = []
 
     @rule(name=NAMES, timeout=st.sampled_from([None, 0, 1.0, 2.0, 9.0]))
@@ -222,7 +222,7 @@ class Permits(RuleBasedStateMachine):
 
     @property
     def interruption(self) -> str:
-        return "CancelledError" if self.front is Tasks else "Interrupted"
+        return "CancelledError" if self.api is Tasks else "Interrupted"
 
     def teardown(self) -> None:
         if not hasattr(self, "callers"):
@@ -239,11 +239,11 @@ class Permits(RuleBasedStateMachine):
         self.callers.close()
 
 
-@pytest.mark.parametrize("front", [Threads, Tasks], ids=["threads", "asyncio"])
-def test_no_permit_is_lost_or_doubled(front: type[Tasks] | type[Threads]) -> None:
+@pytest.mark.parametrize("api", [Threads, Tasks], ids=["threads", "asyncio"])
+def test_no_permit_is_lost_or_doubled(api: type[Tasks] | type[Threads]) -> None:
     class Machine(Permits):
         pass
 
-    Machine.front = front
-    examples = depth(20, 60) if front is Threads else depth(50, 200)
+    Machine.api = api
+    examples = depth(20, 60) if api is Threads else depth(50, 200)
     run_state_machine_as_test(Machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None))

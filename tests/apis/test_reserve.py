@@ -9,7 +9,7 @@ import pytest
 from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start, until
 
@@ -24,9 +24,9 @@ def stage(clock: Clock) -> Stage:
 
 
 @pytest.fixture
-def limiter(front: Front, stage: Stage, clock: Clock, without_refresher: None) -> Any:
+def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """A hundred tokens, and no more leased than callers ask for."""
-    return front(stage, HUNDRED, sizer=FixedBatch(1), clock=clock)
+    return api(stage, HUNDRED, sizer=FixedBatch(1), clock=clock)
 
 
 def left(limiter: Any) -> int:
@@ -171,8 +171,8 @@ def test_a_reservation_of_nothing_may_turn_out_to_be_something(limiter: Any) -> 
 # What was estimated too low
 
 
-def test_what_is_not_there_is_owed_and_who_comes_next_waits_behind_it(front: Front) -> None:
-    with front(MemoryStore(), "100/s burst 10") as limiter:
+def test_what_is_not_there_is_owed_and_who_comes_next_waits_behind_it(api: Api) -> None:
+    with api(MemoryStore(), "100/s burst 10") as limiter:
         with limiter.reserve(KEY, 10) as reservation:
             reservation.settle(25)
         assert limiter.statistics().waiting == 0, "nobody waits with a debt"
@@ -181,37 +181,37 @@ def test_what_is_not_there_is_owed_and_who_comes_next_waits_behind_it(front: Fro
         assert limiter.statistics().admitted == 26
 
 
-def test_it_may_be_more_than_ever_fits_at_once(front: Front) -> None:
+def test_it_may_be_more_than_ever_fits_at_once(api: Api) -> None:
     """A debt of five bursts is paid a burst at a time; in the end all of it was charged."""
-    with front(MemoryStore(), "200/s burst 10") as limiter:
+    with api(MemoryStore(), "200/s burst 10") as limiter:
         with limiter.reserve(KEY, 10) as reservation:
             reservation.settle(60)
         limiter.acquire(KEY, 10, timeout=DEADLINE)
         assert limiter.statistics().admitted == 70
 
 
-def test_a_debt_of_an_idle_key_is_paid_by_itself(front: Front, valkey: Server, prefix: str) -> None:
-    with front.from_url(valkey.url, "100/s burst 10", prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
+def test_a_debt_of_an_idle_key_is_paid_by_itself(api: Api, valkey: Server, prefix: str) -> None:
+    with api.from_url(valkey.url, "100/s burst 10", prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
         with limiter.reserve(KEY, 10) as reservation:
             reservation.settle(25)
         until(lambda: limiter.statistics().admitted == 25)
 
 
-def test_what_is_owed_at_the_end_is_charged_as_far_as_it_is_there(front: Front, clock: Clock) -> None:
+def test_what_is_owed_at_the_end_is_charged_as_far_as_it_is_there(api: Api, clock: Clock) -> None:
     """A program that reserves, settles and ends pays what it used, and not what it had estimated."""
     store = MemoryStore(clock)
     for _ in range(3):
-        with front(store, "1/h burst 1000", clock=clock) as limiter, limiter.reserve(KEY, 1) as reservation:
+        with api(store, "1/h burst 1000", clock=clock) as limiter, limiter.reserve(KEY, 1) as reservation:
             reservation.settle(300)
     assert store.peek(KEY, Quota.parse("1/h burst 1000")).level == 100
-    with front(store, "1/h burst 1000", clock=clock) as limiter, limiter.reserve(KEY, 1) as reservation:
+    with api(store, "1/h burst 1000", clock=clock) as limiter, limiter.reserve(KEY, 1) as reservation:
         reservation.settle(10**18)
         assert limiter.statistics().owed > 0
     assert store.peek(KEY, Quota.parse("1/h burst 1000")).level == 0
 
 
-def test_a_debt_does_not_outlive_the_limiter(front: Front, stage: Stage, clock: Clock, without_refresher: None) -> None:
-    limiter = front(stage, HUNDRED, clock=clock)
+def test_a_debt_does_not_outlive_the_limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> None:
+    limiter = api(stage, HUNDRED, clock=clock)
     with limiter.reserve(KEY, 100) as reservation:
         reservation.settle(10**12)
     waiter = start(lambda: limiter.acquire(KEY))
@@ -221,8 +221,8 @@ def test_a_debt_does_not_outlive_the_limiter(front: Front, stage: Stage, clock: 
         waiter.result(DEADLINE)
 
 
-def test_a_debt_where_nothing_ever_flows_in_is_no_debt(front: Front) -> None:
-    with front(MemoryStore(), "0/s") as limiter:
+def test_a_debt_where_nothing_ever_flows_in_is_no_debt(api: Api) -> None:
+    with api(MemoryStore(), "0/s") as limiter:
         with limiter.reserve(KEY, 0) as reservation:
             reservation.settle(10)
         assert limiter.statistics().waiting == 0

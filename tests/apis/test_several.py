@@ -9,7 +9,7 @@ import pytest
 from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, Clock, Stage, quiet, start, together, until
 
@@ -24,9 +24,9 @@ def stage(clock: Clock) -> Stage:
 
 
 @pytest.fixture
-def limiter(front: Front, stage: Stage, clock: Clock, without_refresher: None) -> Any:
+def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """Three keys, and no more leased than callers ask for."""
-    return front(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
+    return api(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
 
 
 def is_short(limiter: Any, key: str) -> bool:
@@ -178,14 +178,12 @@ def test_a_wrong_timeout_is_an_error_at_once(limiter: Any, timeout: float) -> No
         limiter.acquire_all({"user": 1}, timeout=timeout)
 
 
-def test_callers_who_name_the_same_keys_in_another_order_all_get_through(
-    front: Front, valkey: Server, prefix: str
-) -> None:
+def test_callers_who_name_the_same_keys_in_another_order_all_get_through(api: Api, valkey: Server, prefix: str) -> None:
     """Where each held one key and waited for the other's, none would: the bursts are of one token."""
     quotas = {"a": "200/s burst 1", "b": "200/s burst 1"}
     orders: list[Mapping[str, int]] = [{"a": 1, "b": 1}, {"b": 1, "a": 1}]
     turns = iter(range(8))
-    with front.from_url(valkey.url, quotas, prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
+    with api.from_url(valkey.url, quotas, prefix=prefix, connect_timeout=30.0, deadline=30.0) as limiter:
 
         def work() -> None:
             mine = orders[next(turns) % 2]
@@ -196,9 +194,9 @@ def test_callers_who_name_the_same_keys_in_another_order_all_get_through(
         assert limiter.statistics().admitted == 160
 
 
-def test_who_wants_several_busy_keys_comes_through(front: Front) -> None:
+def test_who_wants_several_busy_keys_comes_through(api: Api) -> None:
     """Each key has callers who take every token that flows in: its turn at one was once in vain at the other."""
-    with front(MemoryStore(), "50/s burst 5") as limiter:
+    with api(MemoryStore(), "50/s burst 5") as limiter:
         stop = threading.Event()
 
         def take(key: str) -> None:
@@ -215,10 +213,10 @@ def test_who_wants_several_busy_keys_comes_through(front: Front) -> None:
             each.result(DEADLINE)
 
 
-def test_many_callers_admit_no_more_than_there_is(front: Front, clock: Clock) -> None:
+def test_many_callers_admit_no_more_than_there_is(api: Api, clock: Clock) -> None:
     """All or nothing: each key has paid as often as callers got through, and refusals lost nothing."""
     store = MemoryStore(clock)
-    with front(store, {"a": Quota(SLOW, 300), "b": Quota(SLOW, 200)}, clock=clock) as limiter:
+    with api(store, {"a": Quota(SLOW, 300), "b": Quota(SLOW, 200)}, clock=clock) as limiter:
         lock, through = threading.Lock(), [0]
 
         def work() -> None:
@@ -270,8 +268,8 @@ def test_a_decision_on_several_of_which_one_is_short_charges_none_and_tells_of_t
     assert limiter.statistics().admitted == 5
 
 
-def test_a_decision_on_several_that_memory_knows_asks_nobody(front: Front, stage: Stage, clock: Clock) -> None:
-    limiter = front(stage, QUOTAS, sizer=FixedBatch(10), clock=clock)
+def test_a_decision_on_several_that_memory_knows_asks_nobody(api: Api, stage: Stage, clock: Clock) -> None:
+    limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock)
     costs = {"tenant": 1, "global": 2}
     limiter.decide_all(costs)
     before = len(stage.asks)
@@ -283,7 +281,7 @@ def test_a_decision_on_several_that_memory_knows_asks_nobody(front: Front, stage
     }
     assert limiter.statistics().admitted == 6
     limiter.close()
-    fresh = front(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
+    fresh = api(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
     assert levels(fresh) == [5, 18, 96]
 
 
@@ -323,8 +321,8 @@ def test_a_closed_limiter_decides_on_nothing(limiter: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["u" * 300])
-def test_a_long_key_that_is_short_is_named_whole(front: Front, stage: Stage, clock: Clock, name: str) -> None:
-    limiter = front(stage, Quota(SLOW, 1), clock=clock)
+def test_a_long_key_that_is_short_is_named_whole(api: Api, stage: Stage, clock: Clock, name: str) -> None:
+    limiter = api(stage, Quota(SLOW, 1), clock=clock)
     limiter.acquire(name)
     assert list(limiter.decide_all({name: 1, "user": 1})) == [name]
     with pytest.raises(RateLimited) as caught:
@@ -333,8 +331,8 @@ def test_a_long_key_that_is_short_is_named_whole(front: Front, stage: Stage, clo
     limiter.close()
 
 
-def test_a_store_that_is_away_is_told_with_the_key(front: Front, stage: Stage, clock: Clock) -> None:
-    limiter = front(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
+def test_a_store_that_is_away_is_told_with_the_key(api: Api, stage: Stage, clock: Clock) -> None:
+    limiter = api(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
     limiter.acquire("user")
     stage.before = _away
     for _ in range(5):  # the circuit opens meanwhile

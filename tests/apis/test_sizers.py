@@ -7,7 +7,7 @@ import pytest
 from batchlimit.batching import GrowingBatch
 from batchlimit.reservoir.sizing import Usage
 from batchlimit.stores import MemoryStore
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.sync.stage import KEY, Clock, Stage, start, until
 
 
@@ -28,9 +28,9 @@ WRONG = [KeyError("no such tenant"), "many", None, float("nan")]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
-def test_a_sizer_that_fails_fails_its_caller_alone_and_the_key_goes_on(front: Front, wrong: Any, clock: Clock) -> None:
+def test_a_sizer_that_fails_fails_its_caller_alone_and_the_key_goes_on(api: Api, wrong: Any, clock: Clock) -> None:
     stage, sizer = Stage(MemoryStore(clock)), Spoilt(wrong)
-    with front(stage, "0.001/s burst 10", sizer=sizer, clock=clock, deadline=30.0) as limiter:
+    with api(stage, "0.001/s burst 10", sizer=sizer, clock=clock, deadline=30.0) as limiter:
         for call in (limiter.try_acquire, limiter.acquire, limiter.decide, lambda key: limiter.acquire_all({key: 1})):
             with pytest.raises((KeyError, TypeError)):
                 call(KEY)
@@ -41,11 +41,9 @@ def test_a_sizer_that_fails_fails_its_caller_alone_and_the_key_goes_on(front: Fr
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
-def test_each_who_waits_hears_of_a_sizer_that_fails_and_none_waits_for_ever(
-    front: Front, wrong: Any, clock: Clock
-) -> None:
+def test_each_who_waits_hears_of_a_sizer_that_fails_and_none_waits_for_ever(api: Api, wrong: Any, clock: Clock) -> None:
     sizer = Spoilt()
-    with front(Stage(MemoryStore(clock)), "1/s burst 10", sizer=sizer, clock=clock, deadline=30.0) as limiter:
+    with api(Stage(MemoryStore(clock)), "1/s burst 10", sizer=sizer, clock=clock, deadline=30.0) as limiter:
         limiter.acquire(KEY, 10)
         waiting = [start(lambda: limiter.acquire(KEY, 5)) for _ in range(3)]
         until(lambda: limiter.statistics().waiting == 3)
@@ -59,11 +57,11 @@ def test_each_who_waits_hears_of_a_sizer_that_fails_and_none_waits_for_ever(
 
 
 def test_a_key_that_is_refused_for_ever_with_a_growing_batch_is_refused_and_never_fails(
-    front: Front, clock: Clock, without_refresher: None
+    api: Api, clock: Clock, without_refresher: None
 ) -> None:
     """After 1,750 refusals the batch was infinite, and every later call an OverflowError."""
     stage = Stage(MemoryStore(clock))
-    with front(stage, "0.001/s burst 10", sizer=GrowingBatch(), clock=clock, deadline=30.0) as limiter:
+    with api(stage, "0.001/s burst 10", sizer=GrowingBatch(), clock=clock, deadline=30.0) as limiter:
         limiter.acquire(KEY, 10)
         for _ in range(2000):
             clock.pass_by(0.6)  # so that each of them asks

@@ -7,15 +7,15 @@ import pytest
 
 from batchlimit import RateLimiter
 from batchlimit.stores import RedisStore
-from tests.apis.blocking import Blocking, Front
+from tests.apis.blocking import Api, Blocking
 from tests.servers import SERVERS, Server, Unavailable
 from tests.sync.stage import Clock
 
 
 @pytest.fixture(params=[RateLimiter, Blocking], ids=["threads", "asyncio"])
-def api(request: pytest.FixtureRequest) -> Front:
+def api(request: pytest.FixtureRequest) -> Api:
     """What makes limiters."""
-    return cast(Front, request.param)
+    return cast(Api, request.param)
 
 
 @pytest.fixture

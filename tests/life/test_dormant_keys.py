@@ -9,7 +9,7 @@ from batchlimit import AsyncRateLimiter, Quota, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
-from tests.apis.blocking import Blocking, Front
+from tests.apis.blocking import Api, Blocking
 from tests.sync.stage import Clock, Stage, until
 
 BRIEF = Quota(1000.0, 100)
@@ -32,7 +32,7 @@ def come_to_rest(limiter: RateLimiter | Blocking) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_dormant_key_costs_no_call_and_is_counted(api: Front, clock: Clock) -> None:
+def test_a_dormant_key_costs_no_call_and_is_counted(api: Api, clock: Clock) -> None:
     stage = Stage(MemoryStore(clock))
     with api(stage, BRIEF, idle_after=FOR_EVER, clock=clock) as limiter:
         for i in range(200):
@@ -47,7 +47,7 @@ def test_a_dormant_key_costs_no_call_and_is_counted(api: Front, clock: Clock) ->
 
 
 @pytest.mark.usefixtures("soon")
-def test_it_goes_on_where_it_ended(api: Front, clock: Clock) -> None:
+def test_it_goes_on_where_it_ended(api: Api, clock: Clock) -> None:
     """The bucket is told of the epoch that was seen last, or a loss while the key was at rest were none."""
     stage = Stage(MemoryStore(clock))
     stage.after = lambda: clock.pass_by(0.001)
@@ -64,7 +64,7 @@ def test_it_goes_on_where_it_ended(api: Front, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(api: Front, clock: Clock) -> None:
+def test_what_is_left_of_a_lease_keeps_it_awake_and_goes_back(api: Api, clock: Clock) -> None:
     stage = Stage(MemoryStore(clock))
     with api(stage, BRIEF, idle_after=FOR_EVER, sizer=FixedBatch(5), clock=clock) as limiter:
         assert limiter.try_acquire("key")
@@ -93,7 +93,7 @@ def test_dormant_keys_leave_when_they_are_idle(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 20])
-def test_they_make_room_before_those_that_are_awake(api: Front, clock: Clock, most: int) -> None:
+def test_they_make_room_before_those_that_are_awake(api: Api, clock: Clock, most: int) -> None:
     with api(MemoryStore(clock), BRIEF, clock=clock, idle_after=FOR_EVER, max_keys=most) as limiter:
         for i in range(most):
             assert limiter.try_acquire(f"key-{i}")

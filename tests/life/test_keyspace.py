@@ -15,7 +15,7 @@ from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.key import bucket_name
 from batchlimit.stores import RedisStore
 from batchlimit.stores.client.scripts import script
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.depth import depth
 from tests.servers import Server
 
@@ -103,7 +103,7 @@ def test_names_of_instances_are_data_too(client: Any, instance: str) -> None:
     assert everything(client) == before
 
 
-def test_what_one_invented_key_costs_the_server_is_bounded(client: Any, api: Front) -> None:
+def test_what_one_invented_key_costs_the_server_is_bounded(client: Any, api: Api) -> None:
     """Bytes, and for how long: what docs/security.md says. A bucket goes when it would be full again, and 5 to 7 s."""
     with api(RedisStore(client, prefix="life"), "100/s burst 200") as limiter:
         for key in ("user:12345678", "x" * 256, "y" * 100_000):
@@ -113,7 +113,7 @@ def test_what_one_invented_key_costs_the_server_is_bounded(client: Any, api: Fro
         assert (client.memory_usage(name) or 0) <= 1200
 
 
-def test_a_script_has_no_text_of_the_callers(client: Any, api: Front) -> None:
+def test_a_script_has_no_text_of_the_callers(client: Any, api: Api) -> None:
     """Whatever they send, the server knows three scripts: all else travels as arguments."""
     quotas = {"a*": "100/s burst 200", "'; FLUSHALL --*": "5/s; 100/day", "*": "7/s"}
     with api(RedisStore(client, prefix="life"), quotas) as limiter:
@@ -124,7 +124,7 @@ def test_a_script_has_no_text_of_the_callers(client: Any, api: Front) -> None:
     assert client.get("theirs") == b"untouched"
 
 
-def test_a_user_of_the_server_that_may_do_little_is_enough(client: Any, private: Server, api: Front) -> None:
+def test_a_user_of_the_server_that_may_do_little_is_enough(client: Any, private: Server, api: Api) -> None:
     """And it cannot leave its prefix: the rules that docs/security.md names."""
     commands = "+@connection +evalsha +script|load +time +hmget +hget +hgetall +hset +hdel +pexpire"
     rules = ("on", ">pw", "~{life:*", *commands.split())

@@ -9,7 +9,7 @@ from batchlimit import RateLimited
 from batchlimit.batching import FixedBatch
 from batchlimit.quota.key import LONGEST_KEY, place_of, stored
 from batchlimit.stores import MemoryStore
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.life.test_dormant_keys import come_to_rest, soon, supply_of
 from tests.servers import Server
 from tests.sync.stage import Clock
@@ -23,7 +23,7 @@ def long_key(n: int) -> str:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_process_keeps_no_long_key(api: Front, clock: Clock) -> None:
+def test_a_process_keeps_no_long_key(api: Api, clock: Clock) -> None:
     keys = [long_key(n) for n in range(20)]
     before = [sys.getrefcount(key) for key in keys]
     with api(MemoryStore(clock), "1000/s burst 100", clock=clock, idle_after=1000.0) as limiter:
@@ -42,7 +42,7 @@ def test_a_process_keeps_no_long_key(api: Front, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_each_long_key_has_its_own_tokens_active_and_after_being_dormant(api: Front, clock: Clock) -> None:
+def test_each_long_key_has_its_own_tokens_active_and_after_being_dormant(api: Api, clock: Clock) -> None:
     keys = [long_key(1), long_key(2), stored(long_key(1))[:], "y" * (LONGEST_KEY + 1), "z" * LONGEST_KEY]
     with api(MemoryStore(clock), "100/s burst 10", clock=clock, sizer=FixedBatch(20), idle_after=1000.0) as limiter:
         for spent in range(2):
@@ -57,7 +57,7 @@ def test_each_long_key_has_its_own_tokens_active_and_after_being_dormant(api: Fr
         assert limiter.statistics().keys == len(keys)
 
 
-def test_a_bucket_of_a_long_key_hits_as_any_other(api: Front, clock: Clock, without_refresher: None) -> None:
+def test_a_bucket_of_a_long_key_hits_as_any_other(api: Api, clock: Clock, without_refresher: None) -> None:
     with api(MemoryStore(clock), "100/s burst 10", clock=clock, sizer=FixedBatch(20)) as limiter:
         here: Any = getattr(limiter, "_inner", limiter)
         bucket = here.bucket(long_key(1))
@@ -65,18 +65,18 @@ def test_a_bucket_of_a_long_key_hits_as_any_other(api: Front, clock: Clock, with
         assert supply_of(limiter).entries.keys() == {bucket._place}
 
 
-def test_several_long_keys_are_charged_together(api: Front) -> None:
+def test_several_long_keys_are_charged_together(api: Api) -> None:
     with api(MemoryStore(), "0.001/s burst 10", sizer=FixedBatch(1)) as limiter:
         limiter.acquire_all({long_key(1): 3, long_key(2): 4, "short": 5})
         assert [limiter.peek(key).remaining for key in (long_key(1), long_key(2), "short")] == [7, 6, 5]
 
 
-def test_a_function_of_the_key_is_told_the_whole_key(api: Front) -> None:
+def test_a_function_of_the_key_is_told_the_whole_key(api: Api) -> None:
     with api(MemoryStore(), lambda key: f"{len(key)}/s") as limiter:
         assert limiter.decide(long_key(1)).limit == len(long_key(1))
 
 
-def test_the_bucket_of_a_long_key_is_the_one_that_it_was(api: Front, valkey: Server, prefix: str) -> None:
+def test_the_bucket_of_a_long_key_is_the_one_that_it_was(api: Api, valkey: Server, prefix: str) -> None:
     with api.from_url(valkey.url, "0.001/s burst 10", prefix=prefix, deadline=30.0) as limiter:
         limiter.acquire(long_key(1), 4)
         limiter.close()

@@ -16,7 +16,7 @@ from batchlimit.fleet.audit import Admission, excess
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import store_calls
 from tests.aio.loop import run, virtual_loop
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.depth import depth
 from tests.sync.stage import Clock, Gate, Stage, start, together, until
 
@@ -39,7 +39,7 @@ class Noting(Stage):
 
 
 @pytest.mark.parametrize("most", [1, 2, 30])
-def test_a_flood_of_keys_leaves_no_more_than_that(api: Front, clock: Clock, most: int) -> None:
+def test_a_flood_of_keys_leaves_no_more_than_that(api: Api, clock: Clock, most: int) -> None:
     with api(MemoryStore(clock), HUNDRED, clock=clock, max_keys=most, sizer=FixedBatch(5)) as limiter:
         for i in range(300):
             assert limiter.try_acquire(f"key-{i}")
@@ -49,7 +49,7 @@ def test_a_flood_of_keys_leaves_no_more_than_that(api: Front, clock: Clock, most
     assert limiter.statistics().admitted == 300
 
 
-def test_what_leaves_costs_no_call(api: Front, clock: Clock, without_refresher: None) -> None:
+def test_what_leaves_costs_no_call(api: Api, clock: Clock, without_refresher: None) -> None:
     stage = Stage(MemoryStore(clock))
     with api(stage, HUNDRED, clock=clock, max_keys=10, sizer=FixedBatch(5)) as limiter:
         for i in range(100):
@@ -57,7 +57,7 @@ def test_what_leaves_costs_no_call(api: Front, clock: Clock, without_refresher: 
         assert (len(stage.asks), len(stage.backs)) == (100, 0)
 
 
-def test_a_key_in_use_stays_while_a_flood_passes(api: Front, clock: Clock, without_refresher: None) -> None:
+def test_a_key_in_use_stays_while_a_flood_passes(api: Api, clock: Clock, without_refresher: None) -> None:
     """Though it came first, and its hits tell nobody."""
     stage = Noting(clock)
     with api(stage, Quota(1000.0, 10_000), clock=clock, max_keys=50, sizer=FixedBatch(2000)) as limiter:
@@ -68,7 +68,7 @@ def test_a_key_in_use_stays_while_a_flood_passes(api: Front, clock: Clock, witho
 
 
 def test_a_key_that_comes_back_is_the_same_instance_with_later_numbers(
-    api: Front, clock: Clock, without_refresher: None
+    api: Api, clock: Clock, without_refresher: None
 ) -> None:
     """So the bucket takes for spent what was leased before, and a late duplicate of an ask for nothing."""
     stage = Noting(clock)
@@ -144,7 +144,7 @@ def test_a_waiting_task_keeps_its_key() -> None:
     run(main)
 
 
-def test_a_debt_keeps_its_key(api: Front, clock: Clock, without_refresher: None) -> None:
+def test_a_debt_keeps_its_key(api: Api, clock: Clock, without_refresher: None) -> None:
     with api(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2, sizer=FixedBatch(5)) as limiter:
         with limiter.reserve("owing", 90) as reservation:
             reservation.settle(150)
@@ -154,7 +154,7 @@ def test_a_debt_keeps_its_key(api: Front, clock: Clock, without_refresher: None)
         assert 0 < owed == limiter.statistics().owed
 
 
-def test_more_keys_at_once_than_there_may_be_in_memory(api: Front, clock: Clock) -> None:
+def test_more_keys_at_once_than_there_may_be_in_memory(api: Api, clock: Clock) -> None:
     """Those that a caller holds tokens of stay until it has all of them."""
     with api(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2) as limiter:
         limiter.acquire_all({f"key-{i}": i + 1 for i in range(10)})
@@ -165,7 +165,7 @@ def test_more_keys_at_once_than_there_may_be_in_memory(api: Front, clock: Clock)
         assert limiter.statistics().keys <= 2
 
 
-def test_idle_keys_make_room_too(api: Front, clock: Clock) -> None:
+def test_idle_keys_make_room_too(api: Api, clock: Clock) -> None:
     with api(MemoryStore(), HUNDRED, idle_after=0.02, max_keys=100) as limiter:
         for i in range(50):
             assert limiter.try_acquire(f"key-{i}")
@@ -176,7 +176,7 @@ def test_idle_keys_make_room_too(api: Front, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("seed", range(depth(3, 8)))
-def test_whatever_leaves_the_promise_is_kept(api: Front, clock: Clock, seed: int, without_refresher: None) -> None:
+def test_whatever_leaves_the_promise_is_kept(api: Api, clock: Clock, seed: int, without_refresher: None) -> None:
     """Every key is asked for more than it has, at instants that are known; nobody looks after leases here."""
     chance = random.Random(seed)
     quota = Quota(100.0, 20)
@@ -221,14 +221,14 @@ def test_threads_and_a_key_that_leaves_under_their_feet_keep_the_promise() -> No
 
 
 @pytest.mark.parametrize(("option", "kind"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)])
-def test_a_bound_that_makes_no_sense_is_named_at_once(api: Front, option: Any, kind: type[Exception]) -> None:
+def test_a_bound_that_makes_no_sense_is_named_at_once(api: Api, option: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=f"max_keys.*{option!r}"):
         api(MemoryStore(), "1/s", max_keys=option)
     with pytest.raises(kind, match=f"max_keys.*{option!r}"):
         api.from_url("memory://", "1/s", max_keys=option)
 
 
-def test_a_limiter_that_was_opened_by_url_has_the_bound_too(api: Front) -> None:
+def test_a_limiter_that_was_opened_by_url_has_the_bound_too(api: Api) -> None:
     with api.from_url("memory://", HUNDRED, max_keys=5) as limiter:
         for i in range(20):
             limiter.try_acquire(f"key-{i}")

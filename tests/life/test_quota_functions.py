@@ -7,7 +7,7 @@ import pytest
 from batchlimit import Quota
 from batchlimit.quota.lookup import FEWEST, quota_rule
 from batchlimit.stores import MemoryStore
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.life.test_dormant_keys import come_to_rest, soon
 from tests.servers import Server
 from tests.sync.stage import Clock, process, together
@@ -30,7 +30,7 @@ class Plan:
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("life", ["busy", "at rest", "evicted", "idle"])
-def test_what_a_function_said_first_stays_for_each_key(api: Front, clock: Clock, life: str) -> None:
+def test_what_a_function_said_first_stays_for_each_key(api: Api, clock: Clock, life: str) -> None:
     """It was obeyed for 28 of 40 keys after a rest, and for none that was busy."""
     plan = Plan()
     most, idle_after = {"evicted": 10}.get(life, 1000), {"idle": 0.1}.get(life, 1000.0)
@@ -47,7 +47,7 @@ def test_what_a_function_said_first_stays_for_each_key(api: Front, clock: Clock,
     assert sorted(plan.asked) == sorted([*KEYS, "a new one"])
 
 
-def test_each_limiter_asks_for_itself_and_the_one_that_was_made_last_decides(api: Front, clock: Clock) -> None:
+def test_each_limiter_asks_for_itself_and_the_one_that_was_made_last_decides(api: Api, clock: Clock) -> None:
     store, plan = MemoryStore(clock), Plan()
     with api(store, plan, clock=clock) as older:
         assert [older.decide(key).limit for key in KEYS] == [100] * len(KEYS)

@@ -17,7 +17,7 @@ import redis.asyncio
 from batchlimit import LimiterClosed, RateLimiter, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.life.reporter import captured
 from tests.nodes import node
 from tests.servers import Unavailable, redis_binary, valkey_binary
@@ -44,7 +44,7 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def report(api: Front, url: str, **patience: float) -> str:
+def report(api: Api, url: str, **patience: float) -> str:
     """What a reporter has of every call of a limiter that cannot reach its server."""
     told = []
     with api.from_url(url, "5/s", **patience) as limiter:
@@ -56,7 +56,7 @@ def report(api: Front, url: str, **patience: float) -> str:
 
 
 @everywhere
-def test_of_a_server_that_refuses_connections(api: Front, place: str) -> None:
+def test_of_a_server_that_refuses_connections(api: Api, place: str) -> None:
     assert SECRET not in report(api, place.format(SECRET, "127.0.0.1:1"))
 
 
@@ -71,12 +71,12 @@ def locked() -> Iterator[str]:
 
 
 @plainly
-def test_of_a_server_that_has_another_password(api: Front, locked: str, place: str) -> None:
+def test_of_a_server_that_has_another_password(api: Api, locked: str, place: str) -> None:
     assert SECRET not in report(api, place.format(SECRET, locked), connect_timeout=30.0, deadline=30.0)
 
 
 @plainly
-def test_of_a_server_that_does_not_answer(api: Front, place: str) -> None:
+def test_of_a_server_that_does_not_answer(api: Api, place: str) -> None:
     with silent() as address:
         assert SECRET not in report(api, place.format(SECRET, address), connect_timeout=0.1, deadline=0.05)
 
@@ -136,7 +136,7 @@ def test_of_a_signal_handler_that_raises_while_a_thread_connects(place: str, mon
     assert "handle" in [each.name for each in caught.traceback]
 
 
-def test_of_a_server_with_tls_that_does_not_know_the_user(api: Front) -> None:
+def test_of_a_server_with_tls_that_does_not_know_the_user(api: Api) -> None:
     try:
         with tls(redis_binary()) as one:
             url = one.url.replace("://", f"://user:{SECRET}@")
@@ -157,7 +157,7 @@ def test_of_a_client_of_the_users_own(locked: str) -> None:
     "url",
     ["redis://:{0}@host?foo=1", "redis://:{0}@host/zero", "redis://:pa@{0}@host", "rediss://:{0}@h?ssl_ca_certs=/no"],
 )
-def test_of_a_url_that_cannot_be_read(api: Front, url: str) -> None:
+def test_of_a_url_that_cannot_be_read(api: Api, url: str) -> None:
     makers: list[Callable[[str], Any]] = [
         lambda url: api.from_url(url, "1/s"),
         RedisStore.from_url,
@@ -170,7 +170,7 @@ def test_of_a_url_that_cannot_be_read(api: Front, url: str) -> None:
 
 
 @everywhere
-def test_of_a_quota_that_cannot_be_read_beside_a_url(api: Front, place: str) -> None:
+def test_of_a_quota_that_cannot_be_read_beside_a_url(api: Api, place: str) -> None:
     with pytest.raises(ValueError, match="quota") as caught:
         api.from_url(
             place.format(SECRET, "127.0.0.1:1").partition("&ssl")[0].replace("?ssl_password=" + SECRET, ""), "1/x"
@@ -179,7 +179,7 @@ def test_of_a_quota_that_cannot_be_read_beside_a_url(api: Front, place: str) -> 
 
 
 @everywhere
-def test_of_a_limiter_that_is_closed(api: Front, place: str) -> None:
+def test_of_a_limiter_that_is_closed(api: Api, place: str) -> None:
     limiter = api.from_url(place.format(SECRET, "127.0.0.1:1"), "1/s")
     limiter.close()
     with pytest.raises(LimiterClosed) as caught:

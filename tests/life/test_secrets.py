@@ -16,7 +16,7 @@ from batchlimit import BatchLimitError, RateLimited, RateLimiter, StoreUnavailab
 from batchlimit.batching import FixedBatch
 from batchlimit.quota.template import Template
 from batchlimit.stores import MemoryStore
-from tests.apis.blocking import Front
+from tests.apis.blocking import Api
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, until
 
@@ -57,7 +57,7 @@ def _registry(limiter: Any) -> Any:
     return getattr(limiter, "_inner", limiter)._registry
 
 
-def attempt(ears: Ears, api: Front, url: str, **options: Any) -> StoreUnavailable:
+def attempt(ears: Ears, api: Api, url: str, **options: Any) -> StoreUnavailable:
     """Use a limiter that cannot reach its server, in every way, and listen."""
     errors = []
     with api.from_url(url, "5/s", **options) as limiter:
@@ -75,29 +75,29 @@ def attempt(ears: Ears, api: Front, url: str, **options: Any) -> StoreUnavailabl
 
 
 @pytest.mark.parametrize("user", ["", "someone"])
-def test_of_a_server_that_refuses_connections(ears: Ears, api: Front, user: str) -> None:
+def test_of_a_server_that_refuses_connections(ears: Ears, api: Api, user: str) -> None:
     error = attempt(ears, api, f"redis://{user}:{ears.secret}@127.0.0.1:1/0")
     assert "127.0.0.1:1" in str(error)
 
 
-def test_of_a_server_whose_name_nobody_knows(ears: Ears, api: Front) -> None:
+def test_of_a_server_whose_name_nobody_knows(ears: Ears, api: Api) -> None:
     attempt(ears, api, f"rediss://:{ears.secret}@nowhere.invalid:1/0")
 
 
-def test_of_a_server_that_has_another_password(ears: Ears, api: Front, private: Server) -> None:
+def test_of_a_server_that_has_another_password(ears: Ears, api: Api, private: Server) -> None:
     with private.client() as client:
         client.config_set("requirepass", "another")
     attempt(ears, api, f"{private.url}?password={ears.secret}")
 
 
-def test_of_a_server_that_does_not_answer(ears: Ears, api: Front, private: Server) -> None:
+def test_of_a_server_that_does_not_answer(ears: Ears, api: Api, private: Server) -> None:
     with private.client() as client:
         client.config_set("requirepass", ears.secret)
         client.execute_command("CLIENT", "PAUSE", 600_000, "ALL")
     attempt(ears, api, f"{private.url}?password={ears.secret}", connect_timeout=0.1, deadline=0.05)
 
 
-def test_of_a_server_that_is_well(ears: Ears, api: Front, private: Server) -> None:
+def test_of_a_server_that_is_well(ears: Ears, api: Api, private: Server) -> None:
     with private.client() as client:
         client.config_set("requirepass", ears.secret)
     with api.from_url(f"{private.url}?password={ears.secret}", "5/s") as limiter:
@@ -124,13 +124,13 @@ def test_of_a_server_that_is_well(ears: Ears, api: Front, private: Server) -> No
         "redis//:{0}@host",
     ],
 )
-def test_of_a_url_with_a_slip(ears: Ears, api: Front, url: str) -> None:
+def test_of_a_url_with_a_slip(ears: Ears, api: Api, url: str) -> None:
     with pytest.raises(ValueError, match=r"cannot be read|no store for") as caught:
         api.from_url(url.format(ears.secret), "5/s")
     ears.hear(caught.value)
 
 
-def test_of_a_url_in_the_wrong_place(ears: Ears, api: Front) -> None:
+def test_of_a_url_in_the_wrong_place(ears: Ears, api: Api) -> None:
     url = f"redis://:{ears.secret}@host:1/0"
     with pytest.raises(TypeError, match="from_url") as caught:
         api(url, "5/s")
@@ -189,26 +189,26 @@ def _filled(value: Any, url: str) -> Any:
 
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("wrong", ARGUMENTS, ids="-".join)
-def test_of_a_url_in_the_place_of_any_argument(ears: Ears, api: Front, wrong: dict[str, Any], url: str) -> None:
+def test_of_a_url_in_the_place_of_any_argument(ears: Ears, api: Api, wrong: dict[str, Any], url: str) -> None:
     given = {"quota": "5/s", **{name: _filled(value, url.format(ears.secret)) for name, value in wrong.items()}}
     with pytest.raises((TypeError, ValueError)) as caught, api.from_url("redis://127.0.0.1:1", **given) as limiter:
         limiter.try_acquire(KEY)
     ears.hear(caught.value)
 
 
-def test_of_a_url_in_the_place_of_a_prefix_that_it_may_be(ears: Ears, api: Front) -> None:
+def test_of_a_url_in_the_place_of_a_prefix_that_it_may_be(ears: Ears, api: Api) -> None:
     with api.from_url("redis://127.0.0.1:1", "5/s", prefix=f"redis://:{ears.secret}@host") as limiter:
         ears.hear(_registry(limiter).store)
 
 
-def test_of_a_url_that_changed_places_with_the_quota(ears: Ears, api: Front) -> None:
+def test_of_a_url_that_changed_places_with_the_quota(ears: Ears, api: Api) -> None:
     with pytest.raises(ValueError, match="URL without a scheme") as caught:
         api.from_url("100/s", f"redis://:{ears.secret}@localhost")
     ears.hear(caught.value)
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_of_a_url_in_the_place_of_a_key(ears: Ears, api: Front, url: str, clock: Clock) -> None:
+def test_of_a_url_in_the_place_of_a_key(ears: Ears, api: Api, url: str, clock: Clock) -> None:
     """An error has the key as its attribute; what it says, and what is logged, has it without the password."""
     key, stage, said = url.format(ears.secret), Stage(MemoryStore(clock)), list[str]()
     with api(stage, "0.001/s burst 10", clock=clock) as limiter:
@@ -239,7 +239,7 @@ def test_of_a_url_in_the_place_of_a_key(ears: Ears, api: Front, url: str, clock:
     assert all(ears.secret[:8] not in each for each in said), said
 
 
-def test_of_clients_of_the_users_own(ears: Ears, api: Front) -> None:
+def test_of_clients_of_the_users_own(ears: Ears, api: Api) -> None:
     url = f"redis://:{ears.secret}@host:1/0"
     clients: list[Any] = [redis.Redis, redis.asyncio.Redis]
     ours, theirs = (each.from_url(url) for each in clients)
@@ -257,7 +257,7 @@ def test_of_clients_of_the_users_own(ears: Ears, api: Front) -> None:
 LINE = "user:1\nERROR all is lost\r\n\x1b[2J"
 
 
-def test_a_key_is_no_line_of_the_log(api: Front, caplog: pytest.LogCaptureFixture, far_away: None) -> None:
+def test_a_key_is_no_line_of_the_log(api: Api, caplog: pytest.LogCaptureFixture, far_away: None) -> None:
     """Nor of an error: where it is shown, it is as Python writes it."""
     caplog.set_level(logging.DEBUG)
     stage = Stage()
@@ -331,7 +331,7 @@ def test_an_argument_that_a_stranger_named_replaces_no_other() -> None:
         charged("ann", user="bob")
 
 
-def test_a_limited_function_is_charged_to_what_was_said(api: Front) -> None:
+def test_a_limited_function_is_charged_to_what_was_said(api: Api) -> None:
     with RateLimiter(MemoryStore(), "5/s") as limiter:
 
         @limiter.limit("search:{user}")

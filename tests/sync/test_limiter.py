@@ -183,7 +183,7 @@ def test_a_look_spends_nothing_and_asks_for_nothing(limiter: RateLimiter, stage:
     assert limiter.peek(KEY).remaining == 85
 
 
-def test_a_look_sees_what_another_host_spent(limiter: RateLimiter, stage: Stage, clock: Clock) -> None:
+def test_a_look_sees_what_another_instance_spent(limiter: RateLimiter, stage: Stage, clock: Clock) -> None:
     with RateLimiter(stage.inner, HUNDRED, clock=clock) as other:
         other.acquire(KEY, 40)
     assert limiter.peek(KEY).remaining == 60

@@ -88,7 +88,7 @@ def test_a_process_that_is_killed_amid_its_calls_spends_no_more_than_the_burst(
     assert 1000 - 3 * 7 <= spent <= 1000
 
 
-def test_hosts_at_full_speed_together_spend_exactly_the_burst(
+def test_instances_at_full_speed_together_spend_exactly_the_burst(
     valkey: Server, valkey_store: RedisStore, prefix: str
 ) -> None:
     program = """
@@ -109,20 +109,20 @@ def test_hosts_at_full_speed_together_spend_exactly_the_burst(
     say(sum(spent))
     """
     with ExitStack() as stack:
-        hosts = [stack.enter_context(process(program, valkey.url, prefix)) for _ in range(4)]
-        for each in hosts:
+        processes = [stack.enter_context(process(program, valkey.url, prefix)) for _ in range(4)]
+        for each in processes:
             assert each.hear() == "ready"
-        for each in hosts:
+        for each in processes:
             each.tell()
-        spent = sum(int(each.hear()) for each in hosts)
-        assert [each.end() for each in hosts] == [0] * 4
+        spent = sum(int(each.hear()) for each in processes)
+        assert [each.end() for each in processes] == [0] * 4
     with RateLimiter(valkey_store, Quota(0.001, 5000)) as last:
         while last.try_acquire(KEY):
             spent += 1
     assert spent == 5000
 
 
-def test_hosts_that_wait_for_tokens_all_get_theirs(valkey: Server, prefix: str) -> None:
+def test_instances_that_wait_for_tokens_all_get_theirs(valkey: Server, prefix: str) -> None:
     program = """
     limiter = limiter_of("500/s burst 20")
     say("ready")
@@ -132,10 +132,10 @@ def test_hosts_that_wait_for_tokens_all_get_theirs(valkey: Server, prefix: str) 
     say(limiter.statistics().admitted)
     """
     with ExitStack() as stack:
-        hosts = [stack.enter_context(process(program, valkey.url, prefix)) for _ in range(3)]
-        for each in hosts:
+        processes = [stack.enter_context(process(program, valkey.url, prefix)) for _ in range(3)]
+        for each in processes:
             assert each.hear() == "ready"
-        for each in hosts:
+        for each in processes:
             each.tell()
-        assert [each.hear() for each in hosts] == ["50"] * 3
-        assert [each.end() for each in hosts] == [0] * 3
+        assert [each.hear() for each in processes] == ["50"] * 3
+        assert [each.end() for each in processes] == [0] * 3

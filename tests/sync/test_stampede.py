@@ -94,10 +94,10 @@ def test_a_stampede_at_many_keys(stage: Stage) -> None:
         assert limiter.statistics().keys == 20
 
 
-# At a key that is dry for a moment
+# At a key that is empty for a moment
 
 
-def at_a_dry_key(stage: Stage, **options: Any) -> RateLimiter:
+def at_an_empty_key(stage: Stage, **options: Any) -> RateLimiter:
     """The last fetch brought a hundred tokens, and they are gone."""
     limiter = RateLimiter(stage, "1_000_000/s burst 1_000_000", sizer=FixedBatch(100), **options)
     limiter.acquire(KEY)
@@ -109,7 +109,7 @@ def at_a_dry_key(stage: Stage, **options: Any) -> RateLimiter:
 def test_one_fetches_and_all_others_find_tokens_one_after_the_other() -> None:
     """None of them is in line, to be woken from there."""
     stage = Stage()
-    with at_a_dry_key(stage) as limiter:
+    with at_an_empty_key(stage) as limiter:
         gate = stage.before = Gate()
         calls = [start(lambda: limiter.try_acquire(KEY)) for _ in range(16)]
         until(lambda: gate.reached)
@@ -121,9 +121,9 @@ def test_one_fetches_and_all_others_find_tokens_one_after_the_other() -> None:
 
 
 @pytest.mark.usefixtures("without_refresher")
-def test_whoever_was_interrupted_in_the_turnstile_keeps_nobody_out_for_long(clock: Clock) -> None:
+def test_a_thread_interrupted_in_the_refill_gate_keeps_nobody_out_for_long(clock: Clock) -> None:
     """Between two bytecodes a Ctrl-C may leave it closed for ever."""
-    with at_a_dry_key(Stage(MemoryStore(clock)), deadline=0.05, clock=clock) as limiter:
+    with at_an_empty_key(Stage(MemoryStore(clock)), deadline=0.05, clock=clock) as limiter:
         entry = limiter._entries[KEY]
         gate = entry.refill_gate
         assert gate is not None
@@ -227,15 +227,15 @@ def test_hits_and_whatever_takes_the_same_tokens_under_the_lock_spend_exactly_th
 
 
 @pytest.mark.usefixtures("far_away")
-def test_two_hosts_on_one_server_together_spend_exactly_the_burst(
+def test_two_instances_on_one_server_together_spend_exactly_the_burst(
     valkey: Server, valkey_store: RedisStore, prefix: str
 ) -> None:
     quota = Quota(SLOW, 2000)
-    hosts = [RateLimiter.from_url(valkey.url, quota, prefix=prefix, connect_timeout=30.0) for _ in range(2)]
-    turns = iter(hosts * 8)
+    instances = [RateLimiter.from_url(valkey.url, quota, prefix=prefix, connect_timeout=30.0) for _ in range(2)]
+    turns = iter(instances * 8)
     spent = sum(together(16, lambda: spend(next(turns))))
-    for host in hosts:
-        host.close()  # what one had in hand when the other was refused goes back
+    for instance in instances:
+        instance.close()  # what one had in hand when the other was refused goes back
     with RateLimiter(valkey_store, quota) as last:
         assert spent + spend(last) == 2000
 

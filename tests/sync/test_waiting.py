@@ -73,7 +73,7 @@ def acquired(limiter: RateLimiter) -> bool:
     return True
 
 
-def is_dry(limiter: RateLimiter) -> bool:
+def is_empty(limiter: RateLimiter) -> bool:
     return not limiter.try_acquire(KEY)
 
 
@@ -95,7 +95,7 @@ def test_small_costs_do_not_starve_a_large_one(limiter: RateLimiter) -> None:
     small = stand_in_line(limiter, 1)
     for _ in range(4):
         refund(limiter)
-        assert is_dry(limiter)  # what came is set aside for the first in line
+        assert is_empty(limiter)  # what came is set aside for the first in line
     assert not large.done()
     assert not small.done()
     refund(limiter)
@@ -302,7 +302,7 @@ def test_a_lost_answer_is_asked_for_again_and_not_paid_twice(
     assert stage.asks[0].seq == stage.asks[1].seq
     assert stage.peek(KEY, TEN).level == 6
     limiter.acquire(KEY, 6, timeout=0)
-    assert is_dry(limiter)
+    assert is_empty(limiter)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("refused"), KeyboardInterrupt(), RuntimeError()])
@@ -315,7 +315,7 @@ def test_an_ask_that_never_arrived_costs_nothing(stage: Stage, limiter: RateLimi
     with pytest.raises(type(error)):
         limiter.acquire(KEY, 4, timeout=0)
     limiter.acquire(KEY, 10, timeout=0)
-    assert is_dry(limiter)
+    assert is_empty(limiter)
 
 
 # When a caller is interrupted
@@ -340,7 +340,7 @@ def test_another_takes_over_from_an_interrupted_fetcher(stage: Stage, limiter: R
         first.result(DEADLINE)
     assert all(each.result(DEADLINE) for each in others)
     limiter.acquire(KEY, 8, timeout=0)
-    assert is_dry(limiter)
+    assert is_empty(limiter)
 
 
 def stand_in_line_to_be_interrupted(
@@ -389,7 +389,7 @@ def test_tokens_given_to_a_waiter_who_was_interrupted_are_anothers(
     with pytest.raises(KeyboardInterrupt):
         waiter.result(DEADLINE)
     limiter.acquire(KEY, 4, timeout=0)
-    assert is_dry(limiter)
+    assert is_empty(limiter)
     assert limiter.statistics().admitted == 15
 
 
@@ -402,7 +402,7 @@ def test_tokens_of_an_interrupted_waiter_that_were_told_spent_are_spent(
     waiter = stand_in_line_to_be_interrupted(limiter, 4, gate, monkeypatch)
     refund(limiter, 5)
     limiter.acquire(KEY, timeout=0)
-    assert is_dry(limiter)  # by an ask, which told that all is spent
+    assert is_empty(limiter)  # by an ask, which told that all is spent
     gate.open()
     with pytest.raises(KeyboardInterrupt):
         waiter.result(DEADLINE)
