@@ -14,9 +14,9 @@ from batchlimit.waiting import NO_WAIT
 
 
 class AcquireAll:
-    """What one caller holds of several keys, until it holds all that it wants; as in the threaded API.
+    """Charges several keys for one caller, as in the threaded API.
 
-    Here the store is asked for all keys at once that nothing is known of.
+    All keys of which nothing is known are asked for at the same time.
     """
 
     def __init__(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry) -> None:
@@ -27,9 +27,8 @@ class AcquireAll:
             check_cost(cost, registry.entry(key).reservoir.state.largest_cost, key)
         self._held: list[tuple[KeyEntry, WaitingTask]] = []
         self._charged: list[tuple[KeyEntry, WaitingTask]] = []
-        self._places: dict[
-            KeyEntry, int
-        ] = {}  # not by key: a key entry may retire, and the next one's line counts anew
+        # Its number in each queue. Not by key: a key entry may retire, and the queue of the next one counts anew.
+        self._places: dict[KeyEntry, int] = {}
 
     def __repr__(self) -> str:
         return f"<AcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
@@ -51,7 +50,7 @@ class AcquireAll:
         return {key: results[stored(key)].decision(now) for key in self._costs}
 
     async def _try(self, behind: str | None, until: float) -> str | None:
-        """Take all, waiting in line at the one that was short before; return the one that is short now."""
+        """Take all keys, waiting first at the one that was short before; return the one that is short now."""
         patience = NO_WAIT
         try:
             if behind is not None:
@@ -61,7 +60,7 @@ class AcquireAll:
             self._leave()
 
     async def _wait_at(self, key: str, until: float) -> float:
-        """Stand in line at this key, holding nothing yet; return until when to wait for the others then."""
+        """Wait in the queue of this key while holding nothing; return until when to wait for the others then."""
         while isinstance(verdict := await self._join(key, until).verdict(self._clock), Retired):
             self._leave()
         if isinstance(verdict, Refuse):
@@ -73,7 +72,7 @@ class AcquireAll:
         for key in self._order(behind):
             callers[key] = self._join(key, patience)
             if isinstance(callers[key].waiter.verdict, Refuse):
-                break  # by memory: nobody else has to be asked
+                break  # from memory: no other key has to be asked for
         for key, caller in callers.items():
             verdict = await caller.verdict(self._clock)
             if isinstance(verdict, Retired):
@@ -85,7 +84,7 @@ class AcquireAll:
         return self._confirm()
 
     def _order(self, behind: str | None) -> list[str]:
-        """First what is refused by memory, or admitted by it; the store is asked last. By name where it is the same."""
+        """First the keys that memory refuses, then those that it admits; the store is asked last. Each kind by name."""
         now = self._clock()
 
         def rank(key: str) -> tuple[int, str]:

@@ -164,7 +164,7 @@ class Registry:
         return self._keyspace.statistics(self.store.health)
 
     async def close(self) -> None:
-        """Fail whoever waits, give all tokens back, close a store of our own. A second call waits for the first.
+        """Fail all waiters, give all tokens back, close a store of our own. A second call waits for the first.
 
         Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
         """

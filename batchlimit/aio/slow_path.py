@@ -53,7 +53,7 @@ class SlowPath:
         return outlook(reservoir.quota, level.level, reservoir.forecast.spendable(self._clock()))
 
     async def refund(self, key: str, cost: int) -> None:
-        """Take back a call that was admitted; raises StoreUnavailable if that is lost and callers are to hear of it."""
+        """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""
         entry = self._registry.entry(key)
         check_cost(cost, entry.reservoir.state.largest_cost, key)
         await store_calls.arrived(key, store_calls.refund(entry, cost))

@@ -112,7 +112,7 @@ async def arrived(key: str, task: "asyncio.Task[int | StoreUnavailable] | None")
 
 
 async def _silenced(task: "asyncio.Task[int | StoreUnavailable]") -> int:
-    """Return how many tokens arrived; 0 if the store is away, and no caller is to hear of that."""
+    """Return how many tokens arrived; 0 if the store is away, which no caller is told."""
     return result if isinstance(result := await task, int) else 0
 
 
@@ -136,13 +136,13 @@ def _report(entry: Entry, request: Fetch, waiter: Waiter | None, outcome: object
         entry.refill_gate.learn(outcome.granted, entry.home.clock() - request.sent)
         entry.granted(request, outcome, waiter)
     else:
-        entry.refill_gate.learn(0, 0.0)  # in the queue all callers hear of the next failure at once
+        entry.refill_gate.learn(0, 0.0)  # callers in the queue get the next failure at once
         entry.reservoir.failed(request, _failure(entry, request, outcome), entry.home.clock())
     entry.changed()
 
 
 def _failure(entry: Entry, request: Fetch, outcome: object) -> Exception | None:
-    """Return what callers are told; None: the request was cancelled, which is no fault of the store's, so ask again."""
+    """Return what callers get; None: the request was cancelled, which is not the store's fault, so ask again."""
     if outcome is _CANCELLED and not request.repeated:
         return None
     if isinstance(outcome, StoreUnavailable):

@@ -17,11 +17,11 @@ from batchlimit.waiting import NO_WAIT
 
 
 class AcquireAll:
-    """What one caller holds of several keys, until it holds all that it wants.
+    """Charges several keys for one caller: it holds tokens of some keys until it holds those of all.
 
-    Whoever is refused at one key returns what it holds of the others before it waits, and waits at that one alone. Only
-    when it was served there, it waits for the others too, for half of the time that those tokens are good: so it comes
-    through where all keys have a line, and what it holds meanwhile does not expire. It keeps its place in each line.
+    A caller that is refused at one key returns the tokens of the others, and waits at that key alone. Once served there
+    it waits for the others too, for half of its tokens' lease. If it cannot get all of them by then, it returns its
+    tokens and tries again. It keeps its place in each queue, so it succeeds where all keys have a queue.
     """
 
     def __init__(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry) -> None:
@@ -33,9 +33,8 @@ class AcquireAll:
         self._begun: dict[str, WaitingThread] = {}  # asked for together
         self._held: list[WaitingThread] = []
         self._charged: list[WaitingThread] = []
-        self._places: dict[
-            KeyEntry, int
-        ] = {}  # not by key: a key entry may retire, and the next one's line counts anew
+        # Its number in each queue. Not by key: a key entry may retire, and the queue of the next one counts anew.
+        self._places: dict[KeyEntry, int] = {}
 
     def __repr__(self) -> str:
         return f"<AcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
@@ -57,13 +56,13 @@ class AcquireAll:
         return {key: results[stored(key)].decision(now) for key in self._costs}
 
     def _try(self, behind: str | None, until: float) -> str | None:
-        """Take all, waiting in line at the one that was short before; return the one that is short now."""
+        """Take all keys, waiting first at the one that was short before; return the one that is short now."""
         try:
             patience = NO_WAIT if behind is None else self._wait_at(behind, until)
             known, cold = self._order(behind)
             if (short := self._short_of(known, patience, until)) is not None:
                 return short
-            if behind is None:  # else somebody may wait for us in one line while we wait in another
+            if behind is None:  # else a caller may wait for this one in one queue, and this one for it in another
                 self._ask_together(cold)
             short = self._short_of(cold, patience, until)
             return self._confirm() if short is None else short
@@ -72,7 +71,7 @@ class AcquireAll:
             self._leave()
 
     def _wait_at(self, key: str, until: float) -> float:
-        """Stand in line at this key, holding nothing yet; return until when to wait for the others then."""
+        """Wait in the queue of this key while holding nothing; return until when to wait for the others then."""
         settled = self._hold(key, until)
         if isinstance(settled.verdict, Refuse):
             raise settled.refusal(key, self._clock())
@@ -91,7 +90,7 @@ class AcquireAll:
     def _order(self, behind: str | None) -> tuple[list[str], list[str]]:
         """Return what is refused by memory and then what is admitted by it; and those for which the store is asked.
 
-        By name where it is all the same: callers who want the same keys meet at the first of them.
+        Keys of one kind are sorted by name: callers that want the same keys meet at the first of them.
         """
         now = self._clock()
         prospects = {
@@ -104,7 +103,7 @@ class AcquireAll:
         return order[: len(order) - len(cold)], cold
 
     def _ask_together(self, keys: Sequence[str]) -> None:
-        """Ask in one round trip for those of several keys at which nobody is before us."""
+        """Ask in one round trip for those of several keys whose queues are empty."""
         if len(keys) == 1 or not self._store.is_pipelined:
             return
         warn_in_loop()

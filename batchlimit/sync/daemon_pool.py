@@ -1,4 +1,4 @@
-"""Threads that wait for a store, so that whoever asked can leave in time."""
+"""Threads that wait for a store, so that callers can leave in time."""
 
 import contextlib
 import threading
@@ -12,18 +12,18 @@ from batchlimit.reentry import free, own_lock
 
 T = TypeVar("T")
 _MOST = 16
-"""Threads at the same time. What waits for one of them is no more than the callers who wait for that."""
+"""Threads at the same time. Calls beyond that wait for a free thread; there are never more of them than callers."""
 _LATE = 0.1
-"""Who wakes later than this part of a budget is late itself: with a default of 50 ms, by Python's switch interval, as
-one is beside a thread that computes. So was the thread that does the work, and several times over."""
+"""A caller that wakes later than this part of its budget was held up itself: with the default of 50 ms, by the 5 ms of
+Python's switch interval, as beside a thread that computes. The thread that does the work was held up several times."""
 _GRACE = 0.5
-"""Then it has this part of a budget more, once."""
+"""In that case the caller waits for this part of its budget more, once."""
 _STALL = 0.5
-"""Who wakes later than this part of a budget did not run at all meanwhile, nor did the work: it has another budget."""
+"""If the caller wakes later than this part of its budget, the whole process stood still: it gets another budget."""
 _STALLS = 3
-"""But so often at the most: a machine that is always as late would have it wait for ever."""
+"""But only so often: on a machine that always stalls the caller would wait for ever."""
 _IDLE = 10.0
-"""Seconds after which a thread ends that had nothing to do."""
+"""A thread ends after so many idle seconds."""
 
 
 def _never() -> bool:
@@ -37,9 +37,9 @@ class DaemonPool:
     """
 
     def __init__(self) -> None:
-        self._errands: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        # Held to touch what is here. It is entered by itself: a Condition is Python where it locks and unlocks, and a
-        # signal handler that raises amid that would leave it locked for ever.
+        self._queued: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        # Held to touch what is here. The lock is entered, and not the Condition: that is Python where it locks and
+        # unlocks, and a signal handler that raises there would leave it locked for ever.
         self._lock = own_lock()
         self._news = threading.Condition(self._lock)  # type: ignore[arg-type]  # it is an RLock
         self._threads = self._idle = 0
@@ -49,19 +49,19 @@ class DaemonPool:
         return f"<DaemonPool of {self._threads} threads>"
 
     def run(self, work: Callable[[], T], seconds: float, most: float = 0.0, failing: Callable[[], bool] = _never) -> T:
-        """Return what `work` returns, or raise what it raises; TimeoutError after so many seconds.
+        """Return what `work` returns, or raise what it raises; TimeoutError if that takes too long.
 
-        Or after `most`, unless it is `failing`: asked each `seconds`. What has not begun by then never will. Else it
-        goes on, and nobody hears what becomes of it.
+        Each `seconds` the caller looks: too long is when it is `failing`, or `most` seconds (default 0) have passed.
+        Work that has not begun by then never begins. Work that has begun goes on, and its result is dropped.
         """
         request: Future[T] = Future()
         with free(self._lock):
-            taken = not self._stopped and self._hire()
+            taken = not self._stopped and self._find_thread()
             if taken:
-                self._errands.append((request, work))
+                self._queued.append((request, work))
                 self._news.notify()
         if not taken:
-            return work()  # it was stopped, or the interpreter ends: there are no others to be kept waiting
+            return work()  # it was stopped, or the interpreter ends: no other caller is kept waiting
         try:
             return _awaited(request, seconds, most, failing)
         finally:
@@ -69,19 +69,19 @@ class DaemonPool:
                 self._forget((request, work))
 
     def stop(self) -> None:
-        """Let the threads end after what they are doing; what is run later, its caller runs."""
+        """Let the threads end after their present work. A later caller runs its work itself."""
         with free(self._lock):
             self._stopped = True
             self._news.notify_all()
 
     def _forget(self, request: tuple["Future[Any]", Callable[[], Any]]) -> None:
-        """Nobody waits for it any more; where all threads hang, what is left behind would pile up."""
+        """Remove a request that no caller waits for: if all threads hang, such requests would pile up."""
         with free(self._lock), contextlib.suppress(ValueError):
-            self._errands.remove(request)
+            self._queued.remove(request)
 
-    def _hire(self) -> bool:
-        """Requires the lock. Have somebody for one request more, now or in a while; False if there is nobody."""
-        if self._idle <= len(self._errands) and self._threads < _MOST:
+    def _find_thread(self) -> bool:
+        """Requires the lock. Make sure that a thread takes one request more, now or soon; False if none can."""
+        if self._idle <= len(self._queued) and self._threads < _MOST:
             try:
                 threading.Thread(target=self._work, name="batchlimit-store", daemon=True).start()
             except RuntimeError:
@@ -92,25 +92,25 @@ class DaemonPool:
     def _work(self) -> None:
         while (request := self._next()) is not None:
             _do(*request)
-            del request  # a thread that waits keeps nothing alive
+            del request  # an idle thread keeps nothing alive
 
     def _next(self) -> tuple["Future[Any]", Callable[[], Any]] | None:
         """Wait for something to do; None: this thread is to end."""
         with self._news:
             in_time = True
-            while not self._errands and in_time and not self._stopped:
+            while not self._queued and in_time and not self._stopped:
                 self._idle += 1
                 in_time = self._news.wait(_IDLE)
                 self._idle -= 1
-            if self._errands:
-                return self._errands.popleft()
+            if self._queued:
+                return self._queued.popleft()
             self._threads -= 1
             return None
 
 
 def _awaited(request: "Future[T]", seconds: float, most: float, failing: Callable[[], bool]) -> T:
     begun = woken = monotonic()
-    budget, lenience = seconds, _Lenience(seconds)
+    budget, extension = seconds, _Extension(seconds)
     while True:
         due = woken + budget
         try:
@@ -120,13 +120,13 @@ def _awaited(request: "Future[T]", seconds: float, most: float, failing: Callabl
             if request.done():  # it ended just now; or it raised a TimeoutError of its own
                 return request.result()
         is_over = failing() or woken - begun >= most
-        budget = lenience.more(woken - due) if is_over else seconds
+        budget = extension.more(woken - due) if is_over else seconds
         if budget == 0.0:
             raise TimeoutError
 
 
-class _Lenience:
-    """How much longer (s) one is waited for where this process is late itself."""
+class _Extension:
+    """How much longer (s) a caller waits because its process was held up."""
 
     __slots__ = ("_grace", "_seconds", "_stalls")
 
@@ -135,7 +135,7 @@ class _Lenience:
         self._grace, self._stalls = _GRACE * seconds, _STALLS
 
     def more(self, late: float) -> float:
-        """Return for how long yet, where the one who waits woke so late; 0: no longer."""
+        """Return how many seconds a caller waits more that woke so `late` (s); 0: it has waited long enough."""
         if late > _STALL * self._seconds and self._stalls:
             self._stalls -= 1
             return self._seconds
@@ -148,5 +148,5 @@ def _do(request: "Future[Any]", work: Callable[[], Any]) -> None:
     if request.set_running_or_notify_cancel():
         try:
             request.set_result(work())
-        except BaseException as error:  # noqa: BLE001  raised where the result is awaited, if anybody awaits it still
+        except BaseException as error:  # noqa: BLE001  raised in the caller, if it still waits
             request.set_exception(error)

@@ -29,10 +29,9 @@ Asks = list[tuple[KeyEntry, Fetch, None]]
 class Refresher:
     """Looks after each key entry at its `due`; the thread starts with the first key entry and ends with `stop`.
 
-    Slots come in by a dict, each once, and a bell rings only if the thread would sleep past what is due: a million new
-    keys are no reason to wake it a million times. Both may be touched anywhere, even in a destructor: neither takes a
-    lock of ours. The plans are the thread's own. Where no thread can be had, all key entries that live stay in the
-    dict.
+    Key entries come in by a dict, each once. A bell wakes the thread only if it would sleep past what is due: a million
+    new keys do not wake it a million times. Both may be touched anywhere, even in a destructor: neither takes a lock of
+    ours. The plans belong to the thread. If no thread can be started, all live key entries stay in the dict.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Refresher:
             self._thread.join(seconds)
 
     def _start(self) -> None:
-        if self._starting._is_owned():  # whoever we interrupted is just about to
+        if self._starting._is_owned():  # the code that this call interrupted is about to
             return
         with self._starting:
             if self._thread is None:

@@ -121,7 +121,7 @@ class Registry:
             return self._keyspace.statistics(self.store.health)
 
     def close(self) -> None:
-        """Fail whoever waits, give all tokens back, close a store of our own. A second call has nothing to do.
+        """Fail all waiters, give all tokens back, close a store of our own. A second call has nothing to do.
 
         Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
         """

@@ -88,7 +88,7 @@ class SlowPath:
         return told
 
     def refund(self, key: str, cost: int) -> None:
-        """Take back a call that was admitted; raises StoreUnavailable if that is lost and callers are to hear of it."""
+        """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""
         check_cost(cost, self._registry.entry(key).reservoir.state.largest_cost, key)
         warn_in_loop()
         self.adjust(key, -cost)

@@ -63,7 +63,7 @@ def test_threads_are_bounded_and_what_waited_in_vain_never_begins(monkeypatch: p
     for _ in range(20):
         with pytest.raises(TimeoutError):
             pool.run(lambda: begun.append(99), 0.001)
-    assert not pool._errands, "nor is it kept"
+    assert not pool._queued, "nor is it kept"
     waiting = start(lambda: pool.run(lambda: work(3), DEADLINE))
     assert pool._threads == 3
     gate.open()
