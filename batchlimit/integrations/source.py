@@ -7,7 +7,6 @@ from typing import TypedDict
 
 from batchlimit import FailurePolicy, Quota, RateLimiter
 from batchlimit.rules import Rules
-from batchlimit.rules.key import KeyTemplate
 
 LimiterSource = RateLimiter | str | Callable[[], RateLimiter]
 _logger = logging.getLogger("batchlimit")
@@ -17,7 +16,7 @@ class Options(TypedDict):
     """Arguments of a limiter that rules decide."""
 
     quota: Mapping[str, Quota]
-    on_failure: dict[str, FailurePolicy]
+    on_failure: Mapping[str, FailurePolicy]
 
 
 def options_of(rules: Rules) -> Options:
@@ -29,9 +28,7 @@ def options_of(rules: Rules) -> Options:
     Returns:
         Arguments for `from_url` of a limiter.
     """
-    policies = {KeyTemplate(rule.key).pattern: rule.on_failure for rule in rules if rule.on_failure is not None}
-    named = {pattern: policies.get(pattern, FailurePolicy.closed()) for pattern in rules.quotas}
-    return {"quota": rules.quotas, "on_failure": {"*": FailurePolicy.closed(), **named}}
+    return {"quota": rules.quotas, "on_failure": rules.on_failure}
 
 
 def warn_of_memory(source: object) -> None:
