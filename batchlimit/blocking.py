@@ -44,15 +44,11 @@ def warn_in_loop() -> None:
     Called where a call leaves the memory: what is answered from it blocks nobody.
     """
     global _warned  # noqa: PLW0603  that is what "once" means
-    if _warned or not _debugs():
+    # get_running_loop() raises where there is none: that takes ten times as long, at every miss.
+    if _warned or (loop := asyncio._get_running_loop()) is None or not loop.get_debug():
         return
     _warned = True
     caution(_MESSAGE, RuntimeWarning)
-
-
-def _debugs() -> bool:
-    # get_running_loop() raises where there is none: that takes ten times as long, at every miss.
-    return (loop := asyncio._get_running_loop()) is not None and loop.get_debug()
 
 
 class Turn:

@@ -9,6 +9,7 @@ oldest Python: another one may have other ratios.
 """
 
 import argparse
+import statistics
 import sys
 import time
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from pathlib import Path
 import redis
 
 from batchlimit.stores.embedded import EmbeddedStore
-from benchmarks import record
+from benchmarks import many_keys, record
 from benchmarks.asks import PING, PLAIN, misses, scripts
 from benchmarks.figures import ran_on
 from benchmarks.floor import TIMED, in_turn
@@ -72,6 +73,12 @@ def measured(url: str) -> list[Race]:
     return races
 
 
+def many(url: str) -> dict[str, float]:
+    """Return the ratios of calls that each come with another key: of processor time, to plain EVALSHA by redis-py."""
+    seen = many_keys.costs(url, keys=50_000, seconds=0.5, rounds=4, callers=8)
+    return {f"many keys, {api} / EVALSHA": statistics.median(many_keys.ratios(turns)) for api, turns in seen.items()}
+
+
 def main() -> int:
     """Measure and compare, or record; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -84,10 +91,12 @@ def main() -> int:
             url = stack.enter_context(closing(EmbeddedStore())).url if embedded else chosen.url
             stack.enter_context(redis.Redis.from_url(url)).ping()
             races = measured(url)
+            shares = many(url)
     except (redis.RedisError, ValueError) as reason:
         print(f"benchmarks/guard.py: {reason}", file=sys.stderr)
         return 2
     now = {name: ratio for race in races for name, ratio in record.ratios(race.times, race.floor).items()}
+    now |= shares
     rows = list(record.compare(now, {} if chosen.record else record.read(_RECORD)))
     print(ran_on(), *races, f"{'':<56} {'now':>8} {'recorded':>9}", *rows, sep="\n")
     if chosen.record:

@@ -13,6 +13,7 @@ from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.redaction import shown
 from batchlimit.reservoir import express
 from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
@@ -69,6 +70,16 @@ class KeyEntry:
             self.leave(caller)
             raise
         return caller
+
+    def resume(self, single: SingleAsk) -> None:
+        """See reservoir.keyspace.Entry."""
+        caller = WaitingTask(self, single.cost, single.deadline, prompt=True)
+        caller.waited = True
+        self.reservoir.resume(caller.waiter, single.fetch)
+        caller.waiter.request = None  # the limiter's own: the caller may leave
+        single.caller = caller
+        if not single.who.done():
+            single.who.set_result(None)
 
     def leave(self, caller: WaitingTask) -> None:
         """Take a caller out of the queue; what it was given is for others."""

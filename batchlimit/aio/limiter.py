@@ -278,7 +278,9 @@ class AsyncRateLimiter(BaseRateLimiter):
             >>> (await limiter.decide("ann", 0)).remaining
             8
         """
-        return AsyncReservation(key, cost, on_error, self.acquire(key, cost, timeout=timeout), self._slow_path.adjust)
+        return AsyncReservation(
+            key, cost, on_error, self._slow_path.acquire_to_settle(key, cost, timeout), self._slow_path.adjust
+        )
 
     async def acquire_all(
         self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None

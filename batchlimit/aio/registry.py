@@ -9,21 +9,25 @@ import secrets
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any
 
+from batchlimit.aio import store_calls
 from batchlimit.aio.awaitable import Known
 from batchlimit.aio.drain import Drain
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import Home
 from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
-from batchlimit.errors import LimiterClosed
+from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.keyspace import Keyspace
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import AsyncStore
 
@@ -99,6 +103,7 @@ class Registry:
     def _leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if not loop.is_closed():
             raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
+        self._keyspace.forget_asks()
         for entry in self.entries.values():
             entry.die()
         for entry in list(self.entries.values()):
@@ -137,6 +142,65 @@ class Registry:
         entry.changed()
         return entry
 
+    def ask_once(self, key: str, cost: int, until: float) -> SingleAsk | None:
+        """Send one ask for a call at a key that is not in use; None: the call needs its entry.
+
+        To be followed by a wait for `who`, and by `leave` if that is interrupted. See reservoir/single_ask.py.
+        """
+        quota = self._rule(check_key(key))
+        self.check_open()
+        largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
+        if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
+            return None
+        single = SingleAsk(key, quota, cost, until)
+        if (ask := self._keyspace.begin(single)) is None:
+            return None
+        single.who = asyncio.get_running_loop().create_future()
+        self._send(single, ask)
+        return single
+
+    def leave(self, single: SingleAsk) -> None:
+        """Let the tokens of a caller who does not wait any more be for others."""
+        if self._keyspace.is_in_flight(single):
+            self._keyspace.entry_of(single)
+        if single.entry is not None:
+            single.entry.leave(single.caller)
+
+    def is_in_use(self, key: str) -> bool:
+        """Whether there is an entry of the key, on the running loop."""
+        self.settle_in()
+        try:
+            return key in self.entries
+        except TypeError:
+            return False
+
+    def _send(self, single: SingleAsk, ask: Ask) -> None:
+        outcome = None
+        try:
+            under_way = self.store.send(single.name, single.quota, ask, partial(self._heard, single))
+        except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
+            under_way, outcome = None, store_calls.uncounted(error)
+        except BaseException:  # a signal handler of the user's own: nobody will hear of it
+            self._keyspace.give_up(single)
+            raise
+        if under_way is None:
+            self._hear(single, outcome)
+        else:
+            self._home.follow(under_way)
+
+    def _heard(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
+        if not isinstance(outcome, Grant) or not self._keyspace.settle(single, outcome, self.clock()):
+            self._hear(single, outcome)
+            return
+        self._come_at(self._keyspace.due)
+        if not single.who.done():
+            single.who.set_result(None)
+
+    def _hear(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
+        """Have the entry hear of the answer; None: it is to ask by a task."""
+        entry = self._keyspace.entry_of(single)
+        store_calls.heard(entry, single.fetch, single.caller.waiter, outcome)
+
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
         return KeyEntry(key, reservoir, self._home)
 
@@ -174,6 +238,7 @@ class Registry:
     def _begin_to_close(self) -> "asyncio.Task[None]":
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
+            self._keyspace.bring_into_use()
             for entry in list(self.entries.values()):
                 self._drained.close(entry)
             self._closing = self._home.start(self._close())

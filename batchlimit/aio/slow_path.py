@@ -5,10 +5,12 @@ import asyncio
 from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
+from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.single_ask import Settled, SingleAsk
 from batchlimit.reservoir.statistics import outlook
 from batchlimit.reservoir.waiter import Retired
 from batchlimit.waiting import NO_WAIT, deadline
@@ -26,8 +28,13 @@ class SlowPath:
     async def acquire(self, key: str, cost: int, timeout: float | None) -> None:
         """Wait until a call is admitted; RateLimited if that cannot be in time."""
         result = await self._admit(key, cost, deadline(timeout, self._clock()))
-        if not result.admitted:
+        if isinstance(result, AdmissionResult) and not result.admitted:
             raise result.refusal(key, self._clock())
+
+    async def acquire_to_settle(self, key: str, cost: int, timeout: float | None) -> None:
+        """Do the same; what is settled for less stays at the key's entry."""
+        self._registry.entry(key)
+        await self.acquire(key, cost, timeout)
 
     async def decide(self, key: str, cost: int) -> Decision:
         """Admit a call or not, without waiting for tokens; StoreUnavailable if the store is away."""
@@ -69,9 +76,13 @@ class SlowPath:
             entry.changed()
         return None
 
-    async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
+    async def _admit(self, key: str, cost: int, until: float) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
+            if not self._registry.is_in_use(key) and (single := self._registry.ask_once(key, cost, until)) is not None:
+                if (answer := await self._answer(single)) is not None:
+                    return answer
+                continue
             entry = self._registry.entry(key)
             check_cost(cost, entry.reservoir.state.largest_cost, key)
             if not entry.reservoir.is_retired and (result := await self._admit_at(entry, cost, until)) is not None:
@@ -87,7 +98,19 @@ class SlowPath:
                 return AdmissionResult.hit(before, entry.reservoir, waited=True)
             if entry.reservoir.is_retired:
                 return None
-        caller = entry.join(cost, until, prompt=True)
+        return await self._result(entry, entry.join(cost, until, prompt=True))
+
+    async def _answer(self, single: SingleAsk) -> Settled | None:
+        """Wait for the answer to a single ask; None: its key came into use, and has retired."""
+        try:
+            await single.who
+        except BaseException:
+            self._registry.leave(single)
+            raise
+        return single if single.entry is None else await self._result(single.entry, single.caller)
+
+    async def _result(self, entry: KeyEntry, caller: WaitingTask) -> AdmissionResult | None:
+        """Wait for the verdict on a caller; None: the key entry has retired."""
         try:
             verdict = await caller.verdict(self._clock)
         except BaseException:

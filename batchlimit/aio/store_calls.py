@@ -43,11 +43,11 @@ class Entry(Protocol):
 
 def fetch(entry: Entry, request: Fetch, waiter: Waiter | None = None) -> None:
     """Ask the store, in this turn of the loop if it can be; `waiter` is the caller that asks."""
-    hear = partial(_heard, entry, request, waiter)
+    hear = partial(heard, entry, request, waiter)
     try:
         under_way = entry.home.store.send(entry.key, request.quota, request.ask, hear)
     except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-        entry.reservoir.failed(request, _uncounted(error), entry.home.clock())
+        entry.reservoir.failed(request, uncounted(error), entry.home.clock())
     except BaseException:
         entry.reservoir.failed(request, None, entry.home.clock())
         raise
@@ -64,7 +64,7 @@ def fetch_by_task(entry: Entry, request: Fetch, waiter: Waiter | None = None) ->
     try:
         task = entry.home.start(outcome(entry.home.store.take, entry.key, request.quota, request.ask))
     except Exception as error:  # noqa: BLE001  a task factory of the user's own
-        _report(entry, request, waiter, _uncounted(error))
+        _report(entry, request, waiter, uncounted(error))
         return None
     except BaseException:
         entry.reservoir.failed(request, None, entry.home.clock())
@@ -121,7 +121,8 @@ def _taken(entry: Entry, request: Fetch, waiter: Waiter | None, task: "asyncio.T
     _report(entry, request, waiter, _CANCELLED if task.cancelled() or task.exception() else task.result())
 
 
-def _heard(entry: Entry, request: Fetch, waiter: Waiter | None, outcome: Grant | StoreUnavailable | None) -> None:
+def heard(entry: Entry, request: Fetch, waiter: Waiter | None, outcome: Grant | StoreUnavailable | None) -> None:
+    """Report what became of a request; None: it is to be sent by a task."""
     if outcome is None:
         fetch_by_task(entry, request, waiter)
     else:
@@ -147,7 +148,7 @@ def _failure(entry: Entry, request: Fetch, outcome: object) -> Exception | None:
         return None
     if isinstance(outcome, StoreUnavailable):
         return outcome
-    return addressed(_uncounted(TypeError(f"an answer that is no Grant: {shown(outcome)}")), entry.home.store.address)
+    return addressed(uncounted(TypeError(f"an answer that is no Grant: {shown(outcome)}")), entry.home.store.address)
 
 
 def _gave(entry: Entry, back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
@@ -158,7 +159,7 @@ def _gave(entry: Entry, back: GiveBack, task: "asyncio.Task[int | StoreUnavailab
     entry.changed()
 
 
-def _uncounted(error: Exception) -> BucketUnavailable:
+def uncounted(error: Exception) -> BucketUnavailable:
     """Return an error that ends the wait of all callers: the circuit breaker does not count it, so never opens."""
     found = BucketUnavailable(*unavailable(error).args)
     found.__cause__ = error

@@ -10,6 +10,7 @@ from batchlimit.aio.registry import Registry as AsyncRegistry
 from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.single_ask import Settled, SingleAsk
 from batchlimit.stores import AsyncStore, MemoryStore, Store
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
@@ -89,6 +90,11 @@ class _WatchedSlowPath(SlowPath):
         super().__init__(registry)
         self._tally = tally
 
+    def _admit(self, key: str, cost: int, until: float) -> Settled:
+        result = super()._admit(key, cost, until)
+        self._tally.waited += isinstance(result, SingleAsk)
+        return result
+
     def _wait(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
         result = super()._wait(entry, cost, until)
         self._tally.waited += result is not None and result.waited
@@ -109,7 +115,7 @@ class _AsyncWatchedSlowPath(AsyncSlowPath):
         super().__init__(registry)
         self._tally = tally
 
-    async def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
+    async def _admit(self, key: str, cost: int, until: float) -> Settled:
         result = await super()._admit(key, cost, until)
         self._tally.waited += result.waited
         return result

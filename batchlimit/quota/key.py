@@ -11,6 +11,7 @@ LONGEST_KEY = 256
 
 _SHOWN = 64
 _DIGEST = 16
+_SHORT = 2 * _DIGEST + 2  # the shortest that a shortened key is; no shorter key has more than LONGEST_KEY bytes
 # How a shortened key looks. A key that looks so from the start is shortened too: no key can pose as another one.
 _SHORTENED = re.compile(rf".{{1,{_SHOWN}}}#[0-9a-f]{{32}}", re.DOTALL)
 
@@ -22,7 +23,10 @@ def check_key(key: object) -> str:
         raise TypeError(f"a key must be a str, not {shown(key)}{hint}")
     if not key:
         raise ValueError("a key must not be empty: ''")
-    _check_text("key", key)
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        raise _not_utf8("key", key) from error
     return key
 
 
@@ -70,7 +74,10 @@ def check_prefix(prefix: object) -> str:
         raise TypeError(f"a prefix must be a str, not {shown(prefix)}")
     if not prefix or any(letter in "{}" or letter.isspace() for letter in prefix):
         raise ValueError(f"a prefix must be non-empty, without braces or white space, not {shown(prefix)}")
-    _check_text("prefix", prefix)
+    try:
+        prefix.encode()
+    except UnicodeEncodeError as error:
+        raise _not_utf8("prefix", prefix) from error
     return prefix
 
 
@@ -93,7 +100,7 @@ class Stored(str):
 
 def stored(key: str) -> str:
     """Return a checked key, or what stands for it where it is longer than LONGEST_KEY bytes; of that, itself."""
-    if isinstance(key, Stored):
+    if len(key) < _SHORT or isinstance(key, Stored):
         return key
     encoded = key.encode()
     if len(encoded) <= LONGEST_KEY and not _SHORTENED.fullmatch(key):
@@ -110,8 +117,5 @@ def place_of(name: str) -> str:
     return f"\udc00{hash(name)}:{name[-2 * _DIGEST :]}" if isinstance(name, Stored) else name
 
 
-def _check_text(what: str, text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"a {what} must be encodable as UTF-8, not {shown(text)}") from error
+def _not_utf8(what: str, text: str) -> ValueError:
+    return ValueError(f"a {what} must be encodable as UTF-8, not {shown(text)}")

@@ -99,8 +99,12 @@ class BucketView:
         self._instance_count.learn(grant.active_instances, now)
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
         self.active_instances = max(1, grant.active_instances)
-        sample = now - fetch.sent
-        self.round_trip += (sample - self.round_trip) * (0.2 if self.round_trip else 1.0)
+        self.round_trip = smoothed(self.round_trip, now - fetch.sent)
+
+
+def smoothed(round_trip: float, sample: float) -> float:
+    """Return how long an answer takes (s), after one more: smoothed over about five."""
+    return round_trip + (sample - round_trip) * 0.2 if round_trip else sample
 
 
 def fastest_rate(quota: Quota) -> float:

@@ -75,7 +75,7 @@ class DenialCache:
 
     def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
         """Decide from an answer when to ask next; `jitter` (about 1) keeps instances from asking in step."""
-        if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and _is_plenty(grant.level, quota, jitter):
+        if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and is_plenty(grant.level, quota, jitter):
             self.dry_cost, self._fits_at, self._asks_at, self.dry_until = 1, now, now, now
             return
         bands = bands_of(quota)
@@ -100,6 +100,6 @@ def _head_start(ask: Ask, quota: Quota, denials: float) -> float:
     return min(_PACES * denials, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
 
 
-def _is_plenty(level: int, quota: Quota, jitter: float) -> bool:
+def is_plenty(level: int, quota: Quota, jitter: float) -> bool:
     """Whether a bucket is not scarce at any pace: the longest is a fifth of the time in which it fills."""
     return level >= max(1.0, jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst))

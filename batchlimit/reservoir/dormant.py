@@ -35,6 +35,8 @@ class KeySnapshot(NamedTuple):
         return cls(*_FORM.unpack(packed))
 
 
+pack = _FORM.pack
+"""Packs the fields of a KeySnapshot without making one."""
 _SHELVES = 8
 """Parts into which `idle_after` and the room are divided: a key leaves in the order of its shelf."""
 _MOST_SHELVES = 2 * _SHELVES
@@ -64,28 +66,38 @@ class DormantKeys:
     with a million keys; a single dict for all took 70 ms.
     """
 
-    __slots__ = ("_idle_after", "_room", "_shelves")
+    __slots__ = ("_idle_after", "_room", "_shelves", "at_most")
 
     def __init__(self, idle_after: float, most: int) -> None:
         """`most` bounds the keys in memory, those in use included; `idle_after` is in seconds."""
         self._idle_after = idle_after
         self._room = max(1, most // _SHELVES)
         self._shelves: deque[Shelf] = deque()  # the newest is first
+        self.at_most = 0  # no fewer than there are; counted anew with each shelf
 
     def __repr__(self) -> str:
         return f"<DormantKeys: {len(self)} keys on {len(self._shelves)} shelves>"
 
     def __len__(self) -> int:
         # Not a counter: an interrupt between a change and its count would leave it wrong for ever.
-        return sum(len(shelf.snapshots) for shelf in list(self._shelves))
+        keys = 0
+        for shelf in list(self._shelves):
+            keys += len(shelf.snapshots)
+        return keys
 
     def put(self, key: str, snapshot: KeySnapshot, now: float) -> None:
         """Keep the snapshot of a key that has none here, unless the key is idle by now."""
-        if snapshot.used + self._idle_after <= now:
+        self.keep(key, snapshot.pack(), snapshot.used, now)
+
+    def keep(self, key: str, packed: bytes, used: float, now: float) -> None:
+        """As `put`, for a snapshot that is packed."""
+        if (idle_at := used + self._idle_after) <= now:
             return
         shelf = self._shelf(now)
-        shelf.snapshots[key] = snapshot.pack()
-        shelf.idle_at = max(shelf.idle_at, snapshot.used + self._idle_after)
+        self.at_most += 1
+        shelf.snapshots[key] = packed
+        if idle_at > shelf.idle_at:
+            shelf.idle_at = idle_at
 
     def take(self, key: str) -> KeySnapshot | None:
         """Remove the snapshot of a key that is used again, and return it; None: there is none."""
@@ -96,7 +108,7 @@ class DormantKeys:
 
     def make_room(self, keys: int) -> None:
         """Forget so many keys, oldest shelf first; eight at most at one time."""
-        for _ in range(min(keys, _SHELVES, len(self))):
+        for _ in range(min(keys, _SHELVES)):
             self._drop_one()
 
     def forget_idle(self, now: float) -> float:
@@ -125,6 +137,7 @@ class DormantKeys:
         is_over = now - newest.since > self._idle_after / _SHELVES or len(newest.snapshots) >= self._room
         if is_over and len(self._shelves) < _MOST_SHELVES:
             self._shelves.appendleft(newest := Shelf(now))
+            self.at_most = len(self)
         return newest
 
     def _drop_one(self) -> None:

@@ -50,6 +50,8 @@ aio/key_entry.py) does. It holds its lock for each call here, but for a hit and 
   interrupted calls `leave`. A tentative waiter may still leave after it was served; `admission.confirm` ends that.
 - The background thread, or the timer of the event loop, calls `lifecycle.tend` at the instant `lifecycle.due()`: it
   renews leases, sends refunds, prefetches, and retires the reservoir.
+- A key that is not in use, and leases nothing ahead, has no reservoir: `single_ask.py`. If its one ask turns out not to
+  be all, a new reservoir begins with that ask in flight, by `resume`.
 - `refund` and `debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
   `lifecycle.last_ask`, then `lifecycle.drain`, which also returns the tokens of a key that nobody uses.
 - After every call the API takes the list of `to_wake` under its lock, and wakes those waiters without it. `to_wake`
@@ -125,6 +127,13 @@ class Reservoir:
         unbacked = state.fallback.admitted + (spent - state.spent if state.lease.borrowed else 0)
         done = (spent, self.tokens.refused, self.requests.calls, unbacked, state.view.losses)
         return KeyStatistics(*done, held=state.lease.held, waiting=waiting, owed=state.overdraft.total)
+
+    def resume(self, waiter: Waiter, fetch: Fetch) -> None:
+        """Begin with this in flight, which was sent for the first caller before there was a reservoir."""
+        self.admission.join(waiter)
+        self.state.count(fetch.sent)
+        waiter.asked = 1
+        self.requests.resume(fetch, waiter)
 
     def step(self, waiter: Waiter, now: float) -> Verdict | Wait | Fetch:
         """Say what the caller with this waiter does next."""

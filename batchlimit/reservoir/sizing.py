@@ -128,8 +128,12 @@ class TimeBatch:
             Demand x time, rounded down: one call of a key that nobody asked for lately leases nothing more.
         """
         longest, part = (self.plenty, 0.6) if usage.rich else (self.seconds, 0.4)
-        tau = min(min(longest, part * each.burst / each.rate) for each in usage.quota.bandwidths)
-        return math.floor(min(usage.demand * tau, usage.quota.largest_cost))
+        quota = usage.quota
+        if quota.also:
+            fills_in, most = min(each.burst / each.rate for each in quota.bandwidths), quota.largest_cost
+        else:
+            fills_in, most = quota.burst / quota.rate, quota.burst
+        return math.floor(min(usage.demand * min(longest, part * fills_in), most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +261,9 @@ def _check(name: str, value: object, least: float, most: float = sys.float_info.
         raise ValueError(f"{name} must be a finite number {bounds}, not {value!r}")
 
 
+_NUMBERS = (int, float)  # `int | float` would be made at every miss
+
+
 DEFAULT_SIZER: BatchSizer = TimeBatch()
 
 
@@ -266,6 +273,6 @@ def wanted(sizer: BatchSizer, usage: Usage) -> int:
     Raises TypeError where that is no number, and whatever the sizer itself raises.
     """
     want: object = sizer.want(usage)
-    if not isinstance(want, int | float) or want != want:  # nan
+    if not isinstance(want, _NUMBERS) or want != want:  # nan
         raise TypeError(f"{type(sizer).__name__}.want() must return a whole number of tokens, not {want!r}")
     return int(min(max(0, want), usage.quota.largest_cost))

@@ -42,6 +42,8 @@ class Outages:
         """`address` is the store's; `lock` is entered to change the circuit breakers (default: nothing is locked)."""
         self._address, self._lock = address, lock
         self._breakers = Breakers()
+        self.breaker = self._breakers.of
+        """Returns the circuit breaker of a part."""
         self._probes: dict[str, Probe] = {}
 
     def __repr__(self) -> str:
@@ -52,10 +54,6 @@ class Outages:
         """How the store has been."""
         with self._lock():
             return self._breakers.health
-
-    def breaker(self, part: str) -> Breaker:
-        """Return the circuit breaker of a part."""
-        return self._breakers.of(part)
 
     def refusal(self, part: str) -> CircuitOpen:
         """Return what a call raises that is not made because the circuit breaker of its part is open."""

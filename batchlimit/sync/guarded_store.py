@@ -37,7 +37,8 @@ class GuardedStore(Timeouts):
         super().__init__(store, deadline)
         self._store = store
         self._remote = store if isinstance(store, Remote) else _Whole(store)
-        self.is_pipelined = isinstance(store, Pipelined) and self._remote.is_prompt
+        self._is_prompt = self._remote.is_prompt
+        self.is_pipelined = isinstance(store, Pipelined) and self._is_prompt
         self._begin()
 
     def _begin(self) -> None:
@@ -103,11 +104,13 @@ class GuardedStore(Timeouts):
         except StoreUnavailable as error:
             self._failed(part, key, addressed(error, self.address))
             raise
-        self._answered(part)
+        self._has_answered = True
+        if breaker.consecutive_failures:
+            self._outages.answered(part)
         return result
 
     def _bounded(self, breaker: Breaker, work: Callable[[*Ts], T], *args: *Ts) -> T:
-        if self._remote.is_prompt:
+        if self._is_prompt:
             try:
                 with deadline_scope(time.monotonic() + self._deadline):
                     return work(*args)

@@ -5,16 +5,18 @@ from collections.abc import Callable
 from random import uniform
 from typing import TypeVar
 
+from batchlimit.blocking import Event
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.redaction import shown
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir import express
 from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import RETIRED, Fetch, Retired, Waiter
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.refill_gate import RefillGate
-from batchlimit.sync.sender import NO_SENDER
+from batchlimit.sync.sender import NO_SENDER, Sender
 from batchlimit.waiting import NO_WAIT
 
 T = TypeVar("T")
@@ -107,6 +109,13 @@ class KeyEntry:
             elif not only_first:
                 self.reservoir.admission.join(waiter)
             return fetch
+
+    def resume(self, single: SingleAsk) -> None:
+        """See reservoir.keyspace.Entry."""
+        caller = Waiter(single.cost, single.deadline, Event())
+        self.reservoir.resume(caller, single.fetch)
+        self.sender = Sender(single.fetch, single.who)
+        single.caller = caller
 
     def granted(self, fetch: Fetch, grant: Grant, waiter: Waiter | None = None) -> None:
         """Take in what the store granted; `waiter` is the caller that asked."""

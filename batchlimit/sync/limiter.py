@@ -283,6 +283,7 @@ class RateLimiter(BaseRateLimiter):
             8
         """
         reservation = Reservation(key, cost, on_error, self._slow_path.adjust)
+        self._registry.entry(key)  # what is settled for less stays there
         self.acquire(key, cost, timeout=timeout)
         return reservation
 

@@ -67,6 +67,13 @@ class Refresher:
         if (entry.due < self._sleeps_until or len(self._inbox) % _CROWD == 0) and self._bell.empty():
             self._bell.put(None)
 
+    def come_by(self, at: float) -> None:
+        """Call `tidy` by this instant."""
+        if self._thread is None and self._clock() >= self._tries_at:
+            self._start()
+        if at < self._sleeps_until and self._bell.empty():
+            self._bell.put(None)
+
     def forget(self, entry: KeyEntry) -> None:
         """Come to a key entry no more that is not due any more; it may be planned still, for a while."""
         self._inbox.pop(entry, None)

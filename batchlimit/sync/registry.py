@@ -7,9 +7,12 @@ import secrets
 import weakref
 from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 
+from batchlimit.blocking import warn_in_loop
+from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
-from batchlimit.errors import LimiterClosed
+from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
@@ -17,12 +20,15 @@ from batchlimit.reservoir.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.keyspace import Keyspace
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.single_ask import Settled, SingleAsk
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import Store
+from batchlimit.sync import store_calls
 from batchlimit.sync.drain import Drain
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
+from batchlimit.sync.waiting_thread import WaitingThread
 
 _logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
@@ -79,6 +85,13 @@ class Registry:
         except (KeyError, TypeError):
             return self._find(key)
 
+    def is_in_use(self, key: str) -> bool:
+        """Whether there is an entry of the key."""
+        try:
+            return key in self.entries
+        except TypeError:
+            return False
+
     def live_entry(self, key: str) -> KeyEntry:
         """Return the key's entry that has not retired; make it if there is none. LimiterClosed after close()."""
         entry = self.entry(key)
@@ -91,6 +104,50 @@ class Registry:
             entry = self._keyspace.find(key, quota)
         entry.plan()
         return entry
+
+    def ask_once(self, key: str, cost: int, until: float) -> Settled | None:
+        """Settle a call for a key that is not in use by one ask; raises what went wrong. None: by its entry.
+
+        See reservoir/single_ask.py.
+        """
+        quota = self._rule(check_key(key))
+        largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
+        if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
+            return None
+        single = SingleAsk(key, quota, cost, until, get_ident())
+        try:
+            with free(self._lock):
+                if self.closed:
+                    self.check_open()
+                ask = self._keyspace.begin(single)
+            return None if ask is None else self._settle(single, ask)
+        except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
+            self._give_up(single)
+            raise
+
+    def _settle(self, single: SingleAsk, ask: Ask) -> Settled | None:
+        outcome: Grant | StoreUnavailable
+        warn_in_loop()
+        try:
+            outcome = self.store.take(single.name, single.quota, ask)
+        except StoreUnavailable as error:
+            outcome = error
+        with free(self._lock):
+            now = self.clock()
+            is_all = isinstance(outcome, Grant) and self._keyspace.settle(single, outcome, now)
+            entry = None if is_all else self._keyspace.entry_of(single)
+        if entry is None:
+            self._refresher.come_by(now + self._options.idle_after)
+            return single
+        store_calls.report(entry, single.fetch, outcome, single.caller)
+        return WaitingThread.resumed(entry, single).result()
+
+    def _give_up(self, single: SingleAsk) -> None:
+        with free(self._lock):
+            if self._keyspace.is_in_flight(single):
+                self._keyspace.entry_of(single)  # which repeats its number: the answer may be lost
+        if single.entry is not None:
+            WaitingThread.resumed(single.entry, single).leave()
 
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""

@@ -8,9 +8,10 @@ class Sender:
 
     __slots__ = ("_request", "_thread")
 
-    def __init__(self, request: object) -> None:
+    def __init__(self, request: object, thread: int | None = None) -> None:
+        """`thread` sends it (default None: this one)."""
         self._request = request
-        self._thread = 0 if request is None else get_ident()
+        self._thread = 0 if request is None else thread or get_ident()
 
     def __repr__(self) -> str:
         return f"<Sender: thread {self._thread} sends {self._request!r}>"

@@ -5,6 +5,7 @@ from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.single_ask import Settled
 from batchlimit.reservoir.statistics import outlook
 from batchlimit.sync import store_calls
 from batchlimit.sync.from_coroutine import WaitingCoroutine
@@ -26,7 +27,7 @@ class SlowPath:
     def acquire(self, key: str, cost: int, timeout: float | None) -> None:
         """Wait until a call is admitted; RateLimited if that cannot be in time."""
         result = self._admit(key, cost, deadline(timeout, self._clock()))
-        if not result.admitted:
+        if isinstance(result, AdmissionResult) and not result.admitted:
             raise result.refusal(key, self._clock())
 
     async def acquire_in_loop(self, key: str, cost: int, timeout: float | None) -> None:
@@ -100,9 +101,11 @@ class SlowPath:
         while tokens > 0 and not _debit(self._registry.live_entry(key), tokens):
             pass  # it had just retired
 
-    def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
+    def _admit(self, key: str, cost: int, until: float) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
+            if not self._registry.is_in_use(key) and (answer := self._registry.ask_once(key, cost, until)) is not None:
+                return answer
             entry = self._registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.largest_cost, key)
             if (before := entry.take(cost)) != NO_WAIT:

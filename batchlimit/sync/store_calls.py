@@ -27,7 +27,7 @@ def fetch(entry: KeyEntry, request: Fetch, waiter: Waiter | None = None) -> None
     except BaseException:
         lose(entry, request)
         raise
-    _report(entry, request, outcome, waiter)
+    report(entry, request, outcome, waiter)
 
 
 def fetch_together(store: GuardedStore, requests: Sequence[tuple[KeyEntry, Fetch, Waiter | None]]) -> None:
@@ -39,7 +39,7 @@ def fetch_together(store: GuardedStore, requests: Sequence[tuple[KeyEntry, Fetch
             lose(entry, request)
         raise
     for (entry, request, waiter), outcome in zip(requests, outcomes, strict=True):
-        _report(entry, request, outcome, waiter)
+        report(entry, request, outcome, waiter)
 
 
 def lose(entry: KeyEntry, request: Fetch) -> None:
@@ -82,7 +82,8 @@ def refund(entry: KeyEntry, cost: int) -> bool:
     return is_live
 
 
-def _report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable, waiter: Waiter | None) -> None:
+def report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable, waiter: Waiter | None) -> None:
+    """Report what became of a request."""
     if isinstance(outcome, StoreUnavailable):
         entry.locked(lambda: entry.reservoir.failed(request, outcome, entry.clock()))
         return

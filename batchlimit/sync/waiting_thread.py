@@ -3,6 +3,7 @@
 from batchlimit.blocking import Event, warn_in_loop
 from batchlimit.reentry import AMID
 from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -26,6 +27,14 @@ class WaitingThread:
         self._event = Event()
         self.waiter = Waiter(cost, deadline, self._event, tentative=tentative)
         self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
+
+    @classmethod
+    def resumed(cls, entry: KeyEntry, single: SingleAsk) -> "WaitingThread":
+        """Return the caller of a single ask whose key came into use."""
+        caller = cls(entry, single.cost, single.deadline)
+        caller.waiter, caller._event = single.caller, single.caller.event
+        caller.waited = caller._asked = True
+        return caller
 
     def __repr__(self) -> str:
         return f"<WaitingThread at {self.entry!r}: {self.waiter}>"

@@ -78,8 +78,7 @@ def test_not_too_many_at_a_time(stage: Piped, limiter: RateLimiter) -> None:
 
 
 def test_one_is_asked_for_by_itself_and_what_is_here_not_at_all(stage: Piped, limiter: RateLimiter) -> None:
-    limiter.acquire("a", 4)
-    limiter.refund("a", 4)
+    limiter.reserve("a", 4).settle(0)
     limiter.acquire_all(dict.fromkeys(["a", "b"], 4))
     assert stage.together == []
     assert len(stage.asks) == 2

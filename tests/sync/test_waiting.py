@@ -15,21 +15,24 @@ from batchlimit.reservoir import (
     admission,
     bucket_view,
     denial_cache,
+    dormant,
     express,
     fallback,
     forecast,
     key_state,
+    keyspace,
     lifecycle,
     outage,
     prefetch,
     requests,
     reservoir,
+    single_ask,
     sizing,
     wait_queue,
 )
 from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import key_entry, slow_path, store_calls, waiting_thread
+from batchlimit.sync import key_entry, registry, slow_path, store_calls, waiting_thread
 from batchlimit.sync import limiter as limiter_module
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter
@@ -459,6 +462,10 @@ RULES = [
     prefetch.__file__,
     tokens_module.__file__,
     bucket_view.__file__,
+    dormant.__file__,
+    keyspace.__file__,
+    registry.__file__,
+    single_ask.__file__,
 ]
 
 

@@ -29,18 +29,18 @@ class AsyncDirectTransport(AsyncServerTransport):
         self._callers = 0  # tasks that wait for it
 
     async def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
-        ask = command("EVALSHA", digest(name), "1", bucket, *arguments)
+        ask = command(("EVALSHA", digest(name), "1", bucket, *arguments))
         try:
             return await self._ask(ask)
         except NoScriptError:
-            await self._ask(command("SCRIPT", "LOAD", script(name)))
+            await self._ask(command(("SCRIPT", "LOAD", script(name))))
             return await self._ask(ask)
 
     def send(self, name: str, bucket: str, arguments: Arguments) -> "asyncio.Future[Any] | None":
         """Send a script in this turn of the loop, as `run` does; None if it would have to connect first."""
         if self._multiplexed is None or not self._multiplexed.is_open:
             return None
-        return self._multiplexed.send(command("EVALSHA", digest(name), "1", bucket, *arguments))
+        return self._multiplexed.send(command(("EVALSHA", digest(name), "1", bucket, *arguments)))
 
     async def reset_after(self, error: Exception) -> None:
         if code_of(error) in PASSING and self._multiplexed is not None:

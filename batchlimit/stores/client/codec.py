@@ -34,11 +34,9 @@ def reader(error: Callable[[str], Exception]) -> hiredis.Reader:
 _SECOND = 1_000_000
 
 
-def command(*words: str | bytes) -> bytes:
-    """Return a command in the bytes that are sent."""
-    pack: Any = hiredis.pack_command  # its type stub has commands of one word only
-    sent: bytes = pack(words)
-    return sent
+_pack: Any = hiredis.pack_command
+command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has commands of one word only
+"""Returns a command, by its words, in the bytes that are sent."""
 
 
 def take_arguments(quota: Quota, ask: Ask) -> list[str | bytes]:
@@ -68,19 +66,19 @@ def spelled(quota: Quota) -> str:
 def read_grant(reply: Sequence[Any]) -> Grant:
     """Return the Grant in a reply of take.lua; raise BucketUnavailable if the bucket was damaged."""
     try:
-        return _grant(reply)
+        granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, config = reply
+        starts_in, lease, retry_after = starts_in / _SECOND, lease / _SECOND, retry_after / _SECOND
+        quota = _quota(config) if config else None
     except (TypeError, ValueError) as error:
         raise BucketUnavailable(f"what lies at the bucket's name is no bucket: {error}") from error
-
-
-def _grant(reply: Sequence[Any]) -> Grant:
-    granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, config = reply
-    starts_in, lease, retry_after = starts_in / _SECOND, lease / _SECOND, retry_after / _SECOND
-    told = config.decode() if isinstance(config, bytes) else config
-    quota = Quota.decode(told) if told else None
-    if quota is not None and quota.denies_all:
-        raise ValueError(f"its quota is {str(quota)!r}, which no limiter writes: delete it, or use another prefix")
     return Grant(granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, quota)
+
+
+def _quota(told: str | bytes) -> Quota:
+    quota = Quota.decode(told.decode() if isinstance(told, bytes) else told)
+    if quota.denies_all:
+        raise ValueError(f"its quota is {str(quota)!r}, which no limiter writes: delete it, or use another prefix")
+    return quota
 
 
 def read_level(reply: Sequence[int]) -> Level:

@@ -33,7 +33,7 @@ class DirectTransport(ServerTransport):
         self._idle: list[Any] = []  # last in, first out; pop and append need no lock
 
     def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
-        (reply,) = self._exchange(_command(name, bucket, arguments), 1)
+        (reply,) = self._exchange(command(("EVALSHA", digest(name), "1", bucket, *arguments)), 1)
         if isinstance(reply, NoScriptError):
             (reply,) = self.run_many(name, [(bucket, arguments)])
         if isinstance(reply, Exception):
@@ -49,7 +49,7 @@ class DirectTransport(ServerTransport):
         commands = [_command(name, *each) for each in calls]
         replies = self._exchange(b"".join(commands), len(commands))
         if lost := [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]:
-            load = command("SCRIPT", "LOAD", script(name))
+            load = command(("SCRIPT", "LOAD", script(name)))
             loaded, *again = self._exchange(b"".join([load, *(commands[i] for i in lost)]), 1 + len(lost))
             for i, reply in zip(lost, again, strict=True):
                 replies[i] = loaded if isinstance(loaded, Exception) else reply
@@ -75,7 +75,7 @@ class DirectTransport(ServerTransport):
         connection = self._take()
         try:
             if isinstance(connection, Deadlined):
-                return _by_resp_socket(connection, packed, answers)
+                return _resp_of(connection).exchange(packed, answers)
             _make_ready(connection)
             connection.send_packed_command([packed])
             return [_read(connection) for _ in range(answers)]
@@ -104,15 +104,15 @@ class DirectTransport(ServerTransport):
             return made
 
 
-def _by_resp_socket(connection: Any, packed: bytes, answers: int) -> list[Any]:
-    """Exchange on the connection; on a new one if it was lost while idle, or has something unread."""
+def _resp_of(connection: Any) -> RespSocket:
+    """Return the socket of the connection; of a new one if it was lost while idle, or has something unread."""
     resp: RespSocket | None = connection.resp
     if resp is None or not resp.is_ready:
         connection.disconnect()
         connection.connect()
         resp = connection.resp
         assert resp is not None
-    return resp.exchange(packed, answers)
+    return resp
 
 
 def _make_ready(connection: Any) -> None:
@@ -128,7 +128,7 @@ def _make_ready(connection: Any) -> None:
 
 
 def _command(name: str, bucket: str, arguments: Arguments) -> bytes:
-    return command("EVALSHA", digest(name), "1", bucket, *arguments)
+    return command(("EVALSHA", digest(name), "1", bucket, *arguments))
 
 
 def _read(connection: Any) -> Any:

@@ -20,12 +20,14 @@ _MOMENT = 0.001
 """Seconds that a late thread gets, because the reply may be there already."""
 _MOST = 1 << 16
 """Bytes to receive at once, at most: the replies to a hundred asks."""
+_SMALL = 4096
+"""Bytes that a connection takes at once on which nothing else is under way: to send them takes none of the deadline."""
 
 
 class RespSocket:
     """Exchanges commands and replies on one connected socket; for one thread at a time."""
 
-    __slots__ = ("_default_timeout", "_is_busy", "_poll", "_reader", "_socket")
+    __slots__ = ("_buffer", "_default_timeout", "_is_busy", "_poll", "_reader", "_socket")
 
     def __init__(self, connected: socket.socket, error: Callable[[str], Exception] = redis.ResponseError) -> None:
         """Take a connected socket. Its timeout holds for callers without a deadline.
@@ -37,6 +39,7 @@ class RespSocket:
         self._socket = connected
         self._default_timeout = connected.gettimeout()  # without a deadline
         self._reader = reader(error)
+        self._buffer = bytearray(_MOST)  # kept: to make one for each reply takes 2 us
         self._poll = select.poll()
         self._poll.register(connected, select.POLLIN)
         self._is_busy = False  # a command was sent, and its reply is not read to the end
@@ -68,7 +71,8 @@ class RespSocket:
         until = current_deadline()  # read once: a process that was stopped meanwhile keeps its deadline
         self._set_timeout(until)
         self._socket.sendall(packed)
-        self._set_timeout(until)
+        if len(packed) > _SMALL:
+            self._set_timeout(until)
         replies: list[Any] = []
         self._receive()
         while len(replies) < answers:
@@ -82,10 +86,10 @@ class RespSocket:
         return replies
 
     def _receive(self) -> None:
-        data = self._socket.recv(_MOST)
-        if not data:
+        size = self._socket.recv_into(self._buffer)
+        if not size:
             raise redis.ConnectionError("Connection closed by server.")
-        self._reader.feed(data)
+        self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]  # any buffer
 
     def _set_timeout(self, until: float | None, is_first: bool = True) -> None:
         """Let the next operation end by the deadline; without one, after the socket's own timeout."""

@@ -1,0 +1,222 @@
+"""What a decision costs where nearly every call comes with another key, as limits by user do: a miss each.
+
+    python benchmarks/many_keys.py [--url embedded://] [--keys N] [--seconds S] [--rounds N] [--callers N] [--json]
+
+Processor time of one process, all of its threads counted: also what the background thread does later for a key that was
+used once. Beside it redis-py runs a plain token bucket by EVALSHA. Each contender has a process of its own, and they
+take turns, because two limiters in one process would share what they leave to the background.
+"""
+
+import argparse
+import asyncio
+import random
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from itertools import cycle
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+# Run as a file, Python looks beside it; what it needs lies in the checkout around it.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import redis
+import redis.asyncio
+
+from batchlimit import AsyncRateLimiter, Quota, RateLimiter
+from batchlimit.stores.embedded_server import EmbeddedServer
+from benchmarks.figures import Figure, report
+from benchmarks.rivals.store import SCRIPT
+
+QUOTA = Quota.parse("10/s burst 20")
+AT_MOST = 1.2
+_DEADLINE = 1.0  # seconds: on a busy machine a call is to be late, and not to fail
+Turn = tuple[int, float]
+"""Decisions, and seconds of processor time."""
+
+
+class Contender:
+    """One way to decide, in a process of its own."""
+
+    def __init__(self, run: Callable[..., None], url: str, keys: int, callers: int) -> None:
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=run, args=(theirs, url, keys, callers), daemon=True)
+        self._process.start()
+        self._seen = self._turn(0.0)
+
+    def take_turn(self, seconds: float) -> Turn:
+        """Decide for so long. What is returned is of the turn before, with all that the process did since."""
+        before, self._seen = self._seen, self._turn(seconds)
+        return before[0], self._seen[1] - before[1]
+
+    def _turn(self, seconds: float) -> Turn:
+        """Return the decisions of this turn, and the processor time up to its begin."""
+        self._pipe.send(seconds)
+        told: Turn = self._pipe.recv()
+        return told
+
+    def end(self) -> None:
+        """End the process."""
+        self._pipe.send(None)
+        self._process.join(10.0)
+        self._process.kill()
+
+
+def _turns(pipe: Connection) -> Iterator[tuple[float, float]]:
+    """Yield how long each turn lasts (s), and the processor time before it."""
+    while (seconds := pipe.recv()) is not None:
+        yield seconds, time.process_time()
+
+
+def _names(keys: int) -> Iterator[str]:
+    """Yield keys at random, for ever; drawn before, because to draw one takes as long as a hit."""
+    dice = random.Random(1)
+    return cycle([f"user:{dice.randrange(keys)}" for _ in range(keys)])
+
+
+def _in_threads(call: Callable[[str], object], pipe: Connection, keys: int, callers: int) -> None:
+    names = _names(keys)
+    for seconds, spent in _turns(pipe):
+        made: list[int] = []
+        ends = time.monotonic() + seconds
+        crew = [threading.Thread(target=_decide, args=(call, names, ends, made)) for _ in range(callers)]
+        for each in crew:
+            each.start()
+        for each in crew:
+            each.join()
+        pipe.send((sum(made), spent))
+
+
+def _decide(call: Callable[[str], object], names: Iterator[str], ends: float, made: list[int]) -> None:
+    calls = 0
+    while time.monotonic() < ends:
+        call(next(names))
+        calls += 1
+    made.append(calls)
+
+
+async def _in_tasks(call: Callable[[str], Awaitable[object]], pipe: Connection, keys: int, callers: int) -> None:
+    names, turns = _names(keys), _turns(pipe)
+    while (turn := await asyncio.to_thread(next, turns, None)) is not None:
+        seconds, spent = turn
+        ends = time.monotonic() + seconds
+        made = await asyncio.gather(*(_decide_awaited(call, names, ends) for _ in range(callers)))
+        pipe.send((sum(made), spent))
+
+
+async def _decide_awaited(call: Callable[[str], Awaitable[object]], names: Iterator[str], ends: float) -> int:
+    calls = 0
+    while time.monotonic() < ends:
+        await call(next(names))
+        calls += 1
+    return calls
+
+
+def _limiter(pipe: Connection, url: str, keys: int, callers: int) -> None:
+    with RateLimiter.from_url(url, QUOTA, deadline=_DEADLINE) as limiter:
+        _in_threads(limiter.try_acquire, pipe, keys, callers)
+
+
+def _plain(pipe: Connection, url: str, keys: int, callers: int) -> None:
+    client: Any = redis.Redis.from_url(url)
+    with closing(client):
+        evalsha = partial(client.evalsha, client.script_load(SCRIPT), 1)
+        _in_threads(lambda key: evalsha(f"plain:{key}", QUOTA.rate, QUOTA.burst, "whole", 1), pipe, keys, callers)
+
+
+def _async_limiter(pipe: Connection, url: str, keys: int, callers: int) -> None:
+    async def run() -> None:
+        async with AsyncRateLimiter.from_url(url, QUOTA, deadline=_DEADLINE) as limiter:
+            await _in_tasks(limiter.try_acquire, pipe, keys, callers)
+
+    asyncio.run(run())
+
+
+def _async_plain(pipe: Connection, url: str, keys: int, callers: int) -> None:
+    async def run() -> None:
+        client: Any = redis.asyncio.Redis.from_url(url)
+        evalsha = partial(client.evalsha, await client.script_load(SCRIPT), 1)
+        await _in_tasks(lambda key: evalsha(f"plain:{key}", QUOTA.rate, QUOTA.burst, "whole", 1), pipe, keys, callers)
+        await client.aclose()
+
+    asyncio.run(run())
+
+
+_EVERY = {"threads": (_plain, _limiter), "tasks": (_async_plain, _async_limiter)}
+
+
+@contextmanager
+def _contenders(url: str, keys: int, callers: int) -> Iterator[dict[str, tuple[Contender, Contender]]]:
+    with ExitStack() as stack:
+        found = {}
+        for api, runs in _EVERY.items():
+            plain, ours = (Contender(run, url, keys, callers) for run in runs)
+            stack.callback(plain.end)
+            stack.callback(ours.end)
+            found[api] = plain, ours
+        yield found
+
+
+def costs(url: str, keys: int, seconds: float, rounds: int, callers: int) -> dict[str, list[tuple[Turn, Turn]]]:
+    """Return, by API, the turns of redis-py and of the limiter in each round; the first two rounds are not counted."""
+    seen: dict[str, list[tuple[Turn, Turn]]] = {api: [] for api in _EVERY}
+    with _contenders(url, keys, callers) as every:
+        for number in range(rounds + 2):
+            for api, pair in every.items():
+                turns = [each.take_turn(seconds) for each in (pair if number % 2 else reversed(pair))]
+                plain, ours = turns if number % 2 else reversed(turns)
+                if number > 1:
+                    seen[api].append((plain, ours))
+    return seen
+
+
+def ratios(seen: list[tuple[Turn, Turn]]) -> list[float]:
+    """Return how many times the processor time of plain EVALSHA one decision took, in each round."""
+    return [_each(ours) / _each(plain) for plain, ours in seen]
+
+
+def _each(turn: Turn) -> float:
+    """Microseconds a decision."""
+    decisions, seconds = turn
+    return 1e6 * seconds / decisions
+
+
+def figures(url: str, keys: int, seconds: float, rounds: int, callers: int) -> Iterator[Figure]:
+    """What each took, and the ratio."""
+    note = f"processor time; median of {rounds} rounds of {seconds:g} s, in turn; {keys:,} keys"
+    for api, seen in costs(url, keys, seconds, rounds, callers).items():
+        for name, turns in zip(("redis-py", "try_acquire"), zip(*seen, strict=True), strict=True):
+            yield Figure(f"{callers} {api}: {name}", statistics.median(map(_each, turns)), "us", note=note)
+            note = ""
+            yield Figure(f"{callers} {api}: {name}, decisions", statistics.median(n / seconds for n, _ in turns), "/s")
+        yield Figure(f"{callers} {api}: ratio", statistics.median(ratios(seen)), at_most=AT_MOST)
+
+
+def main() -> int:
+    """Print one figure a line; the exit status says whether a target was missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", default="embedded://")
+    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each turn")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--callers", type=int, default=8, help="threads or tasks of each contender")
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    with ExitStack() as stack:
+        embedded = chosen.url == "embedded://"
+        url = stack.enter_context(closing(EmbeddedServer())).url if embedded else chosen.url
+        found = report(
+            figures(url, chosen.keys, chosen.seconds, chosen.rounds, chosen.callers), as_document=chosen.json
+        )
+    return int(any(figure.verdict == "short" for figure in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

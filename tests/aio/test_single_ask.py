@@ -1,0 +1,60 @@
+"""A call for a key that is not in use is settled by one ask, and by the rules of its reservoir if that is not all."""
+
+import asyncio
+
+import pytest
+
+from batchlimit import LimiterClosed
+from tests.aio.stage import KEY, limiter_on
+from tests.aio.test_sender import Sender
+
+pytestmark = pytest.mark.usefixtures("without_refresher")
+
+
+async def test_it_leaves_nothing_in_memory_but_a_snapshot() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage)
+    assert [await limiter.try_acquire(f"key-{n}") for n in range(5)] == [True] * 5
+    assert limiter._entries == {}
+    seen = limiter.statistics()
+    assert (seen.keys, seen.admitted, seen.calls, seen.held) == (5, 5, 5, 0)
+    await limiter.close()
+    assert stage.backs == []
+
+
+async def test_who_comes_for_the_same_key_meanwhile_waits_for_its_answer() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage)
+    first, second = (asyncio.create_task(limiter.try_acquire(KEY)) for _ in range(2))
+    await asyncio.sleep(0)
+    assert limiter.statistics().waiting == 2
+    assert len(stage.sent) == 1
+    assert await first
+    assert await second
+    assert limiter.statistics().admitted == 2
+    await limiter.close()
+
+
+async def test_what_is_granted_to_a_caller_that_was_cancelled_is_for_others() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage)
+    caller = asyncio.create_task(limiter.try_acquire(KEY))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait([caller])
+    await asyncio.sleep(0.02)
+    seen = limiter.statistics()
+    assert (seen.admitted, seen.held, seen.waiting) == (0, 1, 0)
+    assert await limiter.try_acquire(KEY)
+    assert len(stage.sent) == 1
+    await limiter.close()
+
+
+async def test_a_limiter_that_is_closed_meanwhile_fails_its_caller() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage)
+    caller = asyncio.create_task(limiter.acquire(KEY))
+    await asyncio.sleep(0)
+    await limiter.close()
+    with pytest.raises(LimiterClosed):
+        await caller
