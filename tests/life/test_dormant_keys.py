@@ -94,7 +94,8 @@ def test_dormant_keys_leave_when_they_are_idle(clock: Clock) -> None:
 
 @pytest.mark.parametrize("most", [1, 20])
 def test_they_make_room_before_those_that_are_awake(api: Api, clock: Clock, most: int) -> None:
-    with api(MemoryStore(clock), BRIEF, clock=clock, idle_after=FOR_EVER, max_keys=most) as limiter:
+    options: Any = {"sizer": FixedBatch(2), "idle_after": FOR_EVER, "max_keys": most}
+    with api(MemoryStore(clock), BRIEF, clock=clock, **options) as limiter:
         for i in range(most):
             assert limiter.try_acquire(f"key-{i}")
         clock.pass_by(5.0)
