@@ -278,9 +278,11 @@ class AsyncRateLimiter(BaseRateLimiter):
             >>> (await limiter.decide("ann", 0)).remaining
             8
         """
-        return AsyncReservation(
-            key, cost, on_error, self._slow_path.acquire_to_settle(key, cost, timeout), self._slow_path.adjust
-        )
+        return AsyncReservation(key, cost, on_error, self._reserve(key, cost, timeout), self._slow_path.adjust)
+
+    async def _reserve(self, key: str, cost: int, timeout: float | None) -> None:
+        self._registry.entry(key)  # what is settled for less stays there
+        await self.acquire(key, cost, timeout=timeout)
 
     async def acquire_all(
         self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None

@@ -31,11 +31,6 @@ class SlowPath:
         if isinstance(result, AdmissionResult) and not result.admitted:
             raise result.refusal(key, self._clock())
 
-    async def acquire_to_settle(self, key: str, cost: int, timeout: float | None) -> None:
-        """Do the same; what is settled for less stays at the key's entry."""
-        self._registry.entry(key)
-        await self.acquire(key, cost, timeout)
-
     async def decide(self, key: str, cost: int) -> Decision:
         """Admit a call or not, without waiting for tokens; StoreUnavailable if the store is away."""
         return (await self._admit(key, cost, NO_WAIT)).decision(self._clock())

@@ -10,7 +10,7 @@ from batchlimit.aio.registry import Registry as AsyncRegistry
 from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission_result import AdmissionResult
-from batchlimit.reservoir.single_ask import Settled, SingleAsk
+from batchlimit.reservoir.single_ask import Settled
 from batchlimit.stores import AsyncStore, MemoryStore, Store
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
@@ -90,9 +90,9 @@ class _WatchedSlowPath(SlowPath):
         super().__init__(registry)
         self._tally = tally
 
-    def _admit(self, key: str, cost: int, until: float) -> Settled:
-        result = super()._admit(key, cost, until)
-        self._tally.waited += isinstance(result, SingleAsk)
+    def _ask_once(self, key: str, cost: int, until: float) -> Settled | None:
+        result = super()._ask_once(key, cost, until)
+        self._tally.waited += result is not None and result.waited
         return result
 
     def _wait(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:

@@ -104,7 +104,7 @@ class SlowPath:
     def _admit(self, key: str, cost: int, until: float) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
-            if not self._registry.is_in_use(key) and (answer := self._registry.ask_once(key, cost, until)) is not None:
+            if (answer := self._ask_once(key, cost, until)) is not None:
                 return answer
             entry = self._registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.largest_cost, key)
@@ -112,6 +112,10 @@ class SlowPath:
                 return AdmissionResult.hit(before, entry.reservoir)
             if (result := self._wait(entry, cost, until)) is not None:
                 return result
+
+    def _ask_once(self, key: str, cost: int, until: float) -> Settled | None:
+        """Settle a call at a key that is not in use by one ask; None: its entry is needed."""
+        return None if self._registry.is_in_use(key) else self._registry.ask_once(key, cost, until)
 
     def _is_denied(self, entry: KeyEntry, cost: int) -> bool:
         """Refuse from memory; a refusal that the hit path cannot see yet is published."""

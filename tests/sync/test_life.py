@@ -535,7 +535,7 @@ def test_a_fork_while_every_lock_is_held_by_another_does_not_lock_the_child_out(
             held.set()
             done.wait()
 
-    locks = [lock for each in limiters for lock in (each._registry._lock, each._entry(KEY).lock)]
+    locks = [lock for each in limiters for lock in (each._registry._lock, each._registry.entry(KEY).lock)]
     locks += [each._registry._refresher._starting for each in limiters]
     locks += [each._registry.store._lock for each in limiters] + [each._registry.store._pool._news for each in limiters]
     locks += [each._registry._opened._lock for each in limiters[1:]]
