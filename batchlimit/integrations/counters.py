@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 
+from batchlimit.rules import Rule
+
 _logger = logging.getLogger("batchlimit")
 
 
@@ -58,14 +60,16 @@ class Counters:
     """Counts by rule, and tells the log once of each thing that an operator should know.
 
     Args:
-        names: the names of the rules.
+        rules: the rules.
         silence: seconds after which a rule that has matched nothing is told of.
         clock: returns seconds.
     """
 
-    def __init__(self, names: Iterable[str], silence: float, clock: Callable[[], float]) -> None:
+    def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float]) -> None:
         self.requests = self.unmatched = 0
-        self.rules = {name: RuleCounts() for name in names}
+        rules = tuple(rules)
+        self.rules = {rule.name: RuleCounts() for rule in rules}
+        self._of_routes = frozenset(rule.name for rule in rules if not rule.match)
         self._told: set[tuple[str, str]] = set()
         self._clock = clock
         self._silence, self._silent_until = silence, clock() + silence
@@ -80,14 +84,13 @@ class Counters:
             self._silent_until = float("inf")
             for name, counts in self.rules.items():
                 if not counts.matched:
-                    self.tell(
-                        name, "silence", "rule %r matched none of %d requests: is its `match` right?", self.requests
-                    )
+                    self.tell(name, "silence", self._silent(name), self.requests)
 
     def nothing_matched(self, method: str, path: str) -> None:
         """Count a request that no rule matched."""
         self.unmatched += 1
-        self.tell("", "unmatched", "no rule matches %s %r: it is not limited", method, path[:200])
+        unless = ", unless its route asks for a rule" if self._of_routes else ""
+        self.tell("", "unmatched", "no rule matches %s %r: it is not limited%s", method, path[:200], unless)
 
     def tell(self, rule: str, what: str, message: str, *arguments: object) -> None:
         """Write to the log, once for each rule and thing; the rule, if there is one, is the first argument."""
@@ -95,9 +98,20 @@ class Counters:
             self._told.add((rule, what))
             _logger.warning(message, *((rule, *arguments) if rule else arguments))
 
+    def accuse(self, what: str, message: str, error: Exception) -> None:
+        """Write an error of the application's code to the log, once for each thing, which is the first argument."""
+        if ("", what) not in self._told:
+            self._told.add(("", what))
+            _logger.error(message, what, error)
+
     def statistics(self) -> EnforcementStatistics:
         """Return the counts so far, as a copy."""
         copies = {
             name: RuleCounts(*(getattr(each, one.name) for one in fields(each))) for name, each in self.rules.items()
         }
         return EnforcementStatistics(self.requests, self.unmatched, MappingProxyType(copies))
+
+    def _silent(self, name: str) -> str:
+        if name in self._of_routes:
+            return "no route asked for rule %r in %d requests: does one have its key?"
+        return "rule %r matched none of %d requests: is its `match` right?"

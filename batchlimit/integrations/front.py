@@ -76,10 +76,11 @@ class Front:
             The Outcome; that of a CORS preflight request says nothing.
         """
         headers = tuple(headers)
-        if method == "OPTIONS" and not self._limits_preflight and _is_preflight(headers):
-            return Outcome()
         known = self._addresses.of(peer, 1, headers)
-        return self.enforcer.admit(Request(method, path, identity_of(known, self._identify, native), native))
+        request = Request(method, path, identity_of(known, self._identify, native), native)
+        if method == "OPTIONS" and not self._limits_preflight and _is_preflight(headers):
+            return Outcome(request=request)
+        return self.enforcer.admit(request)
 
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; a second call does nothing."""

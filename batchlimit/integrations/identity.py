@@ -1,16 +1,46 @@
 """Who is asking: the values that keys are made of. Every request has its client's address, as `ip`."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from batchlimit.integrations.address import TrustedProxies, network
-from batchlimit.integrations.enforcement import FailedIdentity
 
 Identity = Mapping[str, object]
 _logger = logging.getLogger("batchlimit")
 _LOOKS = 1000
 """How many requests are looked at for forwarding fields that nobody trusts."""
 _FORWARDED = frozenset((b"x-forwarded-for", b"forwarded"))
+
+
+class FailedIdentity(Mapping[str, object]):
+    """Values for keys where the function that tells who asks has raised: rules that need more than these have no key.
+
+    Args:
+        known: what is known all the same, such as {"ip": "192.0.2.1"}.
+        error: what was raised.
+
+    Example:
+        >>> FailedIdentity({"ip": "192.0.2.1"}, OSError("away"))["ip"]
+        '192.0.2.1'
+    """
+
+    def __init__(self, known: Mapping[str, object], error: Exception) -> None:
+        self._known, self._error = known, error
+
+    def __repr__(self) -> str:
+        return f"<FailedIdentity {self._error!r}>"
+
+    def __getitem__(self, name: str) -> object:
+        """Return what is known; else raise what was raised."""
+        if name in self._known:
+            return self._known[name]
+        raise self._error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
 
 class Addresses:

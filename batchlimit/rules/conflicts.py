@@ -41,6 +41,26 @@ def by_pattern(rules: Sequence[Rule], keys: Sequence[KeyTemplate]) -> dict[str, 
     return {keys[number].pattern: rules[number] for number in order}
 
 
+def by_key(rules: Sequence[Rule]) -> dict[str, Rule]:
+    """Return the rules that routes ask for, by their key. Raises RulesError if two have one key."""
+    found: dict[str, Rule] = {}
+    for rule in rules:
+        if not rule.match and found.setdefault(rule.key, rule) is not rule:
+            problem = f"routes ask for the key {shown(rule.key)}, and rule {found[rule.key].name!r} has it too"
+            raise RulesError(f"{problem}. {_renaming(rule)}", rule=rule.name, field="key")
+    return found
+
+
+def unasked(key: object, of_routes: Collection[str], rules: Sequence[Rule]) -> RulesError:
+    """Return the error of a route that asks for a key which no rule has for it."""
+    if matching := [rule.name for rule in rules if rule.key == key]:
+        problem = f"it matches requests by itself, and a route asks for its key {shown(key)}: give it match=None"
+        return RulesError(problem, rule=matching[0], field="match")
+    meant = get_close_matches(str(key), of_routes, 1)
+    hint = f"did you mean {shown(meant[0])}?" if meant else f"there are {', '.join(map(shown, of_routes)) or 'none'}"
+    return RulesError(f"no rule with match=None has the key {shown(key)}: {hint}")
+
+
 def _check_apart(rules: Sequence[Rule], keys: Sequence[KeyTemplate], numbers: Sequence[int]) -> None:
     """Check that keys of different shapes are never the same. Only those that begin alike are compared."""
     seen: dict[int, dict[str | None, list[int]]] = {}

@@ -79,7 +79,8 @@ def _verdict(rule: Rule, request: Request) -> Verdict:
                 if pattern.takes(request.method.upper()):
                     other = f" {shown(reading)}, another reading of the path" if number else ""
                     return _keyed(match, f"{text} matches{other}", request)
-    return Verdict(rule, "no match", None, "; ".join(_why_not(text, text in paths) for text, _ in patterns))
+    why = "; ".join(_why_not(text, text in paths) for text, _ in patterns)
+    return Verdict(rule, "no match", None, why or "routes ask for it by its key")
 
 
 def _on_its_path(rule: Rule, pattern: Pattern, reading: str) -> list[Match]:

@@ -83,7 +83,7 @@ class KeyTemplate:
             mine.overlaps(theirs) for mine, theirs in zip(self.segments, other.segments, strict=True)
         )
 
-    def fill(self, identity: Mapping[str, object], parameters: Mapping[str, str]) -> str:
+    def fill(self, identity: Mapping[str, object], parameters: Mapping[str, object]) -> str:
         """Return the key. The identity comes before path parameters of the same name, since clients choose the path.
 
         Raises:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from batchlimit.rules.key import NoKey
 
 if TYPE_CHECKING:
     from batchlimit.rules.rule import Rule
@@ -90,6 +92,13 @@ class Unmade(NamedTuple):
     rule: "Rule"
     reason: str
     error: Exception | None = None
+
+    @classmethod
+    def because(cls, rule: "Rule", error: Exception) -> Self:
+        """Return a rule whose key could not be made because of an error."""
+        if isinstance(error, NoKey):
+            return cls(rule, str(error))
+        return cls(rule, f"the identity raised {type(error).__name__}", error)
 
 
 class Applicable(NamedTuple):

@@ -32,7 +32,7 @@ class Rule:
         quota: what each key may spend, as a Quota or its text.
         key: the key in the store, with fields to fill: "user:{user}", "login:{ip}". "all" is one bucket for all.
         match: the requests: "POST /login", "/api/*", "GET,PUT /items/{id}", or several such patterns (default "*": all
-            requests).
+            requests). None: no request by itself; a route asks for the rule by its key. False in a file means None.
         cost: tokens of a request, at least 0, or a function of the Request, which may be asynchronous (default 1).
         charge: a function of the response, which may be asynchronous: True charges the cost, False nothing, and a
             number that many tokens. Or statuses: [401, "5xx"] charges these responses (default None: every response).
@@ -44,7 +44,7 @@ class Rule:
         name: as above.
         quota: the Quota.
         key: as above.
-        match: the patterns, always several.
+        match: the patterns; none, where routes ask for the rule.
         cost: as above.
         charge: the function or None; Statuses if statuses were given.
         on_failure: the FailurePolicy or None.
@@ -75,7 +75,7 @@ class Rule:
         quota: Quota | str,
         *,
         key: str,
-        match: str | Sequence[str] = "*",
+        match: str | Sequence[str] | None = "*",
         cost: RuleCost = 1,
         charge: Charge | Sequence[int | str] | None = None,
         on_failure: FailurePolicy | Kind | None = None,
@@ -120,9 +120,11 @@ def _key(value: object) -> str:
 
 
 def _match(value: object) -> tuple[str, ...]:
+    if value is None or value is False:
+        return ()
     texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (value,)
     if not texts:
-        raise ValueError("match is empty, so the rule can never match; '*' matches all requests")
+        raise ValueError("match is empty, so the rule can never match; '*' matches all requests, None those of routes")
     for text in texts:
         Pattern.parse(text)
     return texts

@@ -9,11 +9,11 @@ from typing import Self
 
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
-from batchlimit.rules.conflicts import by_pattern, check_names, check_values
+from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_values, unasked
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of
-from batchlimit.rules.key import KeyTemplate, NoKey
+from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.matcher import Matcher
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Unmade
@@ -44,13 +44,14 @@ class Rules:
         ['login:203.0.113.9', 'all']
     """
 
-    __slots__ = ("_by_pattern", "_matcher", "_rules")
+    __slots__ = ("_by_pattern", "_matcher", "_of_routes", "_rules")
 
     def __init__(self, rules: Iterable[Rule], *, identities: Iterable[str] | None = None) -> None:
         self._rules = tuple(rules)
         check_names(self._rules)
         keys = tuple(KeyTemplate(rule.key) for rule in self._rules)
         self._by_pattern = by_pattern(self._rules, keys)
+        self._of_routes = by_key(self._rules)
         if identities is not None:
             check_values(self._rules, keys, frozenset(identities))
         self._matcher = Matcher(
@@ -193,8 +194,31 @@ class Rules:
             try:
                 applied.append(_applied((rule, key.fill(identity, parameters))))
             except Exception as error:  # noqa: BLE001  # the identity is the user's; the caller says what becomes of it
-                unmade.append(_unmade(rule, error))
+                unmade.append(Unmade.because(rule, error))
         return Applicable(tuple(applied), tuple(unmade))
+
+    def asked(self, key: str) -> Rule:
+        """Return the rule that a route asks for: the one with this key and `match=None`.
+
+        Args:
+            key: the key of the rule, with its fields.
+
+        Returns:
+            The rule.
+
+        Raises:
+            RulesError: there is none.
+
+        Example:
+            >>> from batchlimit.rules import Rule, Rules
+            >>> rules = Rules([Rule("search", "10/s", key="search:{user}", match=None)])
+            >>> rules.asked("search:{user}").name
+            'search'
+        """
+        rule = self._of_routes.get(key)
+        if rule is None:
+            raise unasked(key, self._of_routes, self._rules)
+        return rule
 
     def explain(self, request: Request) -> Explanation:
         """Say which rules apply, with which key, and why; and why the others do not. For people: it takes its time.
@@ -213,9 +237,3 @@ class Rules:
               applies  login  login:203.0.113.9  5/m  POST /login matches; ip from the identity
         """
         return explain(self, request)
-
-
-def _unmade(rule: Rule, error: Exception) -> Unmade:
-    if isinstance(error, NoKey):
-        return Unmade(rule, str(error))
-    return Unmade(rule, f"the identity raised {type(error).__name__}", error)

@@ -1,12 +1,12 @@
 """Both enforcers behind one face, on buckets in memory in whose time nothing happens by itself."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response
+from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.headers import Fields
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Request, Rule, Rules
@@ -96,6 +96,10 @@ class Twin:
 
     def admit_request(self, request: Request) -> Outcome:
         found: Outcome = self._do(self.enforcer.admit, request)
+        return found
+
+    def ask(self, limit: RouteLimit, outcome: Outcome, *known: Mapping[str, object]) -> Refusal | None:
+        found: Refusal | None = self._do(self.enforcer.ask, limit, outcome, *known)
         return found
 
     def settle(self, outcome: Outcome, response: Response) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from batchlimit import FailurePolicy
 from batchlimit.batching import FixedBatch
-from batchlimit.integrations.enforcement import FailedIdentity, Response
+from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule
 from tests.integrations.enforcers import Twin
 from tests.integrations.structured import read_limits

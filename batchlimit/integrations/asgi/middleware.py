@@ -12,9 +12,9 @@ from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send, answer
 from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import AsyncEnforcer, FailedIdentity, Outcome, Refusal, Response, Unidentified
+from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response, Unidentified
 from batchlimit.integrations.headers import Fields, Form
-from batchlimit.integrations.identity import Addresses, Identity, joined
+from batchlimit.integrations.identity import Addresses, FailedIdentity, Identity, joined
 from batchlimit.rules import Request, Rule, Rules
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
@@ -188,8 +188,7 @@ class RateLimitMiddleware:
         if app is None:
             await answer(refusal, scope, receive, send)
         else:
-            fields = [field for field in refusal.headers if field[0] != b"content-type"]
-            await Exchange(receive, send, fields).run(app, scope)
+            await Exchange(receive, send, refusal.fields).run(app, scope)
 
     async def _own_answer(self, on_rejected: OnRejected, scope: Scope, refusal: Refusal) -> ASGIApp | None:
         try:

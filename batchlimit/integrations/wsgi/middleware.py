@@ -125,8 +125,7 @@ class RateLimitMiddleware:
             except Exception as error:
                 _logger.error("on_rejected raised, so the answer is problem details: %s", error, exc_info=error)
             else:
-                fields = [field for field in refusal.headers if field[0] != b"content-type"]
-                return app(environ, with_headers(start_response, fields))
+                return app(environ, with_headers(start_response, refusal.fields))
         return answer(refusal, environ, start_response)
 
 

@@ -1,0 +1,163 @@
+"""Rules are charged at once or not at all; what holds while a bucket is away, or a key cannot be made."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from batchlimit import BatchLimitError, Decision, StoreUnavailable
+from batchlimit.integrations.counters import Counters
+from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, refusal
+from batchlimit.integrations.enforcement.settlement import Settlement
+from batchlimit.integrations.enforcement.steps import Steps
+from batchlimit.integrations.headers import Fields, RuleDecision, Told
+from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
+from batchlimit.rules import Rule, Unmade
+
+AGAIN = 1.0
+"""Retry-After (s) while the store is away."""
+_logger = logging.getLogger("batchlimit")
+
+
+class Charging:
+    """Charges keys, and makes a refusal of what they answer.
+
+    Args:
+        limiter: returns the limiter.
+        counters: count by rule.
+        fields: writes the header fields.
+        settlement: takes back what was charged in vain.
+    """
+
+    __slots__ = ("_counters", "_fields", "_limiter", "_settlement")
+
+    def __init__(self, limiter: Callable[[], Any], counters: Counters, fields: Fields, settlement: Settlement) -> None:
+        self._limiter, self._counters, self._fields, self._settlement = limiter, counters, fields, settlement
+
+    def charge(self, outcome: Outcome, enforced: list[Charged]) -> Steps[None]:
+        """Charge all of them or none, but for those whose bucket is away and which are open then."""
+        while enforced:
+            try:
+                decisions: dict[str, Decision] = yield self._limiter().decide_all(_costs(enforced))
+            except StoreUnavailable as error:
+                if (refused := self._away(enforced, error)) is not None:
+                    outcome.refusal = refused
+                    return
+            except Exception as error:  # noqa: BLE001  a cost beyond the burst, a closed limiter, a key without quota
+                outcome.refusal = self._failed(enforced, error)
+                return
+            else:
+                yield from self._charged(outcome, enforced, decisions)
+                return
+
+    def ask_shadows(self, outcome: Outcome, shadows: list[Charged]) -> Steps[None]:
+        """Charge rules that refuse nobody, each by itself."""
+        for charged in shadows:
+            rule, key, cost = charged
+            counts = self._counters.rules[rule.name]
+            try:
+                decisions: dict[str, Decision] = yield self._limiter().decide_all({key: cost})
+            except BatchLimitError as error:
+                self._count_away(rule, error)
+                continue
+            except Exception as error:  # noqa: BLE001  such as a cost beyond the burst: it would have been refused
+                self._counters.tell(rule.name, "shadow", "shadow rule %r could not be asked: %s", error)
+                counts.shadow_refused += 1
+                continue
+            if all(decisions.values()):
+                counts.acquired += 1
+                if rule.charge is not None:
+                    outcome.charges.append(charged)
+            else:
+                counts.shadow_refused += 1
+
+    def without_key(self, unmade: Unmade, *, admits: bool) -> Refusal | None:
+        """Return why a request is refused of which a key cannot be made; None if it is admitted without the rule."""
+        rule, reason, error = unmade
+        counts = self._counters.rules[rule.name]
+        counts.no_key += 1
+        admits = admits or rule.mode == "shadow"
+        what = "admitted without it" if admits else "refused"
+        self._counters.tell(rule.name, "no key", "rule %r has no key for a request, which was %s: %s", what, reason)
+        if error is not None:
+            self._counters.tell(rule.name, "raised", "rule %r: a function of the application raised: %r", error)
+        if admits:
+            return None
+        counts.refused += 1
+        problem = unidentified([rule.name]) if error is None else reduced_capacity([rule.name])
+        return refusal(self._fields, problem, None if error is None else AGAIN, error=error)
+
+    def _charged(self, outcome: Outcome, enforced: list[Charged], decisions: dict[str, Decision]) -> Steps[None]:
+        outcome.decisions = decisions
+        for key, decision in decisions.items():
+            if not decision.allowed:
+                outcome.refusal = self._over(enforced, key, decision)
+                return
+        told: list[Told] = []
+        for rule, key, _ in enforced:
+            decision = decisions[key]
+            if decision.source == "fallback" and rule.on_failure is not None and rule.on_failure.kind == "closed":
+                yield from self._settlement.take_back(enforced)
+                outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
+                return
+            told.append((rule.name, rule.quota, key, decision))
+        counts = self._counters.rules
+        for charged in enforced:
+            counts[charged[0].name].acquired += 1
+            if charged[0].charge is not None:
+                outcome.charges.append(charged)
+        outcome.told = told
+        outcome.headers = self._fields.of(told)
+
+    def _failed(self, enforced: list[Charged], error: Exception) -> Refusal:
+        if isinstance(error, ValueError) and (too_much := _beyond(enforced)) is not None:
+            return self._over(enforced, too_much[1], _never(too_much[0]))
+        _logger.error("a request was refused, for its limit could not be asked: %s", error, exc_info=error)
+        return refusal(self._fields, reduced_capacity(_names(enforced)), AGAIN, error=error)
+
+    def _over(self, enforced: list[Charged], key: str, decision: Decision) -> Refusal:
+        short = [each for each in enforced if each[1] == key]
+        for rule, _, _ in short:
+            self._counters.rules[rule.name].refused += 1
+        told = [RuleDecision(rule.name, rule.quota, key, decision) for rule, _, _ in short]
+        return refusal(self._fields, quota_exceeded(_names(short)), decision.retry_after, told, key=key)
+
+    def _away(self, enforced: list[Charged], error: StoreUnavailable) -> Refusal | None:
+        """Take out of the list whose bucket is away and which is open then; or return why the request is refused."""
+        concerned = [each for each in enforced if each[1] == error.key] or list(enforced)
+        for rule, key, _ in concerned:
+            if rule.on_failure is None or rule.on_failure.kind != "open":
+                return self._closed(rule, key, error)
+        for each in concerned:
+            self._count_away(each[0], error)
+            enforced.remove(each)
+        return None
+
+    def _closed(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
+        self._count_away(rule, error)
+        self._counters.rules[rule.name].refused += 1
+        return refusal(self._fields, reduced_capacity([rule.name]), AGAIN, key=key, error=error)
+
+    def _count_away(self, rule: Rule, error: Exception) -> None:
+        self._counters.rules[rule.name].store_away += 1
+        self._counters.tell(rule.name, "away", "rule %r could not be asked, for the store is away: %s", error)
+
+
+def _costs(enforced: list[Charged]) -> dict[str, int]:
+    costs: dict[str, int] = {}
+    for _, key, cost in enforced:
+        costs[key] = costs[key] + cost if key in costs else cost
+    return costs
+
+
+def _beyond(enforced: list[Charged]) -> Charged | None:
+    """Return one whose cost never fits; usually a cost that a function returned."""
+    return next((each for each in enforced if each[2] > each[0].quota.largest_cost), None)
+
+
+def _never(rule: Rule) -> Decision:
+    largest = rule.quota.largest_cost
+    return Decision(False, largest, 0, float("inf"), float("inf"), "local")
+
+
+def _names(some: Sequence[Charged]) -> list[str]:
+    return [rule.name for rule, _, _ in some]

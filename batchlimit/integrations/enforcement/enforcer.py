@@ -1,0 +1,246 @@
+"""Enforcer and AsyncEnforcer: all rules held against one request, for threads and for tasks."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Literal, TypeVar
+
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.integrations.counters import Counters, EnforcementStatistics
+from batchlimit.integrations.enforcement.charging import AGAIN, Charging
+from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, Response, refusal
+from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules
+from batchlimit.integrations.enforcement.settlement import Settlement, checked_cost
+from batchlimit.integrations.enforcement.steps import Steps, drive, run
+from batchlimit.integrations.headers import Fields, Form
+from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.rules import Applicable, Request, Rules, RulesError, Unmade
+from batchlimit.rules.request import NOTHING
+
+L = TypeVar("L", RateLimiter, AsyncRateLimiter)
+Unidentified = Literal["refuse", "admit"]
+_logger = logging.getLogger("batchlimit")
+_SILENCE = 7200.0
+
+
+class _Enforcement(Generic[L]):
+    """What both APIs share."""
+
+    def __init__(
+        self,
+        limiter: L | Callable[[], L],
+        rules: Rules,
+        *,
+        headers: Form | Fields = "draft-11",
+        unidentified: Unidentified = "refuse",
+        silence: float = _SILENCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if unidentified not in ("refuse", "admit"):
+            raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
+        self._limiter: Callable[[], Any] = limiter if callable(limiter) else lambda: limiter
+        self.rules, self.routes = rules, RouteRules(rules)
+        self.fields = headers if isinstance(headers, Fields) else Fields(headers)
+        self.counters = Counters(rules, silence, clock)
+        self._settlement = Settlement(self._limiter, self.counters)
+        self._charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
+        self._admits_unidentified = unidentified == "admit"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.rules)} rules>"
+
+    def check(self, limit: RouteLimit) -> None:
+        """Check that there is a rule for what a route asks for: at the start, where the framework allows it.
+
+        Args:
+            limit: what the route asks for.
+
+        Raises:
+            RulesError: no rule has this key and `match=None`, or the cost of the route never fits its quota.
+        """
+        self.routes.find(limit)
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the requests so far, by rule."""
+        return self.counters.statistics()
+
+    def _matching(self, request: Request) -> Applicable:
+        self.counters.request()
+        found = self.rules.applicable(request)
+        if not found.applied and not found.unmade:
+            self.counters.nothing_matched(request.method, request.path)
+        return found
+
+    def _asked(
+        self, limit: RouteLimit, outcome: Outcome, identity: Mapping[str, object], parameters: Mapping[str, object]
+    ) -> Applicable | Refusal:
+        """Return the rule that a route asks for, with its key."""
+        assert outcome.request is not None, "this outcome is of no request"
+        if outcome.is_unmatched:
+            outcome.is_unmatched = False
+            self.counters.unmatched -= 1
+        try:
+            return self.routes.applicable(limit, outcome.request, identity, parameters)
+        except RulesError as error:
+            self.counters.accuse(limit.key, "requests of a route are refused, which asks for %r: %s", error)
+            refused = refusal(self.fields, reduced_capacity(), AGAIN, error=error)
+            return outcome.add(Outcome(refused), self.fields) or refused
+
+    def _decide(self, request: Request, found: Applicable) -> Steps[Outcome]:
+        applied, unmade = found
+        if not applied and not unmade:
+            return Outcome(request=request, is_unmatched=True)
+        counts = self.counters.rules
+        for matched in applied:
+            counts[matched.rule.name].matched += 1
+        for each in unmade:
+            counts[each.rule.name].matched += 1
+        for each in unmade:
+            if (refused := self._without_key(each)) is not None:
+                return Outcome(refused, request=request)
+        outcome = Outcome(request=request)
+        enforced: list[Charged] = []
+        shadows: list[Charged] = []
+        for rule, key in applied:
+            cost = rule.cost
+            if cost.__class__ is not int:
+                try:
+                    cost = checked_cost((yield rule.cost(request)))  # type: ignore[operator]
+                except Exception as error:  # noqa: BLE001  a function of the user's own
+                    if (refused := self._without_key(Unmade(rule, "its cost cannot be told", error))) is not None:
+                        return Outcome(refused, request=request)
+                    continue
+            (enforced if rule.mode == "enforce" else shadows).append((rule, key, cost))
+        if enforced:
+            yield from self._charging.charge(outcome, enforced)
+        if shadows and outcome.refusal is None:
+            try:
+                yield from self._charging.ask_shadows(outcome, shadows)
+            except BaseException as error:  # cancelled meanwhile: it will never run
+                yield from self._settlement.settle(outcome, Response(499, error=error, complete=False))
+                raise
+        return outcome
+
+    def _without_key(self, unmade: Unmade) -> Refusal | None:
+        return self._charging.without_key(unmade, admits=self._admits_unidentified)
+
+
+class Enforcer(_Enforcement[RateLimiter]):
+    """Holds rules against requests, for threads.
+
+    Args:
+        limiter: a RateLimiter whose quotas are those of the rules, `RateLimiter.from_url(url, rules.quotas)`, or a
+            function that returns it whenever it is needed.
+        rules: the rules.
+        headers: "draft-11" (default), "legacy", "both", "off", or Fields of one's own.
+        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default: 403, or 503
+            where a function raised) or "admit" (without that rule). It is counted and told in either case.
+        silence: seconds after which the log is told of rules that matched nothing (default 7,200).
+        clock: returns seconds (default `time.monotonic`).
+
+    Raises:
+        ValueError: an argument cannot work.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.rules import Request, Rule, Rules
+        >>> rules = Rules([Rule("login", "1/hour", key="login:{ip}", match="POST /login")])
+        >>> enforcer = Enforcer(RateLimiter.from_url("memory://", rules.quotas), rules)
+        >>> request = Request("POST", "/login", {"ip": "192.0.2.1"})
+        >>> enforcer.admit(request).refusal
+        >>> enforcer.admit(request).refusal.status
+        429
+    """
+
+    def admit(self, request: Request) -> Outcome:
+        """Charge a request to all rules that apply, or to none of them.
+
+        Args:
+            request: the request.
+
+        Returns:
+            The Outcome. Nothing is raised, but for what ends the thread.
+        """
+        return run(self._decide(request, self._matching(request)))
+
+    def ask(
+        self,
+        limit: RouteLimit,
+        outcome: Outcome,
+        identity: Mapping[str, object] = NOTHING,
+        parameters: Mapping[str, object] = NOTHING,
+    ) -> Refusal | None:
+        """Charge a request to the rule that its route asks for, and to nothing else.
+
+        Args:
+            limit: what the route asks for.
+            outcome: what `admit` returned for the request. Its fields then tell of the rule too, and its charges are
+                settled with the others; those of a refusal tell of the refusal alone.
+            identity: values for the key that the route knows, before those of the request (default none).
+            parameters: path parameters, after those of the request (default none).
+
+        Returns:
+            The Refusal, or None: the request goes on. A key that no rule has is refused with 503, and told in the log.
+        """
+        found = self._asked(limit, outcome, identity, parameters)
+        if isinstance(found, Refusal):
+            return found
+        assert outcome.request is not None
+        return outcome.add(run(self._decide(outcome.request, found)), self.fields)
+
+    def settle(self, outcome: Outcome, response: Response) -> None:
+        """Charge what the response says, once its body has ended, however it ended. A second call does nothing.
+
+        Args:
+            outcome: what `admit` returned.
+            response: the response.
+        """
+        if outcome.charges:
+            run(self._settlement.settle(outcome, response))
+
+
+class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
+    """Holds rules against requests, for the tasks of one event loop; the arguments are those of Enforcer.
+
+    `cost` and `charge` of the rules may be coroutine functions here.
+
+    Args:
+        limiter: an AsyncRateLimiter whose quotas are those of the rules, or a function that returns it.
+        rules, headers, unidentified, silence, clock: as for Enforcer.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncRateLimiter
+        >>> from batchlimit.rules import Request, Rule, Rules
+        >>> async def main():
+        ...     rules = Rules([Rule("login", "1/hour", key="login:{ip}", match="POST /login")])
+        ...     async with AsyncRateLimiter.from_url("memory://", rules.quotas) as limiter:
+        ...         enforcer = AsyncEnforcer(limiter, rules)
+        ...         request = Request("POST", "/login", {"ip": "192.0.2.1"})
+        ...         return [(await enforcer.admit(request)).refusal is None for _ in range(2)]
+        >>> asyncio.run(main())
+        [True, False]
+    """
+
+    async def admit(self, request: Request) -> Outcome:
+        """Charge a request to all rules that apply, or to none of them; as Enforcer.admit."""
+        return await drive(self._decide(request, self._matching(request)))
+
+    async def ask(
+        self,
+        limit: RouteLimit,
+        outcome: Outcome,
+        identity: Mapping[str, object] = NOTHING,
+        parameters: Mapping[str, object] = NOTHING,
+    ) -> Refusal | None:
+        """Charge a request to the rule that its route asks for, and to nothing else; as Enforcer.ask."""
+        found = self._asked(limit, outcome, identity, parameters)
+        if isinstance(found, Refusal):
+            return found
+        assert outcome.request is not None
+        return outcome.add(await drive(self._decide(outcome.request, found)), self.fields)
+
+    async def settle(self, outcome: Outcome, response: Response) -> None:
+        """Charge what the response says; as Enforcer.settle."""
+        if outcome.charges:
+            await drive(self._settlement.settle(outcome, response))

@@ -1,0 +1,82 @@
+"""What routes ask for while the application runs: a rule by its key, at a cost of their own."""
+
+from collections import ChainMap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from batchlimit.rules import Applicable, Applied, Request, Rule, Rules, Unmade
+from batchlimit.rules.key import KeyTemplate
+from batchlimit.rules.rule import Charge, RuleCost, checked
+
+
+@dataclass(frozen=True, slots=True)
+class RouteLimit:
+    """What one route asks for. Two that are equal are the same limit.
+
+    Args:
+        key: the key of a rule with `match=None`, with its fields: "search:{user}".
+        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
+        charge: a function of the response, or statuses such as (401, "5xx") (default None: the `charge` of the rule).
+
+    Raises:
+        RulesError: an argument cannot work.
+
+    Example:
+        >>> RouteLimit("search:{user}", cost=2).key
+        'search:{user}'
+    """
+
+    key: str
+    cost: RuleCost | None = None
+    charge: Charge | None = None
+
+    def __post_init__(self) -> None:
+        """Check what is given, at the route that says it."""
+        checked("key", self.key, None)
+        if self.cost is not None:
+            checked("cost", self.cost, None)
+        object.__setattr__(self, "charge", checked("charge", self.charge, None))
+
+
+class RouteRules:
+    """The rules that routes ask for. A limit is looked up once.
+
+    Args:
+        rules: all rules of the application.
+    """
+
+    __slots__ = ("_found", "_rules")
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules, self._found = rules, dict[RouteLimit, tuple[Rule, KeyTemplate]]()
+
+    def __bool__(self) -> bool:
+        return any(not rule.match for rule in self._rules)
+
+    def find(self, limit: RouteLimit) -> tuple[Rule, KeyTemplate]:
+        """Return the rule of a limit, with the cost and the charge of the limit. Raises RulesError if there is none."""
+        if (found := self._found.get(limit)) is None:
+            rule = self._rules.asked(limit.key)
+            mine = Rule(
+                rule.name,
+                rule.quota,
+                key=rule.key,
+                match=None,
+                cost=rule.cost if limit.cost is None else limit.cost,
+                charge=rule.charge if limit.charge is None else limit.charge,
+                on_failure=rule.on_failure,
+                mode=rule.mode,
+            )
+            found = self._found[limit] = (mine, KeyTemplate(rule.key))
+        return found
+
+    def applicable(
+        self, limit: RouteLimit, request: Request, identity: Mapping[str, object], parameters: Mapping[str, object]
+    ) -> Applicable:
+        """Return the rule with its key, or why there is no key. Raises RulesError if there is no rule."""
+        rule, template = self.find(limit)
+        known = ChainMap({**identity}, request.identity) if identity else request.identity  # type: ignore[arg-type]
+        try:
+            return Applicable((Applied(rule, template.fill(known, parameters)),), ())
+        except Exception as error:  # noqa: BLE001  the identity is the user's; the setting says what becomes of it
+            return Applicable((), (Unmade.because(rule, error),))

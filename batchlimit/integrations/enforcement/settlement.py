@@ -1,0 +1,69 @@
+"""What is charged in the end: the cost of a rule, or what its `charge` says of the response."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from batchlimit import BatchLimitError
+from batchlimit.integrations.counters import Counters
+from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Response
+from batchlimit.integrations.enforcement.steps import Steps
+
+_logger = logging.getLogger("batchlimit")
+
+
+class Settlement:
+    """Corrects what was charged.
+
+    Args:
+        limiter: returns the limiter.
+        counters: count what was corrected.
+    """
+
+    __slots__ = ("_counters", "_limiter")
+
+    def __init__(self, limiter: Callable[[], Any], counters: Counters) -> None:
+        self._limiter, self._counters = limiter, counters
+
+    def settle(self, outcome: Outcome, response: Response) -> Steps[None]:
+        """Charge what the response says; a second call does nothing."""
+        charges, outcome.charges = outcome.charges, []
+        for rule, key, cost in charges:
+            try:
+                assert rule.charge is not None
+                actual = _actual((yield rule.charge(response)), cost)
+                if actual != cost:
+                    self._counters.rules[rule.name].settled += 1
+                    yield from self._correct(key, cost, actual)
+            except Exception as error:  # noqa: BLE001  the response is on its way: nothing is left to tell the client
+                self._counters.tell(
+                    rule.name, "charge", "rule %r charged its cost, for `charge` did not decide: %r", error
+                )
+
+    def take_back(self, charged: Iterable[Charged]) -> Steps[None]:
+        """Give back what was charged."""
+        for _, key, cost in charged:
+            yield from self._correct(key, cost, 0)
+
+    def _correct(self, key: str, cost: int, actual: int) -> Steps[None]:
+        try:
+            if actual < cost:
+                yield self._limiter().refund(key, cost - actual)
+            else:
+                reservation = yield self._limiter().reserve(key, 0)
+                yield reservation.settle(actual - cost)
+        except BatchLimitError as error:
+            _logger.debug("a charge was not corrected: %s", error)
+
+
+def checked_cost(cost: object) -> int:
+    """Return what a function of a rule returned, if it is a number of tokens."""
+    if isinstance(cost, bool) or not isinstance(cost, int) or cost < 0:
+        raise ValueError(f"a cost is a whole number of tokens, at least 0, not {cost!r}")
+    return cost
+
+
+def _actual(told: object, cost: int) -> int:
+    if isinstance(told, bool):
+        return cost if told else 0
+    return checked_cost(told)
