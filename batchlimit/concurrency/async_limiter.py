@@ -19,7 +19,7 @@ class AsyncConcurrencyLimiter(BaseLimiter):
     for go to others. If a loop was stopped and never runs again, its tasks keep them.
 
     Args:
-        law: Sets the limit; belongs to this limiter alone (None, the default: `Knee()`).
+        law: Sets the limit; belongs to this limiter alone (None, the default: `Knee`, with drains by the time of day).
         partitions: Guarantees parts of the limit by name (default None: no parts).
         queue: Where calls wait that find no room (default: nobody waits).
         classify: Returns what an exception that ended a call tells about the load (default: `classify`).

@@ -71,7 +71,7 @@ class ConcurrencyLimiter(BaseLimiter):
     It is safe in threads and over fork.
 
     Args:
-        law: Sets the limit; belongs to this limiter alone (None, the default: `Knee()`).
+        law: Sets the limit; belongs to this limiter alone (None, the default: `Knee`, with drains by the time of day).
         partitions: Guarantees parts of the limit by name (default None: no parts).
         queue: Where calls wait that find no room (default: nobody waits).
         classify: Returns what an exception that ended a call tells about the load (default: `classify`).

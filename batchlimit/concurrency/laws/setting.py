@@ -84,6 +84,13 @@ def nanoseconds(name: str, seconds: object, least: float) -> int:
     return round(number * 1e9)
 
 
+def instant(name: str, value: object) -> int:
+    """Return a whole number of nanoseconds, of any sign and size."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number of nanoseconds, not {value!r}")
+    return value
+
+
 def by_limit(name: str, value: int | Callable[[int], float]) -> Callable[[int], float]:
     """Return a function of the limit in whole calls; a number of calls is the same for every limit."""
     if callable(value):

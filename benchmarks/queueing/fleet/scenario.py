@@ -177,7 +177,7 @@ def _variations() -> Iterator[FleetScenario]:
 def _alone() -> Iterator[FleetScenario]:
     """What one limiter did not hold either."""
     plenty = 10_000
-    for service, calls in ((0.02, 250), (1.0, 250)):
+    for service, calls in ((0.1, 250), (1.0, 250)):
         load = calls / plenty
         yield FleetScenario(
             f"alone: {calls} calls of {service:g} s, a brief incident",

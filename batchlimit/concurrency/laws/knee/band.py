@@ -4,9 +4,11 @@ import math
 
 _SLACK = 1.2
 """Calls in line that c workers are allowed, in square roots of c: arrivals are random, and a shorter line runs dry."""
-_WIDEST = 5.0
-"""The most that the rule above allows, at limits of 1 and 2, where it stands for nothing."""
-_GENTLE, _SHARPEST = 0.95, 0.6
+_WIDEST = 3.0
+"""The most that the rule above allows, at limits of 1 to 3, where it stands for nothing."""
+_ROOM, _LITTLE_ROOM = 0.75, 0.95
+"""Parts of the line that is allowed, up to which a limit grows fast, and up to which it grows at all."""
+_GENTLE, SHARPEST = 0.95, 0.6
 _FAR = 1.2
 """Times the allowed ratio from which gently is too slow."""
 
@@ -14,8 +16,9 @@ _FAR = 1.2
 class Band:
     """Judges a ratio: the time that calls took over the time that they take without a queue.
 
-    A share 1 - 1 / ratio of the calls under way is in line, by Little's law. Up to half of the line that is allowed
-    there is room to grow; from all of it on, the limit shrinks.
+    A share 1 - 1 / ratio of the calls under way is in line, by Little's law. Each limiter is allowed a line of 1.2
+    sqrt(L). The ratio is common to all that share a backend, so limits that are alike are the only ones at which all
+    of them hold: the larger limit finds its line too long, the smaller one finds room.
     """
 
     __slots__ = ("_tolerance",)
@@ -32,7 +35,15 @@ class Band:
 
     def has_room(self, ratio: float, limit: float) -> bool:
         """Return whether so few are in line that more may come."""
-        return 1 - 1 / ratio <= 0.5 * (1 - 1 / self.allowed(limit))
+        return self._line(ratio, limit) <= _ROOM
+
+    def has_little_room(self, ratio: float, limit: float) -> bool:
+        """Return whether a few more may come."""
+        return self._line(ratio, limit) <= _LITTLE_ROOM
+
+    def _line(self, ratio: float, limit: float) -> float:
+        """The line, as a part of what is allowed."""
+        return (1 - 1 / ratio) / (1 - 1 / self.allowed(limit))
 
     def is_far(self, ratio: float, limit: float) -> bool:
         """Return whether far more are in line than may be."""
@@ -42,5 +53,5 @@ class Band:
         """Return what to multiply the limit by: a span alone may be a pause, which is not answered sharply."""
         if ratio <= self.allowed(limit):
             return 1.0
-        # The limit without a line is L / ratio; the root goes half the way, for the baseline may be wrong.
-        return max(_SHARPEST, 1 / math.sqrt(ratio)) if lasts and self.is_far(ratio, limit) else _GENTLE
+        # The root goes half the way, for the baseline may be wrong.
+        return max(SHARPEST, math.sqrt(self.allowed(limit) / ratio)) if lasts else _GENTLE

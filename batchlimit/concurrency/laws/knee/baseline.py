@@ -6,13 +6,17 @@ from typing import NamedTuple
 
 _CERTAIN = 40
 """Calls whose median is taken at its word. Of fewer it moves a baseline less, by the root: as far as it is true."""
-_BIAS = 1.4
+_BIAS = 1.7
 """How much longer calls may take in the second span of an operation than in its first for the first to be corrected."""
-
-_USUAL = 0.1
-"""How far what is usual goes with each span to the mixture that it showed."""
 _MOST = 3.0
 """Times what a span just showed that a baseline may be: whatever a queue does, it does not make calls quicker."""
+
+_STILL = (0.75, 1.3)
+"""Ratios in a drain that chance may make of a baseline that is right."""
+_STILL_RISE, _STILL_FALL, _MOVE = 0.15, 0.4, 0.9
+"""How far a baseline goes with a drain that shows about the same, and with one that shows another time."""
+_SHOWN = 10
+"""Calls of a drain that are taken at their word where they were quicker: no queue makes calls quicker."""
 
 
 class Reading(NamedTuple):
@@ -22,8 +26,6 @@ class Reading(NamedTuple):
     """For each operation: how many calls, and their median time in ns."""
     ratio: float
     """How many times as long as without a queue the same calls took: 1 where none waited."""
-    weight: float = 1.0
-    """How much work a call was on average, in calls of the usual mixture: 1 where there is one operation only."""
 
 
 class Baselines:
@@ -32,12 +34,11 @@ class Baselines:
     A median, never a minimum: one lucky call must not set a mark that no other can reach.
     """
 
-    __slots__ = ("_fresh", "_shares", "_times")
+    __slots__ = ("_fresh", "_times")
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
         self._fresh: set[str] = set()
-        self._shares: dict[str, float] = {}
 
     def __repr__(self) -> str:
         return f"Baselines({', '.join(f'{name!r}: {time / 1e6:.3f} ms' for name, time in self._times.items())})"
@@ -58,15 +59,7 @@ class Baselines:
         medians = {name: (len(each), float(sorted(each)[(len(each) - 1) // 2])) for name, each in times.items()}
         taken = sum(count * median for count, median in medians.values())
         work = sum(count * self._baseline(name, median) for name, (count, median) in medians.items())
-        return Reading(medians, taken / work, work / calls / self._usual_work(medians, calls))
-
-    def _usual_work(self, medians: Mapping[str, tuple[int, float]], calls: int) -> float:
-        for name, (count, _) in medians.items():
-            self._shares.setdefault(name, count / calls)
-        for name in self._shares:
-            self._shares[name] += _USUAL * (medians.get(name, (0, 0.0))[0] / calls - self._shares[name])
-        work = sum(share * self._times[name] for name, share in self._shares.items())
-        return work / sum(self._shares.values())
+        return Reading(medians, taken / work)
 
     def move(self, reading: Reading, rise: float, fall: float) -> None:
         """Go such a part of the way up, or down, to what a span showed."""
@@ -74,6 +67,27 @@ class Baselines:
             gap = median - self._times[operation]
             moved = self._times[operation] + gap * (rise if gap > 0 else fall) * math.sqrt(min(1.0, count / _CERTAIN))
             self._times[operation] = min(moved, _MOST * median)
+
+    def settle(self, reading: Reading, may_rise: bool) -> float:
+        """Go towards what a drain showed; return by how much the longest one changed, as a factor."""
+        before = self.longest
+        if self.is_far_off(reading.ratio):
+            self._fall(reading)
+        else:
+            is_still = reading.ratio <= _STILL[1]
+            rise, fall = (_STILL_RISE, _STILL_FALL) if is_still else (_MOVE, _MOVE)
+            self.move(reading, rise if may_rise else 0.0, fall)
+        return self.longest / before
+
+    @staticmethod
+    def is_far_off(ratio: float) -> bool:
+        """Return whether calls were so much quicker in a drain that the next one may show even more."""
+        return ratio < _STILL[0]
+
+    def _fall(self, reading: Reading) -> None:
+        for operation, (count, median) in reading.medians.items():
+            gap = min(0.0, median - self._times[operation])
+            self._times[operation] += gap * math.sqrt(min(1.0, count / _SHOWN))
 
     def _baseline(self, operation: str, median: float) -> float:
         if operation not in self._times:

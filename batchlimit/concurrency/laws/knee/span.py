@@ -3,7 +3,7 @@
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws.setting import LONGEST_NS
 
-_FOR_EVER = 10**30
+FOR_EVER = 10**30
 """ns: later than any clock shows."""
 _KEPT = 2048
 """rtts that are kept of a span: more make the median no truer."""
@@ -11,20 +11,33 @@ _NAMES = 64
 """Operations that are held apart; one too many, as when someone puts an id in the name, counts as unnamed."""
 _ENOUGH = ((40, 0), (8, 3 * 10**9), (2, 10 * 10**9), (1, 60 * 10**9))
 """How many calls end a span that is so many ns old: many calls a short one, few calls a long one."""
+_FIRST = 8
+"""Calls that are enough for the first span of all: what comes next may have queued behind them."""
+_ROUND_TRIPS = 3
+"""How many times as old as a call is long a span must be: or only the short calls among those admitted have ended."""
+_DRAIN_NS, _LONG_DRAIN_NS = 4 * 10**8, 6 * 10**8
+"""A drain lasts so long, with many calls or with few. It is the same for all limiters: they drain together."""
+_MANY, _FEW = 10, 2
+"""Calls of a drain that are many, and that are enough if it lasts longer."""
 
 
 class Span:
     """Calls that ended since the last decision. None is thrown away: no rate is too low to decide at all.
 
     Instants and durations are in ns. A span is open for at least as long as the law says, a few round trips: what the
-    last decision changed has to show.
+    last decision changed has to show. The first span ends soon. The span of a drain ends when calls that were admitted
+    in it show how long calls take; how long a drain lasts depends on those calls alone, not on what is believed.
     """
 
-    __slots__ = ("_due", "_names", "_since", "begin", "busy", "count", "dropped", "end", "peak", "times")
+    __slots__ = (
+        "_due", "_give_up", "_is_first", "_names", "_since", "_until", "begin", "busy", "count", "dropped", "end",
+        "peak", "times",
+    )  # fmt: skip
 
-    def __init__(self, least: int) -> None:
+    def __init__(self) -> None:
         self._names = {""}
-        self.restart(_FOR_EVER, least)
+        self.restart(FOR_EVER, 0)
+        self._is_first = True
 
     def __repr__(self) -> str:
         return f"<Span: {self.count} calls, {self.dropped} dropped, at most {self.peak} at once>"
@@ -39,18 +52,26 @@ class Span:
         """How many calls were under way on average: the time that they took, over the time that passed."""
         return self.busy / self.length
 
-    def restart(self, now: int, least: int, since: int = -_FOR_EVER) -> None:
-        """Begin anew, for at least so long; calls that were admitted before `since` are not counted."""
+    def restart(self, now: int, least: int, until: int = FOR_EVER) -> None:
+        """Begin anew, for at least so long, and until the instant `until` at most."""
         self.begin = self.end = now
-        self._due, self._since = now + least, since
+        self._due, self._until, self._since = min(now + least, until), until, -FOR_EVER
+        self._give_up, self._is_first = 0, False
         self.count = self.dropped = self.busy = self.peak = 0
         self.times: dict[str, list[int]] = {}
+
+    def restart_drain(self, now: int, give_up: int) -> None:
+        """Begin a drain: only calls that are admitted from now on count. It ends after `give_up` if there are none."""
+        self.restart(now, 0)
+        self._since, self._give_up = now, max(give_up, _LONG_DRAIN_NS)
 
     def add(self, sample: Sample) -> bool:
         """Count a call that ended; return whether that is enough to decide."""
         start, rtt, in_flight, dropped, operation = sample
         end = start + rtt
         if start >= self._since:
+            if self._give_up and not self.count:
+                self.begin = start  # the calls from before had to end first
             self.count += 1
             if in_flight > self.peak:
                 self.peak = in_flight
@@ -82,4 +103,24 @@ class Span:
             self._since = min(self._since, end)
         self.end = end
         age = end - self.begin
-        return end >= self._due and any(self.count >= calls and age >= least for calls, least in _ENOUGH)
+        if self._give_up:
+            return self._shows_calm(age)
+        if self._is_first and self.count >= _FIRST and age >= self._due_after(0.25):
+            return True
+        return end >= self._until or (end >= self._due and any(self.count >= n and age >= at for n, at in _ENOUGH))
+
+    def _shows_calm(self, age: int) -> bool:
+        if age >= self._give_up:
+            return True
+        if age < _DRAIN_NS or self.count < _FEW:
+            return False
+        shown = self._due_after(0.5)
+        return age >= shown if self.count >= _MANY else age >= max(_LONG_DRAIN_NS, 1.5 * shown)
+
+    def _due_after(self, part: float) -> int:
+        """Return how old the span must be: some round trips of the slowest operation, as far as `part` of them tell."""
+        rtts = (sorted(each)[int(len(each) * part)] for each in self.times.values())
+        shown = _ROUND_TRIPS * max(rtts, default=0)
+        # Looked at again then, not with each call: that would sort for each.
+        self._due = max(self._due, self.begin + shown)
+        return shown

@@ -31,52 +31,85 @@ def ended_at(span: Span, rate: float, rtt: int = 20 * _MS, first: int = 0) -> tu
     ],
 )
 def test_many_calls_end_a_short_span_and_few_a_long_one(rate: float, seconds: float, calls: int) -> None:
-    span = Span(0)
+    span = Span()
     span.restart(0, 200 * _MS)
     assert ended_at(span, rate) == pytest.approx((seconds, calls))
 
 
-def test_it_begins_with_the_first_call() -> None:
-    span = Span(200 * _MS)
-    assert ended_at(span, 1000, first=10**15)[0] == pytest.approx(0.181)
-    assert span.begin == 10**15 + _MS - 20 * _MS
+@pytest.mark.parametrize(("rate", "seconds", "calls"), [(1000, 0.041, 41), (200, 0.045, 9), (20, 0.4, 8), (2, 4.0, 8)])
+def test_the_first_ends_after_three_round_trips_and_eight_calls(rate: float, seconds: float, calls: int) -> None:
+    span = Span()
+    assert ended_at(span, rate, first=10**15) == pytest.approx((seconds, calls), abs=0.001)
+    assert span.begin == 10**15 + _SECOND // rate - 20 * _MS
+
+
+@pytest.mark.parametrize(
+    ("rate", "rtt_ms", "seconds"),
+    [
+        # The first call that was admitted in it ends after its round trip; its age counts from there.
+        (1000, 20, 0.4),
+        (1000, 500, 1.5),
+        (20, 20, 0.5),
+        (10, 20, 0.7),
+        (10, 500, 1.5),
+        (0.1, 20, 20.0),
+    ],
+)
+def test_a_drain_lasts_as_long_as_its_own_calls_ask_for(rate: float, rtt_ms: int, seconds: float) -> None:
+    span = Span()
+    span.restart_drain(0, 8 * _SECOND)
+    assert ended_at(span, rate, rtt_ms * _MS)[0] == pytest.approx(seconds, abs=0.11)
+
+
+def test_a_drain_without_calls_is_given_up() -> None:
+    span = Span()
+    span.restart_drain(10 * _SECOND, 2 * _SECOND)
+    assert not span.add(Sample(9 * _SECOND, 2 * _SECOND, 1))
+    assert span.add(Sample(9 * _SECOND, 3 * _SECOND, 1))
+    assert span.count == 0
+
+
+def test_a_span_ends_when_a_drain_is_to_begin() -> None:
+    span = Span()
+    span.restart(0, 200 * _MS, until=50 * _MS)
+    assert ended_at(span, 1000) == (0.05, 50)
 
 
 def test_it_is_open_for_as_long_as_the_law_says() -> None:
-    span = Span(0)
+    span = Span()
     span.restart(0, 5 * _SECOND)
     assert ended_at(span, 1000) == (5.0, 5000)
 
 
 def test_concurrency_is_time_taken_over_time_passed() -> None:
-    span = Span(0)
+    span = Span()
     span.restart(0, 200 * _MS)
     ended_at(span, 1000)
     assert span.concurrency == pytest.approx(20.0)
 
 
-def test_calls_from_before_are_not_counted() -> None:
-    span = Span(0)
-    span.restart(100, 200, since=100)
+def test_a_drain_does_not_count_calls_from_before() -> None:
+    span = Span()
+    span.restart_drain(100, 200)
     span.add(Sample(99, 10, 9, dropped=True))
     assert (span.count, span.dropped, span.busy, span.peak, span.times) == (0, 0, 0, 0, {})
 
 
 @pytest.mark.parametrize(("rtt", "dropped"), [(0, False), (-5, False), (10**30, False), (7, True)])
 def test_what_was_not_timed_is_counted_all_the_same(rtt: int, dropped: bool) -> None:
-    span = Span(0)
+    span = Span()
     span.add(Sample(0, rtt, 3, dropped))
     assert (span.count, span.dropped, span.peak, span.times) == (1, dropped, 3, {})
 
 
 def test_a_call_of_the_future_does_not_keep_it_open() -> None:
-    span = Span(0)
-    span.restart(10**30, 200 * _MS, since=10**30)
+    span = Span()
+    span.restart(10**30, 200 * _MS)
     assert ended_at(span, 1000)[0] < 1.0
 
 
 def test_names_without_end_are_one_operation() -> None:
-    span = Span(0)
+    span = Span()
     span.restart(0, 10**12)
     for k in range(1000):
         span.add(Sample(k, 5, 1, operation=f"user {k}"))
@@ -85,7 +118,7 @@ def test_names_without_end_are_one_operation() -> None:
 
 
 def test_what_is_kept_of_a_span_is_bounded() -> None:
-    span = Span(0)
+    span = Span()
     span.restart(0, 10**12)
     for k in range(10_000):
         span.add(Sample(k, 5, 1))

@@ -1,0 +1,79 @@
+"""When all limiters let few calls in for a moment, to see what calls take: under a load that lasts nothing else shows.
+
+One of many limiters is a small part of what queues. Only if all of them drain is there no queue, however many they are
+and whoever just came. They need not talk for that: they drain when a clock that they share shows a multiple of 16 s.
+"""
+
+import math
+
+_SECOND = 10**9
+_FIRST, _USUAL = 2 * _SECOND, 16 * _SECOND
+"""The first drain comes soon. Each doubles the wait, up to the usual one: powers of two, so that all waits have the
+longer ones in common."""
+_SPANS = 40
+"""Spans between two drains at least; a drain of a quarter then costs about 2 %."""
+_HASTY_SPANS, _FEWEST_SPANS = 4, 5
+_PART = 0.25
+"""Of the limit: so little that there is no queue, were it four times too high. Rounded up, but for a fifth: two workers
+are not to drain to one, and one worker not to two."""
+_TINY = 0.2
+
+
+class Drains:
+    """Says when to drain, and holds what the limit was before.
+
+    Args:
+        offset: What to add to an instant (ns) to have it on the clock that all limiters share.
+    """
+
+    __slots__ = ("_every", "_next", "_offset", "before", "resume", "under_way")
+
+    def __init__(self, offset: int) -> None:
+        self._offset, self._every = offset, _FIRST
+        self._next: int | None = None
+        self.under_way = False
+        self.resume = 0.0
+        """The limit to go back to."""
+        self.before = 1.0
+        """The ratio before."""
+
+    def __repr__(self) -> str:
+        return f"<Drains every {self._every / 1e9:g} s{', under way' if self.under_way else ''}>"
+
+    @property
+    def next(self) -> int:
+        """When the next one is to begin."""
+        return 0 if self._next is None else self._next
+
+    def is_due(self, now: int) -> bool:
+        """Return whether it is time; the distance counts, for a clock that leapt must not put drains off for ever."""
+        return self._next is not None and (now >= self._next or self._next - now > 2 * self._every)
+
+    def plan(self, now: int, span: int) -> None:
+        """Choose the next instant, if a span is so long."""
+        self._every = max(self._every, _power_of_two(_FEWEST_SPANS * span))
+        self._next = self._multiple(self._every, now)
+
+    def hurry(self, now: int, span: int) -> None:
+        """Choose one that is near: something is new."""
+        self._next = self._multiple(_power_of_two(_HASTY_SPANS * span), now)
+
+    def relax(self, span: int) -> None:
+        """Wait longer for the next one."""
+        self._every = min(2 * self._every, max(_USUAL, _power_of_two(_SPANS * span)))
+
+    def begin(self, limit: float, ratio: float, crowd: float) -> float:
+        """Return the limit of a drain; `crowd`: what the limit was before it was cut for the same reason."""
+        self.under_way, self.resume, self.before = True, limit, ratio
+        return min(limit, max(1, math.ceil(_PART * max(limit, crowd) - _TINY)))
+
+    def _multiple(self, every: int, now: int) -> int:
+        return ((now + self._offset) // every + 1) * every - self._offset
+
+
+def _power_of_two(least: int) -> int:
+    """The least power of two of a second that is as long."""
+    every = _SECOND
+    while every < least:
+        every *= 2
+    return every

@@ -1,0 +1,74 @@
+"""Limiters with a common clock drain at the same instants, whenever they began and however long their waits are."""
+
+from itertools import pairwise
+
+import pytest
+
+from batchlimit.concurrency.laws.knee.drain import Drains
+
+_SECOND = 10**9
+_SPAN = _SECOND // 5
+
+
+def drained(drains: Drains, first: int, until: int, span: int = _SPAN) -> list[int]:
+    """The instants, in seconds, at which it drains if it is asked each span from `first` on."""
+    seen, now = [], first
+    drains.plan(now, span)
+    while now < until:
+        now = min(now + span, drains.next)
+        if drains.is_due(now):
+            seen.append(now // _SECOND)
+            drains.relax(span)
+            drains.plan(now, span)
+    return seen
+
+
+def test_the_first_come_soon_the_later_ones_every_16_seconds() -> None:
+    assert drained(Drains(0), 0, 70 * _SECOND) == [2, 4, 8, 16, 32, 48, 64]
+
+
+def test_whoever_joins_later_drains_with_the_others() -> None:
+    assert drained(Drains(0), 23 * _SECOND + 7, 70 * _SECOND)[-2:] == [48, 64]
+
+
+@pytest.mark.parametrize("offset", [0, 5 * _SECOND, -(10**18) - 7])
+def test_clocks_that_differ_by_an_offset_agree(offset: int) -> None:
+    drains = Drains(offset)
+    drains.plan(100 - offset, _SPAN)
+    assert drains.next + offset == 2 * _SECOND
+
+
+def test_longer_spans_wait_for_some_of_the_same_instants() -> None:
+    long, short = (set(drained(Drains(0), 0, 1000 * _SECOND, span)) for span in (8 * _SPAN, _SPAN))
+    assert len(long) >= 10
+    assert {at for at in long if at % 16 == 0} <= short
+
+
+@pytest.mark.parametrize("span", [_SPAN, 3 * _SECOND, 60 * _SECOND])
+def test_drains_cost_little_however_long_they_are(span: int) -> None:
+    seen = drained(Drains(0), 0, 10**5 * _SECOND, span)
+    assert all(later - earlier >= 40 * span / _SECOND for earlier, later in list(pairwise(seen))[8:])
+
+
+def test_what_is_sudden_is_looked_at_soon() -> None:
+    drains = Drains(0)
+    drains.plan(64 * _SECOND, _SPAN)
+    drains.hurry(70 * _SECOND + 1, _SPAN)
+    assert drains.next == 71 * _SECOND
+
+
+def test_a_clock_that_leapt_does_not_put_it_off_for_ever() -> None:
+    drains = Drains(0)
+    drains.plan(10**30, _SPAN)
+    assert drains.is_due(0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "crowd", "tried"),
+    [(100, 0, 25), (100, 300, 75), (6, 0, 2), (5, 0, 2), (4.7, 0, 1), (1, 0, 1), (2.5, 40, 2.5)],
+)
+def test_it_lets_a_quarter_in_and_never_more_than_before(limit: float, crowd: float, tried: float) -> None:
+    drains = Drains(0)
+    assert drains.begin(limit, 1.5, crowd) == tried
+    assert drains.under_way
+    assert (drains.resume, drains.before) == (limit, 1.5)

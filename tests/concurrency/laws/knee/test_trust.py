@@ -1,0 +1,59 @@
+"""A baseline rises only if drains are known to work: or each limiter of many believes in the queue of the others."""
+
+import pytest
+
+from batchlimit.concurrency.laws.knee.trust import Trust
+
+_SECOND = 10**9
+
+
+def calm() -> Trust:
+    trust = Trust()
+    trust.calm(4 * _SECOND, is_idle=False)
+    return trust
+
+
+@pytest.mark.parametrize(
+    ("drains", "believed"),
+    [
+        # The drain removed what was in line; then calls take longer in a drain as well.
+        ([(2.0, 1.0), (3.0, 3.0)], True),
+        ([(1.4, 1.05), (3.0, 3.0)], True),
+        # Nothing was in line.
+        ([(1.1, 1.1), (3.0, 3.0)], True),
+        # It removed some of it, as where one of four drains.
+        ([(2.0, 1.6), (3.0, 3.0)], False),
+        ([(3.0, 3.0)], False),
+        # Twice is enough.
+        ([(2.0, 1.0), (3.0, 3.0), (3.0, 3.0)], True),
+        ([(2.0, 1.0), (3.0, 3.0), (3.0, 3.0), (3.0, 3.0)], False),
+    ],
+)
+def test_the_last_of_these_drains_is_believed(drains: list[tuple[float, float]], believed: bool) -> None:
+    trust = Trust()
+    assert [trust.drained(*each) for each in drains][-1] is believed
+
+
+def test_what_comes_after_calm_is_believed() -> None:
+    assert calm().drained(3.0, 3.0)
+
+
+def test_a_queue_interrupts_calm() -> None:
+    trust = Trust()
+    for _ in range(5):
+        trust.calm(2 * _SECOND, is_idle=False)
+        trust.crowded()
+    assert not trust.drained(3.0, 3.0)
+
+
+def test_without_a_reason_it_takes_four_times_as_many_drains_each_time() -> None:
+    trust = Trust()
+    assert [k for k in range(1, 100) if trust.drained(3.0, 3.0)] == [4, 20, 84]
+
+
+def test_without_load_it_starts_from_four_again() -> None:
+    trust = Trust()
+    for _ in range(4):
+        trust.drained(3.0, 3.0)
+    trust.calm(4 * _SECOND, is_idle=True)
+    assert [trust.drained(3.0, 3.0) for _ in range(6)] == [True, True, False, False, False, True]
