@@ -72,7 +72,8 @@ answer is in time 1 s after the caller came. 15 minutes a run, the first 20 s no
 The best limiter is one line before all workers: it admits whoever it can serve within half of the deadline. Each
 caller that it answers in time and a law does not counts against the law, above capacity as well. False refusals: the
 share of callers refused, less the share that the best limiter refuses. Creep: the sum of limits in the last five
-minutes over that in the five before. Fairness: answers of the poorest limiter over those of the richest, at equal loads.
+minutes over that in the five before. Fairness: answers of the poorest limiter over those of the richest, at equal
+loads.
 
 ![The sum of limits over time](fleet-limits.svg)
 
