@@ -26,6 +26,9 @@ class FailedIdentity(Mapping[str, object]):
 
     def __init__(self, known: Mapping[str, object], error: Exception) -> None:
         self._known, self._error = known, error
+        if isinstance(error, KeyError):  # a mapping that raises it says "missing", and a key would be made of the path
+            self._error = RuntimeError(f"identify raised {error!r}")
+            self._error.__cause__ = error
 
     def __repr__(self) -> str:
         return f"<FailedIdentity {self._error!r}>"

@@ -37,19 +37,22 @@ def outcome_of(response: Response) -> Outcome:
 
 
 def complete(permit: AsyncPermit | Permit, outcome: OutcomeOf, response: Response) -> None:
-    """Complete the permit of a request by its response; it is ignored if `outcome` raises."""
-    try:
-        told = outcome(response)
-    except Exception as error:
-        _logger.error("the outcome of a request is ignored, for `outcome` raised: %s", error, exc_info=error)
-        told = Outcome.IGNORED
-    match told:
+    """Complete the permit of a request by its response; it is ignored if `outcome` raises or returns no Outcome."""
+    match _told(outcome, response):
         case Outcome.SUCCESS:
             permit.success()
         case Outcome.DROPPED:
             permit.drop()
         case Outcome.IGNORED:
             permit.ignore()
+
+
+def _told(outcome: OutcomeOf, response: Response) -> Outcome:
+    try:
+        return Outcome(outcome(response))
+    except Exception as error:
+        _logger.error("the outcome of a request is ignored, for `outcome` failed: %s", error, exc_info=error)
+        return Outcome.IGNORED
 
 
 def refusal_of(error: BatchLimitError) -> Refusal:

@@ -91,10 +91,12 @@ def test_an_exception_goes_on_and_returns_the_permit() -> None:
     run(test)
 
 
-def test_a_judgement_that_raises_returns_the_permit_all_the_same() -> None:
-    def outcome(response: Response) -> Outcome:
-        raise ZeroDivisionError
+def _raises(response: Response) -> Outcome:
+    raise ZeroDivisionError
 
+
+@pytest.mark.parametrize("outcome", [_raises, lambda response: None, lambda response: True, lambda response: "good"])
+def test_a_judgement_that_fails_returns_the_permit_all_the_same(outcome: Any) -> None:
     async def test() -> None:
         async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
             reply = await call(ConcurrencyLimitMiddleware(Hello(), limiter, outcome=outcome), http())

@@ -131,6 +131,15 @@ def test_an_identity_that_raises_is_a_503_and_no_error_of_the_application(
     assert "the directory is away" not in refusal.body.decode()
 
 
+def test_an_identity_that_raises_a_key_error_lets_nobody_choose_whose_key_it_is(make: Make) -> None:
+    twin = make(Rule("user", "2/hour", key="user:{user}", match="/users/{user}/*"))
+    identity = FailedIdentity({"ip": "192.0.2.1"}, KeyError("authorization"))
+    refusal = twin.admit_request(Request("GET", "/users/bob/items", identity)).refusal
+    assert refusal is not None
+    assert refusal.status == 503
+    assert twin.left("user:bob") == 2
+
+
 def test_a_cost_is_made_of_the_request(make: Make) -> None:
     twin = make(Rule("all", "100/hour", key="all", cost=lambda request: len(request.path)))
     twin.admit("GET", "/abc")
@@ -154,6 +163,18 @@ def test_a_cost_beyond_the_burst_never_fits_and_says_no_time(make: Make) -> None
     assert (refusal.status, refusal.rules) == (429, ("big",))
     assert b"retry-after" not in dict(refusal.headers)
     assert twin.left("all") == 100
+
+
+def test_costs_of_one_key_that_never_fit_together_are_refused_as_one_that_never_fits(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    twin = make(*(Rule(name, "5/hour", key="big", cost=lambda _: 3) for name in ("one", "other")))
+    refusal = twin.admit().refusal
+    assert refusal is not None
+    assert (refusal.status, refusal.rules) == (429, ("one", "other"))
+    assert b"retry-after" not in dict(refusal.headers)
+    assert twin.left("big") == 5
+    assert not caplog.records
 
 
 def test_a_rate_of_zero_refuses_for_ever(make: Make) -> None:

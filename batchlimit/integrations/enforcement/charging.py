@@ -150,8 +150,9 @@ def _costs(enforced: list[Charged]) -> dict[str, int]:
 
 
 def _beyond(enforced: list[Charged]) -> Charged | None:
-    """Return one whose cost never fits; usually a cost that a function returned."""
-    return next((each for each in enforced if each[2] > each[0].quota.largest_cost), None)
+    """Return one whose key is asked for more than ever fits; usually by what a function returned."""
+    costs = _costs(enforced)
+    return next((each for each in enforced if costs[each[1]] > each[0].quota.largest_cost), None)
 
 
 def _never(rule: Rule) -> Decision:
