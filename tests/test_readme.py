@@ -13,6 +13,7 @@ _README = _PAGES[0].read_text(encoding="utf-8")
 _EXAMPLES = [
     pytest.param(example, id=f"{page.name}-{number}")
     for page in _PAGES
+    if page.parent.name != "how-to"  # applications, which tests/integrations runs
     for number, example in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
 ]
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")

@@ -3,12 +3,17 @@
 import subprocess
 import sys
 
+import pytest
 
-def test_a_missing_grpcio_names_the_extra() -> None:
-    without = "import sys; sys.modules['grpc'] = None; import batchlimit.integrations.grpc"
+EXTRAS = [("grpc", "grpc", "grpcio"), ("flask", "flask", "Flask")]
+
+
+@pytest.mark.parametrize(("name", "module", "package"), EXTRAS)
+def test_a_missing_framework_names_the_extra(name: str, module: str, package: str) -> None:
+    without = f"import sys; sys.modules[{module!r}] = None; import batchlimit.integrations.{name}"
     found = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
     assert found.returncode == 1
     assert found.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: batchlimit.integrations.grpc needs grpcio, of the 'grpc' extra: "
-        "pip install 'batchlimit[grpc]'"
+        f"ModuleNotFoundError: batchlimit.integrations.{name} needs {package}, of the {name!r} extra: "
+        f"pip install 'batchlimit[{name}]'"
     )

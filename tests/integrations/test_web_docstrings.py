@@ -13,6 +13,8 @@ MODULES = [
     "enforcement.enforcer",
     "enforcement.outcome",
     "enforcement.route",
+    "flask.limits",
+    "flask.rejected",
     "front",
     "headers",
     "identity",

@@ -97,7 +97,7 @@ class RateLimitMiddleware:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request, as any WSGI application."""
         peer = environ.get("REMOTE_ADDR") or None
-        outcome = self.front.admit(environ["REQUEST_METHOD"], path_of(environ), peer, _fields(environ), environ)
+        outcome = self.front.admit(environ["REQUEST_METHOD"], path_of(environ), peer, fields_of(environ), environ)
         if outcome.refusal is not None:
             return self._reject(outcome.refusal, environ, start_response)
         if outcome.charges:
@@ -135,5 +135,6 @@ def path_of(environ: Environ) -> str:
     return path.encode("latin-1").decode("utf-8", "replace")
 
 
-def _fields(environ: Environ) -> Iterable[Header]:
+def fields_of(environ: Environ) -> Iterable[Header]:
+    """Return the header fields of a request that a Front looks at."""
     return [(name, environ[key].encode("latin-1")) for name, key in _FIELDS if key in environ]

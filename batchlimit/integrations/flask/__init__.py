@@ -1,0 +1,16 @@
+"""Rate limits for Flask: an extension that holds rules against every request, and a decorator for views.
+
+`limits` is the extension, `rejected` the exceptions that it raises. Flask's error handlers answer them.
+"""
+
+try:
+    import flask  # noqa: F401  said here what is missing, once for all modules of this package
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.flask needs Flask, of the 'flask' extra: pip install 'batchlimit[flask]'", name="flask"
+    ) from error
+
+from batchlimit.integrations.flask.limits import Limits
+from batchlimit.integrations.flask.rejected import Rejected
+
+__all__ = ["Limits", "Rejected"]

@@ -1,0 +1,82 @@
+"""The rules held against one request of Flask: what they said of it, from its start to the end of its response."""
+
+from flask import Request as FlaskRequest
+from flask import Response as FlaskResponse
+from flask import request
+
+from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
+from batchlimit.integrations.enforcement.outcome import refusal
+from batchlimit.integrations.flask.rejected import Rejected, rejected
+from batchlimit.integrations.front import Front
+from batchlimit.integrations.headers import Header
+from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp
+from batchlimit.integrations.wsgi.middleware import fields_of, path_of
+
+_PROXY_FIX = "werkzeug.proxy_fix.orig"
+"""Where Werkzeug's ProxyFix keeps what it has replaced: it has read the forwarding fields itself."""
+
+
+class Hold:
+    """What the rules say of one request.
+
+    Args:
+        front: the Front of the application.
+    """
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._outcome: Outcome | None = None
+        self._refusal: Refusal | None = None
+
+    def __repr__(self) -> str:
+        return f"<Hold {self._outcome or 'before the rules were asked'}>"
+
+    def serve(self, app: WSGIApp, environ: Environ, start_response: StartResponse) -> Exchange:
+        """Run the application, and settle what was charged when its response has ended."""
+        return Exchange(start_response, (), self._settle).run(app, environ)
+
+    def admit(self) -> Rejected | None:
+        """Charge the request to the rules that match; return what refuses it. A second call does nothing."""
+        if self._outcome is None:
+            self._outcome = self._admitted(request._get_current_object())  # type: ignore[attr-defined]
+            self._refusal = self._outcome.refusal
+        return None if self._outcome.refusal is None else rejected(self._outcome.refusal)
+
+    def ask(self, limit: RouteLimit) -> Rejected | None:
+        """Charge the request to what its route asks for; return what refuses it."""
+        if (refused := self.admit()) is not None:
+            return refused
+        assert self._outcome is not None
+        self._refusal = self._front.enforcer.ask(limit, self._outcome, parameters=request.view_args or {})
+        return None if self._refusal is None else rejected(self._refusal)
+
+    def tell(self, response: FlaskResponse) -> FlaskResponse:
+        """Add the fields to a response. One that the application made before the rules were asked may be replaced."""
+        if self._outcome is None and (refused := self.admit()) is not None:
+            if refused.refusal.key is None:  # nobody can say who asks, and the answer is there
+                return response
+            response = FlaskResponse(refused.get_body(), refused.refusal.status, refused.get_headers())
+        for name, value in self._fields():
+            response.headers[name.decode("latin-1")] = value.decode("latin-1")
+        return response
+
+    def refuse(self, view: str, error: Exception) -> Rejected:
+        """Refuse a request whose limit the application has made a mistake with, and tell the log."""
+        self._front.enforcer.counters.accuse(view, "requests of the view %r are refused: %s", error)
+        self._refusal = refusal(self._front.enforcer.fields, reduced_capacity(), 1.0, error=error)
+        return rejected(self._refusal)
+
+    def _admitted(self, native: FlaskRequest) -> Outcome:
+        environ = native.environ
+        fields = [each for each in fields_of(environ) if _PROXY_FIX not in environ or b"forwarded" not in each[0]]
+        return self._front.admit(native.method, path_of(environ), environ.get("REMOTE_ADDR") or None, fields, native)
+
+    def _fields(self) -> list[Header]:
+        if self._refusal is not None:
+            return self._refusal.fields
+        return [] if self._outcome is None else self._outcome.headers
+
+    def _settle(self, response: Response) -> None:
+        if self._outcome is not None:
+            self._front.settle(self._outcome, response)

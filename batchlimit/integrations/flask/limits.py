@@ -1,0 +1,213 @@
+"""Limits: the Flask extension, which holds rules against every request of an application."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from flask import Flask, current_app, request
+from flask import Request as FlaskRequest
+from flask import Response as FlaskResponse
+from werkzeug.exceptions import ServiceUnavailable
+
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.enforcement import RouteLimit, Unidentified
+from batchlimit.integrations.enforcement.route import RouteRules
+from batchlimit.integrations.flask.hold import Hold
+from batchlimit.integrations.front import Front
+from batchlimit.integrations.headers import Fields, Form
+from batchlimit.integrations.identity import Identity
+from batchlimit.integrations.source import LimiterSource
+from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp
+from batchlimit.rules import Rule, Rules
+from batchlimit.rules.rule import Charge, RuleCost
+
+View = TypeVar("View", bound=Callable[..., Any])
+_NAME = "batchlimit"
+_logger = logging.getLogger("batchlimit")
+_BARE = RuntimeError("the view is registered without its limit: write @limits.limited below @app.route")
+
+
+class Limits:
+    """Holds rules against every request of a Flask application, before its view is called.
+
+    All rules that match are charged at once, or none of them. A request that a rule refuses raises Rejected, an HTTP
+    error: 429, with `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key
+    cannot be made. Responses of admitted requests carry the fields too.
+
+    The rules are asked in a `before_request` function, in the order of such functions: register what sets `flask.g` for
+    `identify` before `init_app`. If an earlier function answers the request, the rules are asked after it.
+
+    A server may make the application before it forks: connections and tokens are those of each worker.
+
+    Args:
+        limiter: the URL of a store, or a function that makes a RateLimiter at the first request. Either is closed when
+            the process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes. Default None: the
+            application's setting `BATCHLIMIT_URL`.
+        rules: Rules, or several Rule.
+        app: the application; None: `init_app` tells later (default None).
+        identify: a function of the `flask.Request`. It returns values for the keys, such as {"user": g.user}, or None
+            (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
+        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
+        proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
+        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
+        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
+        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from flask import Flask
+        >>> from batchlimit.rules import Rule
+        >>> app = Flask("shop")
+        >>> limits = Limits("memory://", [Rule("search", "2/hour", key="search:{ip}", match=None)], app)
+        >>> @app.get("/search")
+        ... @limits.limited("search:{ip}", cost=2)
+        ... def search():
+        ...     return "found"
+        >>> client = app.test_client()
+        >>> [client.get("/search").status_code for _ in range(2)]
+        [200, 429]
+    """
+
+    def __init__(
+        self,
+        limiter: LimiterSource | None,
+        rules: Rules | Iterable[Rule],
+        app: Flask | None = None,
+        *,
+        identify: Callable[[FlaskRequest], Identity | None] | None = None,
+        headers: Form | Fields = "draft-11",
+        proxies: TrustedProxies | None = None,
+        ipv6_prefix: int = 56,
+        unidentified: Unidentified = "refuse",
+        limit_preflight: bool = False,
+        checks: bool = True,
+    ) -> None:
+        self._limiter, self._rules = limiter, rules if isinstance(rules, Rules) else Rules(rules)
+        self._routes = RouteRules(self._rules)
+        self._options: dict[str, Any] = {
+            "identify": identify,
+            "headers": headers,
+            "proxies": proxies,
+            "ipv6_prefix": ipv6_prefix,
+            "unidentified": unidentified,
+            "limit_preflight": limit_preflight,
+            "checks": checks,
+        }
+        self._bare: set[Callable[..., object]] = set()
+        self._charges = any(rule.charge is not None for rule in self._rules)
+        if app is not None:
+            self.init_app(app)
+
+    def __repr__(self) -> str:
+        return f"<Limits {self._rules}>"
+
+    def init_app(self, app: Flask) -> None:
+        """Hold the rules against the requests of an application. One Limits may serve several applications.
+
+        Args:
+            app: the application.
+
+        Raises:
+            RuntimeError: the application has limits already.
+            ValueError: there is no URL, or it has a typo.
+        """
+        if _NAME in app.extensions:
+            raise RuntimeError("this application has limits already: give all rules to one Limits")
+        limiter = app.config.get("BATCHLIMIT_URL") if self._limiter is None else self._limiter
+        if limiter is None:
+            raise ValueError("no store: pass a limiter, or set BATCHLIMIT_URL in the application's configuration")
+        app.extensions[_NAME] = Front(limiter, self._rules, **self._options)
+        app.before_request(self._admit)
+        app.after_request(self._tell)
+        app.wsgi_app = self._settled(app.extensions[_NAME], app.wsgi_app)  # type: ignore[method-assign,assignment]
+
+    def limited(
+        self,
+        key: str,
+        *,
+        cost: RuleCost | None = None,
+        charge: Charge | Sequence[int | str] | None = None,
+    ) -> Callable[[View], View]:
+        """Return a decorator for a view, of any blueprint: requests are charged to the rule with this key, too.
+
+        It stands below `@app.route`. Where it stands above, the view is answered 503 and the log says why.
+
+        Args:
+            key: the key of a rule with `match=None`, with its fields, such as "search:{user}". Its values come from the
+                identity, and then from the path parameters of the route.
+            cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
+            charge: as for Rule (default None: that of the rule).
+
+        Returns:
+            The decorator.
+
+        Raises:
+            RulesError: no rule with `match=None` has this key, or the cost never fits.
+        """
+        limit = RouteLimit(key, cost, charge)  # type: ignore[arg-type]  # it makes a function of statuses
+        rule, _ = self._routes.find(limit)
+        self._charges = self._charges or rule.charge is not None
+
+        def decorate(view: View) -> View:
+            @wraps(view)
+            def limited(*args: Any, **kwargs: Any) -> Any:
+                if (refused := _hold().ask(limit)) is not None:
+                    raise refused
+                return current_app.ensure_sync(view)(*args, **kwargs)
+
+            self._bare.add(view)
+            return limited  # type: ignore[return-value]
+
+        return decorate
+
+    def statistics(self, app: Flask | None = None) -> EnforcementStatistics:
+        """Return what became of the requests so far, by rule.
+
+        Args:
+            app: the application (default None: the current one).
+
+        Returns:
+            The EnforcementStatistics of this process.
+        """
+        front: Front = (app or current_app).extensions[_NAME]
+        return front.statistics()
+
+    def _admit(self) -> None:
+        hold = _hold()
+        if (refused := hold.admit()) is not None:
+            raise refused
+        if request.endpoint is not None and current_app.view_functions.get(request.endpoint) in self._bare:
+            raise hold.refuse(request.endpoint, _BARE)
+
+    def _tell(self, response: FlaskResponse) -> FlaskResponse:
+        return _hold().tell(response)
+
+    def _settled(self, front: Front, app: WSGIApp) -> WSGIApp:
+        def wsgi_app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+            hold = environ[_slot(front)] = Hold(front)
+            if self._charges:
+                return hold.serve(app, environ, start_response)
+            return app(environ, start_response)
+
+        return wsgi_app
+
+
+def _hold() -> Hold:
+    """Return what holds the rules against the current request."""
+    front: Front | None = current_app.extensions.get(_NAME)
+    if front is None:
+        _logger.error("requests of %r are refused: the application has no limits; call init_app", request.endpoint)
+        raise ServiceUnavailable
+    hold: Hold | None = request.environ.get(_slot(front))
+    if hold is None:  # the view is called without the application, as in a test
+        hold = request.environ[_slot(front)] = Hold(front)
+    return hold
+
+
+def _slot(front: Front) -> str:
+    return f"batchlimit.flask.{id(front):x}"

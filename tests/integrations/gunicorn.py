@@ -1,0 +1,45 @@
+"""A real gunicorn in a process of its own, and how to speak to it."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+_PATIENCE_S = 100.0
+_LISTENING = re.compile(r"Listening at: http://127\.0\.0\.1:(\d+)")
+
+KINDS = {
+    "sync": ["--worker-class=sync", "--workers=2"],
+    "gthread": ["--worker-class=gthread", "--workers=2", "--threads=4"],
+    "sync-preload": ["--worker-class=sync", "--workers=2", "--preload"],
+    "gthread-preload": ["--worker-class=gthread", "--workers=2", "--threads=4", "--preload"],
+}
+"""The kinds of workers that an application is served by."""
+
+
+@contextlib.contextmanager
+def served(app: str, kind: str, url: str, prefix: str) -> Iterator[httpx.Client]:
+    """Serve an application, "module:name", whose store stands in the environment; it is ended by its pid."""
+    command = [sys.executable, "-m", "gunicorn", "--bind=127.0.0.1:0", "--no-control-socket", *KINDS[kind], app]
+    environment = {**os.environ, "STORE": url, "PREFIX": prefix}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    try:
+        port = next(found[1] for line in process.stderr if (found := _LISTENING.search(line)))
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=_PATIENCE_S, trust_env=False) as client:
+            yield client
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()

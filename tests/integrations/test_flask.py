@@ -1,0 +1,410 @@
+"""A Flask application with limits, called by its test client in a time that the test sets."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from flask import Blueprint, Flask, Response, g, request, send_file, session
+from flask.views import MethodView
+from werkzeug.exceptions import HTTPException
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+from batchlimit import RateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.integrations.flask import Limits, Rejected
+from batchlimit.integrations.headers import Fields
+from batchlimit.rules import Rule, Rules, RulesError
+from batchlimit.stores import MemoryStore
+from tests.integrations.structured import read_limits
+from tests.sync.stage import Clock
+
+PEER = "127.0.0.1"
+IP = Rule("ip", "2/minute", key="ip:{ip}")
+OFF = Rule("off", "0/s", key="off")
+SEARCH = Rule("search", "5/hour", key="search:{user}", match=None)
+LOGIN = Rule("login", "5/hour", key="login:{ip}", match="POST /login", charge=[401])
+OWED = Rule("bytes", "1000/hour", key="bytes:{ip}", cost=100, charge=lambda r: r.sent if r.complete else 7)
+
+
+def who(native: Any) -> dict[str, Any]:
+    return {"user": native.headers.get("x-user")}
+
+
+class Limited:
+    """An application with limits, and what is left of a key."""
+
+    def __init__(self, *rules: Rule, **options: Any) -> None:
+        self.clock = Clock()
+        quotas = Rules(rules).quotas
+        self.limiter = RateLimiter(MemoryStore(self.clock), quotas, clock=self.clock, sizer=FixedBatch(1))
+        options = {"headers": Fields(secret=b"s", chance=lambda: 1.0), "identify": who, **options}
+        self.app = Flask("test")
+        self.app.secret_key = "s"
+        self.limits = Limits(self.limiter, rules, **options)
+
+    def call(self, path: str = "/", method: str = "GET", user: str = "ann", **options: Any) -> Any:
+        headers = {"x-user": user, **options.pop("headers", {})}
+        options = {"buffered": True, **options}
+        return self.app.test_client().open(path, method=method, headers=headers, **options)
+
+    def statuses(self, times: int, path: str = "/", **options: Any) -> list[int]:
+        return [self.call(path, **options).status_code for _ in range(times)]
+
+    def left(self, key: str) -> int:
+        return self.limiter.peek(key).remaining - self.limiter.statistics().owed
+
+
+Make = Callable[..., Limited]
+
+
+@pytest.fixture
+def limited(without_refresher: None) -> Iterator[Make]:
+    made: list[Limited] = []
+
+    def make(*rules: Rule, late: bool = False, **options: Any) -> Limited:
+        service = Limited(*rules, **options)
+        made.append(service)
+        if not late:
+            service.limits.init_app(service.app)
+        service.app.add_url_rule("/", "index", lambda: "hello", methods=["GET", "POST"])
+        return service
+
+    yield make
+    for each in made:
+        each.limiter.close()
+
+
+def fails() -> str:
+    raise ZeroDivisionError
+
+
+def watcher() -> tuple[list[Any], Callable[[Any], bool]]:
+    """Responses that are charged nothing, and what charges them so."""
+    seen: list[Any] = []
+
+    def nothing(response: Any) -> bool:
+        seen.append(response)
+        return False
+
+    return seen, nothing
+
+
+def fields(reply: Any) -> dict[bytes, bytes]:
+    return {name.lower().encode(): value.encode() for name, value in reply.headers}
+
+
+# Rules that match
+
+
+def test_a_burst_is_admitted_then_refused_and_admitted_again_when_it_was_told(limited: Make) -> None:
+    service = limited(IP)
+    replies = [service.call() for _ in range(3)]
+    assert [each.status_code for each in replies] == [200, 200, 429]
+    told = [read_limits(fields(each))["ip"][:4] for each in replies]
+    assert told == [(2, 60, 1, 30), (2, 60, 0, 30), (2, 60, 0, 30)]
+    assert "retry-after" not in replies[1].headers
+    wait = int(replies[2].headers["retry-after"])
+    assert 30 <= wait <= 34
+    service.clock.pass_by(wait)
+    assert service.call().status_code == 200
+
+
+def test_a_refusal_is_a_problem_that_no_cache_stores(limited: Make) -> None:
+    reply = limited(OFF).call()
+    assert reply.content_type == "application/problem+json"
+    assert reply.headers["cache-control"] == "no-store"
+    assert json.loads(reply.data)["violated-policies"] == ["off"]
+    head = limited(OFF).call(method="HEAD")
+    assert (head.status_code, head.data) == (429, b"")
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/static/x.css", "/" + "a" * 10_000, "/%ff%fe", "//a/../b"])
+def test_rules_hold_for_paths_that_no_view_serves(limited: Make, path: str) -> None:
+    assert limited(OFF).call(path).status_code == 429
+
+
+@pytest.mark.parametrize("kind", [429, Rejected, HTTPException])
+def test_a_handler_of_the_application_answers_with_the_fields_of_the_refusal(limited: Make, kind: Any) -> None:
+    service = limited(OFF)
+    service.app.register_error_handler(kind, lambda error: (f"calm down, {error.refusal.rules}", 420))
+    reply = service.call()
+    assert (reply.status_code, reply.text) == (420, "calm down, ('off',)")
+    assert reply.headers["cache-control"] == "no-store"
+    assert list(read_limits(fields(reply))) == ["off"]
+
+
+def test_a_500_of_the_application_carries_the_fields_and_is_settled(limited: Make) -> None:
+    seen, nothing = watcher()
+    service = limited(IP, Rule("x", "9/hour", key="x", charge=nothing))
+    service.app.add_url_rule("/fails", "fails", fails)
+    reply = service.call("/fails")
+    assert reply.status_code == 500
+    assert sorted(read_limits(fields(reply))) == ["ip", "x"]
+    assert (seen[0].status, service.left("x")) == (500, 9)
+
+
+def test_an_error_that_passes_through_the_application_is_settled(limited: Make) -> None:
+    seen, nothing = watcher()
+    service = limited(Rule("x", "9/hour", key="x", charge=nothing))
+    service.app.testing = True
+    service.app.add_url_rule("/fails", "fails", fails)
+    with pytest.raises(ZeroDivisionError):
+        service.call("/fails")
+    assert isinstance(seen[0].error, ZeroDivisionError)
+    assert service.left("x") == 9
+
+
+def test_preflight_requests_are_not_limited_unless_they_are_to_be(limited: Make) -> None:
+    cors = {"origin": "https://example.org", "access-control-request-method": "POST"}
+    assert limited(OFF).call(method="OPTIONS", headers=cors).status_code == 200
+    assert limited(OFF).call(method="OPTIONS").status_code == 429
+    assert limited(OFF, limit_preflight=True).call(method="OPTIONS", headers=cors).status_code == 429
+
+
+# Who asks, and the order of before_request
+
+
+def test_who_asks_is_what_functions_before_init_app_have_put_into_g_and_the_session(limited: Make) -> None:
+    def identify(native: Any) -> Any:
+        return {"user": g.user, "plan": session["plan"]}
+
+    service = limited(Rule("user", "1/hour", key="{user}:{plan}"), late=True, identify=identify)
+
+    @service.app.before_request
+    def log_in() -> None:
+        g.user = request.headers["x-user"]
+        session["plan"] = "free"
+
+    service.limits.init_app(service.app)
+    assert [service.call(user=user).status_code for user in ("ann", "bob", "ann")] == [200, 200, 429]
+
+
+def test_who_asks_by_a_function_that_raises_is_a_503_and_by_none_a_403(limited: Make) -> None:
+    rule = Rule("user", "1/hour", key="user:{user}")
+    assert limited(rule, identify=lambda native: 1 / 0).call().status_code == 503
+    assert limited(rule, identify=lambda native: None).call().status_code == 403
+    assert limited(rule, identify=lambda native: None, unidentified="admit").call().status_code == 200
+
+
+def test_what_an_earlier_function_answers_is_limited_too(limited: Make) -> None:
+    service = limited(Rule("ip", "1/hour", key="ip:{ip}"), late=True)
+    service.app.before_request(lambda: ("who are you", 401))
+    service.limits.init_app(service.app)
+    replies = [service.call() for _ in range(2)]
+    assert [each.status_code for each in replies] == [401, 429]
+    assert [read_limits(fields(each))["ip"].r for each in replies] == [0, 0]
+    assert replies[1].content_type == "application/problem+json"
+
+
+def test_what_an_earlier_function_answers_stands_where_nobody_can_say_who_asks(limited: Make) -> None:
+    service = limited(Rule("user", "1/hour", key="user:{user}"), late=True, identify=lambda native: None)
+    service.app.before_request(lambda: ("log in first", 401))
+    service.limits.init_app(service.app)
+    assert service.call().status_code == 401
+
+
+def test_addresses_that_proxy_fix_has_read_are_believed_and_not_warned_of(
+    limited: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = limited(Rule("ip", "1/hour", key="ip:{ip}"))
+    service.app.wsgi_app = ProxyFix(service.app.wsgi_app)  # type: ignore[method-assign]
+    clients = ["203.0.113.1", "203.0.113.2", "203.0.113.1"]
+    statuses = [service.call(headers={"x-forwarded-for": each}).status_code for each in clients]
+    assert statuses == [200, 200, 429]
+    assert "no proxy is trusted" not in caplog.text
+
+
+# What a view asks for
+
+
+def test_a_view_is_charged_to_what_it_asks_for_and_the_fields_tell_of_all_rules(limited: Make) -> None:
+    service = limited(IP, SEARCH)
+
+    @service.app.get("/search")
+    @service.limits.limited("search:{user}", cost=2)
+    def search() -> str:
+        return "found"
+
+    limits = read_limits(fields(service.call("/search")))
+    assert {name: (each.q, each.r) for name, each in limits.items()} == {"ip": (2, 1), "search": (5, 3)}
+    assert service.left("search:ann") == 3
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before init_app", "after init_app"])
+def test_views_of_blueprints_and_classes_and_coroutines_are_limited(limited: Make, early: bool) -> None:
+    service = limited(SEARCH, late=early)
+    limit = service.limits.limited("search:{user}", cost=3)
+    outer, inner = Blueprint("outer", "outer"), Blueprint("inner", "inner")
+
+    @inner.route("/a")
+    @limit
+    def of_a_blueprint() -> str:
+        return "a"
+
+    @inner.route("/b")
+    @limit
+    async def of_a_coroutine() -> str:
+        return "b"
+
+    class View(MethodView):
+        decorators = [limit]  # noqa: RUF012
+
+        def get(self) -> str:
+            return "c"
+
+    inner.add_url_rule("/c", view_func=View.as_view("c"))
+    outer.register_blueprint(inner, url_prefix="/inner")
+    service.app.register_blueprint(outer, url_prefix="/outer")
+    if early:
+        service.limits.init_app(service.app)
+    for name in "abc":
+        statuses = service.statuses(2, f"/outer/inner/{name}", user=name)
+        assert statuses == [200, 429]
+
+
+def test_the_path_of_a_route_gives_values_after_the_identity(limited: Make) -> None:
+    service = limited(Rule("item", "1/hour", key="item:{user}:{number}", match=None))
+
+    @service.app.get("/items/<int:number>/<user>")
+    @service.limits.limited("item:{user}:{number}")
+    def item(number: int, user: str) -> str:
+        return f"{number} {user}"
+
+    assert service.call("/items/7/eve").text == "7 eve"
+    assert service.left("item:ann:7") == 0
+
+
+def test_a_view_that_is_refused_is_answered_like_any_other(limited: Make) -> None:
+    replies = []
+    for handler in (lambda error: error, lambda error: ("calm", 420)):
+        service = limited(IP, Rule("none", "0/s", key="none", match=None))
+        service.app.register_error_handler(429, handler)
+        service.app.add_url_rule("/none", "none", service.limits.limited("none")(lambda: "never"))
+        replies.append(service.call("/none"))
+    assert [reply.status_code for reply in replies] == [429, 420]
+    assert replies[0].content_type == "application/problem+json"
+    for reply in replies:
+        assert list(read_limits(fields(reply))) == ["none"]
+        assert reply.headers["cache-control"] == "no-store"
+
+
+def test_what_a_view_asks_for_is_charged_by_its_response(limited: Make) -> None:
+    service = limited(SEARCH)
+    limit = service.limits.limited("search:{user}", cost=2, charge=[200])
+    service.app.add_url_rule("/<int:status>", "told", limit(lambda status: ("", status)))
+    assert service.call("/404").status_code == 404
+    assert service.left("search:ann") == 5
+    assert service.call("/200").status_code == 200
+    assert service.left("search:ann") == 3
+
+
+def test_a_key_that_no_rule_has_is_an_error_where_it_is_written(limited: Make) -> None:
+    service = limited(SEARCH)
+    with pytest.raises(RulesError, match=r"did you mean 'search:\{user\}'"):
+        service.limits.limited("serch:{user}")
+    with pytest.raises(RulesError, match="never fit"):
+        service.limits.limited("search:{user}", cost=6)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_limit_above_its_route_is_a_503_that_the_log_explains(
+    limited: Make, early: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = limited(SEARCH)
+
+    def search() -> str:
+        return "found"
+
+    if early:
+        service.app.add_url_rule("/search", view_func=search)
+        service.limits.limited("search:{user}")(search)
+    else:
+        service.limits.limited("search:{user}")(search)
+        service.app.add_url_rule("/search", view_func=search)
+    assert service.statuses(2, "/search") == [503, 503]
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 1
+    assert "below @app.route" in errors[0]
+
+
+def test_a_limit_of_an_application_without_limits_is_a_503_that_the_log_explains(
+    limited: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = limited(SEARCH, late=True)
+    service.app.add_url_rule("/search", "search", service.limits.limited("search:{user}")(lambda: "found"))
+    assert service.call("/search").status_code == 503
+    assert "call init_app" in caplog.text
+
+
+# Charge by outcome
+
+
+@pytest.mark.parametrize(("status", "left"), [(200, 5), (401, 4)])
+def test_the_response_decides_what_a_request_is_charged(limited: Make, status: int, left: int) -> None:
+    service = limited(LOGIN)
+    service.app.add_url_rule("/login", "login", lambda: ("", status), methods=["POST"])
+    assert service.call("/login", "POST").status_code == status
+    assert service.left(f"login:{PEER}") == left
+
+
+def _stream() -> Response:
+    return Response(b"x" * 21 for _ in range(2))
+
+
+def test_a_stream_is_charged_when_it_has_ended_or_was_closed(limited: Make) -> None:
+    service = limited(OWED)
+    service.app.add_url_rule("/stream", "stream", _stream)
+    assert len(service.call("/stream").data) == 42
+    assert service.left(f"bytes:{PEER}") == 958
+    reply = service.call("/stream", buffered=False)
+    assert next(iter(reply.response)) == b"x" * 21
+    assert service.left(f"bytes:{PEER}") == 858
+    reply.close()
+    assert service.left(f"bytes:{PEER}") == 951
+
+
+def test_a_file_that_bypasses_the_response_is_charged_too(limited: Make) -> None:
+    service = limited(OWED)
+    service.app.add_url_rule("/file", "file", lambda: send_file(__file__))
+    size = len(service.call("/file", headers={"range": "bytes=0-9"}).data)
+    assert size == 10
+    assert service.left(f"bytes:{PEER}") == 990
+
+
+# The extension
+
+
+def test_one_extension_serves_several_applications_each_by_its_own_setting() -> None:
+    limits = Limits(None, [Rule("all", "1/hour", key="all")])
+    for name in ("one", "two"):
+        app = Flask(name)
+        app.config["BATCHLIMIT_URL"] = "memory://"
+        limits.init_app(app)
+        app.add_url_rule("/", "index", lambda: "hello")
+        client = app.test_client()
+        assert [client.get("/").status_code for _ in range(2)] == [200, 429]
+        assert limits.statistics(app).rules["all"].refused == 1
+        with app.app_context():
+            assert limits.statistics().requests == 2
+
+
+def test_an_application_without_a_store_or_with_two_limits_does_not_start() -> None:
+    limits, app = Limits(None, [IP]), Flask("test")
+    with pytest.raises(ValueError, match="BATCHLIMIT_URL"):
+        limits.init_app(app)
+    app.config["BATCHLIMIT_URL"] = "memory://"
+    limits.init_app(app)
+    with pytest.raises(RuntimeError, match="one Limits"):
+        Limits("memory://", [IP], app)
+
+
+def test_a_store_that_is_away_is_a_503_or_what_the_rule_says() -> None:
+    for on_failure, status in (("closed", 503), ("open", 200)):
+        app = Flask("test")
+        rule = Rule("ip", "2/minute", key="ip:{ip}", on_failure=on_failure)  # type: ignore[arg-type]
+        Limits("redis://127.0.0.1:1", [rule], app)  # nobody listens there
+        app.add_url_rule("/", "index", lambda: "hello")
+        assert app.test_client().get("/").status_code == status
+        app.extensions["batchlimit"].enforcer._settlement._limiter().close()
