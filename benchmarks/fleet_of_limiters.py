@@ -1,0 +1,197 @@
+"""Real processes before one backend of 10 slots of 50 ms: each has a concurrency limiter of its own.
+
+    python -m benchmarks.fleet_of_limiters [--processes 1,2,4,8] [--loads 2,3] [--seconds 60] [--threads]
+
+Callers come at random whether or not others were served, wait up to 500 ms at their limiter, and want the answer within
+1 s. Prints the answers in time of each 20 s, by when the caller came, over what the slots can serve; the sum of limits
+at the end; and the poorest process over the richest. Exit status 1 if a stretch after the first 20 s is below 0.93.
+"""
+
+import argparse
+import asyncio
+import multiprocessing
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from random import Random
+
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Queue
+from batchlimit.concurrency.law import Law
+from batchlimit.laws import Fixed
+from benchmarks.markdown import table
+
+_SLOTS, _SERVICE, _DEADLINE, _SLICE = 10, 0.05, 1.0, 20
+_QUEUE = Queue(100, max_wait=0.5)
+_THREADS = 200
+_LEAST = 0.93
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one process does: callers per second, for so long, to this port."""
+
+    port: int
+    rate: float
+    seconds: float
+    seed: int
+    fixed: int
+    """The limit; 0: that of the default law."""
+
+    def law(self) -> Law | None:
+        return Fixed(self.fixed) if self.fixed else None
+
+
+Told = tuple[Counter[int], int]
+"""Answers in time by 20 s, and the limit at the end."""
+
+
+def backend(ready: Connection) -> None:
+    """Serve for ever: each byte that comes is a call, and is sent back when a slot has served it."""
+    asyncio.run(_serve(ready))
+
+
+async def _serve(ready: Connection) -> None:
+    slots = asyncio.Semaphore(_SLOTS)
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while call := await reader.read(1):
+            async with slots:
+                await asyncio.sleep(_SERVICE)
+            writer.write(call)
+        writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, backlog=1000)
+    ready.send(server.sockets[0].getsockname()[1])
+    await server.serve_forever()
+
+
+def tasks(load: Load, told: Connection) -> None:
+    """Be the callers of one process, in one event loop."""
+    told.send(asyncio.run(_Tasks(load).run()))
+
+
+class _Tasks:
+    def __init__(self, load: Load) -> None:
+        self._load, self._random = load, Random(load.seed)
+        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._in_time: Counter[int] = Counter()
+
+    async def run(self) -> Told:
+        start = came = time.monotonic()
+        async with AsyncConcurrencyLimiter(self._load.law(), queue=_QUEUE) as limiter, asyncio.TaskGroup() as group:
+            while (came := came + self._random.expovariate(self._load.rate)) < start + self._load.seconds:
+                await asyncio.sleep(came - time.monotonic())
+                group.create_task(self._call(limiter, came, int((came - start) / _SLICE)))
+            limit = limiter.limit
+        for _, writer in self._free:
+            writer.close()
+        return self._in_time, limit
+
+    async def _call(self, limiter: AsyncConcurrencyLimiter, came: float, part: int) -> None:
+        try:
+            async with limiter.acquire():
+                free = self._free.pop() if self._free else await asyncio.open_connection("127.0.0.1", self._load.port)
+                free[1].write(b"?")
+                await free[0].readexactly(1)
+                self._free.append(free)
+        except ConcurrencyLimited:
+            return
+        self._in_time[part] += time.monotonic() - came <= _DEADLINE
+
+
+def threads(load: Load, told: Connection) -> None:
+    """Be the callers of one process, each in a thread."""
+    told.send(_Threads(load).run())
+
+
+class _Threads:
+    def __init__(self, load: Load) -> None:
+        self._load, self._random = load, Random(load.seed)
+        self._own = threading.local()
+        self._lock = threading.Lock()
+        self._in_time: Counter[int] = Counter()
+
+    def run(self) -> Told:
+        start = came = time.monotonic()
+        with ConcurrencyLimiter(self._load.law(), queue=_QUEUE) as limiter, ThreadPoolExecutor(_THREADS) as pool:
+            while (came := came + self._random.expovariate(self._load.rate)) < start + self._load.seconds:
+                time.sleep(max(0.0, came - time.monotonic()))
+                pool.submit(self._call, limiter, came, int((came - start) / _SLICE))
+            limit = limiter.limit
+        return self._in_time, limit
+
+    def _call(self, limiter: ConcurrencyLimiter, came: float, part: int) -> None:
+        try:
+            with limiter.acquire():
+                if not hasattr(self._own, "socket"):
+                    self._own.socket = socket.create_connection(("127.0.0.1", self._load.port))
+                self._own.socket.sendall(b"?")
+                self._own.socket.recv(1)
+        except ConcurrencyLimited:
+            return
+        with self._lock:
+            self._in_time[part] += time.monotonic() - came <= _DEADLINE
+
+
+def measure(
+    processes: int, times: float, seconds: float, with_threads: bool, fixed: int
+) -> tuple[list[float], int, float]:
+    """Run so many processes: answers in time over capacity, each 20 s; the sum of limits; poorest over richest."""
+    context = multiprocessing.get_context("spawn")
+    ours, its = context.Pipe()
+    server = context.Process(target=backend, args=(its,), daemon=True)
+    server.start()
+    rate = times * _SLOTS / _SERVICE / processes
+    port = ours.recv()
+    loads = [Load(port, rate, seconds, seed, fixed) for seed in range(processes)]
+    pipes = [context.Pipe() for _ in loads]
+    crew = [
+        context.Process(target=threads if with_threads else tasks, args=(load, pipe[1]))
+        for load, pipe in zip(loads, pipes, strict=True)
+    ]
+    for each in crew:
+        each.start()
+    told: list[Told] = [pipe[0].recv() for pipe in pipes]
+    for each in crew:
+        each.join()
+    server.terminate()
+    slices = [sum(in_time[part] for in_time, _ in told) for part in range(int(seconds / _SLICE))]
+    answered = [sum(in_time.values()) for in_time, _ in told]
+    shares = [each * _SERVICE / _SLOTS / _SLICE for each in slices]
+    return shares, sum(limit for _, limit in told), min(answered) / max(1, *answered)
+
+
+def main() -> int:
+    """Measure, and print; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", default="1,2,4,8", help="how many, one run each")
+    parser.add_argument("--loads", default="2,3", help="times what the slots can serve")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each run; multiples of 20")
+    parser.add_argument("--threads", action="store_true", help="callers are threads, not tasks")
+    parser.add_argument("--fixed", type=int, default=0, help="a limit that stays, to see what the machine gives")
+    chosen = parser.parse_args()
+    rows = list(_rows(chosen))
+    print(
+        table(["processes", "load", "in time, each 20 s", "sum of limits", "poorest/richest"], [row for row, _ in rows])
+    )
+    return int(not all(held for _, held in rows))
+
+
+def _rows(chosen: argparse.Namespace) -> Iterator[tuple[list[str], bool]]:
+    for processes in map(int, chosen.processes.split(",")):
+        for load in map(float, chosen.loads.split(",")):
+            shares, limits, fairness = measure(processes, load, chosen.seconds, chosen.threads, chosen.fixed)
+            shown = " ".join(f"{share:.2f}" for share in shares)
+            row = [str(processes), f"{load:g}x", shown, str(limits), f"{fairness:.2f}"]
+            print(*row, flush=True, file=sys.stderr)
+            yield row, all(share >= _LEAST for share in shares[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
