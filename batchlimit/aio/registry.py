@@ -75,6 +75,7 @@ class Registry:
             make=self._make,
             left=lambda entry: self._come_at(self._keyspace.due),
         )
+        self._singles = self._keyspace.singles
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
         self.due = math.inf  # when the timer comes to forget dormant keys
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -103,7 +104,7 @@ class Registry:
     def _leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if not loop.is_closed():
             raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
-        self._keyspace.forget_asks()
+        self._singles.clear()
         for entry in self.entries.values():
             entry.die()
         for entry in list(self.entries.values()):
@@ -153,7 +154,7 @@ class Registry:
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
         single = SingleAsk(key, quota, cost, until)
-        if (ask := self._keyspace.begin(single)) is None:
+        if (ask := self._singles.begin(single)) is None:
             return None
         single.who = asyncio.get_running_loop().create_future()
         self._send(single, ask)
@@ -161,8 +162,8 @@ class Registry:
 
     def leave(self, single: SingleAsk) -> None:
         """Let the tokens of a caller who does not wait any more be for others."""
-        if self._keyspace.is_in_flight(single):
-            self._keyspace.entry_of(single)
+        if single in self._singles:
+            self._singles.entry_of(single)
         if single.entry is not None:
             single.entry.leave(single.caller)
 
@@ -181,7 +182,7 @@ class Registry:
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             under_way, outcome = None, store_calls.uncounted(error)
         except BaseException:  # a signal handler of the user's own: nobody will hear of it
-            self._keyspace.give_up(single)
+            self._singles.give_up(single)
             raise
         if under_way is None:
             self._hear(single, outcome)
@@ -189,7 +190,7 @@ class Registry:
             self._home.follow(under_way)
 
     def _heard(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
-        if not isinstance(outcome, Grant) or not self._keyspace.settle(single, outcome, self.clock()):
+        if not isinstance(outcome, Grant) or not self._singles.settle(single, outcome, self.clock()):
             self._hear(single, outcome)
             return
         self._come_at(self._keyspace.due)
@@ -198,7 +199,7 @@ class Registry:
 
     def _hear(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
         """Have the entry hear of the answer; None: it is to ask by a task."""
-        entry = self._keyspace.entry_of(single)
+        entry = self._singles.entry_of(single)
         store_calls.heard(entry, single.fetch, single.caller.waiter, outcome)
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
@@ -238,7 +239,7 @@ class Registry:
     def _begin_to_close(self) -> "asyncio.Task[None]":
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
-            self._keyspace.bring_into_use()
+            self._singles.bring_into_use()
             for entry in list(self.entries.values()):
                 self._drained.close(entry)
             self._closing = self._home.start(self._close())

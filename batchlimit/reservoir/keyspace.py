@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.dormant import DormantKeys, KeySnapshot
@@ -14,6 +13,7 @@ from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.single_ask import SingleAsk
+from batchlimit.reservoir.single_asks import SingleAsks
 from batchlimit.reservoir.statistics import Health, KeyStatistics, Statistics
 
 
@@ -44,7 +44,8 @@ class Keyspace(Generic[E]):
     """Finds, makes, evicts and lets go of the key entries of one limiter instance, and adds up their statistics.
 
     A key is in use (it has a key entry), dormant (a snapshot is kept), or unknown. `find` brings a key into use. Its
-    entry retires when nobody uses it, or is evicted; `let_go` then makes the key dormant or unknown.
+    entry retires when nobody uses it, or is evicted; `let_go` then makes the key dormant or unknown. A call for a key
+    that is not in use may be one of the `singles`, which do without an entry.
 
     A keyspace waits for nothing. The registry that has it calls one method at a time. A forked process is another
     instance: it needs a keyspace of its own.
@@ -77,7 +78,9 @@ class Keyspace(Generic[E]):
         self._policy = failure_rule(options.on_failure)
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)
-        self._singles: dict[str, SingleAsk] = {}  # those in flight; at most one a key
+        self.singles: SingleAsks[E] = SingleAsks(
+            entries, self._dormant, self._instance, options, clock=clock, find=self.find
+        )
         self._past = [0, 0, 0, 0, 0]  # admitted, refused, calls, fallback and losses of the key entries that are gone
 
     def __repr__(self) -> str:
@@ -85,7 +88,7 @@ class Keyspace(Generic[E]):
 
     def __len__(self) -> int:
         """How many keys are in memory, dormant ones among them."""
-        return len(self._entries) + len(self._dormant) + len(self._singles)
+        return len(self._entries) + len(self._dormant) + len(self.singles)
 
     def find(self, key: str, quota: Quota) -> E:
         """Return the live entry of a checked key; make one if there is none, and evict others if there is no room."""
@@ -95,56 +98,17 @@ class Keyspace(Generic[E]):
             if not entry.reservoir.is_retired:
                 return entry
             self.let_go(entry)
-        single = self._singles.get(place)
+        single = self.singles.at(place)
         snapshot = self._dormant.take(place) if single is None else single.snapshot
         entry = self._make(name, self._reservoir(key, quota, self._clock(), snapshot))
         if single is not None:
             entry.resume(single)
             single.entry = entry
-            self.give_up(single)
+            self.singles.give_up(single)
         self._dormant.make_room(len(self) + 1 - self._options.max_keys)
         self._cache.enter(entry, self.evict)
         self._entries[place] = entry
         return entry
-
-    def begin(self, single: SingleAsk) -> Ask | None:
-        """Return what to ask for by a single ask; None: the key is in use, or is to be: `find` its entry."""
-        place, dormant = single.place, self._dormant
-        if place in self._entries or place in self._singles:
-            return None
-        if len(self._entries) + len(self._singles) + dormant.at_most >= self._options.max_keys:
-            dormant.make_room(len(self) + 1 - self._options.max_keys)
-            if len(self) >= self._options.max_keys:
-                return None  # an entry has to leave
-        now, snapshot = self._clock(), dormant.take(place)
-        ask = single.begin(snapshot, self._instance, self._options, now)
-        if ask is not None:
-            self._singles[place] = single
-        elif snapshot is not None:
-            dormant.put(place, snapshot, now)
-        return ask
-
-    def settle(self, single: SingleAsk, grant: Grant, now: float) -> bool:
-        """Take in the answer to a single ask, if that is all there is to do; False: an entry has to hear of it."""
-        if single.entry is not None or (packed := single.settle(grant, now)) is None:
-            return False
-        self._singles.pop(single.place, None)
-        self._past[0] += single.cost
-        self._past[2] += 1
-        self._dormant.keep(single.place, packed, now, now)
-        return True
-
-    def give_up(self, single: SingleAsk) -> None:
-        """Forget a single ask whose caller was interrupted, or for which an entry is there."""
-        if self._singles.get(single.place) is single:
-            del self._singles[single.place]
-
-    def entry_of(self, single: SingleAsk) -> E:
-        """Return the entry that has to hear of the answer to a single ask."""
-        if single.entry is None:
-            self.find(single.key, single.quota)
-        found: E = single.entry
-        return found
 
     def evict(self, entry: E) -> bool:
         """Retire this entry to make room, and let go of it; False: a caller needs it."""
@@ -171,25 +135,12 @@ class Keyspace(Generic[E]):
 
     def clear(self) -> list[E]:
         """Forget all keys; return the entries that were in use. Their statistics are the caller's to remember."""
-        self.bring_into_use()
+        self.singles.bring_into_use()
         entries = list(self._entries.values())
         self._entries.clear()
         self._cache.clear()
         self._dormant.clear()
         return entries
-
-    def is_in_flight(self, single: SingleAsk) -> bool:
-        """Whether no answer to a single ask was taken in yet, nor by whom is settled."""
-        return self._singles.get(single.place) is single
-
-    def forget_asks(self) -> None:
-        """Forget all single asks: their answers never come."""
-        self._singles.clear()
-
-    def bring_into_use(self) -> None:
-        """Have an entry hear of the answer to each single ask that is in flight."""
-        for single in list(self._singles.values()):
-            self.entry_of(single)
 
     def forget_idle(self) -> float:
         """Forget dormant keys that are idle by now, or some of them; return when to come again (inf: no need)."""
@@ -206,12 +157,12 @@ class Keyspace(Generic[E]):
         now = KeyStatistics(*(sum(column) for column in zip(*live, KeyStatistics(), strict=True)))
         admitted, refused, calls, fallback, losses = (old + new for old, new in zip(self._past, now, strict=False))
         return Statistics(
-            keys=len(live) + len(self._dormant) + len(self._singles),
-            admitted=admitted,
+            keys=len(live) + len(self._dormant) + len(self.singles),
+            admitted=admitted + self.singles.admitted,
             refused=refused,
-            calls=calls + len(self._singles),
+            calls=calls + self.singles.answered + len(self.singles),
             held=now.held,
-            waiting=now.waiting + len(self._singles),
+            waiting=now.waiting + len(self.singles),
             owed=now.owed,
             fallback=fallback,
             losses=losses,

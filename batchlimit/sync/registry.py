@@ -77,6 +77,7 @@ class Registry:
             make=self._make,
             left=self._refresher.forget,
         )
+        self._singles = self._keyspace.singles
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's entry, which may have retired; make it if there is none. LimiterClosed after close()."""
@@ -119,7 +120,7 @@ class Registry:
             with free(self._lock):
                 if self.closed:
                     self.check_open()
-                ask = self._keyspace.begin(single)
+                ask = self._singles.begin(single)
             return None if ask is None else self._settle(single, ask)
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
             self._give_up(single)
@@ -134,8 +135,8 @@ class Registry:
             outcome = error
         with free(self._lock):
             now = self.clock()
-            is_all = isinstance(outcome, Grant) and self._keyspace.settle(single, outcome, now)
-            entry = None if is_all else self._keyspace.entry_of(single)
+            is_all = isinstance(outcome, Grant) and self._singles.settle(single, outcome, now)
+            entry = None if is_all else self._singles.entry_of(single)
         if entry is None:
             self._refresher.come_by(now + self._options.idle_after)
             return single
@@ -144,8 +145,8 @@ class Registry:
 
     def _give_up(self, single: SingleAsk) -> None:
         with free(self._lock):
-            if self._keyspace.is_in_flight(single):
-                self._keyspace.entry_of(single)  # which repeats its number: the answer may be lost
+            if single in self._singles:
+                self._singles.entry_of(single)  # which repeats its number: the answer may be lost
         if single.entry is not None:
             WaitingThread.resumed(single.entry, single).leave()
 

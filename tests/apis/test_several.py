@@ -122,11 +122,12 @@ def test_a_lease_that_is_over_before_all_are_there_is_taken_anew(
 
     stage.before = dawdle
     if warm:
+        limiter.acquire("global", 0)  # the key is in use: what is refunded stays here
         limiter.acquire("global")
         limiter.refund("global")
     limiter.acquire_all({"user": 2, "global": 1})
     assert limiter.statistics().admitted == 3 + warm
-    assert [ask.need for ask in stage.asks].count(1) >= 2
+    assert [ask.need for ask in stage.asks].count(1) == 2
     assert levels(limiter) == [1, 20, 98]  # what expired is lost, and nobody spent it
 
 

@@ -70,7 +70,7 @@ def test_a_limiter_that_is_closed_meanwhile_fails_its_caller(stage: Stage) -> No
     gate.await_someone()
     ends = start(limiter.close)
     until(lambda: limiter._registry.closed)
-    until(lambda: not limiter._registry._keyspace._singles)
+    until(lambda: not limiter._registry._keyspace.singles)
     gate.open()
     with pytest.raises(LimiterClosed):
         caller.result(DEADLINE)
