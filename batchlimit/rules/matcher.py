@@ -82,24 +82,24 @@ class Matcher(Generic[T]):
         self._roots = {method: _tree(hits, method) for method in methods}
         self._others = _tree(hits, None)
 
-    def find(self, method: str, path: str) -> list[tuple[T, Mapping[str, str]]]:
+    def find(self, method: str, path: str, root: str = "") -> list[tuple[T, Mapping[str, str]]]:
         """Return the targets that match, each with the path parameters of its first pattern that does."""
-        root = self._roots.get(method) or self._roots.get(method.upper(), self._others)
-        if is_odd(path):
-            return self._find_odd(root, path)
+        tree = self._roots.get(method) or self._roots.get(method.upper(), self._others)
+        if root or is_odd(path):
+            return self._find_in(tree, readings(path, root.rstrip("/")))
         segments = self._segments(path)
-        return _found(_walk(root, segments), segments)
+        return _found(_walk(tree, segments), segments)
 
     def read(self, method: str, path: str) -> list[tuple[T, Mapping[str, str]]]:
         """Return what `find` returns, of this reading of the path alone."""
         segments = self._segments(path)
         return _found(_walk(self._roots.get(method, self._others), segments), segments)
 
-    def _find_odd(self, root: _Node[T], path: str) -> list[tuple[T, Mapping[str, str]]]:
+    def _find_in(self, tree: _Node[T], paths: Iterable[str]) -> list[tuple[T, Mapping[str, str]]]:
         found: dict[int, tuple[T, Mapping[str, str]]] = {}
-        for reading in readings(path):
-            segments = self._segments(reading)
-            hits = _walk(root, segments)
+        for path in paths:
+            segments = self._segments(path)
+            hits = _walk(tree, segments)
             for hit, answer in zip(hits, _found(hits, segments), strict=True):
                 found.setdefault(hit.order, answer)
         return [found[order] for order in sorted(found)]

@@ -1,4 +1,4 @@
-r"""The paths that one path may be for an application: as it came, without `//`, `..` and `\`, and decoded again.
+r"""The paths that one path may be for an application: without `//`, `..`, `\` or where it is mounted, decoded again.
 
 A rule applies if one of these readings matches. A framework, a proxy or the application may read a path in any of these
 ways, and a client must not get around a rule by writing its path differently. A reading too many costs a client a token
@@ -17,16 +17,20 @@ _slashes = re.compile(r"/{2,}").sub
 
 def is_odd(path: str) -> bool:
     """Whether a path has other readings than itself."""
-    return "//" in path or "%" in path or "\\" in path or ("/." in path and _dots(path) is not None)
+    return (
+        "//" in path or "%" in path or "\\" in path or path[-1:] == "\n" or ("/." in path and _dots(path) is not None)
+    )
 
 
-def readings(path: str) -> list[str]:
-    """Return the readings of a path, itself first, each once."""
+def readings(path: str, root: str = "") -> list[str]:
+    """Return the readings of a path, itself first, each once; those below `root` without it too."""
     found = [path]
     if is_odd(path):
         for text in _decoded(path):
-            plain = text.replace("\\", "/")
+            plain = text.replace("\\", "/").removesuffix("\n")  # "$" of a route matches before a newline too
             found += (text, _slashes("/", plain), _resolved(_slashes("/", plain)), _slashes("/", _resolved(plain)))
+    if root:
+        found += [text[len(root) :] for text in found if f"{text}/".startswith(f"{root}/")]
     return list(dict.fromkeys(found))
 
 

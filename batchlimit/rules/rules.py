@@ -190,7 +190,7 @@ class Rules:
             'there is no {user}'
         """
         applied, unmade, identity = [], [], request.identity
-        for (rule, key), parameters in self._matcher.find(request.method, request.path):
+        for (rule, key), parameters in self._matcher.find(request.method, request.path, request.root):
             try:
                 applied.append(_applied((rule, key.fill(identity, parameters))))
             except Exception as error:  # noqa: BLE001  # the identity is the user's; the caller says what becomes of it

@@ -9,6 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.batching import FixedBatch
@@ -660,3 +663,17 @@ async def _reply(middleware: Any) -> Any:
 def test_what_cannot_work_is_told_when_it_is_made(limiter: Any, options: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         RateLimitMiddleware(Hello(), limiter, [IP], **options)
+
+
+@pytest.mark.parametrize("path", ["/login", "/login\n", "/v1/login", "/v1/login\n"])
+def test_each_spelling_that_starlette_routes_is_limited(path: str) -> None:
+    async def seen(request: Any) -> PlainTextResponse:
+        return PlainTextResponse("seen")
+
+    async def test() -> None:
+        rule = Rule("login", "1/hour", key="login", match="GET /login")
+        async with limited(Starlette(routes=[Route("/login", seen)]), rule) as app:
+            replies = [await call(app, http(path) | {"root_path": "/v1"}) for _ in range(2)]
+            assert [(each.status, each.body[:4]) for each in replies] == [(200, b"seen"), (429, b'{"ty')]
+
+    run(test)

@@ -36,6 +36,7 @@ def test_it_reads_as_a_table() -> None:
         ("GET", "/login", {}, "login", "no match", None, "POST /login is for other methods; POST /v2/login is for"),
         ("POST", "/v2/login", {"ip": "::1"}, "login", "applies", "login:%3A%3A1", "POST /v2/login matches; ip from"),
         ("POST", "/x/..//login", {"ip": "a"}, "login", "applies", "login:a", "matches '/login', another reading of"),
+        ("POST", "/login\n", {"ip": "a"}, "login", "applies", "login:a", "matches '/login', another reading of"),
         ("POST", "/login", {}, "login", "no key", None, "POST /login matches; there is no {ip}"),
         ("GET", "/api/items/7", {"id": 8}, "item", "applies", "item:8", "id from the identity"),
     ],

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.reading import DECODINGS, readings
 
 SEGMENTS = st.sampled_from(["a", "b", "A", "api", "x", "é", "{p}", "{q}"])
@@ -73,6 +73,8 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     "backslashes": lambda path: path.replace("/", "\\"),
     "upper case": str.upper,
     "slash": lambda path: path + "/",
+    "newline": lambda path: path + "\n",
+    "slash and newline": lambda path: percent(path + "/\n"),
     "all": lambda path: percent("/../up/.." + path.replace("/", "//./")).upper() + "/",
 }
 
@@ -98,6 +100,14 @@ def test_a_rule_applies_to_a_path_as_it_came_and_as_it_is_normalised(path: str) 
 def test_any_text_is_a_path(method: str, path: str) -> None:
     rules = Rules([Rule("all", "999/s", key="all"), Rule("a", "1/s", key="p:{p}", match="/{p}/{q}/*")])
     assert rules.matching(method, path)[0].rule.name == "all"
+
+
+@pytest.mark.parametrize("root", ["/v1", "/v1/"])
+@pytest.mark.parametrize("path", ["/login", "/v1/login", "/v1/login\n", "//v1//login", "/%761/login"])
+def test_a_rule_is_not_escaped_by_writing_or_leaving_out_where_the_application_is_mounted(path: str, root: str) -> None:
+    rules = Rules([Rule("login", "1/s", key="login", match="/login")])
+    assert rules.applicable(Request("GET", path, root=root)).applied
+    assert not rules.applicable(Request("GET", f"/v10{path}", root=root)).applied
 
 
 def steps(call: Callable[[], object]) -> int:

@@ -133,7 +133,8 @@ class RateLimitMiddleware:
         return self.enforcer.statistics()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope.get("method", "GET"), scope["path"], await self._identity(scope), scope)
+        method, root = scope.get("method", "GET"), scope.get("root_path", "")
+        request = Request(method, scope["path"], await self._identity(scope), scope, root)
         outcome = await self.enforcer.admit(request)
         if outcome.refusal is not None:
             await self._reject(outcome.refusal, scope, receive, send)
