@@ -21,13 +21,24 @@ _KEPT = MARGIN / 1e6
 class BucketView:
     """The bucket's epoch and level, how many instances share it, and how long an answer takes (s)."""
 
-    __slots__ = ("_epoch", "_fill", "_heard", "_instance_count", "active_instances", "level", "losses", "round_trip")
+    __slots__ = (
+        "_epoch",
+        "_fill",
+        "_heard",
+        "_instance_count",
+        "_part",
+        "active_instances",
+        "level",
+        "losses",
+        "round_trip",
+    )  # fmt: skip
 
     def __init__(self, fill: Fill, instance_count: InstanceCount) -> None:
         self.level = self._epoch = 0
         self.losses = 0  # how often the bucket's state was lost
         self._instance_count = instance_count
         self._heard = LONG_AGO
+        self._part = 0.0  # of a token, known to have been in the bucket beside the whole ones of the level
         self.active_instances = 1
         self.round_trip = 0.0
         self._fill = fill
@@ -75,9 +86,13 @@ class BucketView:
         return self._epoch if now - self._heard < to_full + _KEPT else 0
 
     def to_flow_in(self, tokens: int, quota: Quota, now: float) -> float:
-        """Return how many seconds it takes at the least until the bucket had so many, by what it was when last seen."""
+        """Return after how many seconds the bucket has so many, by what was in it when it was last seen.
+
+        A process that is alone is told too much by less than a token, and never too little. Of several bandwidths the
+        fastest tells: a refusal does not say which of them was short.
+        """
         fastest = fastest_rate(quota)
-        return max(0.0, self.flows_since(0, quota) + tokens / fastest - now) if fastest else 0.0
+        return max(0.0, self._heard + (tokens - self.level - self._part) / fastest - now) if fastest else 0.0
 
     def flows_since(self, held: int, quota: Quota) -> float:
         """Return the instant from which on tokens flow in at the most, if those are counted as well that are there."""
@@ -98,6 +113,7 @@ class BucketView:
         self.losses += 0 < fetch.ask.epoch != grant.epoch
         self._instance_count.learn(grant.active_instances, now)
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
+        self._part = _part_of_a_token(fetch, grant) if grant.retry_after else 0.0
         self.active_instances = max(1, grant.active_instances)
         self.round_trip = smoothed(self.round_trip, now - fetch.sent)
 
@@ -105,6 +121,13 @@ class BucketView:
 def smoothed(round_trip: float, sample: float) -> float:
     """Return how long an answer takes (s), after one more: smoothed over about five."""
     return round_trip + (sample - round_trip) * 0.2 if round_trip else sample
+
+
+def _part_of_a_token(fetch: Fetch, grant: Grant) -> float:
+    """Return what a refusal says to have been there beside the whole tokens: the rest takes so long to flow in."""
+    quota = grant.quota or fetch.quota
+    part = fetch.ask.need - grant.retry_after * quota.rate - grant.level
+    return 0.0 if quota.also else min(1.0, max(0.0, part))
 
 
 def fastest_rate(quota: Quota) -> float:

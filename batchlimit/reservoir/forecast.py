@@ -130,7 +130,7 @@ class Forecast:
         return Horizon(now + wait, since, 1.0 / fastest if fastest else 0.0)
 
     def _backlog(self, waiter: Waiter, now: float) -> float:
-        """Return the least seconds until the tokens of a waiter, and of all before it, have flowed in.
+        """Return the seconds until the tokens of a waiter, and of all before it, have flowed in.
 
         Tokens that are here, or were in the bucket when it was last seen, need not flow in.
         """
