@@ -12,7 +12,7 @@ import os
 import random
 import time
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from math import ceil
 from typing import Literal, NamedTuple, get_args
@@ -36,6 +36,24 @@ _LARGEST = 10**15 - 1
 _PARTITION_BYTES = 9
 _MOST_KEYS = 4096
 """Keys whose `pk` is remembered, by rule."""
+
+
+_DESCRIBED = {
+    "RateLimit-Policy": ("string", "Each limit: how many requests (q) in how many seconds (w)"),
+    "RateLimit": ("string", "What is left of each limit: how many requests (r) for how many seconds (t)"),
+    "X-RateLimit-Limit": ("integer", "The most requests at once of the tightest limit"),
+    "X-RateLimit-Remaining": ("integer", "How many requests are left of it"),
+    "X-RateLimit-Reset": ("integer", "When all of them are back, in seconds since 1970"),
+    "Retry-After": ("integer", "Seconds until a request can succeed"),
+}
+
+
+def described(form: Form) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each field of a refusal, its JSON type, and what it says: for descriptions of an API."""
+    for name, (kind, text) in _DESCRIBED.items():
+        is_legacy, is_draft = name.startswith("X-"), name.startswith("RateLimit")
+        if form == "both" or not ((is_legacy and form != "legacy") or (is_draft and form != "draft-11")):
+            yield name, kind, text
 
 
 class RuleDecision(NamedTuple):

@@ -7,6 +7,18 @@ from dataclasses import dataclass
 from batchlimit.integrations.headers import ABNORMAL_USAGE, QUOTA_EXCEEDED, REDUCED_CAPACITY
 
 MEDIA_TYPE = b"application/problem+json"
+SCHEMA = {
+    "type": "object",
+    "required": ["type", "title", "status"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "violated-policies": {"type": "array", "items": {"type": "string"}},
+    },
+}
+"""The JSON schema of a problem, for descriptions of an API."""
 
 
 @dataclass(frozen=True, slots=True)

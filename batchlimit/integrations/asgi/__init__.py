@@ -1,10 +1,12 @@
 """Rate limits and concurrency limits for any ASGI application: http and websocket, streams, and the lifespan.
 
-`RateLimitMiddleware` holds rules against requests. `ConcurrencyLimitMiddleware` bounds how many are under way. Both are
-plain ASGI: they touch nothing of a response but its start, and need no framework.
+`RateLimitMiddleware` holds rules against requests. `RouteLimitMiddleware` asks for one more rule before a route or a
+mount. `ConcurrencyLimitMiddleware` bounds how many requests are under way. All are plain ASGI: they touch nothing of a
+response but its start, and need no framework.
 """
 
 from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.asgi.middleware import RateLimitMiddleware
+from batchlimit.integrations.asgi.route import RouteLimitMiddleware
 
-__all__ = ["ConcurrencyLimitMiddleware", "RateLimitMiddleware"]
+__all__ = ["ConcurrencyLimitMiddleware", "RateLimitMiddleware", "RouteLimitMiddleware"]

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
+from batchlimit.integrations.asgi.answer import Answers
 from batchlimit.integrations.asgi.exchange import Exchange
-from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send, answer
+from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.permits import OutcomeOf, complete, outcome_of, refusal_of
 
 
@@ -67,7 +68,7 @@ class ConcurrencyLimitMiddleware:
         try:
             permit = await self._limiter.acquire(partition, timeout=self._timeout)
         except BatchLimitError as error:
-            await answer(refusal_of(error), scope, receive, send)
+            await Answers(None).give(refusal_of(error), scope, receive, send)
             return
         exchange = Exchange(receive, send, (), lambda response: complete(permit, self._outcome, response))
         await exchange.run(self.app, scope)

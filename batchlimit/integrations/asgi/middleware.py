@@ -2,24 +2,22 @@
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
 
 from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.asgi.answer import Answers, OnRejected
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
-from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send, answer
+from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
+from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response, Unidentified
+from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Addresses, FailedIdentity, Identity, joined
 from batchlimit.rules import Request, Rule, Rules
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
-OnRejected = Callable[[Scope, Refusal], ASGIApp | Awaitable[ASGIApp]]
-_logger = logging.getLogger("batchlimit")
 
 
 class RateLimitMiddleware:
@@ -102,7 +100,7 @@ class RateLimitMiddleware:
             else None
         )
         self._addresses = Addresses(proxies, ipv6_prefix, warns=checks)
-        self._identify, self._on_rejected = identify, on_rejected
+        self._identify, self._on_rejected, self._answers = identify, on_rejected, Answers(on_rejected)
         self._limits_preflight = limit_preflight
         self._settling: set[asyncio.Task[None]] = set()
 
@@ -114,7 +112,7 @@ class RateLimitMiddleware:
         kind = scope["type"]
         if kind == "http":
             if not self._limits_preflight and scope["method"] == "OPTIONS" and _is_preflight(scope):
-                await self.app(scope, receive, send)
+                await self._pass(scope, receive, send)
             else:
                 await self._serve(scope, receive, send)
         elif kind == "websocket":
@@ -133,27 +131,43 @@ class RateLimitMiddleware:
         return self.enforcer.statistics()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method, root = scope.get("method", "GET"), scope.get("root_path", "")
-        request = Request(method, scope["path"], await self._identity(scope), scope, root)
+        request = await self._request(scope)
         outcome = await self.enforcer.admit(request)
         if outcome.refusal is not None:
-            await self._reject(outcome.refusal, scope, receive, send)
+            await self._answers.give(outcome.refusal, scope, receive, send)
             return
+        if self.enforcer.has_routes:
+            scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._on_rejected)
         if self._of_messages is not None and scope["type"] == "websocket":
             limited = LimitedMessages(self._of_messages, request, receive, send)
             receive, send = limited.receive, limited.send
-        if outcome.charges:
+        if outcome.charges or self.enforcer.has_routes:
             await self._settle(outcome, scope, receive, send)
         elif outcome.headers:
             await self.app(scope, receive, Exchange(receive, send, outcome.headers).send)
         else:
             await self.app(scope, receive, send)
 
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request that no rule matches, but for those that its route asks for."""
+        if not self.enforcer.has_routes:
+            await self.app(scope, receive, send)
+            return
+        outcome = Outcome(request=await self._request(scope))
+        scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._on_rejected)
+        await self._settle(outcome, scope, receive, send)
+
+    async def _request(self, scope: Scope) -> Request:
+        method, root = scope.get("method", "GET"), scope.get("root_path", "")
+        return Request(method, scope["path"], await self._identity(scope), scope, root)
+
     async def _settle(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send) -> None:
         """Settle as soon as the response has ended, in a task of its own, which nobody cancels with the application."""
         tasks: set[asyncio.Task[None]] = set()
 
         def ended(response: Response) -> None:
+            if not outcome.charges:
+                return
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:  # the loop was closed before the request had ended
@@ -181,24 +195,6 @@ class RateLimitMiddleware:
             return joined(known, told)
         except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
             return FailedIdentity(known, error)
-
-    async def _reject(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-        app = None
-        if self._on_rejected is not None and scope["type"] == "http":
-            app = await self._own_answer(self._on_rejected, scope, refusal)
-        if app is None:
-            await answer(refusal, scope, receive, send)
-        else:
-            await Exchange(receive, send, refusal.fields).run(app, scope)
-
-    async def _own_answer(self, on_rejected: OnRejected, scope: Scope, refusal: Refusal) -> ASGIApp | None:
-        try:
-            told: Any = on_rejected(scope, refusal)
-            found: ASGIApp = await told if inspect.isawaitable(told) else told
-        except Exception as error:
-            _logger.error("on_rejected raised, so the answer is problem details: %s", error, exc_info=error)
-            return None
-        return found
 
 
 def _rules(rules: Rules | Iterable[Rule]) -> Rules:

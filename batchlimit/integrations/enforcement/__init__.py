@@ -22,7 +22,7 @@ The rule stands once, in generators: each yields what a thread calls and a task 
 """
 
 from batchlimit.integrations.enforcement.enforcer import AsyncEnforcer, Enforcer, Unidentified
-from batchlimit.integrations.enforcement.outcome import NO_STORE, Outcome, Refusal, Response
+from batchlimit.integrations.enforcement.outcome import NO_STORE, Outcome, Refusal, Response, refuse
 from batchlimit.integrations.enforcement.route import RouteLimit
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "Response",
     "RouteLimit",
     "Unidentified",
+    "refuse",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from batchlimit import BatchLimitError, Decision, StoreUnavailable
 from batchlimit.integrations.counters import Counters
-from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, refusal
+from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.steps import Steps
 from batchlimit.integrations.headers import Fields, RuleDecision, Told
@@ -84,7 +84,7 @@ class Charging:
             return None
         counts.refused += 1
         problem = unidentified([rule.name]) if error is None else reduced_capacity([rule.name])
-        return refusal(self._fields, problem, None if error is None else AGAIN, error=error)
+        return refuse(self._fields, problem, None if error is None else AGAIN, error=error)
 
     def _charged(self, outcome: Outcome, enforced: list[Charged], decisions: dict[str, Decision]) -> Steps[None]:
         outcome.decisions = decisions
@@ -112,14 +112,14 @@ class Charging:
         if isinstance(error, ValueError) and (too_much := _beyond(enforced)) is not None:
             return self._over(enforced, too_much[1], _never(too_much[0]))
         _logger.error("a request was refused, for its limit could not be asked: %s", error, exc_info=error)
-        return refusal(self._fields, reduced_capacity(_names(enforced)), AGAIN, error=error)
+        return refuse(self._fields, reduced_capacity(_names(enforced)), AGAIN, error=error)
 
     def _over(self, enforced: list[Charged], key: str, decision: Decision) -> Refusal:
         short = [each for each in enforced if each[1] == key]
         for rule, _, _ in short:
             self._counters.rules[rule.name].refused += 1
         told = [RuleDecision(rule.name, rule.quota, key, decision) for rule, _, _ in short]
-        return refusal(self._fields, quota_exceeded(_names(short)), decision.retry_after, told, key=key)
+        return refuse(self._fields, quota_exceeded(_names(short)), decision.retry_after, told, key=key)
 
     def _away(self, enforced: list[Charged], error: StoreUnavailable) -> Refusal | None:
         """Take out of the list whose bucket is away and which is open then; or return why the request is refused."""
@@ -135,7 +135,7 @@ class Charging:
     def _closed(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
         self._count_away(rule, error)
         self._counters.rules[rule.name].refused += 1
-        return refusal(self._fields, reduced_capacity([rule.name]), AGAIN, key=key, error=error)
+        return refuse(self._fields, reduced_capacity([rule.name]), AGAIN, key=key, error=error)
 
     def _count_away(self, rule: Rule, error: Exception) -> None:
         self._counters.rules[rule.name].store_away += 1

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.charging import AGAIN, Charging
-from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, Response, refusal
+from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, Response, refuse
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules
 from batchlimit.integrations.enforcement.settlement import Settlement, checked_cost
 from batchlimit.integrations.enforcement.steps import Steps, drive, run
@@ -39,7 +39,8 @@ class _Enforcement(Generic[L]):
         if unidentified not in ("refuse", "admit"):
             raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
         self._limiter: Callable[[], Any] = limiter if callable(limiter) else lambda: limiter
-        self.rules, self.routes = rules, RouteRules(rules)
+        self.rules, self._routes = rules, RouteRules(rules)
+        self.has_routes = bool(self._routes)
         self.fields = headers if isinstance(headers, Fields) else Fields(headers)
         self.counters = Counters(rules, silence, clock)
         self._settlement = Settlement(self._limiter, self.counters)
@@ -58,7 +59,7 @@ class _Enforcement(Generic[L]):
         Raises:
             RulesError: no rule has this key and `match=None`, or the cost of the route never fits its quota.
         """
-        self.routes.find(limit)
+        self._routes.find(limit)
 
     def statistics(self) -> EnforcementStatistics:
         """Return what became of the requests so far, by rule."""
@@ -80,10 +81,10 @@ class _Enforcement(Generic[L]):
             outcome.is_unmatched = False
             self.counters.unmatched -= 1
         try:
-            return self.routes.applicable(limit, outcome.request, identity, parameters)
+            return self._routes.applicable(limit, outcome.request, identity, parameters)
         except RulesError as error:
             self.counters.accuse(limit.key, "requests of a route are refused, which asks for %r: %s", error)
-            refused = refusal(self.fields, reduced_capacity(), AGAIN, error=error)
+            refused = refuse(self.fields, reduced_capacity(), AGAIN, error=error)
             return outcome.add(Outcome(refused), self.fields) or refused
 
     def _decide(self, request: Request, found: Applicable) -> Steps[Outcome]:

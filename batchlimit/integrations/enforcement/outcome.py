@@ -63,6 +63,11 @@ class Refusal:
         """The fields that belong to every answer, whatever its body."""
         return [each for each in self.headers if each[0] != b"content-type"]
 
+    @property
+    def kind(self) -> list[Header]:
+        """The field that says what kind of body it is."""
+        return [each for each in self.headers if each[0] == b"content-type"]
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -103,7 +108,7 @@ class Outcome:
         return None
 
 
-def refusal(
+def refuse(
     fields: Fields,
     problem: Problem,
     retry_after: float | None = None,

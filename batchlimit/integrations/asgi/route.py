@@ -1,0 +1,154 @@
+"""What a route asks for one request, and RouteLimitMiddleware, which asks before any ASGI application of its own."""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from batchlimit.integrations.asgi.answer import Answers, OnRejected
+from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
+from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, refuse
+from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.identity import FailedIdentity, Identity
+from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.rules.request import NOTHING
+from batchlimit.rules.rule import Charge, RuleCost
+
+SCOPE_KEY = "batchlimit"
+"""Where RateLimitMiddleware puts the RouteLimits of a request into its scope."""
+_logger = logging.getLogger("batchlimit")
+_fields = Fields()
+_unprotected: set[str] = set()
+
+
+class RouteLimits:
+    """What the routes of one request may ask for. RateLimitMiddleware puts it into the scope.
+
+    Args:
+        enforcer: the application's.
+        outcome: what the rules say that match the request.
+        on_rejected: as for RateLimitMiddleware.
+    """
+
+    __slots__ = ("_enforcer", "_on_rejected", "_outcome")
+
+    def __init__(self, enforcer: AsyncEnforcer, outcome: Outcome, on_rejected: OnRejected | None) -> None:
+        self._enforcer, self._outcome, self._on_rejected = enforcer, outcome, on_rejected
+
+    async def ask(
+        self, limit: RouteLimit, identity: Mapping[str, object], parameters: Mapping[str, object]
+    ) -> Refusal | None:
+        """Charge the request to a rule; as AsyncEnforcer.ask. The middleware adds the fields to the response."""
+        return await self._enforcer.ask(limit, self._outcome, identity, parameters)
+
+    async def answer(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request as the middleware answers; this is an ASGI application but for the refusal."""
+        await Answers(self._on_rejected).give(refusal, scope, receive, send, writes_fields=False)
+
+
+async def ask(scope: Scope, limit: RouteLimit, identity: Identity | None = None) -> Refusal | None:
+    """Charge a request to the rule that its route asks for.
+
+    Args:
+        scope: the request.
+        limit: what the route asks for.
+        identity: values for the key that the route knows (default None: those of the request).
+
+    Returns:
+        The Refusal, or None. Without a RateLimitMiddleware before the route it is a 503, told once in the log.
+    """
+    limits: RouteLimits | None = scope.get(SCOPE_KEY)
+    if limits is not None:
+        return await limits.ask(limit, identity or NOTHING, scope.get("path_params") or NOTHING)
+    if limit.key not in _unprotected:
+        _unprotected.add(limit.key)
+        _logger.error(
+            "requests of a route are refused, which asks for %r: add a RateLimitMiddleware whose rules have this key "
+            "and match=None",
+            limit.key,
+        )
+    return refuse(_fields, reduced_capacity(), 1.0)
+
+
+async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request that its route refused."""
+    limits: RouteLimits | None = scope.get(SCOPE_KEY)
+    if limits is not None:
+        await limits.answer(refusal, scope, receive, send)
+    else:
+        await Answers(None).give(refusal, scope, receive, send)
+
+
+class RouteLimitMiddleware:
+    """Asks for one rule before an application is entered: a route, a mount, a router.
+
+    RateLimitMiddleware stands before it, and has the rule.
+
+    Args:
+        app: the application.
+        key: the key of a rule with `match=None`, with its fields: "search:{user}".
+        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
+        charge: a function of the response, or statuses (default None: the `charge` of the rule).
+        identify: a function of the scope, which may be asynchronous. It returns values for the key, before those of
+            the request (default None: those of the request and the path parameters of the route).
+
+    Raises:
+        RulesError: an argument cannot work.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit.integrations.asgi import RateLimitMiddleware
+        >>> from batchlimit.rules import Rule
+        >>> async def search(scope, receive, send):
+        ...     await send({"type": "http.response.start", "status": 200, "headers": []})
+        ...     await send({"type": "http.response.body", "body": b"found"})
+        >>> route = RouteLimitMiddleware(search, "search:{ip}", cost=2)
+        >>> rules = [Rule("search", "3/hour", key="search:{ip}", match=None)]
+        >>> limited = RateLimitMiddleware(route, "memory://", rules)
+        >>> async def call():
+        ...     sent = []
+        ...     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("192.0.2.1", 5000)}
+        ...     async def send(message):
+        ...         sent.append(message)
+        ...     await limited(scope, None, send)
+        ...     return sent[0]["status"]
+        >>> async def main():
+        ...     return [await call() for _ in range(2)]
+        >>> asyncio.run(main())
+        [200, 429]
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        key: str,
+        *,
+        cost: RuleCost | None = None,
+        charge: Charge | None = None,
+        identify: Callable[[Scope], Identity | Awaitable[Identity | None] | None] | None = None,
+    ) -> None:
+        self.app, self.limit, self._identify = app, RouteLimit(key, cost, charge), identify
+
+    def __repr__(self) -> str:
+        return f"<RouteLimitMiddleware {self.limit.key}>"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, as any ASGI application."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        refusal = await ask(scope, self.limit, await self._identity(scope))
+        if refusal is None:
+            await self.app(scope, receive, send)
+        else:
+            await reject(refusal, scope, receive, send)
+
+    async def _identity(self, scope: Scope) -> Identity | None:
+        if self._identify is None:
+            return None
+        try:
+            told: Any = self._identify(scope)
+            found: Identity | None = await told if inspect.isawaitable(told) else told
+        except Exception as error:  # noqa: BLE001  the rule has no key
+            return FailedIdentity({}, error)
+        return found

@@ -1,0 +1,176 @@
+"""Rate limits for FastAPI: rules before the application, and a dependency by which routes ask for more.
+
+Needs the extra `fastapi`. `add_rate_limits` puts `RateLimitMiddleware` before the application, `limited` is the
+dependency, and `responses` are what OpenAPI lists.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from batchlimit.integrations.asgi import RateLimitMiddleware
+from batchlimit.integrations.asgi.lifespan import LimiterSource
+from batchlimit.integrations.enforcement import RouteLimit
+from batchlimit.integrations.headers import Form, described
+from batchlimit.integrations.problem import SCHEMA
+from batchlimit.rules import Rule, Rules
+from batchlimit.rules.rule import Charge, RuleCost
+
+try:
+    from fastapi import Depends, FastAPI
+    from fastapi.requests import HTTPConnection
+except ModuleNotFoundError as error:
+    problem = "batchlimit.integrations.fastapi needs FastAPI, of the 'fastapi' extra: pip install 'batchlimit[fastapi]'"
+    raise ModuleNotFoundError(problem, name="fastapi") from error
+
+from batchlimit.integrations import starlette
+from batchlimit.integrations.starlette import RefusedRequest, RefusedWebSocket, add_exception_handlers
+
+__all__ = [
+    "RateLimitMiddleware",
+    "RefusedRequest",
+    "RefusedWebSocket",
+    "add_exception_handlers",
+    "add_rate_limits",
+    "limited",
+    "responses",
+]
+
+
+def add_rate_limits(
+    app: FastAPI, limiter: LimiterSource, rules: Rules | Iterable[Rule], **options: Any
+) -> RateLimitMiddleware:
+    """Put `RateLimitMiddleware` before an application, and answer what its routes refuse.
+
+    When the application starts, each `limited` of its routes is looked up in the rules. One that no rule has ends the
+    start with a RulesError.
+
+    Args:
+        app: the application. Included routers and mounted applications are behind the middleware too.
+        limiter: the URL of a store, an AsyncRateLimiter, or a function that makes one.
+        rules: Rules, or several Rule.
+        options: those of `RateLimitMiddleware`: identify, headers, proxies, on_rejected ...
+
+    Returns:
+        The middleware, for its `statistics()`.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from fastapi import Depends, FastAPI
+        >>> from fastapi.testclient import TestClient
+        >>> app = FastAPI(responses=responses())
+        >>> rules = [Rule("all", "100/s", key="all"), Rule("search", "3/hour", key="search:{ip}", match=None)]
+        >>> limits = add_rate_limits(app, "memory://", rules)
+        >>> @app.get("/search", dependencies=[Depends(limited("search:{ip}", cost=2))])
+        ... def search() -> str:
+        ...     return "found"
+        >>> with TestClient(app, client=("192.0.2.1", 5000)) as client:
+        ...     [client.get("/search").status_code for _ in range(2)]
+        [200, 429]
+    """
+    middleware = starlette.add_rate_limits(app, limiter, rules, **options)
+    lifespan = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def checked(app: FastAPI) -> AsyncIterator[Any]:
+        for limit in _limits(app.router):
+            middleware.enforcer.check(limit)
+        async with lifespan(app) as state:
+            yield state
+
+    app.router.lifespan_context = checked
+    return middleware
+
+
+def limited(
+    key: str,
+    *,
+    cost: RuleCost | None = None,
+    charge: Charge | None = None,
+    identify: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """Return a dependency that charges a request, or the handshake of a websocket, to one more rule.
+
+    Use it with `Depends`, for a route, a router or the application. It is asynchronous, so a `def` route may have it.
+
+    Args:
+        key: the key of a rule with `match=None`, with its fields: "search:{user}".
+        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
+        charge: a function of the response, or statuses such as [401, "5xx"] (default None: the `charge` of the rule).
+        identify: a dependency of yours that returns values for the key, such as {"user": "ann"}, or None (default None:
+            the key is made of what the middleware's `identify` tells, and of path parameters). What it raises is your
+            application's to answer, as from every dependency.
+
+    Returns:
+        The dependency. It raises RefusedRequest or RefusedWebSocket.
+
+    Raises:
+        RulesError: an argument cannot work.
+
+    Example:
+        >>> from fastapi import Depends, Header
+        >>> def who(x_user: str = Header()) -> dict[str, str]:
+        ...     return {"user": x_user}
+        >>> by_user = Depends(limited("search:{user}", cost=2, identify=who))
+    """
+    limit = RouteLimit(key, cost, charge)
+    dependency: Callable[..., Any]
+    if identify is None:
+
+        async def dependency(connection: HTTPConnection) -> None:
+            await starlette.charge_request(connection, limit)
+    else:
+
+        async def dependency(connection: HTTPConnection, told: Annotated[Any, Depends(identify)]) -> None:
+            await starlette.charge_request(connection, limit, told)
+
+    dependency.limit = limit  # type: ignore[attr-defined]
+    return dependency
+
+
+def responses(headers: Form = "draft-11") -> dict[int | str, dict[str, Any]]:
+    """Return the answers of the limits for OpenAPI: `FastAPI(responses=responses())`, or those of a router or a route.
+
+    Args:
+        headers: that of the middleware (default "draft-11").
+
+    Returns:
+        429 and 503 with their fields and their problem details.
+
+    Example:
+        >>> sorted(responses()[429]["headers"])
+        ['RateLimit', 'RateLimit-Policy', 'Retry-After']
+    """
+    fields = {name: {"description": text, "schema": {"type": kind}} for name, kind, text in described(headers)}
+    content = {"application/problem+json": {"schema": SCHEMA}}
+    return {
+        429: {"description": "A rate limit is exceeded", "headers": fields, "content": content},
+        503: {
+            "description": "A rate limit cannot be decided now",
+            "headers": {name: each for name, each in fields.items() if name == "Retry-After"},
+            "content": content,
+        },
+    }
+
+
+def _limits(router: Any) -> Iterator[RouteLimit]:
+    """Find what routes ask for. A route that cannot be seen here is reported at its first request."""
+    for dependency in getattr(router, "dependencies", None) or ():
+        yield from _of_call(getattr(dependency, "dependency", None))
+    for route in getattr(router, "routes", None) or ():
+        yield from _of_dependant(getattr(route, "dependant", None))
+        yield from _limits(getattr(route, "include_context", None))
+        yield from _limits(getattr(route, "original_router", route))
+
+
+def _of_dependant(dependant: Any) -> Iterator[RouteLimit]:
+    yield from _of_call(getattr(dependant, "call", None))
+    for each in getattr(dependant, "dependencies", None) or ():
+        yield from _of_dependant(each)
+
+
+def _of_call(call: Any) -> Iterator[RouteLimit]:
+    if isinstance(limit := getattr(call, "limit", None), RouteLimit):
+        yield limit

@@ -1,0 +1,159 @@
+"""Rate limits for Starlette: the middleware, and a refusal that a route raises. Needs the extra `starlette`.
+
+`add_rate_limits` puts `RateLimitMiddleware` before the application. A route, a mount or a router asks for one more rule
+by `Middleware(RouteLimitMiddleware, "search:{user}", cost=2)`, or in the middle of an endpoint by `charge_request`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
+from batchlimit.integrations.asgi.lifespan import LimiterSource
+from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp, Receive, Scope, Send
+from batchlimit.integrations.asgi.route import SCOPE_KEY, ask, reject
+from batchlimit.integrations.enforcement import Refusal, RouteLimit
+from batchlimit.integrations.headers import Header
+from batchlimit.rules import Rule, Rules
+
+try:
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException, WebSocketException
+    from starlette.requests import HTTPConnection, Request
+    from starlette.websockets import WebSocket, WebSocketState
+except ModuleNotFoundError as error:
+    problem = "batchlimit.integrations.starlette needs Starlette: pip install 'batchlimit[starlette]'"
+    raise ModuleNotFoundError(problem, name="starlette") from error
+
+__all__ = [
+    "RateLimitMiddleware",
+    "RefusedRequest",
+    "RefusedWebSocket",
+    "RouteLimit",
+    "RouteLimitMiddleware",
+    "add_exception_handlers",
+    "add_rate_limits",
+    "charge_request",
+]
+
+
+class RefusedRequest(HTTPException):
+    """A request is over a limit that its route asked for. Every application answers it, for it is an HTTPException.
+
+    Args:
+        refusal: why.
+        fields: those of the answer; none, if the middleware adds them.
+
+    Attributes:
+        refusal: as above; its `retry_after`, `rules`, `body` and `error` are for handlers of one's own.
+    """
+
+    def __init__(self, refusal: Refusal, fields: Iterable[Header]) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields}
+        super().__init__(refusal.status, headers=headers or None)
+        self.refusal = refusal
+
+
+class RefusedWebSocket(WebSocketException):
+    """A websocket is over a limit that its route asked for: it is closed with code 1008.
+
+    Args:
+        refusal: why.
+
+    Attributes:
+        refusal: as above.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(POLICY_VIOLATION, "over the limit")
+        self.refusal = refusal
+
+
+def add_rate_limits(
+    app: Starlette, limiter: LimiterSource, rules: Rules | Iterable[Rule], **options: Any
+) -> RateLimitMiddleware:
+    """Put `RateLimitMiddleware` before an application, and answer what its routes refuse.
+
+    Args:
+        app: the application. Mounted ones are behind the middleware too.
+        limiter: the URL of a store, an AsyncRateLimiter, or a function that makes one.
+        rules: Rules, or several Rule.
+        options: those of `RateLimitMiddleware`: identify, headers, proxies, on_rejected ...
+
+    Returns:
+        The middleware, for its `statistics()`.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from starlette.applications import Starlette
+        >>> from starlette.testclient import TestClient
+        >>> app = Starlette()
+        >>> limits = add_rate_limits(app, "memory://", [Rule("all", "1/hour", key="all:{ip}")])
+        >>> client = TestClient(app, client=("192.0.2.1", 5000))
+        >>> [client.get("/").status_code for _ in range(2)]
+        [404, 429]
+        >>> limits.statistics().rules["all"].refused
+        1
+    """
+    middleware = RateLimitMiddleware(app, limiter, rules, **options)  # made now, so that a typo is an error here
+
+    def before(app: ASGIApp) -> RateLimitMiddleware:
+        middleware.app = app
+        return middleware
+
+    app.add_middleware(before)
+    add_exception_handlers(app)
+    return middleware
+
+
+def add_exception_handlers(app: Starlette) -> None:
+    """Answer refusals of routes as the middleware does: with problem details, or by its `on_rejected`.
+
+    `add_rate_limits` calls it. A mounted application needs a call of its own: it answers its exceptions itself.
+
+    Args:
+        app: the application.
+    """
+    app.add_exception_handler(RefusedRequest, _answer)  # type: ignore[arg-type]  # any ASGI application answers
+    app.add_exception_handler(RefusedWebSocket, _close)
+
+
+async def charge_request(
+    connection: HTTPConnection, limit: RouteLimit, identity: Mapping[str, object] | None = None
+) -> None:
+    """Charge a request, or the handshake of a websocket, to the rule with this key.
+
+    Args:
+        connection: the Request or WebSocket.
+        limit: what the route asks for.
+        identity: values for the key (default None: those of the request, and the path parameters of the route).
+
+    Raises:
+        RefusedRequest, RefusedWebSocket: the rule refuses; or no RateLimitMiddleware with such a rule is there.
+    """
+    refusal = await ask(connection.scope, limit, identity)
+    if refusal is None:
+        return
+    if connection.scope["type"] == "websocket":
+        raise RefusedWebSocket(refusal)
+    written_later = SCOPE_KEY in connection.scope
+    raise RefusedRequest(refusal, [] if written_later else refusal.fields)
+
+
+async def _answer(request: Request, error: Exception) -> ASGIApp:
+    assert isinstance(error, RefusedRequest)
+    refusal = error.refusal
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await reject(refusal, scope, receive, send)
+
+    return respond
+
+
+async def _close(websocket: WebSocket, error: Exception) -> None:
+    assert isinstance(error, RefusedWebSocket)
+    if websocket.client_state is WebSocketState.CONNECTING:
+        await reject(error.refusal, websocket.scope, websocket._receive, websocket._send)
+    else:
+        await websocket.close(error.code, error.reason)

@@ -1,0 +1,33 @@
+"""An application of the matrix behind uvicorn, in a process of its own: python -m ... FACE URL PREFIX. It says its port."""
+
+import socket
+import sys
+from importlib import import_module
+
+import uvicorn
+
+from batchlimit import AsyncRateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.reservoir import requests
+from batchlimit.rules import Rules
+from tests.distance import far
+from tests.integrations.faces.rules import RULES
+
+
+def open_limiter() -> AsyncRateLimiter:
+    return AsyncRateLimiter.from_url(
+        sys.argv[2],
+        Rules(RULES).quotas,
+        prefix=sys.argv[3],
+        deadline=30.0,
+        connect_timeout=30.0,
+        sizer=FixedBatch(1),
+    )
+
+
+if __name__ == "__main__":
+    requests.Ask = far  # type: ignore[misc,assignment]
+    app = import_module(f"tests.integrations.faces.with_{sys.argv[1]}").build(open_limiter)
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(listening.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=10)).run(sockets=[listening])

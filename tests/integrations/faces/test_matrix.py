@@ -1,0 +1,207 @@
+"""Each framework's own manner of asking for a limit, called by hand, with a clock that the test sets."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
+from batchlimit.integrations.headers import Fields
+from batchlimit.rules import Rules
+from batchlimit.stores import MemoryStore
+from tests.integrations.asgi import Reply, call, http, websocket
+from tests.integrations.faces.rules import RULES
+from tests.sync.stage import Clock
+
+FACES = ["fastapi", "starlette"]
+ANN = ((b"x-user", b"ann"),)
+
+
+class Store(MemoryStore):
+    """A store that can be away."""
+
+    is_away = False
+
+    def take(self, key: str, quota: Any, ask: Any) -> Any:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        return super().take(key, quota, ask)
+
+
+@dataclass
+class Stand:
+    """An application and what is behind it."""
+
+    app: Any
+    limiter: AsyncRateLimiter
+    store: Store
+    clock: Clock
+
+    async def get(self, path: str, user: bytes = b"ann", **options: Any) -> Reply:
+        return await call(self.app, http(path, headers=[(b"x-user", user), (b"host", b"x")], **options))
+
+    async def left(self, key: str) -> int:
+        return (await self.limiter.peek(key)).remaining - self.limiter.statistics().owed
+
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture(params=FACES)
+def stand(request: pytest.FixtureRequest) -> Make:
+    @asynccontextmanager
+    async def of(**options: Any) -> AsyncIterator[Stand]:
+        clock = Clock()
+        store = Store(clock)
+        async with AsyncRateLimiter(store, Rules(RULES).quotas, clock=clock, sizer=FixedBatch(1)) as limiter:
+            options = {"headers": Fields(secret=b"s", chance=lambda: 0.0), **options}
+            app = import_module(f"tests.integrations.faces.with_{request.param}").build(limiter, **options)
+            yield Stand(app, limiter, store, clock)
+            store.is_away = False
+
+    return of
+
+
+@pytest.mark.parametrize("path", ["/search", "/included/search", "/mounted/search"])
+def test_a_route_is_limited_wherever_it_is_and_admitted_again_when_it_was_told(stand: Make, path: str) -> None:
+    async def main() -> None:
+        async with stand() as at:
+            replies = [await at.get(path) for _ in range(3)]
+            assert [each.status for each in replies] == [200, 200, 429]
+            assert [len(each.starts) for each in replies] == [1, 1, 1]
+            assert [{name: each.r for name, each in reply.limits.items()} for reply in replies] == [
+                {"all": 999, "search": 3},
+                {"all": 998, "search": 1},
+                {"search": 1},
+            ]
+            refused = replies[-1]
+            assert refused.fields[b"content-type"] == b"application/problem+json"
+            assert refused.fields[b"cache-control"] == b"no-store"
+            assert int(refused.fields[b"content-length"]) == len(refused.body)
+            assert json.loads(refused.body)["violated-policies"] == ["search"]
+            assert (await at.get(path, b"bob")).status == 200
+            at.clock.pass_by(int(refused.fields[b"retry-after"]))
+            assert (await at.get(path)).status == 200
+
+    asyncio.run(main())
+
+
+def test_the_middleware_alone_limits_what_asks_for_nothing(stand: Make) -> None:
+    async def main() -> None:
+        async with stand() as at:
+            reply = await at.get("/hello")
+            assert (reply.status, list(reply.limits)) == (200, ["all"])
+
+    asyncio.run(main())
+
+
+def test_the_route_says_who_asks(stand: Make) -> None:
+    async def main() -> None:
+        async with stand() as at:
+            assert [(await at.get("/told", user)).status for user in (b"ann", b"bob", b"eve")] == [200, 200, 429]
+            assert await at.left("search:told") == 1
+            assert await at.left("search:ann") == 5
+
+    asyncio.run(main())
+
+
+def test_path_parameters_of_the_route_make_keys(stand: Make) -> None:
+    async def main() -> None:
+        async with stand() as at:
+            assert [(await at.get("/items/7")).status for _ in range(3)] == [200, 200, 429]
+            assert (await at.get("/items/8")).status == 200
+
+    asyncio.run(main())
+
+
+def test_a_stream_is_charged_by_what_was_sent(stand: Make) -> None:
+    async def main() -> None:
+        async with stand() as at:
+            reply = await at.get("/stream")
+            assert reply.body == b"000000000011111111112222222222"
+            assert len(reply.starts) == 1
+            assert await at.left("bytes:ann") == 70
+
+    asyncio.run(main())
+
+
+def test_only_failed_logins_are_charged(stand: Make) -> None:
+    async def main() -> None:
+        async with stand() as at:
+            statuses = [(await at.get(f"/login/{status}")).status for status in (200, 401, 200, 401, 200)]
+            assert statuses == [200, 401, 200, 401, 429]
+
+    asyncio.run(main())
+
+
+def test_a_route_that_raises_is_a_500_of_its_own_and_is_charged(stand: Make) -> None:
+    async def main() -> None:
+        async with stand() as at:
+            for _ in range(2):
+                with contextlib.suppress(ZeroDivisionError):  # what the framework does with it is its own affair
+                    await at.get("/broken")
+            assert (await at.get("/broken")).status == 429
+
+    asyncio.run(main())
+
+
+def test_a_store_that_is_away_is_decided_by_the_rule(stand: Make) -> None:
+    async def main() -> None:
+        async with stand() as at:
+            at.store.is_away = True
+            assert (await at.get("/open")).status == 200
+            reply = await at.get("/closed")
+            assert (reply.status, reply.fields[b"retry-after"]) == (503, b"1")
+            assert json.loads(reply.body)["type"].endswith("#temporary-reduced-capacity")
+
+    asyncio.run(main())
+
+
+def test_a_websocket_is_refused_before_it_is_accepted(stand: Make) -> None:
+    async def main() -> None:
+        async with stand() as at:
+            scopes = [websocket("/ws", extensions=each) for each in ({}, {}, {"websocket.http.response": {}})]
+            for scope in scopes:
+                scope["headers"] = ANN
+            connect, disconnect = {"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}
+            accepted, closed, denied = [await call(at.app, scope, connect, disconnect) for scope in scopes]
+            assert accepted.messages[0]["type"] == "websocket.accept"
+            assert b"ratelimit" in dict(accepted.messages[0]["headers"])
+            assert [(each["type"], each["code"]) for each in closed.messages] == [("websocket.close", 1008)]
+            assert denied.status == 429
+            assert denied.limits["handshake"].r == 0
+
+    asyncio.run(main())
+
+
+def test_a_key_that_no_rule_has_is_a_503_and_told(stand: Make, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with stand(typo=True) as at:
+            reply = await at.get("/typo")
+            assert (reply.status, reply.fields[b"retry-after"]) == (503, b"1")
+
+    asyncio.run(main())
+    assert "'serch:{user}': did you mean 'search:{user}'?" in caplog.text
+
+
+def test_an_answer_of_the_users_own_holds_for_routes_too(stand: Make) -> None:
+    from starlette.responses import PlainTextResponse
+
+    def rejected(scope: Any, refusal: Any) -> Any:
+        return PlainTextResponse(f"{refusal.rules[0]}: {refusal.key}", status_code=420)
+
+    async def main() -> None:
+        async with stand(on_rejected=rejected) as at:
+            reply = [await at.get("/search") for _ in range(3)][-1]
+            assert (reply.status, reply.body) == (420, b"search: search:ann")
+            assert reply.limits["search"].r == 1
+            assert b"retry-after" in reply.fields
+
+    asyncio.run(main())
