@@ -4,7 +4,7 @@ Needs the extra `fastapi`. `add_rate_limits` puts `RateLimitMiddleware` before t
 dependency, and `responses` are what OpenAPI lists.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -88,7 +88,7 @@ def limited(
     key: str,
     *,
     cost: RuleCost | None = None,
-    charge: Charge | None = None,
+    charge: Charge | Sequence[int | str] | None = None,
     identify: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Return a dependency that charges a request, or the handshake of a websocket, to one more rule.
@@ -126,7 +126,7 @@ def limited(
         async def dependency(connection: HTTPConnection, told: Annotated[Any, Depends(identify)]) -> None:
             await starlette.charge_request(connection, limit, told)
 
-    dependency.limit = limit  # type: ignore[attr-defined]
+    dependency.limit = limit  # type: ignore[union-attr]
     return dependency
 
 

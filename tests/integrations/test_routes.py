@@ -157,7 +157,7 @@ def test_a_limit_that_cannot_work_is_an_error_where_it_is_written(arguments: Any
 
 
 def test_equal_limits_are_the_same() -> None:
-    assert len({RouteLimit("a", 2, charge=[401]) for _ in range(2)}) == 1  # type: ignore[arg-type]
+    assert len({RouteLimit("a", 2, charge=[401]) for _ in range(2)}) == 1
 
 
 def test_a_store_that_is_away_is_decided_by_the_rule(make: Make) -> None:

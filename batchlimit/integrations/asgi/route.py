@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
@@ -124,7 +124,7 @@ class RouteLimitMiddleware:
         key: str,
         *,
         cost: RuleCost | None = None,
-        charge: Charge | None = None,
+        charge: Charge | Sequence[int | str] | None = None,
         identify: Callable[[Scope], Identity | Awaitable[Identity | None] | None] | None = None,
     ) -> None:
         self.app, self.limit, self._identify = app, RouteLimit(key, cost, charge), identify

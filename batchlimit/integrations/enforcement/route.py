@@ -1,7 +1,7 @@
 """What routes ask for while the application runs: a rule by its key, at a cost of their own."""
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from batchlimit.rules import Applicable, Applied, Request, Rule, Rules, Unmade
@@ -16,7 +16,7 @@ class RouteLimit:
     Args:
         key: the key of a rule with `match=None`, with its fields: "search:{user}".
         cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
-        charge: a function of the response, or statuses such as (401, "5xx") (default None: the `charge` of the rule).
+        charge: a function of the response, or statuses such as [401, "5xx"] (default None: the `charge` of the rule).
 
     Raises:
         RulesError: an argument cannot work.
@@ -28,7 +28,7 @@ class RouteLimit:
 
     key: str
     cost: RuleCost | None = None
-    charge: Charge | None = None
+    charge: Charge | Sequence[int | str] | None = None
 
     def __post_init__(self) -> None:
         """Check what is given, at the route that says it."""

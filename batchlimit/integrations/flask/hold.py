@@ -5,7 +5,7 @@ from flask import Response as FlaskResponse
 from flask import request
 
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
-from batchlimit.integrations.enforcement.outcome import refusal
+from batchlimit.integrations.enforcement.outcome import refuse
 from batchlimit.integrations.flask.rejected import Rejected, rejected
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Header
@@ -64,7 +64,7 @@ class Hold:
     def refuse(self, view: str, error: Exception) -> Rejected:
         """Refuse a request whose limit the application has made a mistake with, and tell the log."""
         self._front.enforcer.counters.accuse(view, "requests of the view %r are refused: %s", error)
-        self._refusal = refusal(self._front.enforcer.fields, reduced_capacity(), 1.0, error=error)
+        self._refusal = refuse(self._front.enforcer.fields, reduced_capacity(), 1.0, error=error)
         return rejected(self._refusal)
 
     def _admitted(self, native: FlaskRequest) -> Outcome:

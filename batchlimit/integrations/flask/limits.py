@@ -149,7 +149,7 @@ class Limits:
         Raises:
             RulesError: no rule with `match=None` has this key, or the cost never fits.
         """
-        limit = RouteLimit(key, cost, charge)  # type: ignore[arg-type]  # it makes a function of statuses
+        limit = RouteLimit(key, cost, charge)  # it makes a function of statuses
         rule, _ = self._routes.find(limit)
         self._charges = self._charges or rule.charge is not None
 

@@ -1,4 +1,4 @@
-"""An application of the matrix behind uvicorn, in a process of its own: python -m ... FACE URL PREFIX. It says its port."""
+"""An application of the matrix behind uvicorn, in a process of its own: FACE URL PREFIX. It says its port."""
 
 import socket
 import sys
@@ -26,7 +26,7 @@ def open_limiter() -> AsyncRateLimiter:
 
 
 if __name__ == "__main__":
-    requests.Ask = far  # type: ignore[misc,assignment]
+    setattr(requests, "Ask", far)  # noqa: B010
     app = import_module(f"tests.integrations.faces.with_{sys.argv[1]}").build(open_limiter)
     listening = socket.create_server(("127.0.0.1", 0))
     print(listening.getsockname()[1], flush=True)

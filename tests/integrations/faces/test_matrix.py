@@ -167,7 +167,8 @@ def test_a_store_that_is_away_is_decided_by_the_rule(stand: Make) -> None:
 def test_a_websocket_is_refused_before_it_is_accepted(stand: Make) -> None:
     async def main() -> None:
         async with stand() as at:
-            scopes = [websocket("/ws", extensions=each) for each in ({}, {}, {"websocket.http.response": {}})]
+            extensions: list[dict[str, Any]] = [{}, {}, {"websocket.http.response": {}}]
+            scopes = [websocket("/ws", extensions=each) for each in extensions]
             for scope in scopes:
                 scope["headers"] = ANN
             connect, disconnect = {"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}
