@@ -18,8 +18,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
 from functools import partial
-from itertools import starmap
 from importlib.metadata import version
+from itertools import starmap
 from os import getloadavg
 from typing import NamedTuple
 
