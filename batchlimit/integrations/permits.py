@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
 from batchlimit.concurrency import AsyncPermit, Outcome, Permit
@@ -34,6 +35,30 @@ def outcome_of(response: Response) -> Outcome:
     if response.status >= 499 or not response.complete:
         return Outcome.IGNORED
     return Outcome.SUCCESS
+
+
+def is_bypassed(bypass: Callable[[Any], bool] | None, request: object) -> bool:
+    """Return whether a request is not limited; it is, if `bypass` raises."""
+    try:
+        return bypass is not None and bypass(request)
+    except Exception as error:
+        _logger.error("a request is limited, for `bypass` raised: %s", error, exc_info=error)
+        return False
+
+
+def partition_of(partition: Callable[[Any], str] | None, request: object) -> str:
+    """Return the partition of a request; none, if `partition` raises or returns no text."""
+    try:
+        return _text(partition(request)) if partition is not None else ""
+    except Exception as error:
+        _logger.error("a request has no partition, for `partition` failed: %s", error, exc_info=error)
+        return ""
+
+
+def _text(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a partition is a str, not {name!r}")
+    return name
 
 
 def complete(permit: AsyncPermit | Permit, outcome: OutcomeOf, response: Response) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.applications import Starlette
@@ -18,9 +18,10 @@ from batchlimit.batching import FixedBatch
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Exchange
-from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.asgi.websocket import LimitedMessages
+from batchlimit.integrations.enforcement import Outcome, Response
 from batchlimit.integrations.headers import Fields
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Request, Rule, Rules, RulesError
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.integrations.asgi import PEER, App, Hello, call, http, part, start, websocket
@@ -534,6 +535,44 @@ async def test_a_websocket_that_was_closed_here_takes_no_more() -> None:
         reply = await call(middleware, websocket(), {"type": "websocket.connect"}, text)
     assert received == ["websocket.disconnect"] * 2
     assert [each["type"] for each in reply.messages] == ["websocket.accept", "websocket.close"]
+
+
+@in_virtual_time
+async def test_a_message_that_was_charged_while_its_receiver_was_cancelled_is_not_lost() -> None:
+    class Slow:
+        async def admit(self, request: Any) -> Outcome:
+            await gate.wait()
+            return Outcome()
+
+    async def receive() -> dict[str, Any]:
+        return incoming.pop(0)
+
+    gate, incoming = asyncio.Event(), [{"type": "websocket.receive", "text": str(number)} for number in range(2)]
+    messages: Any = LimitedMessages(cast(Any, Slow()), Request("GET", "/"), receive, cast(Any, None))
+    waiting = asyncio.create_task(messages.receive())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gate.set()
+    assert [(await messages.receive())["text"] for _ in range(2)] == ["0", "1"]
+
+
+@in_virtual_time
+async def test_the_messages_of_websockets_are_counted_by_rule() -> None:
+    messages = [Rule("messages", "2/hour", key="messages:{ip}")]
+    texts = [{"type": "websocket.receive", "text": str(number)} for number in range(3)]
+    async with limited(Hello(), IP, messages=messages) as middleware:
+        await call(middleware, websocket(), {"type": "websocket.connect"}, *texts)
+        counts = middleware.statistics()
+        assert (counts.requests, counts.rules["ip"].acquired) == (1, 1)
+        assert (counts.rules["messages"].acquired, counts.rules["messages"].refused) == (2, 1)
+
+
+def test_a_rule_for_messages_has_no_charge() -> None:
+    rule = Rule("messages", "2/hour", key="messages:{ip}", charge=[200])
+    with pytest.raises(RulesError, match="no response to charge by"):
+        RateLimitMiddleware(Hello(), "memory://", [IP], messages=[rule])
 
 
 # The lifespan

@@ -106,6 +106,18 @@ def test_a_judgement_that_fails_returns_the_permit_all_the_same(outcome: Any) ->
     run(test)
 
 
+@pytest.mark.parametrize("partition", [lambda scope: 1 / 0, lambda scope: None, lambda scope: ["live"]])
+@pytest.mark.parametrize("bypass", [None, lambda scope: 1 / 0])
+def test_a_function_that_fails_is_no_error_of_the_application_and_lets_nobody_by(partition: Any, bypass: Any) -> None:
+    async def test() -> None:
+        async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
+            app = ConcurrencyLimitMiddleware(Hello(), limiter, partition=partition, bypass=bypass)
+            assert (await call(app, http())).status == 200
+            assert limiter.statistics().succeeded == 1
+
+    run(test)
+
+
 def test_a_request_that_is_cancelled_tells_nothing() -> None:
     async def test() -> None:
         async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:

@@ -247,6 +247,12 @@ def test_no_path_is_an_error(limited: Make, path: str) -> None:
     assert service.call(path=path).status == 200
 
 
+def test_text_that_no_server_should_pass_is_limited_as_it_is(limited: Make) -> None:
+    web = limited(App(), Rule("euro", "1/minute", key="euro", match="/\u20ac"))
+    fields: dict[str, Any] = {"HTTP_X_FORWARDED_FOR": "\u20ac"}
+    assert [web.call(path="/\u20ac", **fields).status for _ in range(2)] == [200, 429]
+
+
 def test_who_asks_is_what_a_function_of_the_environ_says(limited: Make) -> None:
     rule = Rule("user", "1/hour", key="user:{user}")
     service = limited(App(), rule, identify=lambda environ: {"user": environ.get("HTTP_X_USER")})
@@ -293,9 +299,9 @@ def test_an_own_answer_carries_the_fields_of_the_refusal(limited: Make) -> None:
     assert reply.fields[b"cache-control"] == b"no-store"
 
 
-def test_an_own_answer_that_raises_becomes_problem_details(limited: Make) -> None:
-    reply = limited(App(), Rule("off", "0/s", key="off"), on_rejected=lambda environ, refusal: 1 / 0).call()
-    assert reply.status == 429
+@pytest.mark.parametrize("on_rejected", [lambda environ, refusal: 1 / 0, lambda environ, refusal: None])
+def test_an_own_answer_that_raises_or_is_none_becomes_problem_details(limited: Make, on_rejected: Any) -> None:
+    assert limited(App(), Rule("off", "0/s", key="off"), on_rejected=on_rejected).call().status == 429
 
 
 def test_a_store_that_is_away_is_a_503_or_what_the_rule_says() -> None:

@@ -6,7 +6,7 @@ from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.integrations.asgi.answer import Answers
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
-from batchlimit.integrations.permits import OutcomeOf, complete, outcome_of, refusal_of
+from batchlimit.integrations.permits import OutcomeOf, complete, is_bypassed, outcome_of, partition_of, refusal_of
 
 
 class ConcurrencyLimitMiddleware:
@@ -61,10 +61,10 @@ class ConcurrencyLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as any ASGI application."""
-        if scope["type"] != "http" or (self._bypass is not None and self._bypass(scope)):
+        if scope["type"] != "http" or is_bypassed(self._bypass, scope):
             await self.app(scope, receive, send)
             return
-        partition = self._partition(scope) if self._partition is not None else ""
+        partition = partition_of(self._partition, scope)
         try:
             permit = await self._limiter.acquire(partition, timeout=self._timeout)
         except BatchLimitError as error:

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
@@ -15,7 +16,7 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Addresses, FailedIdentity, Identity, joined
-from batchlimit.rules import Request, Rule, Rules
+from batchlimit.rules import Request, Rule, Rules, RulesError
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
 
@@ -43,7 +44,7 @@ class RateLimitMiddleware:
         on_rejected: a function of the scope and the Refusal that returns the ASGI application which answers, such as a
             Starlette response; it may be asynchronous (default None: problem details). It does not answer websockets.
         messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).
-            One that is refused closes the websocket with code 1008.
+            One that is refused closes the websocket with code 1008. They have no `charge`.
         limit_preflight: whether CORS preflight requests are limited as well (default False).
         checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
 
@@ -91,6 +92,7 @@ class RateLimitMiddleware:
     ) -> None:
         self.app = app
         of_requests, of_messages = _rules(rules), _rules(messages)
+        _check_messages(of_messages)
         self._home = LimiterHome(limiter, Rules([*of_requests, *of_messages]))
         fields = headers if isinstance(headers, Fields) else Fields(headers)
         self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, headers=fields, unidentified=unidentified)
@@ -123,12 +125,15 @@ class RateLimitMiddleware:
             await self.app(scope, receive, send)
 
     def statistics(self) -> EnforcementStatistics:
-        """Return what became of the requests so far, by rule.
+        """Return what became of the requests so far, by rule; the rules for messages count messages.
 
         Returns:
             The EnforcementStatistics of this process.
         """
-        return self.enforcer.statistics()
+        counts = self.enforcer.statistics()
+        if self._of_messages is None:
+            return counts
+        return replace(counts, rules={**counts.rules, **self._of_messages.statistics().rules})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = await self._request(scope)
@@ -199,6 +204,12 @@ class RateLimitMiddleware:
 
 def _rules(rules: Rules | Iterable[Rule]) -> Rules:
     return rules if isinstance(rules, Rules) else Rules(rules)
+
+
+def _check_messages(rules: Rules) -> None:
+    for rule in rules:
+        if rule.charge is not None:
+            raise RulesError("a message has no response to charge by: leave it out", rule=rule.name, field="charge")
 
 
 def _is_preflight(scope: Scope) -> bool:

@@ -10,6 +10,8 @@ from batchlimit.rules import Request
 class LimitedMessages:
     """A websocket each of whose received messages is charged. The first one that is refused closes it.
 
+    A message whose turn was cancelled while it was charged is not lost: the next call of `receive` returns it.
+
     To the application it looks as if the client had gone away: it receives `websocket.disconnect` with code 1008.
 
     Args:
@@ -18,20 +20,23 @@ class LimitedMessages:
         receive, send: those of the server.
     """
 
-    __slots__ = ("_closed", "_enforcer", "_receive", "_request", "_send")
+    __slots__ = ("_closed", "_enforcer", "_receive", "_request", "_send", "_waiting")
 
     def __init__(self, enforcer: AsyncEnforcer, request: Request, receive: Receive, send: Send) -> None:
         self._enforcer, self._request, self._receive, self._send = enforcer, request, receive, send
         self._closed: dict[str, Any] | None = None
+        self._waiting: Message | None = None
 
     async def receive(self) -> Message:
         """Receive; a message that is refused is not passed on, and is the last one."""
         if self._closed is not None:
             return self._closed
-        message = await self._receive()
+        message = self._waiting or await self._receive()
         if message["type"] != "websocket.receive":
             return message
+        self._waiting = message
         outcome = await self._enforcer.admit(self._request)
+        self._waiting = None
         if outcome.refusal is None:
             return message
         reason = "too many messages" if outcome.refusal.status == 429 else "messages cannot be admitted now"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter
-from batchlimit.integrations.permits import OutcomeOf, complete, outcome_of, refusal_of
+from batchlimit.integrations.permits import OutcomeOf, complete, is_bypassed, outcome_of, partition_of, refusal_of
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer
 
 
@@ -55,9 +55,9 @@ class ConcurrencyLimitMiddleware:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request, as any WSGI application."""
-        if self._bypass is not None and self._bypass(environ):
+        if is_bypassed(self._bypass, environ):
             return self.app(environ, start_response)
-        partition = self._partition(environ) if self._partition is not None else ""
+        partition = partition_of(self._partition, environ)
         try:
             permit = self._limiter.acquire(partition, timeout=self._timeout)
         except BatchLimitError as error:

@@ -121,20 +121,24 @@ class RateLimitMiddleware:
     def _reject(self, refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if self._on_rejected is not None:
             try:
-                app = self._on_rejected(environ, refusal)
+                app: WSGIApp | None = self._on_rejected(environ, refusal)
             except Exception as error:
                 _logger.error("on_rejected raised, so the answer is problem details: %s", error, exc_info=error)
-            else:
+                app = None
+            if app is not None:
                 return app(environ, with_headers(start_response, refusal.fields))
         return answer(refusal, environ, start_response)
 
 
 def path_of(environ: Environ) -> str:
-    """Return the whole path of a request; bytes that are no UTF-8 become U+FFFD."""
+    """Return the whole path of a request; bytes that are no UTF-8 become U+FFFD; text that is no bytes stays."""
     path: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-    return path.encode("latin-1").decode("utf-8", "replace")
+    try:
+        return path.encode("latin-1").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return path
 
 
 def fields_of(environ: Environ) -> Iterable[Header]:
     """Return the header fields of a request that a Front looks at."""
-    return [(name, environ[key].encode("latin-1")) for name, key in _FIELDS if key in environ]
+    return [(name, environ[key].encode("latin-1", "replace")) for name, key in _FIELDS if key in environ]
