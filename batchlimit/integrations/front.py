@@ -1,10 +1,10 @@
-"""The rules before a threaded application: what WSGI, Flask and Django have in common."""
+"""The rules before a threaded application: what WSGI, Flask, Django and gRPC have in common."""
 
 from collections.abc import Callable, Iterable
 
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Enforcer, Outcome, Response, Unidentified
+from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Response, Unidentified
 from batchlimit.integrations.headers import Fields, Form, Header
 from batchlimit.integrations.identity import Addresses, identity_of
 from batchlimit.integrations.source import LimiterSource, LimiterSupply
@@ -23,6 +23,7 @@ class Front:
         proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
         ipv6_prefix: bits of an IPv6 address that make a client (default 56).
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
+        messages: Rules for each message of a stream (default none).
         limit_preflight: whether CORS preflight requests are limited as well (default False).
         checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
 
@@ -48,20 +49,38 @@ class Front:
         proxies: TrustedProxies | None = None,
         ipv6_prefix: int = 56,
         unidentified: Unidentified = "refuse",
+        messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
         checks: bool = True,
     ) -> None:
-        rules = rules if isinstance(rules, Rules) else Rules(rules)
-        supply = LimiterSupply(limiter, rules)
-        self.enforcer = Enforcer(supply.limiter, rules, headers=headers, unidentified=unidentified)
+        of_requests = rules if isinstance(rules, Rules) else Rules(rules)
+        of_messages = messages if isinstance(messages, Rules) else Rules(messages)
+        supply = LimiterSupply(limiter, Rules([*of_requests, *of_messages]))
+        fields = headers if isinstance(headers, Fields) else Fields(headers)
+        self.enforcer = Enforcer(supply.limiter, of_requests, headers=fields, unidentified=unidentified)
+        self._messages = (
+            Enforcer(supply.limiter, of_messages, headers=fields, unidentified=unidentified) if of_messages else None
+        )
         self._addresses = Addresses(proxies, ipv6_prefix, warns=checks)
         self._identify, self._limits_preflight = identify, limit_preflight
 
     def __repr__(self) -> str:
         return f"<Front of {self.enforcer.rules}>"
 
+    @property
+    def limits_messages(self) -> bool:
+        """Whether there are rules for messages."""
+        return self._messages is not None
+
     def admit(
-        self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None
+        self,
+        method: str,
+        path: str,
+        peer: str | None,
+        headers: Iterable[Header],
+        native: object = None,
+        *,
+        timeout: float | None = 0.0,
     ) -> Outcome:
         """Charge a request to all rules that apply, or to none of them.
 
@@ -71,6 +90,7 @@ class Front:
             peer: the address of the connection's other end; None: it has none, as a Unix socket.
             headers: names in lower case and values; those that `wanted` names are enough.
             native: the framework's request, for `identify` and for the functions of rules (default None).
+            timeout: seconds to wait for tokens at most; None: no limit (default 0: it does not wait).
 
         Returns:
             The Outcome; that of a CORS preflight request says nothing.
@@ -78,9 +98,13 @@ class Front:
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
         request = Request(method, path, identity_of(known, self._identify, native), native)
-        if method == "OPTIONS" and not self._limits_preflight and _is_preflight(headers):
+        if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
-        return self.enforcer.admit(request)
+        return self.enforcer.admit(request, timeout=timeout)
+
+    def refused_message(self, request: Request | None) -> Refusal | None:
+        """Charge a message of a request to the rules for messages; return why it is refused, or None."""
+        return None if self._messages is None or request is None else self._messages.admit(request).refusal
 
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; a second call does nothing."""
@@ -95,6 +119,7 @@ wanted = ("x-forwarded-for", "forwarded", "origin", "access-control-request-meth
 """The header fields that a Front looks at."""
 
 
-def _is_preflight(headers: Iterable[Header]) -> bool:
+def is_preflight(headers: Iterable[Header]) -> bool:
+    """Whether an OPTIONS request with these fields is a CORS preflight."""
     names = {name for name, _ in headers}
     return b"origin" in names and b"access-control-request-method" in names

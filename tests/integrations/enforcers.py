@@ -27,7 +27,7 @@ class Loop:
         self._runner.close()
 
 
-class _ForTasks:
+class ForTasks:
     """A stage for tasks."""
 
     is_prompt = True
@@ -84,7 +84,7 @@ class Twin:
         options = {"headers": fields, "clock": clock, **options}
         self.enforcer: Any
         if asynchronous:
-            self.limiter: Any = AsyncRateLimiter(_ForTasks(self.store), self.rules.quotas, clock=clock, **limits)
+            self.limiter: Any = AsyncRateLimiter(ForTasks(self.store), self.rules.quotas, clock=clock, **limits)
             self.enforcer = AsyncEnforcer(self.limiter, self.rules, **options)
         else:
             self.limiter = RateLimiter(self.store, self.rules.quotas, clock=clock, **limits)
@@ -94,8 +94,8 @@ class Twin:
         found: Outcome = self._do(self.enforcer.admit, Request(method, path, identity))
         return found
 
-    def admit_request(self, request: Request) -> Outcome:
-        found: Outcome = self._do(self.enforcer.admit, request)
+    def admit_request(self, request: Request, **options: Any) -> Outcome:
+        found: Outcome = self._do(self.enforcer.admit, request, **options)
         return found
 
     def ask(self, limit: RouteLimit, outcome: Outcome, *known: Mapping[str, object]) -> Refusal | None:
@@ -119,11 +119,11 @@ class Twin:
         if self._loop is not None:
             self._loop.close()
 
-    def _do(self, call: Any, *arguments: Any) -> Any:
+    def _do(self, call: Any, *arguments: Any, **options: Any) -> Any:
         if self._loop is None:
-            return call(*arguments)
-        return self._loop.run(_awaited(call, arguments))
+            return call(*arguments, **options)
+        return self._loop.run(_awaited(call, arguments, options))
 
 
-async def _awaited(call: Any, arguments: Any) -> Any:
-    return await call(*arguments)
+async def _awaited(call: Any, arguments: Any, options: Any) -> Any:
+    return await call(*arguments, **options)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from batchlimit import FailurePolicy
+from batchlimit import FailurePolicy, RateLimiter
 from batchlimit.batching import FixedBatch
-from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.enforcement import Enforcer, Response
 from batchlimit.integrations.identity import FailedIdentity
-from batchlimit.rules import Request, Rule
+from batchlimit.rules import Request, Rule, Rules
 from tests.integrations.enforcers import Twin
 from tests.integrations.structured import read_limits
 from tests.sync.stage import Clock
@@ -76,6 +76,28 @@ def test_who_returns_when_told_is_admitted(make: Make) -> None:
     assert refusal is not None
     twin.clock.pass_by(int(dict(refusal.headers)[b"retry-after"]))
     assert twin.admit("GET", "/api/x", user="ann").refusal is None
+
+
+def test_a_request_that_may_wait_too_short_is_refused_at_once(make: Make) -> None:
+    """No time passes here: one that waited would wait for ever."""
+    twin = make(Rule("all", "1/minute", key="all"))
+    request = Request("GET", "/")
+    assert twin.admit_request(request, timeout=None).refusal is None
+    refusal = twin.admit_request(request, timeout=30.0).refusal
+    assert refusal is not None
+    assert (refusal.status, refusal.key) == (429, "all")
+    assert 59.0 < (refusal.retry_after or 0.0) < 61.0
+
+
+def test_a_request_that_waits_is_admitted_when_tokens_have_come() -> None:
+    """In real time, 100 tokens a second: no assertion tells how long it took."""
+    rules = Rules([Rule("all", "100/s burst 1", key="all", charge=lambda response: response.status == 200)])
+    with RateLimiter.from_url("memory://", rules.quotas) as limiter:
+        enforcer = Enforcer(limiter, rules)
+        outcomes = [enforcer.admit(Request("GET", "/"), timeout=None) for _ in range(5)]
+        assert [each.refusal for each in outcomes] == [None] * 5
+        assert all(len(each.charges) == 1 and each.headers for each in outcomes)
+        assert enforcer.statistics().rules["all"].refused == 0
 
 
 def test_rules_that_share_a_key_add_up_their_costs(make: Make) -> None:

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from batchlimit import ConcurrencyLimiter
-from batchlimit.integrations.grpc.call import Ending
+from batchlimit.integrations.grpc.call import Ending, completing
 from batchlimit.integrations.grpc.status import outcome_of
 from tests.integrations.stage import Recording
 
@@ -66,7 +66,7 @@ def _end(
     given: float | None, left: float | None, code: object, error: BaseException | None, *, gone: bool
 ) -> tuple[int, int, int]:
     limiter, context = ConcurrencyLimiter(Recording(1)), Context(given)
-    ending = Ending(limiter.acquire(), outcome_of, context)
+    ending = Ending(context, completing(limiter.acquire(), outcome_of))
     context.left, context.told = left, code
     ending.end(error, gone=gone)
     counts = limiter.statistics()

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from batchlimit import BatchLimitError, Decision, StoreUnavailable
+from batchlimit import BatchLimitError, Decision, RateLimited, StoreUnavailable
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.settlement import Settlement
@@ -33,11 +33,19 @@ class Charging:
     def __init__(self, limiter: Callable[[], Any], counters: Counters, fields: Fields, settlement: Settlement) -> None:
         self._limiter, self._counters, self._fields, self._settlement = limiter, counters, fields, settlement
 
-    def charge(self, outcome: Outcome, enforced: list[Charged]) -> Steps[None]:
-        """Charge all of them or none, but for those whose bucket is away and which are open then."""
+    def charge(self, outcome: Outcome, enforced: list[Charged], timeout: float | None = 0.0) -> Steps[None]:
+        """Charge all of them or none, but for those whose bucket is away and which are open then.
+
+        Args:
+            outcome: is told.
+            enforced: what to charge.
+            timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
+        """
         while enforced:
             try:
                 decisions: dict[str, Decision] = yield self._limiter().decide_all(_costs(enforced))
+                if timeout != 0.0 and not all(decisions.values()):
+                    decisions = yield from self._wait(enforced, timeout)
             except StoreUnavailable as error:
                 if (refused := self._away(enforced, error)) is not None:
                     outcome.refusal = refused
@@ -85,6 +93,14 @@ class Charging:
         counts.refused += 1
         problem = unidentified([rule.name]) if error is None else reduced_capacity([rule.name])
         return refuse(self._fields, problem, None if error is None else AGAIN, error=error)
+
+    def _wait(self, enforced: list[Charged], timeout: float | None) -> Steps[dict[str, Decision]]:
+        try:
+            yield self._limiter().acquire_all(_costs(enforced), timeout=timeout)
+        except RateLimited as error:
+            return {error.key: error.decision}
+        # A caller that waited took the last tokens that there were.
+        return {key: Decision(True, rule.quota.largest_cost, 0, 0.0, 0.0, "store") for rule, key, _ in enforced}
 
     def _charged(self, outcome: Outcome, enforced: list[Charged], decisions: dict[str, Decision]) -> Steps[None]:
         outcome.decisions = decisions

@@ -87,7 +87,7 @@ class _Enforcement(Generic[L]):
             refused = refuse(self.fields, reduced_capacity(), AGAIN, error=error)
             return outcome.add(Outcome(refused), self.fields) or refused
 
-    def _decide(self, request: Request, found: Applicable) -> Steps[Outcome]:
+    def _decide(self, request: Request, found: Applicable, timeout: float | None = 0.0) -> Steps[Outcome]:
         applied, unmade = found
         if not applied and not unmade:
             return Outcome(request=request, is_unmatched=True)
@@ -113,7 +113,7 @@ class _Enforcement(Generic[L]):
                     continue
             (enforced if rule.mode == "enforce" else shadows).append((rule, key, cost))
         if enforced:
-            yield from self._charging.charge(outcome, enforced)
+            yield from self._charging.charge(outcome, enforced, timeout)
         if shadows and outcome.refusal is None:
             try:
                 yield from self._charging.ask_shadows(outcome, shadows)
@@ -153,16 +153,18 @@ class Enforcer(_Enforcement[RateLimiter]):
         429
     """
 
-    def admit(self, request: Request) -> Outcome:
+    def admit(self, request: Request, *, timeout: float | None = 0.0) -> Outcome:
         """Charge a request to all rules that apply, or to none of them.
 
         Args:
             request: the request.
+            timeout: seconds to wait for tokens at most; None: no limit (default 0: it does not wait). A request that
+                cannot be admitted in this time is refused at once.
 
         Returns:
             The Outcome. Nothing is raised, but for what ends the thread.
         """
-        return run(self._decide(request, self._matching(request)))
+        return run(self._decide(request, self._matching(request), timeout))
 
     def ask(
         self,
@@ -223,9 +225,9 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
         [True, False]
     """
 
-    async def admit(self, request: Request) -> Outcome:
+    async def admit(self, request: Request, *, timeout: float | None = 0.0) -> Outcome:
         """Charge a request to all rules that apply, or to none of them; as Enforcer.admit."""
-        return await drive(self._decide(request, self._matching(request)))
+        return await drive(self._decide(request, self._matching(request), timeout))
 
     async def ask(
         self,

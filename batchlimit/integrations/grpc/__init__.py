@@ -1,14 +1,19 @@
-"""Interceptors for gRPC servers: as many calls at once as the limiter lets; the others hear when to come back.
+"""Interceptors for gRPC: rules for servers and clients, and as many calls at once as a concurrency limiter lets.
 
-`ConcurrencyInterceptor` is for `grpc.server`, `AsyncConcurrencyInterceptor` for `grpc.aio.server`. Put it first among
-the interceptors: those behind it do not run for a call that is refused. Leave `maximum_concurrent_rpcs` unset: grpcio
-counts by it after the interceptors.
+| | threads | asyncio |
+|---|---|---|
+| server, rules | `RateLimitInterceptor` | `AsyncRateLimitInterceptor` |
+| client, rules | `RateLimitClientInterceptor` | `AsyncRateLimitClient` |
+| server, calls at once | `ConcurrencyInterceptor` | `AsyncConcurrencyInterceptor` |
+
+Put `ConcurrencyInterceptor` first among the interceptors: those behind it do not run for a call that is refused. Leave
+`maximum_concurrent_rpcs` unset: grpcio counts by it after the interceptors.
 
 A stream is one call for as long as it lasts. If its client decides how long that is, it says nothing about the load:
-let such methods pass by the limiter (`bypass`), or give them a limiter of their own.
+let such methods pass by the concurrency limiter (`bypass`), or give them a limiter of their own.
 
-A call passes `sync` or `aio` (the interceptor: admits or refuses), then `call` or `async_call` (runs the handler under
-the permit). `details` names calls, `status` says what a status tells about the load and what a refusal answers.
+A call passes an interceptor (admits or refuses), then `call` or `async_call` (runs the handler and tells how the call
+ended). `details` names calls, `status` says what a status tells about the load, `answer` what a refusal by rules is.
 """
 
 try:
@@ -19,8 +24,27 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit.integrations.grpc.aio import AsyncConcurrencyInterceptor
+from batchlimit.integrations.grpc.answer import CallResponse
+from batchlimit.integrations.grpc.async_client import AsyncRateLimitClient
+from batchlimit.integrations.grpc.async_rate_limit import AsyncRateLimitInterceptor
+from batchlimit.integrations.grpc.client import RateLimitClientInterceptor
 from batchlimit.integrations.grpc.details import by_metadata, by_method
+from batchlimit.integrations.grpc.rate_limit import RateLimitInterceptor
+from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall, RefusedCall
 from batchlimit.integrations.grpc.status import outcome_of
 from batchlimit.integrations.grpc.sync import ConcurrencyInterceptor
 
-__all__ = ["AsyncConcurrencyInterceptor", "ConcurrencyInterceptor", "by_metadata", "by_method", "outcome_of"]
+__all__ = [
+    "AsyncConcurrencyInterceptor",
+    "AsyncRateLimitClient",
+    "AsyncRateLimitInterceptor",
+    "AsyncRefusedCall",
+    "CallResponse",
+    "ConcurrencyInterceptor",
+    "RateLimitClientInterceptor",
+    "RateLimitInterceptor",
+    "RefusedCall",
+    "by_metadata",
+    "by_method",
+    "outcome_of",
+]

@@ -1,8 +1,8 @@
-"""A call that a server on asyncio has admitted, and its permit."""
+"""A call that a server on asyncio serves, from before its handler runs to its end."""
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -11,65 +11,80 @@ import grpc.aio
 
 from batchlimit import ConcurrencyLimited
 from batchlimit.concurrency import AsyncPermit
-from batchlimit.integrations.grpc.call import Ending, Handler
+from batchlimit.integrations.grpc.call import Ended, Ending, Handler, completing
 from batchlimit.integrations.grpc.status import OutcomeOf, refusal
 
 
-class AsyncCall:
-    """One call, its handler and its permit, which is completed when the handler has returned or its stream has ended.
+class AsyncMethod:
+    """A handler that is a coroutine function or an async generator function.
 
     grpcio is made to believe that the requests stream, and that a coroutine writes the responses, if they stream. It
     then enters the handler at once, and whatever ends the call passes through here. Otherwise it might be cancelled
     before, while it waits for a request; and it would leave a generator for the event loop to close.
     """
 
-    __slots__ = ("_generates", "_handler", "_outcome", "_permit", "_run")
+    __slots__ = ("_generates", "_handler", "_run")
 
-    def __init__(self, handler: Handler, permit: AsyncPermit, outcome: OutcomeOf) -> None:
-        self._handler, self._permit, self._outcome = handler, permit, outcome
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
         self._run: Any = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
         self._generates = inspect.isasyncgenfunction(self._run)
         if not self._generates and not inspect.iscoroutinefunction(self._run):
             raise TypeError(f"a handler of an asyncio server must be a coroutine or async generator, not {self._run!r}")
 
-    def handler(self) -> Handler:
-        """Return the handler to give to grpcio."""
+    def served_by(self, serve: Callable[[Any, Any], Awaitable[Any]]) -> Handler:
+        """Return the handler to give to grpcio, which calls `serve` with the requests and the context."""
         inner = self._handler
         make = (
             grpc.stream_stream_rpc_method_handler if inner.response_streaming else grpc.stream_unary_rpc_method_handler
         )
-        return make(self._serve, inner.request_deserializer, inner.response_serializer)
+        return make(serve, inner.request_deserializer, inner.response_serializer)
 
-    async def _serve(self, requests: AsyncIterator[Any], context: Any) -> Any:
+    async def run(self, requests: AsyncIterator[Any], context: Any, ended: Ended) -> Any:
+        """Run the handler, and tell how the call ended."""
+        ending, error = Ending(context, ended), None
         try:
-            with self._permit:
-                return await self._settled(requests, context)
-        except ConcurrencyLimited as error:
-            if not self._permit.shed:
-                raise
-            answer = refusal(error)
-            await context.abort(answer.code, answer.details, answer.metadata)
-
-    async def _settled(self, requests: AsyncIterator[Any], context: Any) -> Any:
-        """Run the handler; complete the permit by how the call ends."""
-        ending, error = Ending(self._permit, self._outcome, context), None
-        try:
-            return await self._respond(requests, context)
+            return await self._respond(requests, context, ending)
         except BaseException as raised:
             error = raised
             raise
         finally:
             ending.end(error, gone=isinstance(error, asyncio.CancelledError))
 
-    async def _respond(self, requests: AsyncIterator[Any], context: Any) -> Any:
-        """Run the handler."""
+    async def _respond(self, requests: AsyncIterator[Any], context: Any, ending: Ending) -> Any:
         argument = requests if self._handler.request_streaming else await _only(context)
         if not self._generates:
-            return await self._run(argument, context)
+            response = await self._run(argument, context)
+            ending.sent = int(not self._handler.response_streaming)
+            return response
         async with aclosing(self._run(argument, context)) as responses:
             async for response in responses:
                 await context.write(response)
+                ending.sent += 1
         return None
+
+
+class AsyncCall:
+    """One call and its permit, which is completed when the handler has returned or its stream has ended."""
+
+    __slots__ = ("_method", "_outcome", "_permit")
+
+    def __init__(self, handler: Handler, permit: AsyncPermit, outcome: OutcomeOf) -> None:
+        self._method, self._permit, self._outcome = AsyncMethod(handler), permit, outcome
+
+    def handler(self) -> Handler:
+        """Return the handler to give to grpcio."""
+        return self._method.served_by(self._serve)
+
+    async def _serve(self, requests: AsyncIterator[Any], context: Any) -> Any:
+        try:
+            with self._permit:
+                return await self._method.run(requests, context, completing(self._permit, self._outcome))
+        except ConcurrencyLimited as error:
+            if not self._permit.shed:
+                raise
+            answer = refusal(error)
+            await context.abort(answer.code, answer.details, answer.metadata)
 
 
 async def _only(context: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A call that a threaded server has admitted, and its permit."""
+"""A call that a threaded server serves, from before its handler runs to its end."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -40,6 +40,7 @@ class Responses:
         except BaseException as error:
             self._ending.end(error, gone=self._gone)
             raise
+        self._ending.sent += 1
         self._busy = False
         if self._gone:
             self._ending.end(None, gone=True)
@@ -71,29 +72,31 @@ class Context(Protocol):
     def time_remaining(self) -> float | None: ...
 
 
+Ended = Callable[[grpc.StatusCode | None, BaseException | None, int], None]
+"""Is told how a call ended: its status, if one was set; what ended it, if anything; how many responses it had."""
+
+
 class Ending:
-    """Completes the permit of a call, by how its client saw it end."""
+    """Tells how a call ended, as its client saw it.
 
-    __slots__ = ("_context", "_given", "_outcome", "_permit")
+    Attributes:
+        sent: how many responses were handed to grpcio.
+    """
 
-    def __init__(self, permit: Permit | AsyncPermit, outcome: OutcomeOf, context: Context) -> None:
-        self._permit, self._outcome, self._context = permit, outcome, context
+    __slots__ = ("_context", "_ended", "_given", "sent")
+
+    def __init__(self, context: Context, ended: Ended) -> None:
+        self._context, self._ended, self.sent = context, ended, 0
         self._given = context.time_remaining()
 
     def end(self, error: BaseException | None, *, gone: bool) -> None:
-        """Complete the permit of a call that ended.
+        """Tell of the end.
 
         Args:
-            error: What ended it, if anything. The limiter classifies an error without a status.
+            error: What ended the call, if anything.
             gone: Whether its client waits no longer.
         """
-        code = self._status(error, gone)
-        if code is not None:
-            self._complete(self._outcome(code))
-        elif error is None:
-            self._permit.success()
-        else:
-            self._permit.__exit__(type(error), error, error.__traceback__)
+        self._ended(self._status(error, gone), error, self.sent)
 
     def _status(self, error: BaseException | None, gone: bool) -> grpc.StatusCode | None:
         """Return the status that was set; without one, that of a call further down which failed."""
@@ -110,14 +113,29 @@ class Ending:
         left = self._context.time_remaining()
         return left is not None and self._given is not None and left <= _ARRIVAL_S + _ROUNDED * self._given
 
-    def _complete(self, outcome: Outcome) -> None:
-        match outcome:
-            case Outcome.SUCCESS:
-                self._permit.success()
-            case Outcome.DROPPED:
-                self._permit.drop()
-            case Outcome.IGNORED:
-                self._permit.ignore()
+
+def completing(permit: Permit | AsyncPermit, outcome: OutcomeOf) -> Ended:
+    """Return what completes a permit at the end of its call; the limiter classifies an error without a status."""
+
+    def ended(code: grpc.StatusCode | None, error: BaseException | None, sent: int) -> None:
+        if code is not None:
+            _complete(permit, outcome(code))
+        elif error is None:
+            permit.success()
+        else:
+            permit.__exit__(type(error), error, error.__traceback__)
+
+    return ended
+
+
+def _complete(permit: Permit | AsyncPermit, outcome: Outcome) -> None:
+    match outcome:
+        case Outcome.SUCCESS:
+            permit.success()
+        case Outcome.DROPPED:
+            permit.drop()
+        case Outcome.IGNORED:
+            permit.ignore()
 
 
 _logger = logging.getLogger("batchlimit")
@@ -126,17 +144,27 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class Call:
-    """One call, its handler and its permit, which is completed when the handler has returned or its stream has ended.
+    """One call and its handler.
 
     grpcio is made to believe that the requests stream, whether they do or not. It then runs the handler even if the
-    client disconnected before a worker took the call. Otherwise it would silently drop the handler there, and the
-    permit with it.
+    client disconnected before a worker took the call. Otherwise it would silently drop the handler there, and nobody
+    would hear of the end.
+
+    Args:
+        handler: The handler of the call.
+        begin: Returns the Ending of the call, from its context; an exception refuses the call.
+        receive: Returns the requests of a stream as the handler gets them (default None: as they are).
     """
 
-    __slots__ = ("_handler", "_outcome", "_permit")
+    __slots__ = ("_begin", "_handler", "_receive")
 
-    def __init__(self, handler: Handler, permit: Permit, outcome: OutcomeOf) -> None:
-        self._handler, self._permit, self._outcome = handler, permit, outcome
+    def __init__(
+        self,
+        handler: Handler,
+        begin: Callable[[Any], Ending],
+        receive: Callable[[Iterator[Any], Any], Iterator[Any]] | None = None,
+    ) -> None:
+        self._handler, self._begin, self._receive = handler, begin, receive
 
     def handler(self) -> Handler:
         """Return the handler to give to grpcio."""
@@ -149,9 +177,11 @@ class Call:
         return grpc.stream_unary_rpc_method_handler(self._unary, reads, inner.response_serializer)
 
     def _unary(self, requests: Iterator[Any], context: Any) -> Any:
-        ending, error = Ending(self._permit, self._outcome, context), None
+        ending, error = self._begin(context), None
         try:
-            return self._respond(requests, context)
+            response = self._respond(requests, context)
+            ending.sent = 1
+            return response
         except BaseException as raised:
             error = raised
             raise
@@ -159,14 +189,16 @@ class Call:
             ending.end(error, gone=not context.is_active())
 
     def _stream(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        ending = Ending(self._permit, self._outcome, context)
+        ending = self._begin(context)
         return Responses(lambda: self._respond(requests, context), context, ending)
 
     def _respond(self, requests: Iterator[Any], context: Any) -> Any:
         """Run the handler."""
         inner = self._handler
         run: Any = inner.unary_unary or inner.unary_stream or inner.stream_unary or inner.stream_stream
-        return run(requests if inner.request_streaming else self._only(requests, context), context)
+        if not inner.request_streaming:
+            return run(self._only(requests, context), context)
+        return run(requests if self._receive is None else self._receive(requests, context), context)
 
     def _only(self, requests: Iterator[Any], context: Any) -> Any:
         """Return the request; grpcio raises here if the client has disconnected."""

@@ -48,9 +48,11 @@ def status(code: object) -> grpc.StatusCode | None:
 PUSHBACK = "grpc-retry-pushback-ms"
 """gRPC's own key: a client whose channel retries comes back after so many ms, and not by its own backoff."""
 REASON = "batchlimit-reason"
-"""Why: `limit`, `partition`, `queue_full`, `queue_timeout`, `shed` or `unknown_partition`; see ConcurrencyLimited."""
+"""Why: `limit`, `partition`, `queue_full`, `queue_timeout`, `shed` or `unknown_partition`; see ConcurrencyLimited.
 
-Metadata = tuple[tuple[str, str], ...]
+Of rules: `quota`, `store` (it is away) or `identity` (nobody can say who asks)."""
+
+Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class Refusal(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed
-from batchlimit.integrations.grpc.call import Call, Handler
+from batchlimit.integrations.grpc.call import Call, Ending, Handler, completing
 from batchlimit.integrations.grpc.details import Name, nobody
 from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
 
@@ -69,7 +69,8 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         handler = None
         try:
             if found := continuation(handler_call_details):
-                handler = Call(found, permit, self._outcome).handler()
+                ended = completing(permit, self._outcome)
+                handler = Call(found, lambda context: Ending(context, ended)).handler()
         finally:
             if handler is None:
                 permit.ignore()

@@ -1,0 +1,154 @@
+"""The rules before an application on one event loop that speaks no ASGI: aiohttp and gRPC have this in common."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable
+
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response, Unidentified
+from batchlimit.integrations.front import is_preflight
+from batchlimit.integrations.headers import Fields, Form, Header
+from batchlimit.integrations.identity import Addresses, FailedIdentity, Identity, joined
+from batchlimit.rules import Request, Rule, Rules
+
+
+class AsyncFront:
+    """Holds rules against the requests of an application on one event loop.
+
+    Args:
+        limiter: the URL of a store, or a function that makes an AsyncRateLimiter: made by `open` or by the first
+            request, closed by `close`. Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
+        rules: Rules, or several Rule.
+        identify: a function of the framework's request, which may be asynchronous. It returns values for the keys, such
+            as {"user": "ann"}, or None (default None: keys have `ip` alone). If it raises, the rules that need more
+            than `ip` have no key.
+        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
+        proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
+        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
+        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
+        messages: Rules for each message of a stream or a websocket (default none).
+        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+
+    Attributes:
+        enforcer: the AsyncEnforcer.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import asyncio
+        >>> async def main():
+        ...     front = AsyncFront("memory://", [Rule("all", "1/hour", key="all:{ip}")])
+        ...     admitted = [(await front.admit("GET", "/", "192.0.2.1", [])).refusal is None for _ in range(2)]
+        ...     await front.close()
+        ...     return admitted
+        >>> asyncio.run(main())
+        [True, False]
+    """
+
+    def __init__(
+        self,
+        limiter: LimiterSource,
+        rules: Rules | Iterable[Rule],
+        *,
+        identify: Callable[..., object] | None = None,
+        headers: Form | Fields = "draft-11",
+        proxies: TrustedProxies | None = None,
+        ipv6_prefix: int = 56,
+        unidentified: Unidentified = "refuse",
+        messages: Rules | Iterable[Rule] = (),
+        limit_preflight: bool = False,
+        checks: bool = True,
+    ) -> None:
+        of_requests = rules if isinstance(rules, Rules) else Rules(rules)
+        of_messages = messages if isinstance(messages, Rules) else Rules(messages)
+        fields = headers if isinstance(headers, Fields) else Fields(headers)
+        self._home = LimiterHome(limiter, Rules([*of_requests, *of_messages]))
+        self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, headers=fields, unidentified=unidentified)
+        self._messages = (
+            AsyncEnforcer(self._home.limiter, of_messages, headers=fields, unidentified=unidentified)
+            if of_messages
+            else None
+        )
+        self._addresses, self._identify = Addresses(proxies, ipv6_prefix, warns=checks), identify
+        self._limits_preflight = limit_preflight
+        self._settling: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<AsyncFront of {self.enforcer.rules}>"
+
+    @property
+    def limits_messages(self) -> bool:
+        """Whether there are rules for messages."""
+        return self._messages is not None
+
+    async def admit(
+        self,
+        method: str,
+        path: str,
+        peer: str | None,
+        headers: Iterable[Header],
+        native: object = None,
+        *,
+        timeout: float | None = 0.0,
+    ) -> Outcome:
+        """Charge a request to all rules that apply, or to none of them.
+
+        Args:
+            method: its method.
+            path: its whole path, percent-decoded once and without the query.
+            peer: the address of the connection's other end; None: it has none, as a Unix socket.
+            headers: names in lower case and values.
+            native: the framework's request, for `identify` and for the functions of rules (default None).
+            timeout: seconds to wait for tokens at most; None: no limit (default 0: it does not wait).
+
+        Returns:
+            The Outcome; that of a CORS preflight request says nothing.
+        """
+        headers = tuple(headers)
+        known = self._addresses.of(peer, 1, headers)
+        request = Request(method, path, await self._identity(known, native), native)
+        if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
+            return Outcome(request=request)
+        return await self.enforcer.admit(request, timeout=timeout)
+
+    async def refused_message(self, request: Request | None) -> Refusal | None:
+        """Charge a message of a request to the rules for messages; return why it is refused, or None."""
+        if self._messages is None or request is None:
+            return None
+        return (await self._messages.admit(request)).refusal
+
+    def settle(self, outcome: Outcome, response: Response) -> None:
+        """Charge what the response says, in a task of its own, which nobody cancels with the request."""
+        if outcome.charges:
+            task = asyncio.get_running_loop().create_task(self.enforcer.settle(outcome, response))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+
+    def open(self) -> None:
+        """Make the limiter on the running loop, unless there is one."""
+        self._home.open()
+
+    async def close(self) -> None:
+        """Wait for what is being settled; close the limiter, if it was made here."""
+        if self._settling:
+            await asyncio.wait(self._settling)
+        await self._home.close()
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the requests so far, by rule, in this process."""
+        return self.enforcer.statistics()
+
+    async def _identity(self, known: dict[str, object], native: object) -> Identity:
+        if self._identify is None:
+            return known
+        try:
+            told = self._identify(native)
+            if told.__class__ is not dict and inspect.isawaitable(told):
+                told = await told
+            return joined(known, told)
+        except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
+            return FailedIdentity(known, error)

@@ -1,0 +1,147 @@
+"""AsyncRateLimitClient: rules held against the calls that a client on asyncio makes."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from batchlimit.integrations.asgi.lifespan import LimiterSource
+from batchlimit.integrations.async_front import AsyncFront
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.enforcement import Outcome, Unidentified
+from batchlimit.integrations.grpc.answer import CallResponse
+from batchlimit.integrations.grpc.client import Patience, Shortened
+from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
+from batchlimit.integrations.identity import Identity
+from batchlimit.rules import Rule, Rules
+
+Continuation = Callable[[Any, Any], Awaitable[Any]]
+
+
+class AsyncRateLimitClient:
+    """Holds rules against the calls of a client on asyncio, as RateLimitClientInterceptor does for threads.
+
+    grpcio has an interceptor for each kind of method there, so this is four of them: `interceptors`. A call that is
+    refused raises AsyncRefusedCall, a `grpc.aio.AioRpcError`.
+
+    Args:
+        limiter: the URL of a store, or a function that makes an AsyncRateLimiter at the first call; `close` closes it.
+            Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
+        rules, wait, timeout, unidentified: as for RateLimitClientInterceptor. `cost` and `charge` of the rules may be
+            coroutine functions here.
+        identify: as there; it may be a coroutine function.
+
+    Attributes:
+        interceptors: for `interceptors=` of a `grpc.aio` channel.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import asyncio
+        >>> import grpc.aio
+        >>> from batchlimit.integrations.grpc import AsyncRateLimitClient
+        >>> from batchlimit.rules import Rule
+        >>> async def main() -> None:
+        ...     limits = AsyncRateLimitClient("memory://", [Rule("mail", "50/s", key="mail")], wait=True)
+        ...     async with grpc.aio.insecure_channel("localhost:50051", interceptors=limits.interceptors):
+        ...         ...
+        ...     await limits.close()
+        >>> asyncio.run(main())
+    """
+
+    def __init__(
+        self,
+        limiter: LimiterSource,
+        rules: Rules | Iterable[Rule],
+        *,
+        identify: Callable[[Any], Identity | Awaitable[Identity | None] | None] | None = None,
+        wait: bool = False,
+        timeout: float | None = None,
+        unidentified: Unidentified = "refuse",
+    ) -> None:
+        self._patience = Patience(wait, timeout)
+        self._front = AsyncFront(
+            limiter, rules, identify=identify, headers="off", unidentified=unidentified, checks=False
+        )
+        self._ending: set[asyncio.Task[None]] = set()
+        kinds = (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream)
+        self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in kinds]
+
+    def __repr__(self) -> str:
+        return f"<AsyncRateLimitClient {self._front.enforcer.rules}>"
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the calls so far, by rule.
+
+        Returns:
+            The EnforcementStatistics of this process.
+        """
+        return self._front.statistics()
+
+    async def close(self) -> None:
+        """Wait for what is being settled; close the limiter, if it was made here. Close the channel before."""
+        if self._ending:
+            await asyncio.wait(self._ending)
+        await self._front.close()
+
+    async def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
+        began, timeout = time.monotonic(), self._patience.of(details.timeout)
+        method = details.method if isinstance(details.method, str) else details.method.decode()
+        outcome = await self._front.admit("POST", method, None, (), details, timeout=timeout)
+        if outcome.refusal is not None:
+            raise AsyncRefusedCall(outcome.refusal)
+        if timeout != 0.0 and details.timeout is not None:
+            details = Shortened(details, time.monotonic() - began)
+        try:
+            call = await continuation(details, request)
+        except BaseException as error:
+            self._front.settle(outcome, CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
+            raise
+        if outcome.charges:
+            self._settle_at_the_end(outcome, call)
+        return call
+
+    def _settle_at_the_end(self, outcome: Outcome, call: Any) -> None:
+        async def settle() -> None:
+            self._front.settle(outcome, CallResponse.of(await call.code(), await call.trailing_metadata()))
+
+        def ended(_: object) -> None:
+            task = asyncio.get_running_loop().create_task(settle())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+        try:
+            call.add_done_callback(ended)
+        except NotImplementedError:  # the response of an interceptor behind this one: there is no call
+            ended(call)
+
+
+class _Kind:
+    """What the interceptors for the four kinds of methods share."""
+
+    def __init__(self, intercept: Callable[[Continuation, Any, Any], Awaitable[Any]]) -> None:
+        self._intercept = intercept
+
+
+class _UnaryUnary(_Kind, grpc.aio.UnaryUnaryClientInterceptor):
+    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return await self._intercept(continuation, client_call_details, request)
+
+
+class _UnaryStream(_Kind, grpc.aio.UnaryStreamClientInterceptor):
+    async def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return await self._intercept(continuation, client_call_details, request)
+
+
+class _StreamUnary(_Kind, grpc.aio.StreamUnaryClientInterceptor):
+    async def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
+        return await self._intercept(continuation, client_call_details, request_iterator)
+
+
+class _StreamStream(_Kind, grpc.aio.StreamStreamClientInterceptor):
+    async def intercept_stream_stream(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
+        return await self._intercept(continuation, client_call_details, request_iterator)

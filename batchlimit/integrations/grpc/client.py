@@ -1,0 +1,163 @@
+"""RateLimitClientInterceptor: rules held against the calls that a threaded client makes."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import grpc
+
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.enforcement import Outcome, Unidentified
+from batchlimit.integrations.front import Front
+from batchlimit.integrations.grpc.answer import CallResponse
+from batchlimit.integrations.grpc.refused_call import RefusedCall
+from batchlimit.integrations.identity import Identity
+from batchlimit.integrations.source import LimiterSource
+from batchlimit.rules import Rule, Rules
+
+Continuation = Callable[[grpc.ClientCallDetails, Any], Any]
+
+
+class Patience:
+    """How long calls wait for tokens, and how much time that leaves them.
+
+    Args:
+        wait: whether they wait at all.
+        timeout: seconds to wait at most; None: no limit.
+    """
+
+    def __init__(self, wait: bool, timeout: float | None) -> None:
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout is at least 0 s, or None for no limit, not {timeout}")
+        if timeout is not None and not wait:
+            raise ValueError("timeout says how long calls wait, and they do not: pass wait=True")
+        self._wait, self._timeout = wait, timeout
+
+    def __repr__(self) -> str:
+        return f"<Patience of {self.of(None)} s>"
+
+    def of(self, deadline: float | None) -> float | None:
+        """Return for how many seconds a call waits that has so many until its deadline."""
+        if not self._wait:
+            return 0.0
+        return min((each for each in (self._timeout, deadline) if each is not None), default=None)
+
+
+class Shortened(grpc.ClientCallDetails):
+    """Details of a call that has waited: the rest of its time is left.
+
+    Args:
+        details: those of the call.
+        waited: seconds.
+    """
+
+    def __init__(self, details: Any, waited: float) -> None:
+        self._details = details
+        self.timeout = max(0.0, details.timeout - waited)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._details, name)
+
+
+class RateLimitClientInterceptor(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
+):
+    """Holds rules against the calls that a client makes: a call that is refused never leaves the process.
+
+    It raises RefusedCall, as if the server had answered RESOURCE_EXHAUSTED; UNAVAILABLE while the store is away.
+
+    Args:
+        limiter: the URL of a store, or a function that makes a RateLimiter at the first call. Either is closed when the
+            process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes.
+        rules: Rules, or several Rule. A call is a `POST` whose path is its method in full. Their `charge` gets a
+            CallResponse when the call has ended.
+        identify: a function of the `grpc.ClientCallDetails` (`method`, `timeout`, `metadata`). It returns values for
+            the keys, such as {"tenant": "ann"}, or None (default None: there are none).
+        wait: whether calls wait for tokens instead of being refused, until their deadline at most (default False). A
+            call that cannot be admitted until then is refused at once. `future` and streams wait before they return.
+        timeout: seconds that a call waits at most; only with `wait` (default None: until its deadline).
+        unidentified: what becomes of a call of which a rule cannot make the key: "refuse" (default) or "admit".
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import grpc
+        >>> from batchlimit.integrations.grpc import RateLimitClientInterceptor
+        >>> from batchlimit.rules import Rule
+        >>> limits = RateLimitClientInterceptor("memory://", [Rule("mail", "50/s", key="mail")], wait=True)
+        >>> channel = grpc.intercept_channel(grpc.insecure_channel("localhost:50051"), limits)
+        >>> channel.close()
+    """
+
+    def __init__(
+        self,
+        limiter: LimiterSource,
+        rules: Rules | Iterable[Rule],
+        *,
+        identify: Callable[[grpc.ClientCallDetails], Identity | None] | None = None,
+        wait: bool = False,
+        timeout: float | None = None,
+        unidentified: Unidentified = "refuse",
+    ) -> None:
+        self._patience = Patience(wait, timeout)
+        self._front = Front(limiter, rules, identify=identify, headers="off", unidentified=unidentified, checks=False)
+
+    def __repr__(self) -> str:
+        return f"<RateLimitClientInterceptor {self._front.enforcer.rules}>"
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the calls so far, by rule.
+
+        Returns:
+            The EnforcementStatistics of this process.
+        """
+        return self._front.statistics()
+
+    def intercept_unary_unary(self, continuation: Continuation, client_call_details: Any, request: Any) -> Any:
+        """Charge a call; grpcio calls this."""
+        return self._intercept(continuation, client_call_details, request)
+
+    def intercept_unary_stream(self, continuation: Continuation, client_call_details: Any, request: Any) -> Any:
+        """Charge a call; grpcio calls this."""
+        return self._intercept(continuation, client_call_details, request)
+
+    def intercept_stream_unary(
+        self, continuation: Continuation, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        """Charge a call; grpcio calls this."""
+        return self._intercept(continuation, client_call_details, request_iterator)
+
+    def intercept_stream_stream(
+        self, continuation: Continuation, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        """Charge a call; grpcio calls this."""
+        return self._intercept(continuation, client_call_details, request_iterator)
+
+    def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
+        began, timeout = time.monotonic(), self._patience.of(details.timeout)
+        outcome = self._front.admit("POST", details.method, None, (), details, timeout=timeout)
+        if outcome.refusal is not None:
+            return RefusedCall(outcome.refusal)
+        if timeout != 0.0 and details.timeout is not None:
+            details = Shortened(details, time.monotonic() - began)
+        try:
+            call = continuation(details, request)
+        except Exception as error:
+            self._front.settle(outcome, CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
+            raise
+        if outcome.charges:
+            self._settle_at_the_end(outcome, call)
+        return call
+
+    def _settle_at_the_end(self, outcome: Outcome, call: Any) -> None:
+        def ended(_: object = None) -> None:
+            self._front.settle(outcome, CallResponse.of(call.code(), call.trailing_metadata()))
+
+        if hasattr(call, "add_done_callback"):
+            call.add_done_callback(ended)
+        elif not call.add_callback(ended):
+            ended()
