@@ -27,7 +27,7 @@ def serve() -> tuple[grpc.Server, int]:
     ]
     limits = RateLimitInterceptor(STORE, rules, identify=identify)
     server = grpc.server(ThreadPoolExecutor(8), interceptors=[limits])
-    methods: dict[str, "grpc.RpcMethodHandler[bytes, bytes]"] = {"Greet": grpc.unary_unary_rpc_method_handler(greet)}
+    methods: dict[str, Any] = {"Greet": grpc.unary_unary_rpc_method_handler(greet)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("demo.Greeter", methods),))
     port = server.add_insecure_port("localhost:0")
     server.start()
@@ -44,8 +44,8 @@ def main() -> None:
                 answer: bytes = call(b"ann", metadata=(("user", "ann"),), timeout=30.0)
                 print(answer.decode())
             except grpc.RpcError as error:
-                metadata = {key: value for key, value in error.trailing_metadata() or ()}
-                print(error.code().name, "retry after", metadata["retry-after"], "s")
+                metadata: Any = error.trailing_metadata()
+                print(error.code().name, "retry after", dict(metadata)["retry-after"], "s")
     server.stop(None).wait()
 
 
