@@ -17,8 +17,8 @@ class Band:
     """Judges a ratio: the time that calls took over the time that they take without a queue.
 
     A share 1 - 1 / ratio of the calls under way is in line, by Little's law. Each limiter is allowed a line of 1.2
-    sqrt(L). The ratio is common to all that share a backend, so limits that are alike are the only ones at which all
-    of them hold: the larger limit finds its line too long, the smaller one finds room.
+    sqrt(L). The ratio is common to all that share a backend. So a larger limit finds its line too long, and a smaller
+    one finds room, until they are alike.
     """
 
     __slots__ = ("_tolerance",)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 _CERTAIN = 40
 """Calls whose median is taken at its word. Of fewer it moves a baseline less, by the root: as far as it is true."""
-_BIAS = 1.7
+_BIAS = 3.0
 """How much longer calls may take in the second span of an operation than in its first for the first to be corrected."""
 _MOST = 3.0
 """Times what a span just showed that a baseline may be: whatever a queue does, it does not make calls quicker."""

@@ -63,7 +63,7 @@ class Knee:
         tolerance: How many times as long as without a queue calls may take (above 1, default 1.3).
         offset: What to add to the clock of the limiter (ns, default 0) for a clock that all limiters of the backend
             share. Limiters on one machine share theirs; on several machines use `time.time_ns() - time.monotonic_ns()`.
-            Without a common clock shares are less even.
+            Without a common clock limits are too high and shares uneven.
 
     Raises:
         TypeError: An argument is of the wrong type.

@@ -26,7 +26,7 @@ class Span:
 
     Instants and durations are in ns. A span is open for at least as long as the law says, a few round trips: what the
     last decision changed has to show. The first span ends soon. The span of a drain ends when calls that were admitted
-    in it show how long calls take; how long a drain lasts depends on those calls alone, not on what is believed.
+    in it show how long calls take. It depends on those calls alone, not on what is believed.
     """
 
     __slots__ = (

@@ -20,6 +20,7 @@ class Trust:
     the others do not drain, it removes nothing, and to believe it would take the queue for the time that calls take.
     Each such belief feeds the next one, until all are lost. So it takes one of these:
 
+    - it is one of the first two such drains: the first calls of all are too few to tell how long calls take
     - the last drain did remove a queue, or there was none; or calls took no longer than they should for 3 s
     - 4 drains in a row say the same; then 16, 64 and so on, until there is calm
 
@@ -28,7 +29,8 @@ class Trust:
     __slots__ = ("_beliefs", "_calm_ns", "_doubts", "_stubbornness")
 
     def __init__(self) -> None:
-        self._beliefs = self._calm_ns = self._doubts = 0
+        self._calm_ns = self._doubts = 0
+        self._beliefs = _BELIEFS
         self._stubbornness = _DOUBTS
 
     def __repr__(self) -> str:

@@ -280,13 +280,6 @@ def test_limiters_of_one_backend_hold_together(limiters: int) -> None:
         assert min(limits) > 0.5 * max(limits)
 
 
-def test_limiters_without_a_common_clock_hold_for_minutes() -> None:
-    fleet = Fleet([Knee() for _ in range(8)], workers=40)
-    fleet.offsets = [int(2.3e9) * k for k in range(8)]
-    fleet.serve(60)
-    assert max(sum(fleet.serve(30)) for _ in range(6)) <= 40 * 10
-
-
 def test_a_limiter_that_joins_gets_its_share() -> None:
     """The first that it sees is the queue of the others; the next common drain shows the time of a call."""
     fleet = Fleet([Knee() for _ in range(4)], workers=40)

@@ -7,9 +7,10 @@ from batchlimit.concurrency.laws.knee.trust import Trust
 _SECOND = 10**9
 
 
-def calm() -> Trust:
+def doubtful() -> Trust:
+    """One that has no reason to believe any more."""
     trust = Trust()
-    trust.calm(4 * _SECOND, is_idle=False)
+    assert [trust.drained(3.0, 3.0) for _ in range(2)] == [True, True]
     return trust
 
 
@@ -30,16 +31,18 @@ def calm() -> Trust:
     ],
 )
 def test_the_last_of_these_drains_is_believed(drains: list[tuple[float, float]], believed: bool) -> None:
-    trust = Trust()
+    trust = doubtful()
     assert [trust.drained(*each) for each in drains][-1] is believed
 
 
 def test_what_comes_after_calm_is_believed() -> None:
-    assert calm().drained(3.0, 3.0)
+    trust = doubtful()
+    trust.calm(4 * _SECOND, is_idle=False)
+    assert trust.drained(3.0, 3.0)
 
 
 def test_a_queue_interrupts_calm() -> None:
-    trust = Trust()
+    trust = doubtful()
     for _ in range(5):
         trust.calm(2 * _SECOND, is_idle=False)
         trust.crowded()
@@ -47,12 +50,12 @@ def test_a_queue_interrupts_calm() -> None:
 
 
 def test_without_a_reason_it_takes_four_times_as_many_drains_each_time() -> None:
-    trust = Trust()
+    trust = doubtful()
     assert [k for k in range(1, 100) if trust.drained(3.0, 3.0)] == [4, 20, 84]
 
 
 def test_without_load_it_starts_from_four_again() -> None:
-    trust = Trust()
+    trust = doubtful()
     for _ in range(4):
         trust.drained(3.0, 3.0)
     trust.calm(4 * _SECOND, is_idle=True)
