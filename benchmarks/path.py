@@ -1,0 +1,162 @@
+"""Which files and functions of the package a call passes: a hit, a refusal from memory, and two kinds of miss.
+
+    python benchmarks/path.py [--url embedded://] [--list] [--json]
+
+Only the caller's thread is looked at, and only this package: redis-py's own functions do not count. Nor does a function
+that stands inside another one.
+"""
+
+import argparse
+import asyncio
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+# Run as a file, Python looks beside it; what it needs lies in the checkout around it.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import batchlimit
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.stores.embedded_server import EmbeddedServer
+from benchmarks.figures import Figure, report
+
+HIT, REFUSAL = "a hit", "a refusal from memory"
+UNUSED, IN_USE = "a miss, the key not in use", "a miss, the key in use"
+AT_MOST = 20
+"""Files that a miss may pass."""
+_PACKAGE = Path(batchlimit.__file__).parent
+_QUOTAS = {"dry": "1/hour", "*": "1_000_000/s burst 1_000_000"}
+_WARM = ((0, "hot"), (0, "dry"), (1, "warm"))
+"""Keys that are known by then, of the first or the second limiter."""
+_TRIES = 50
+Function = tuple[str, str]
+"""A file, as it is named in the package, and a function's name in it."""
+
+
+class Passed:
+    """The functions that this thread enters, in the order of their first time."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Function, None] = {}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note what is entered meanwhile."""
+        before = sys.getprofile()
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+    def _note(self, frame: FrameType, event: str, _argument: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(_PACKAGE):
+            name = frame.f_code.co_qualname.partition(".<locals>")[0]
+            self._seen[str(path.relative_to(_PACKAGE)), name] = None
+
+    @property
+    def functions(self) -> list[Function]:
+        """All of them."""
+        return list(self._seen)
+
+    @property
+    def files(self) -> list[str]:
+        """Where they stand, each file once."""
+        return list(dict.fromkeys(file for file, _ in self._seen))
+
+
+def _seen(call: Callable[[], object]) -> Passed:
+    passed = Passed()
+    with passed.watched():
+        call()
+    return passed
+
+
+def _least(tries: Iterable[Passed]) -> Passed:
+    """Return the shortest way: other work of the event loop comes between, and a hit may find its lease empty."""
+    return min(tries, key=lambda passed: len(passed.functions))
+
+
+def threads(url: str) -> dict[str, Passed]:
+    """Return what each kind of call of a RateLimiter passes."""
+    prefix = f"bench-{secrets.token_hex(4)}"
+    with (
+        RateLimiter.from_url(url, _QUOTAS, prefix=prefix, deadline=5.0) as rich,
+        RateLimiter.from_url(url, _QUOTAS, prefix=prefix, deadline=5.0, sizer=FixedBatch(1)) as poor,
+    ):
+        for number, key in _WARM * 5:
+            (rich, poor)[number].try_acquire(key)
+        poor.acquire("used", 0)
+        return {
+            HIT: _least(_seen(partial(rich.try_acquire, "hot")) for _ in range(_TRIES)),
+            REFUSAL: _seen(partial(rich.try_acquire, "dry")),
+            UNUSED: _least(_seen(partial(poor.try_acquire, f"new-{n}")) for n in range(_TRIES)),
+            IN_USE: _least(_seen(partial(poor.try_acquire, "used")) for _ in range(_TRIES)),
+        }
+
+
+def tasks(url: str) -> dict[str, Passed]:
+    """Return what each kind of call of an AsyncRateLimiter passes, its event loop's callbacks among it."""
+    return asyncio.run(_tasks(url))
+
+
+async def _tasks(url: str) -> dict[str, Passed]:
+    prefix = f"bench-{secrets.token_hex(4)}"
+    async with (
+        AsyncRateLimiter.from_url(url, _QUOTAS, prefix=prefix, deadline=5.0) as rich,
+        AsyncRateLimiter.from_url(url, _QUOTAS, prefix=prefix, deadline=5.0, sizer=FixedBatch(1)) as poor,
+    ):
+        for number, key in _WARM * 5:
+            await (rich, poor)[number].try_acquire(key)
+        await poor.acquire("used", 0)
+        return {
+            HIT: _least([await _seen_awaited(rich, "hot") for _ in range(_TRIES)]),
+            REFUSAL: await _seen_awaited(rich, "dry"),
+            UNUSED: _least([await _seen_awaited(poor, f"new-{n}") for n in range(_TRIES)]),
+            IN_USE: _least([await _seen_awaited(poor, "used") for _ in range(_TRIES)]),
+        }
+
+
+async def _seen_awaited(limiter: AsyncRateLimiter, key: str) -> Passed:
+    passed = Passed()
+    with passed.watched():
+        await limiter.try_acquire(key)
+    return passed
+
+
+def figures(seen: dict[str, dict[str, Passed]]) -> Iterator[Figure]:
+    """How many files and functions each kind of call passes."""
+    for api, kinds in seen.items():
+        for kind, passed in kinds.items():
+            at_most = AT_MOST if kind in (UNUSED, IN_USE) else 1
+            yield Figure(f"{api}: {kind}: files", len(passed.files), at_most=at_most)
+            yield Figure(f"{api}: {kind}: functions", len(passed.functions))
+
+
+def main() -> None:
+    """Print one figure a line, and before them the functions if they are wanted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", default="embedded://")
+    parser.add_argument("--list", action="store_true", help="print all functions too, each with its file")
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    with ExitStack() as stack:
+        embedded = chosen.url == "embedded://"
+        url = stack.enter_context(closing(EmbeddedServer())).url if embedded else chosen.url
+        seen = {"threads": threads(url), "tasks": tasks(url)}
+    if chosen.list:
+        for api, kinds in seen.items():
+            for kind, passed in kinds.items():
+                print(f"{api}: {kind}", *(f"    {file}: {name}" for file, name in passed.functions), sep="\n")
+    report(figures(seen), as_document=chosen.json)
+
+
+if __name__ == "__main__":
+    main()
