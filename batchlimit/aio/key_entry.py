@@ -11,14 +11,12 @@ from batchlimit.aio.timer import Due
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.redaction import shown
-from batchlimit.reservoir import express
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import KeyStatistics
-from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
 
-Step = Verdict | Wait | Fetch
 _PATIENCE = 1.0
 """How long (s) a key entry is left alone after looking after it failed."""
 
@@ -93,13 +91,9 @@ class KeyEntry:
         """Do what the caller is to do next, in its place."""
         self._step(caller, self.reservoir.step)
 
-    def granted(self, fetch: Fetch, grant: Grant, waiter: Waiter | None) -> None:
-        """Take in what the store granted; `waiter` is the caller that asked."""
-        now, jitter = self.home.clock(), uniform(0.75, 1.25)
-        if waiter is not None and express.serve(self.reservoir, waiter, fetch, grant, now, jitter):
-            waiter.event.set()
-        else:
-            self.reservoir.granted(fetch, grant, now, jitter)
+    def granted(self, fetch: Fetch, grant: Grant) -> None:
+        """Take in what the store granted."""
+        self.reservoir.granted(fetch, grant, self.home.clock(), uniform(0.75, 1.25))
 
     def ring(self) -> None:
         """Do what there is to do when no caller is here; the timer calls it at `due`."""
@@ -161,8 +155,6 @@ class KeyEntry:
         self._look_again(self, self.reservoir.lifecycle.due())
 
     def _enter(self, waiter: Waiter, now: float) -> Step:
-        if (fetch := express.ask(self.reservoir, waiter, now)) is not None:
-            return fetch
         self.reservoir.admission.join(waiter)
         return self.reservoir.step(waiter, now)
 
@@ -181,7 +173,7 @@ class KeyEntry:
                 if seconds is not None:
                     self._look_again(caller, self.home.clock() + seconds)
             case Fetch() as fetch:
-                store_calls.fetch(self, fetch, caller.waiter)
+                store_calls.fetch(self, fetch)
                 caller.waiter.request = None  # the limiter's own from here on: the caller may leave
             case Admit() | Refuse() | Fail() | Retired():
                 caller.wake()

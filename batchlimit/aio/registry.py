@@ -200,7 +200,7 @@ class Registry:
     def _hear(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
         """Have the entry hear of the answer; None: it is to ask by a task."""
         entry = self._singles.entry_of(single)
-        store_calls.heard(entry, single.fetch, single.caller.waiter, outcome)
+        store_calls.heard(entry, single.fetch, outcome)
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
         return KeyEntry(key, reservoir, self._home)

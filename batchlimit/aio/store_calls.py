@@ -32,7 +32,7 @@ class Entry(Protocol):
     home: Home
     refill_gate: RefillGate
 
-    def granted(self, fetch: Fetch, grant: Grant, waiter: Waiter | None) -> None:
+    def granted(self, fetch: Fetch, grant: Grant) -> None:
         """Take in what the store granted."""
         ...
 
@@ -41,9 +41,9 @@ class Entry(Protocol):
         ...
 
 
-def fetch(entry: Entry, request: Fetch, waiter: Waiter | None = None) -> None:
-    """Ask the store, in this turn of the loop if it can be; `waiter` is the caller that asks."""
-    hear = partial(heard, entry, request, waiter)
+def fetch(entry: Entry, request: Fetch) -> None:
+    """Ask the store, in this turn of the loop if it can be."""
+    hear = partial(heard, entry, request)
     try:
         under_way = entry.home.store.send(entry.key, request.quota, request.ask, hear)
     except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
@@ -53,23 +53,23 @@ def fetch(entry: Entry, request: Fetch, waiter: Waiter | None = None) -> None:
         raise
     else:
         if under_way is None:
-            fetch_by_task(entry, request, waiter)
+            fetch_by_task(entry, request)
         else:
             entry.home.follow(under_way)
             entry.refill_gate.shut()
 
 
-def fetch_by_task(entry: Entry, request: Fetch, waiter: Waiter | None = None) -> "asyncio.Future[Any] | None":
+def fetch_by_task(entry: Entry, request: Fetch) -> "asyncio.Future[Any] | None":
     """Ask the store by a task; return that, or None if there is none and the request has failed."""
     try:
         task = entry.home.start(outcome(entry.home.store.take, entry.key, request.quota, request.ask))
     except Exception as error:  # noqa: BLE001  a task factory of the user's own
-        _report(entry, request, waiter, uncounted(error))
+        _report(entry, request, uncounted(error))
         return None
     except BaseException:
         entry.reservoir.failed(request, None, entry.home.clock())
         raise
-    task.add_done_callback(partial(_taken, entry, request, waiter))
+    task.add_done_callback(partial(_taken, entry, request))
     entry.refill_gate.shut()
     return task
 
@@ -116,26 +116,26 @@ async def _silenced(task: "asyncio.Task[int | StoreUnavailable]") -> int:
     return result if isinstance(result := await task, int) else 0
 
 
-def _taken(entry: Entry, request: Fetch, waiter: Waiter | None, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
+def _taken(entry: Entry, request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
     """Report after the task, which may be cancelled before it begins."""
-    _report(entry, request, waiter, _CANCELLED if task.cancelled() or task.exception() else task.result())
+    _report(entry, request, _CANCELLED if task.cancelled() or task.exception() else task.result())
 
 
-def heard(entry: Entry, request: Fetch, waiter: Waiter | None, outcome: Grant | StoreUnavailable | None) -> None:
+def heard(entry: Entry, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
     """Report what became of a request; None: it is to be sent by a task."""
     if outcome is None:
-        fetch_by_task(entry, request, waiter)
+        fetch_by_task(entry, request)
     else:
-        _report(entry, request, waiter, outcome)
+        _report(entry, request, outcome)
 
 
-def _report(entry: Entry, request: Fetch, waiter: Waiter | None, outcome: object) -> None:
+def _report(entry: Entry, request: Fetch, outcome: object) -> None:
     entry.refill_gate.open()  # first: the next request may leave before this has ended, and shuts it again
     if isinstance(outcome, Grant):
         if entry.refill_gate is NO_GATE and outcome.granted >= MANY:
             entry.refill_gate = RefillGate(entry.home.store.brief)
         entry.refill_gate.learn(outcome.granted, entry.home.clock() - request.sent)
-        entry.granted(request, outcome, waiter)
+        entry.granted(request, outcome)
     else:
         entry.refill_gate.learn(0, 0.0)  # callers in the queue get the next failure at once
         entry.reservoir.failed(request, _failure(entry, request, outcome), entry.home.clock())

@@ -88,24 +88,7 @@ class Requests:
         for each in state.queue.hasty:
             each.asked += 1
         max_wait = max(0.0, min(ahead, furthest(state.quota), first.deadline - now)) if first else 0.0
-        return self.send(now, waiter, needed, (max(0, needed - here), queued, want), back, max_wait)
-
-    def send(
-        self, now: float, waiter: Waiter | None, needed: int, tokens: tuple[int, int, int], back: int, max_wait: float
-    ) -> Fetch:
-        """Begin an Ask for so many `tokens`: what the first waiter needs, what is queued, and what is wanted."""
-        state, lost = self._state, self.lost_number
-        need, queued, self.last_target = tokens
-        view, held, age = state.view, state.lease.report(), max(0.0, now - self._instance.since)
-        number = next(self._instance.numbers) if lost is None else lost
-        known = view.epoch(state.quota, now), view.fill, view.round_trip
-        who, weight = self._instance.name, self._options.weight
-        ask = Ask(who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight)
-        self._prefetch.stop()
-        self.calls += 1
-        fetch = Fetch(ask, state.quota, now, needed, lost is not None)
-        self._begin(fetch, waiter)
-        return fetch
+        return self._send(now, waiter, needed, (max(0, needed - here), queued, want), back, max_wait)
 
     def resume(self, fetch: Fetch, waiter: Waiter) -> None:
         """Have an Ask in flight that was sent already."""
@@ -151,13 +134,28 @@ class Requests:
             self._unsent(now)
             self.refunds += unsent.refund
 
-    def target(self, left: int, rich: bool) -> int:
-        """Return how many tokens the sizer wants to be here, where `left` are; `rich`: the bucket was half full."""
-        usage = Usage(self._state.quota, self._state.demand.rate, self.last_target, left, rich)
+    def _target(self, left: int) -> int:
+        """Return how many tokens the sizer wants to be here, where `left` are."""
+        state = self._state
+        usage = Usage(state.quota, state.demand.rate, self.last_target, left, state.view.is_rich(state.quota))
         return wanted(self._options.sizer, usage)
 
-    def _target(self, left: int) -> int:
-        return self.target(left, self._state.view.is_rich(self._state.quota))
+    def _send(
+        self, now: float, waiter: Waiter | None, needed: int, tokens: tuple[int, int, int], back: int, max_wait: float
+    ) -> Fetch:
+        """Begin an Ask for so many `tokens`: what the first waiter needs, what is queued, and what is wanted."""
+        state, lost = self._state, self.lost_number
+        need, queued, self.last_target = tokens
+        view, held, age = state.view, state.lease.report(), max(0.0, now - self._instance.since)
+        number = next(self._instance.numbers) if lost is None else lost
+        known = view.epoch(state.quota, now), view.fill, view.round_trip
+        who, weight = self._instance.name, self._options.weight
+        ask = Ask(who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight)
+        self._prefetch.stop()
+        self.calls += 1
+        fetch = Fetch(ask, state.quota, now, needed, lost is not None)
+        self._begin(fetch, waiter)
+        return fetch
 
     def _unsent(self, now: float) -> None:
         self.calls -= 1

@@ -111,6 +111,7 @@ class Fetch(NamedTuple):
 
 
 Verdict = Admit | Refuse | Fail | Retired
+Step = Verdict | Wait | Fetch
 
 
 class Waiter:

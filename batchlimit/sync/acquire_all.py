@@ -8,7 +8,7 @@ from batchlimit.errors import RateLimited
 from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.forecast import Prospect
-from batchlimit.reservoir.waiter import Fetch, Refuse, Waiter, half_of
+from batchlimit.reservoir.waiter import Fetch, Refuse, half_of
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
@@ -112,14 +112,14 @@ class AcquireAll:
             if requests := [request for key in some if (request := self._begin(key)) is not None]:
                 store_calls.fetch_together(self._store, requests)
 
-    def _begin(self, key: str) -> tuple[KeyEntry, Fetch, Waiter] | None:
+    def _begin(self, key: str) -> tuple[KeyEntry, Fetch] | None:
         caller = self._caller(key, NO_WAIT)
-        if (fetch := caller.join_first()) is None:
+        if (step := caller.join_first()) is None:
             self._held.pop()
             return None
         self._places[caller.entry] = caller.waiter.number
         self._begun[key] = caller
-        return caller.entry, fetch, caller.waiter
+        return (caller.entry, step) if isinstance(step, Fetch) else None
 
     def _hold(self, key: str, until: float) -> AdmissionResult:
         if (caller := self._begun.pop(key, None)) is not None:

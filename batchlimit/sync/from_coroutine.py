@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from batchlimit.reservoir.admission_result import AdmissionResult
-from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.waiting_thread import HEARTBEAT
@@ -59,14 +59,9 @@ class WaitingCoroutine:
         return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir)
 
     async def _verdict(self) -> Admit | Refuse | None:
-        fetch = self._entry.enter(self._waiter)
-        if isinstance(fetch, Retired):
-            return None
-        if fetch is not None:
-            await self._fetch(fetch)
+        step = self._entry.enter(self._waiter)
         while True:
-            self._event.clear()  # before the look, so that whatever happens after it is not missed
-            match self._entry.locked(lambda: self._entry.reservoir.step(self._waiter, self._entry.clock())):
+            match step or self._step():
                 case Admit(before) as verdict:
                     if self._entry.clock() < before:
                         return verdict
@@ -80,6 +75,11 @@ class WaitingCoroutine:
                     await self._event.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
                 case Fetch() as fetch:
                     await self._fetch(fetch)
+            self._event.clear()  # before the look, so that whatever happens after it is not missed
+            step = None
+
+    def _step(self) -> Step:
+        return self._entry.locked(lambda: self._entry.reservoir.step(self._waiter, self._entry.clock()))
 
     async def _fetch(self, fetch: Fetch) -> None:
         """Ask in a thread, which reports whether or not the task still waits for it."""

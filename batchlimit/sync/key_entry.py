@@ -9,11 +9,10 @@ from batchlimit.blocking import Event
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.redaction import shown
 from batchlimit.reentry import free, own_lock
-from batchlimit.reservoir import express
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import KeyStatistics
-from batchlimit.reservoir.waiter import RETIRED, Fetch, Retired, Waiter
+from batchlimit.reservoir.waiter import RETIRED, Fetch, Step, Waiter
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.refill_gate import RefillGate
 from batchlimit.sync.sender import NO_SENDER, Sender
@@ -92,23 +91,16 @@ class KeyEntry:
         with free(self.lock):
             self.tokens.took_late(cost)
 
-    def enter(self, waiter: Waiter, *, only_first: bool = False) -> Fetch | Retired | None:
-        """Put a caller in the queue.
+    def enter(self, waiter: Waiter, *, only_first: bool = False) -> Step | None:
+        """Put a caller in the queue, and say what it is to do next.
 
         Args:
-            only_first: leave it out of the queue if it cannot ask the store at once (default False).
+            only_first: leave it out of the queue if somebody else is in it, or asks the store (default False).
 
         Returns:
-            The request to send, if the caller is the first and has to ask; None: it is to step; Retired: neither.
+            Its first step, which is Retired if there is no queue any more; None: it was left out.
         """
-        with free(self.lock):
-            if self.reservoir.is_retired:
-                return RETIRED
-            if (fetch := express.ask(self.reservoir, waiter, self.clock())) is not None:
-                self.sender = self.sender.after(fetch)
-            elif not only_first:
-                self.reservoir.admission.join(waiter)
-            return fetch
+        return self.locked(lambda: self._enter(waiter, only_first))
 
     def resume(self, single: SingleAsk) -> None:
         """See reservoir.keyspace.Entry."""
@@ -117,10 +109,9 @@ class KeyEntry:
         self.sender = Sender(single.fetch, single.who)
         single.caller = caller
 
-    def granted(self, fetch: Fetch, grant: Grant, waiter: Waiter | None = None) -> None:
-        """Take in what the store granted; `waiter` is the caller that asked."""
-        if waiter is None or not self._serve_alone(waiter, fetch, grant):
-            self.locked(lambda: self.reservoir.granted(fetch, grant, self.clock(), uniform(0.75, 1.25)))
+    def granted(self, fetch: Fetch, grant: Grant) -> None:
+        """Take in what the store granted."""
+        self.locked(lambda: self.reservoir.granted(fetch, grant, self.clock(), uniform(0.75, 1.25)))
 
     def tend(self) -> Fetch | GiveBack | None:
         """Return what the background thread is to send, and plan when it comes again."""
@@ -168,16 +159,14 @@ class KeyEntry:
             self._watch(self)
         return result
 
-    def _serve_alone(self, waiter: Waiter, fetch: Fetch, grant: Grant) -> bool:
-        """Take in a grant for a waiter that is alone in the queue; False: another one joined it, or more is to do."""
-        with free(self.lock):
-            if not express.serve(self.reservoir, waiter, fetch, grant, self.clock(), uniform(0.75, 1.25)):
-                return False
-            self.sender = NO_SENDER
-            sooner = self._look_sooner()
-        if sooner:
-            self._watch(self)
-        return True
+    def _enter(self, waiter: Waiter, only_first: bool) -> Step | None:
+        reservoir = self.reservoir
+        if reservoir.is_retired:
+            return RETIRED
+        if only_first and (reservoir.state.queue or reservoir.state.in_flight is not None):
+            return None
+        reservoir.admission.join(waiter)
+        return reservoir.step(waiter, self.clock())
 
     def _look_sooner(self) -> bool:
         """Requires the lock. Whether the background thread must come earlier than it planned."""

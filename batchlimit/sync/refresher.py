@@ -23,7 +23,7 @@ _PATIENCE = 1.0
 _CROWD = 1024
 """Whenever so many key entries have come in they are looked through, however early it is: some may have left by now."""
 
-Asks = list[tuple[KeyEntry, Fetch, None]]
+Asks = list[tuple[KeyEntry, Fetch]]
 
 
 class Refresher:
@@ -144,7 +144,7 @@ class Refresher:
         try:
             match entry.tend():
                 case Fetch() as fetch if self._store.is_pipelined:
-                    asks.append((entry, fetch, None))
+                    asks.append((entry, fetch))
                 case Fetch() as fetch:
                     store_calls.fetch(entry, fetch)
                 case GiveBack() as back:

@@ -140,7 +140,7 @@ class Registry:
         if entry is None:
             self._refresher.come_by(now + self._options.idle_after)
             return single
-        store_calls.report(entry, single.fetch, outcome, single.caller)
+        store_calls.report(entry, single.fetch, outcome)
         return WaitingThread.resumed(entry, single).result()
 
     def _give_up(self, single: SingleAsk) -> None:

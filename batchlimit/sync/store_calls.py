@@ -17,8 +17,8 @@ TOGETHER = 32
 """Requests that leave in one write at most: a server takes 3 ms for so many, and callers of each key wait as long."""
 
 
-def fetch(entry: KeyEntry, request: Fetch, waiter: Waiter | None = None) -> None:
-    """Ask the store and report; `waiter` is the caller that asks."""
+def fetch(entry: KeyEntry, request: Fetch) -> None:
+    """Ask the store and report."""
     outcome: Grant | StoreUnavailable
     try:
         outcome = entry.store.take(entry.key, request.quota, request.ask)
@@ -27,19 +27,19 @@ def fetch(entry: KeyEntry, request: Fetch, waiter: Waiter | None = None) -> None
     except BaseException:
         lose(entry, request)
         raise
-    report(entry, request, outcome, waiter)
+    report(entry, request, outcome)
 
 
-def fetch_together(store: GuardedStore, requests: Sequence[tuple[KeyEntry, Fetch, Waiter | None]]) -> None:
+def fetch_together(store: GuardedStore, requests: Sequence[tuple[KeyEntry, Fetch]]) -> None:
     """Ask a store that is pipelined for several keys in one round trip, and report each."""
     try:
-        outcomes = store.take_many([(entry.key, request.quota, request.ask) for entry, request, _ in requests])
+        outcomes = store.take_many([(entry.key, request.quota, request.ask) for entry, request in requests])
     except BaseException:
-        for entry, request, _ in requests:
+        for entry, request in requests:
             lose(entry, request)
         raise
-    for (entry, request, waiter), outcome in zip(requests, outcomes, strict=True):
-        report(entry, request, outcome, waiter)
+    for (entry, request), outcome in zip(requests, outcomes, strict=True):
+        report(entry, request, outcome)
 
 
 def lose(entry: KeyEntry, request: Fetch) -> None:
@@ -82,11 +82,11 @@ def refund(entry: KeyEntry, cost: int) -> bool:
     return is_live
 
 
-def report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable, waiter: Waiter | None) -> None:
+def report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable) -> None:
     """Report what became of a request."""
     if isinstance(outcome, StoreUnavailable):
         entry.locked(lambda: entry.reservoir.failed(request, outcome, entry.clock()))
         return
     is_for_many = outcome.granted >= MANY and entry.clock() - request.sent < entry.store.brief
-    entry.granted(request, outcome, waiter)
+    entry.granted(request, outcome)
     entry.refill_gate = (entry.refill_gate or RefillGate(entry.store.brief)) if is_for_many else None

@@ -4,7 +4,7 @@ from batchlimit.blocking import Event, warn_in_loop
 from batchlimit.reentry import AMID
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.single_ask import SingleAsk
-from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Verdict, Wait, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 
@@ -42,27 +42,23 @@ class WaitingThread:
     def wait(self) -> AdmissionResult | None:
         """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""
         warn_in_loop()
-        fetch = self.entry.enter(self.waiter)
-        if isinstance(fetch, Retired):
-            return None
-        if fetch is not None:
-            self._fetch(fetch)
-        return self.result()
+        return self._result(self.entry.enter(self.waiter))
 
-    def join_first(self) -> Fetch | None:
-        """Join the queue if nobody is before this caller, and return the request to send.
+    def join_first(self) -> Step | None:
+        """Join the queue if nobody is before this caller, and return its first step; None: it did not join.
 
-        To be followed by `store_calls.fetch_together` and by `result` or `leave`.
+        To be followed by `result` or `leave`; before that, if the step is a Fetch, by `store_calls.fetch_together`.
         """
-        fetch = self.entry.enter(self.waiter, only_first=True)
-        if not isinstance(fetch, Fetch):
-            return None
-        self.waited = self._asked = True
-        return fetch
+        step = self.entry.enter(self.waiter, only_first=True)
+        self.waited = self._asked = isinstance(step, Fetch)
+        return None if isinstance(step, Retired) else step
 
     def result(self) -> AdmissionResult | None:
-        """Wait for the verdict; raises what went wrong. None: the key entry has retired."""
-        verdict = self._verdict()
+        """Wait for the verdict of a caller that is in the queue; as `wait`."""
+        return self._result(None)
+
+    def _result(self, step: Step | None) -> AdmissionResult | None:
+        verdict = self._verdict(step)
         if isinstance(verdict, Fail):
             raise verdict.to_raise(self.entry.key)
         return None if isinstance(verdict, Retired) else self.told()
@@ -80,13 +76,14 @@ class WaitingThread:
         """Leave the queue; what the caller was given is for others."""
         self.entry.locked(lambda: self.entry.reservoir.leave(self.waiter, self.entry.clock()))
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self, step: Step | None) -> Verdict:
+        """Do one step after the other, the first of which may be known, until there is a verdict."""
         while True:
             # A grant has served it, and it needs no step; but a server that was interrupted leaves it in the queue.
             asked, self._asked = self._asked, False
             if asked and isinstance(self.waiter.verdict, Admit) and self.entry.clock() < self.waiter.verdict.before:
                 return self.waiter.verdict
-            match self._step():
+            match step or self._step():
                 case Admit(before) as verdict:
                     if self.entry.clock() < before:
                         return verdict
@@ -96,13 +93,14 @@ class WaitingThread:
                     self._sleep(seconds)
                 case Fetch() as fetch:
                     self._fetch(fetch)
+            step = None
 
-    def _step(self) -> Verdict | Wait | Fetch:
+    def _step(self) -> Step:
         return self.entry.locked(lambda: self.entry.reservoir.step(self.waiter, self.entry.clock()))
 
     def _fetch(self, fetch: Fetch) -> None:
         self.waited = self._asked = True
-        store_calls.fetch(self.entry, fetch, self.waiter)
+        store_calls.fetch(self.entry, fetch)
 
     def _sleep(self, seconds: float | None) -> None:
         if self.entry.sender.sends(self.entry.reservoir.state.in_flight):

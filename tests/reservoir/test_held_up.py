@@ -3,7 +3,6 @@
 import pytest
 
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.express import ask
 from batchlimit.reservoir.waiter import Admit, Fetch, Wait, Waiter
 from tests.reservoir.front import PATIENT, Front
 from tests.reservoir.world import Bell, about
@@ -72,11 +71,10 @@ def test_who_comes_alone_waits_for_others_to_confirm_as_well() -> None:
     served, alone = prompt(), prompt()
     front.reservoir.admission.join(served)
     front.grant(front.fetch(served), 0.0, 1)
-    assert ask(front.reservoir, alone, 0.0) is None
+    front.reservoir.admission.join(alone)
+    assert front.step(alone) == Wait(None)
     front.reservoir.admission.confirm(served)
-    fetch = ask(front.reservoir, alone, 0.0)
-    assert fetch is not None
-    assert fetch.ask.held == 0
+    assert front.fetch(alone).ask.held == 0
 
 
 @pytest.mark.parametrize(("burst", "held_up"), [(1, True), (15, True), (16, False), (1000, False)])

@@ -7,7 +7,6 @@ import pytest
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir import express
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.sizing import FixedBatch
@@ -96,10 +95,6 @@ def test_a_grant_begins_no_later_than_the_bucket_takes_to_fill(quota: Quota, max
     """One that begins later keeps the bucket from filling meanwhile."""
     front = Front(quota)
     assert front.fetch(front.join(1)).ask.max_wait == about(max_wait)
-    alone = Waiter(1, PATIENT, Bell())
-    fetch = express.ask(Front(quota).reservoir, alone, 0.0)
-    assert fetch is not None
-    assert fetch.ask.max_wait == about(max_wait)
 
 
 def test_a_stampede_is_served_by_one_fetch() -> None:

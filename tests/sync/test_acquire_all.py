@@ -8,7 +8,7 @@ import pytest
 from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.reservoir import admission, express, requests, reservoir, tokens, wait_queue
+from batchlimit.reservoir import admission, requests, reservoir, tokens, wait_queue
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import acquire_all, decide_all, key_entry, store_calls, waiting_thread
 from batchlimit.waiting import NO_WAIT
@@ -24,7 +24,6 @@ RULES = [
         waiting_thread,
         store_calls,
         key_entry,
-        express,
         requests,
         wait_queue,
         admission,

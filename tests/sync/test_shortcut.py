@@ -123,7 +123,7 @@ class SpelledOut(World):
         waiter = Waiter(cost, NO_WAIT, Event())
         entry.locked(lambda: reservoir.admission.join(waiter))
         while isinstance(step := entry.locked(lambda: reservoir.step(waiter, self.clock())), Fetch):
-            store_calls.fetch(entry, step)  # without the waiter: so the answer goes by the rules as well
+            store_calls.fetch(entry, step)
         return isinstance(step, Admit)
 
 
