@@ -279,6 +279,21 @@ async def test_a_stream_whose_client_goes_away_is_settled_then() -> None:
         assert len(responses) == 1
 
 
+@pytest.mark.parametrize("kind", ["pathsend", "zerocopysend"])
+def test_a_file_that_the_server_reads_itself_is_charged_by_its_length(kind: str) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start(200, [(b"Content-Length", b"5")]))
+        await send({"type": f"http.response.{kind}"})
+
+    async def test() -> None:
+        responses: list[Response] = []
+        async with limited(app, rule_that_notes(responses)) as middleware:
+            await call(middleware, http())
+        assert [(each.sent, each.complete) for each in responses] == [(5, True)]
+
+    run(test)
+
+
 @in_virtual_time
 async def test_a_client_that_goes_away_before_the_response_is_a_499() -> None:
     responses: list[Response] = []
@@ -641,6 +656,31 @@ def test_a_limiter_is_closed_before_the_server_hears_that_the_application_has_st
 
 async def _await(work: Any) -> None:
     await work
+
+
+@in_virtual_time
+async def test_what_is_being_settled_when_the_application_stops_is_settled_before_its_limiter_is_closed() -> None:
+    async def charge(response: Response) -> bool:
+        await gate.wait()
+        return False
+
+    def made() -> AsyncRateLimiter:
+        limiters.append(AsyncRateLimiter(store, rules.quotas, clock=virtual_loop().time, sizer=FixedBatch(1)))
+        return limiters[-1]
+
+    gate, store, limiters = asyncio.Event(), MemoryStore(virtual_loop().time), list[AsyncRateLimiter]()
+    rules = Rules([Rule("noted", "10/hour", key="noted", cost=5, charge=charge)])
+    app = RateLimitMiddleware(Hello(), made, rules)
+    async with Server(app):
+        request = asyncio.create_task(call(app, http()))
+        while not app._settling:
+            await asyncio.sleep(0)
+        request.cancel()
+        asyncio.get_running_loop().call_later(1.0, gate.set)
+    assert len(limiters) == 1
+    assert app.statistics().rules["noted"].settled == 1
+    async with made() as another:
+        assert (await another.peek("noted")).remaining == 10
 
 
 def test_a_limiter_of_somebody_else_is_not_closed() -> None:

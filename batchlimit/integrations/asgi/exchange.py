@@ -1,7 +1,7 @@
 """One request on its way through the application: its response is watched, and its end is told once."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
 from batchlimit.integrations.enforcement import Response
@@ -12,6 +12,8 @@ _GONE = 499
 _FAILED = 500
 _ACCEPTED = 101
 _REFUSED = 403
+_FILES = ("http.response.pathsend", "http.response.zerocopysend")
+"""The server reads these bodies from a file itself."""
 
 
 class Exchange:
@@ -62,11 +64,14 @@ class Exchange:
         if not self._started:
             message = self._start(kind, message)
         await self._send(message)
-        if kind == "http.response.body" or kind == "http.response.zerocopysend":
+        if kind == "http.response.body":
             self._sent += len(message.get("body", b""))
             if not message.get("more_body", False):
                 self._end(None, _FAILED, complete=True)
-        elif kind == "http.response.pathsend" or kind == "websocket.close":
+        elif kind in _FILES and not message.get("more_body", False):
+            self._sent = _length(self._told)
+            self._end(None, _FAILED, complete=True)
+        elif kind == "websocket.close":
             self._end(None, _FAILED, complete=True)
 
     def _start(self, kind: str, message: Message) -> Message:
@@ -78,7 +83,7 @@ class Exchange:
             self._status = _REFUSED
         else:
             return message
-        self._started, self._told = True, message.get("headers") or ()
+        self._started, self._told = True, list(message.get("headers") or ())
         return message if kind == "websocket.close" else {**message, "headers": [*self._told, *self._headers]}
 
     def _end(self, error: BaseException | None, otherwise: int, *, complete: bool = False) -> None:
@@ -87,3 +92,8 @@ class Exchange:
             self._ended = None
             complete = complete or (error is None and self._status == _ACCEPTED)
             ended(Response(self._status or otherwise, self._told, error, complete, self._sent))
+
+
+def _length(headers: Iterable[Header]) -> int:
+    """Return how many bytes a response says that it has; 0 if it does not say."""
+    return next((int(value) for name, value in headers if name.lower() == b"content-length" and value.isdigit()), 0)

@@ -1,7 +1,8 @@
 """The limiter of an application: opened when the application starts, closed when it has stopped, and made anew then."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
@@ -10,6 +11,7 @@ from batchlimit.rules import Rules
 
 LimiterSource = AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]
 _logger = logging.getLogger("batchlimit")
+_PATIENCE_S = 10.0
 _STOPPED = ("lifespan.shutdown.complete", "lifespan.shutdown.failed", "lifespan.startup.failed")
 
 
@@ -19,15 +21,16 @@ class LimiterHome:
     Args:
         source: a limiter, which is never closed here; a URL; or a function that makes a limiter.
         rules: their quotas and failure policies are those of a limiter that is made from a URL.
+        settling: tasks that the limiter is closed after, or that have had ten seconds then (default none).
     """
 
-    def __init__(self, source: LimiterSource, rules: Rules) -> None:
+    def __init__(self, source: LimiterSource, rules: Rules, settling: Collection[asyncio.Task[None]] = ()) -> None:
         if not isinstance(source, AsyncRateLimiter | str) and not callable(source):
             raise TypeError(
                 "limiter is an AsyncRateLimiter, a URL or a function that makes an AsyncRateLimiter, "
                 f"not {type(source).__name__}"
             )
-        self._source, self._rules = source, rules
+        self._source, self._rules, self._settling = source, rules, settling
         self._limiter = source if isinstance(source, AsyncRateLimiter) else None
         if isinstance(source, str) and not source.startswith("embedded://"):
             self.open()  # it connects at the first call, and a typo is told now
@@ -77,6 +80,8 @@ class LimiterHome:
 
     async def _close_quietly(self) -> None:
         try:
+            if self._settling:
+                await asyncio.wait(self._settling, timeout=_PATIENCE_S)
             await self.close()
         except Exception as error:
             _logger.error("the limiter was not closed: %s", error, exc_info=error)

@@ -93,7 +93,8 @@ class RateLimitMiddleware:
         self.app = app
         of_requests, of_messages = _rules(rules), _rules(messages)
         _check_messages(of_messages)
-        self._home = LimiterHome(limiter, Rules([*of_requests, *of_messages]))
+        self._settling: set[asyncio.Task[None]] = set()
+        self._home = LimiterHome(limiter, Rules([*of_requests, *of_messages]), self._settling)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
         self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, headers=fields, unidentified=unidentified)
         self._of_messages = (
@@ -104,7 +105,6 @@ class RateLimitMiddleware:
         self._addresses = Addresses(proxies, ipv6_prefix, warns=checks)
         self._identify, self._on_rejected, self._answers = identify, on_rejected, Answers(on_rejected)
         self._limits_preflight = limit_preflight
-        self._settling: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"<RateLimitMiddleware {self.enforcer.rules}>"
