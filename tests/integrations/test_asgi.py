@@ -661,6 +661,7 @@ async def _await(work: Any) -> None:
 @in_virtual_time
 async def test_what_is_being_settled_when_the_application_stops_is_settled_before_its_limiter_is_closed() -> None:
     async def charge(response: Response) -> bool:
+        settling.set()
         await gate.wait()
         return False
 
@@ -668,13 +669,13 @@ async def test_what_is_being_settled_when_the_application_stops_is_settled_befor
         limiters.append(AsyncRateLimiter(store, rules.quotas, clock=virtual_loop().time, sizer=FixedBatch(1)))
         return limiters[-1]
 
-    gate, store, limiters = asyncio.Event(), MemoryStore(virtual_loop().time), list[AsyncRateLimiter]()
+    gate, settling = asyncio.Event(), asyncio.Event()
+    store, limiters = MemoryStore(virtual_loop().time), list[AsyncRateLimiter]()
     rules = Rules([Rule("noted", "10/hour", key="noted", cost=5, charge=charge)])
     app = RateLimitMiddleware(Hello(), made, rules)
     async with Server(app):
         request = asyncio.create_task(call(app, http()))
-        while not app._settling:
-            await asyncio.sleep(0)
+        await settling.wait()
         request.cancel()
         asyncio.get_running_loop().call_later(1.0, gate.set)
     assert len(limiters) == 1
