@@ -75,7 +75,10 @@ class WaitingTask:
                 case Admit(before) as verdict if clock() < before:
                     return verdict
                 case Admit():
-                    self._entry.step(self)  # too late: back to its place in the queue
+                    # Too late: back to its place in the queue. Its tokens are lost though nobody used them. But from
+                    # the end of its lease on the bucket takes them for spent and fills up again; a process that was
+                    # stopped with a thousand served tasks would admit those on top of a whole burst.
+                    self._entry.step(self)
                 case Refuse() | Retired() as verdict:
                     return verdict
                 case Fail() as verdict:

@@ -45,9 +45,10 @@ class Admission:
             return self._confirm(waiter)
         return False
 
-    def rejoin(self, waiter: Waiter) -> None:
-        """Put a caller whose tokens expired before it woke back in its place."""
+    def rejoin(self, waiter: Waiter, late: float) -> None:
+        """Put a caller whose tokens expired back in its place: it woke so many seconds too late."""
         state = self._state
+        state.view.woke_late(late)
         state.queue.join(waiter)
         if waiter.tentative:
             self._confirm(waiter)

@@ -267,7 +267,7 @@ class Reservoir:
             if self.state.is_retired and self.lifecycle.ended is None:
                 waiter.verdict = RETIRED
             else:
-                self.admission.rejoin(waiter)
+                self.admission.rejoin(waiter, now - waiter.verdict.before)
         if self.lifecycle.ended is not None and waiter.verdict is None:
             self.state.queue.dismiss(waiter, Fail(self.lifecycle.ended))
 

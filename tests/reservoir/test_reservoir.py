@@ -189,6 +189,29 @@ def test_a_grant_that_arrives_after_its_lease_is_not_spent() -> None:
     assert front.held == 0
 
 
+@pytest.mark.parametrize(("late", "trip"), [(0.0, 0.05), (0.02, 0.05), (0.3, 0.3), (0.9, 0.9), (60.0, 1.0)])
+def test_a_caller_who_wakes_too_late_has_the_next_lease_last_longer(late: float, trip: float) -> None:
+    """A lease lasts at least twice as long as the bucket is told that an answer takes."""
+    front = Front()
+    waiter = front.join(1)
+    front.grant(front.fetch(waiter), 0.05, 1, lease=0.25)
+    assert front.fetch(waiter, 0.25 + late).ask.round_trip == about(trip)
+
+
+def test_prompt_answers_make_leases_short_again_after_a_caller_woke_late() -> None:
+    front = Front()
+    late = front.join(1)
+    front.grant(front.fetch(late), 0.0, 1, lease=0.25)
+    front.grant(front.fetch(late, 1.25), 1.25, 1)
+    trips = []
+    for i in range(20):
+        fetch = front.fetch(front.join(1), 10.0 + 2 * i)
+        trips.append(fetch.ask.round_trip)
+        front.grant(fetch, fetch.sent, 1)
+    assert (trips[0], trips[-1]) == (about(0.8), about(0.8**20))
+    assert trips == sorted(trips, reverse=True)
+
+
 def test_a_caller_who_wakes_too_late_is_first_again() -> None:
     front = Front()
     late, other = front.join(2), front.join(9)
