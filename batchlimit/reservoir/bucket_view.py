@@ -11,6 +11,8 @@ from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
 
+_FIFTH = 0.2
+"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one instance's share of it, or nothing."""
 FILLS = get_args(Fill)
@@ -144,3 +146,8 @@ def _part_of_a_token(fetch: Fetch, grant: Grant) -> float:
 def fastest_rate(quota: Quota) -> float:
     """The rate of all bandwidths: the level does not say which of them it is of."""
     return max(each.rate for each in quota.bandwidths)
+
+
+def is_plenty(level: int, quota: Quota, jitter: float) -> bool:
+    """Whether a bucket is not scarce at any pace: the longest is a fifth of the time in which it fills."""
+    return level >= max(1.0, jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst))

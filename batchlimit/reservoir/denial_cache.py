@@ -5,11 +5,10 @@ import math
 from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import is_plenty
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
 
-_FIFTH = 0.2
-"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""
 _LONGEST = 0.5 * ACTIVE / 1e6
 """Seconds after which a waiting instance asks again in any case: in time for the bucket not to take it for gone, for it
 would lose its turn; and soon enough to hear of a raised limit."""
@@ -98,8 +97,3 @@ class DenialCache:
 def _head_start(ask: Ask, quota: Quota, denials: float) -> float:
     """Return how long (s) before what is needed fits one who waits asks for it: for a grant that begins right then."""
     return min(_PACES * denials, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
-
-
-def is_plenty(level: int, quota: Quota, jitter: float) -> bool:
-    """Whether a bucket is not scarce at any pace: the longest is a fifth of the time in which it fills."""
-    return level >= max(1.0, jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst))

@@ -23,9 +23,6 @@ _REST = 0.1
 _LONG_REST = 1.0
 """The same while the circuit is open: a thousand keys with refunds must not keep the background thread busy."""
 
-Known = tuple[int, float, float]
-"""What is known of a bucket: its epoch, the share at which it begins anew, and the round trip (s)."""
-
 
 def furthest(quota: Quota) -> float:
     """Return how far in the future (s) a waiting caller's grant may begin: as far as the bucket takes to fill.
@@ -35,12 +32,6 @@ def furthest(quota: Quota) -> float:
     """
     fills_in = min(each.burst / each.rate for each in quota.bandwidths) if quota.also else quota.burst / quota.rate
     return fills_in + _ROUNDING if fills_in <= AHEAD else AHEAD
-
-
-def single_ask(instance: Instance, cost: int, max_wait: float, now: float, known: Known, weight: int) -> Ask:
-    """Return an Ask of an instance that holds nothing of this bucket, for one call and nothing more."""
-    name, number, age = instance.name, next(instance.numbers), max(0.0, now - instance.since)
-    return Ask(name, number, cost, cost, cost, 0, 0, max_wait, age, *known, weight)
 
 
 class Requests:

@@ -16,12 +16,11 @@ from batchlimit.decision import Decision
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission_result import AdmissionResult
-from batchlimit.reservoir.bucket_view import BucketView, smoothed
-from batchlimit.reservoir.denial_cache import is_plenty
+from batchlimit.reservoir.bucket_view import BucketView, is_plenty, smoothed
 from batchlimit.reservoir.dormant import KeySnapshot, pack
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
-from batchlimit.reservoir.requests import furthest, single_ask
+from batchlimit.reservoir.requests import furthest
 from batchlimit.reservoir.sizing import Demand, Usage, wanted
 from batchlimit.reservoir.statistics import decision
 from batchlimit.reservoir.waiter import Fetch
@@ -97,7 +96,8 @@ class SingleAsk:
         self._demand, self._count, self._round_trip = demand, instance.count, round_trip
         self.snapshot, self.sent = snapshot, now
         max_wait = 0.0 if self.deadline == NO_WAIT else max(0.0, min(furthest(quota), self.deadline - now))
-        self.ask = single_ask(instance, cost, max_wait, now, (epoch, fill, round_trip), options.weight)
+        name, number, age = instance.name, next(instance.numbers), max(0.0, now - instance.since)
+        self.ask = Ask(name, number, cost, cost, cost, 0, 0, max_wait, age, epoch, fill, round_trip, options.weight)
         return self.ask
 
     def settle(self, grant: Grant, now: float) -> bytes | None:

@@ -88,7 +88,7 @@ class SingleAsks(Generic[E]):
         return ask
 
     def settle(self, single: SingleAsk, grant: Grant, now: float) -> bool:
-        """Take in the answer, if that is all there is to do; False: an entry has to hear of it."""
+        """Take in the answer, if that is all there is to do; False: an entry has to take it in."""
         if single.entry is not None or (packed := single.settle(grant, now)) is None:
             return False
         self._by_place.pop(single.place, None)
@@ -98,7 +98,7 @@ class SingleAsks(Generic[E]):
         return True
 
     def entry_of(self, single: SingleAsk) -> E:
-        """Return the entry that has to hear of the answer."""
+        """Return the entry that has to take in the answer."""
         if single.entry is None:
             self._find(single.key, single.quota)
         found: E = single.entry
@@ -110,7 +110,7 @@ class SingleAsks(Generic[E]):
             del self._by_place[single.place]
 
     def bring_into_use(self) -> None:
-        """Have an entry hear of the answer to each of them."""
+        """Have an entry take in the answer to each of them."""
         for single in list(self._by_place.values()):
             self.entry_of(single)
 

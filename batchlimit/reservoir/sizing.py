@@ -275,4 +275,5 @@ def wanted(sizer: BatchSizer, usage: Usage) -> int:
     want: object = sizer.want(usage)
     if not isinstance(want, _NUMBERS) or want != want:  # nan
         raise TypeError(f"{type(sizer).__name__}.want() must return a whole number of tokens, not {want!r}")
-    return int(min(max(0, want), usage.quota.largest_cost))
+    quota = usage.quota
+    return int(min(max(0, want), quota.largest_cost if quota.also else quota.burst))
