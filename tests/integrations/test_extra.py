@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-EXTRAS = [("grpc", "grpc", "grpcio"), ("flask", "flask", "Flask")]
+EXTRAS = [("grpc", "grpc", "grpcio"), ("flask", "flask", "Flask"), ("aiohttp", "aiohttp", "aiohttp")]
 
 
 @pytest.mark.parametrize(("name", "module", "package"), EXTRAS)

@@ -7,6 +7,8 @@ import pytest
 
 MODULES = [
     "address",
+    "aiohttp.limits",
+    "aiohttp.route",
     "asgi.concurrency",
     "asgi.middleware",
     "asgi.route",

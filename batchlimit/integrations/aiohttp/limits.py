@@ -1,0 +1,166 @@
+"""Limits: rules held against the requests and websockets of an aiohttp application."""
+
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+from aiohttp import web
+
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer, put
+from batchlimit.integrations.aiohttp.route import check_routes
+from batchlimit.integrations.asgi.lifespan import LimiterSource
+from batchlimit.integrations.async_front import AsyncFront
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.enforcement import Refusal, Unidentified
+from batchlimit.integrations.front import wanted
+from batchlimit.integrations.headers import Fields, Form, Header
+from batchlimit.integrations.identity import Identity
+from batchlimit.rules import Rule, Rules
+
+OnRejected = Callable[[web.Request, Refusal], web.StreamResponse | Awaitable[web.StreamResponse]]
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_logger = logging.getLogger("batchlimit")
+
+
+class Limits:
+    """Holds rules against every request and every handshake of a websocket, before a handler is called.
+
+    All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
+    `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.
+    Nothing that goes wrong here becomes a 500. Responses of admitted requests carry the fields too.
+
+    Args:
+        limiter: the URL of a store, or a function that makes an AsyncRateLimiter. It is made when the application
+            starts and closed when that is cleaned up. Or an AsyncRateLimiter with the quotas `rules.quotas`, which its
+            owner closes.
+        rules: Rules, or several Rule.
+        identify: a function of the `web.Request`, which may be asynchronous. It returns values for the keys, such as
+            {"user": "ann"}, or None (default None: keys have `ip` alone). If it raises, the rules that need more than
+            `ip` have no key.
+        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
+        proxies: TrustedProxies, whose forwarding fields are believed (default None: the client is `request.remote`).
+        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
+        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
+        on_rejected: a function of the request and the Refusal that returns the response; it may be asynchronous
+            (default None: problem details). The fields of the refusal are added to it.
+        messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).
+            One that is refused closes the websocket with code 1008.
+        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from aiohttp import web
+        >>> from batchlimit.rules import Rule
+        >>> app = web.Application()
+        >>> Limits("memory://", [Rule("all", "100/s", key="all:{ip}")]).setup(app)
+    """
+
+    def __init__(
+        self,
+        limiter: LimiterSource,
+        rules: Rules | Iterable[Rule],
+        *,
+        identify: Callable[[web.Request], Identity | Awaitable[Identity | None] | None] | None = None,
+        headers: Form | Fields = "draft-11",
+        proxies: TrustedProxies | None = None,
+        ipv6_prefix: int = 56,
+        unidentified: Unidentified = "refuse",
+        on_rejected: OnRejected | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        limit_preflight: bool = False,
+        checks: bool = True,
+    ) -> None:
+        self._on_rejected = on_rejected
+        self._front = AsyncFront(
+            limiter,
+            rules,
+            identify=identify,
+            headers=headers,
+            proxies=proxies,
+            ipv6_prefix=ipv6_prefix,
+            unidentified=unidentified,
+            messages=messages,
+            limit_preflight=limit_preflight,
+            checks=checks,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Limits {self._front.enforcer.rules}>"
+
+    def setup(self, app: web.Application) -> None:
+        """Hold the rules against the requests of an application and of its subapplications.
+
+        Args:
+            app: the root application. The rules are asked before all its middlewares, wherever this is called.
+
+        Raises:
+            RuntimeError: the application is being served.
+        """
+        app.middlewares.insert(0, self._middleware())
+        app.on_response_prepare.append(_prepare)
+        app.cleanup_ctx.append(self._life)
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the requests so far, by rule.
+
+        Returns:
+            The EnforcementStatistics of this process.
+        """
+        return self._front.statistics()
+
+    def _middleware(self) -> Any:
+        @web.middleware
+        async def hold_rules(request: web.Request, handler: _Handler) -> web.StreamResponse:
+            outcome = await self._front.admit(
+                request.method, request.path, request.remote or None, _fields(request), request
+            )
+            if outcome.refusal is not None:
+                return await self._reject(request, outcome.refusal)
+            request[HOLD] = hold = Hold(self._front, outcome, self._reject)
+            try:
+                response = await handler(request)
+            except BaseException as error:
+                hold.settle(error)
+                raise
+            if isinstance(response, web.StreamResponse):
+                await hold.finish(request, response)
+            return response
+
+        return hold_rules
+
+    async def _life(self, app: web.Application) -> AsyncIterator[None]:
+        check_routes(app, self._front.enforcer)
+        self._front.open()
+        yield
+        await self._front.close()
+
+    async def _reject(self, request: web.Request, refusal: Refusal) -> web.StreamResponse:
+        if self._on_rejected is None:
+            return answer(refusal)
+        try:
+            told: Any = self._on_rejected(request, refusal)
+            response: web.StreamResponse = await told if inspect.isawaitable(told) else told
+            put(refusal.fields, response)
+        except Exception as error:
+            _logger.error("on_rejected raised, so the answer is problem details: %s", error, exc_info=error)
+            return answer(refusal)
+        return response
+
+
+async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
+    hold: Hold | None = request.get(HOLD)
+    if hold is not None:
+        hold.prepare(response)
+
+
+def _fields(request: web.Request) -> list[Header]:
+    return [
+        (name.encode(), value.encode("utf-8", "surrogateescape"))
+        for name in wanted
+        for value in request.headers.getall(name, ())
+    ]

@@ -1,0 +1,94 @@
+"""limited: a decorator for handlers of aiohttp that ask for one more rule."""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer
+from batchlimit.integrations.enforcement import AsyncEnforcer, Refusal, RouteLimit, refuse
+from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.rules.rule import Charge, RuleCost
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+_MARK = "_batchlimit_limits"
+_AGAIN = 1.0
+_fields = Fields()
+_logger = logging.getLogger("batchlimit")
+_unprotected: set[str] = set()
+
+
+def limited(
+    key: str, *, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
+) -> Callable[[Handler], Handler]:
+    """Return a decorator for a handler: requests are charged to the rule with this key, too.
+
+    The handler is a coroutine function, or a method of a `web.View` or of another class. `Limits` stands before the
+    application and has the rule. A key that no rule has is an error when the application starts.
+
+    Args:
+        key: the key of a rule with `match=None`, with its fields, such as "search:{user}". Its values come from the
+            identity, and then from the path parameters of the route.
+        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
+        charge: as for Rule (default None: that of the rule).
+
+    Returns:
+        The decorator.
+
+    Raises:
+        RulesError: an argument cannot work.
+        TypeError: what is decorated is a class; decorate its methods.
+
+    Example:
+        >>> from aiohttp import web
+        >>> @limited("search:{ip}", cost=2)
+        ... async def search(request: web.Request) -> web.Response:
+        ...     return web.Response(text="found")
+    """
+    limit = RouteLimit(key, cost, charge)  # it makes a function of statuses
+
+    def decorate(handler: Handler) -> Handler:
+        if isinstance(handler, type):
+            raise TypeError(f"{handler.__name__} is a class: write @limited before its methods, such as `get`")
+
+        @wraps(handler)
+        async def asks_first(*args: Any, **kwargs: Any) -> Any:
+            request: Any = args[-1] if isinstance(args[-1], web.BaseRequest) else args[-1].request
+            hold: Hold | None = request.get(HOLD)
+            refusal = _unlimited(limit) if hold is None else await hold.ask(limit, request)
+            if refusal is None:
+                return await handler(*args, **kwargs)
+            return answer(refusal) if hold is None else await hold.reject(request, refusal)
+
+        setattr(asks_first, _MARK, (*getattr(handler, _MARK, ()), limit))
+        return asks_first  # type: ignore[return-value]
+
+    return decorate
+
+
+def check_routes(app: web.Application, enforcer: AsyncEnforcer) -> None:
+    """Check that there is a rule for what each route asks for, those of subapplications too. Raises RulesError."""
+    for route in app.router.routes():
+        methods = vars(route.handler).values() if isinstance(route.handler, type) else ()
+        for handler in (route.handler, *methods):
+            for limit in _limits_of(handler):
+                enforcer.check(limit)
+
+
+def _limits_of(handler: object) -> Iterable[RouteLimit]:
+    found: Iterable[RouteLimit] = getattr(handler, _MARK, ())
+    return found
+
+
+def _unlimited(limit: RouteLimit) -> Refusal:
+    if limit.key not in _unprotected:
+        _unprotected.add(limit.key)
+        _logger.error(
+            "requests of a route are refused, which asks for %r: call setup(app) of Limits whose rules have this key "
+            "and match=None",
+            limit.key,
+        )
+    return refuse(_fields, reduced_capacity(), _AGAIN)

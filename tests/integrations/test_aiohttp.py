@@ -1,0 +1,463 @@
+"""Rules before a real aiohttp server, over a socket, in a time that the test sets."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from batchlimit import AsyncRateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.aiohttp import Limits, limited
+from batchlimit.integrations.headers import Fields
+from batchlimit.rules import Rule, Rules, RulesError
+from examples import aiohttp_app
+from tests.integrations.enforcers import Apart, ForTasks
+from tests.integrations.structured import read_limits
+from tests.sync.stage import Clock
+
+RULES = [
+    Rule("all", "1000/hour", key="all", match=["/search", "/sub/*", "/view", "/missing"]),
+    Rule("search", "5/hour", key="search:{user}", match=None, cost=2),
+    Rule("item", "2/hour", key="item:{id}", match=None),
+    Rule("bytes", "100/day", key="bytes:{user}", match=None, cost=50, charge=lambda response: response.sent),
+    Rule("login", "2/hour", key="login:{user}", match="/login/*", charge=[401]),
+    Rule("broken", "2/hour", key="broken:{user}", match="/broken", charge=["5xx"]),
+    Rule("gone", "9/hour", key="gone:{user}", match="/endless", cost=5, charge=lambda r: 0 if r.complete else 1),
+    Rule("handshake", "2/hour", key="handshake:{user}", match="/ws"),
+    Rule("open", "9/hour", key="open", match="/open", on_failure="open"),
+    Rule("closed", "9/hour", key="closed", match="/closed"),
+]
+MESSAGES = [Rule("messages", "2/hour", key="messages:{user}", match="/ws")]
+
+
+def user(request: web.Request) -> dict[str, object]:
+    return {"user": request.headers.get("x-user", "nobody")}
+
+
+async def hello(request: web.Request) -> web.Response:
+    return web.Response(text="hello")
+
+
+@limited("search:{user}")
+async def search(request: web.Request) -> web.Response:
+    return web.Response(text="found")
+
+
+class View(web.View):
+    @limited("search:{user}")
+    async def get(self) -> web.Response:
+        return web.Response(text="viewed")
+
+
+class Shop:
+    @limited("item:{id}")
+    async def item(self, request: web.Request) -> web.Response:
+        return web.Response(text=request.match_info["id"])
+
+
+async def login(request: web.Request) -> web.Response:
+    status = int(request.match_info["status"])
+    if status == 401:
+        raise web.HTTPUnauthorized
+    return web.Response(status=status)
+
+
+async def broken(request: web.Request) -> web.Response:
+    raise ZeroDivisionError
+
+
+@limited("bytes:{user}")
+async def stream(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for number in range(3):
+        await response.write(b"%d" % number * 10)
+    return response
+
+
+@limited("bytes:{user}")
+async def plain(request: web.Request) -> web.Response:
+    return web.Response(body=b"x" * 30)
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"x" * 1000)
+        await asyncio.sleep(0)
+
+
+async def echo(request: web.Request) -> web.WebSocketResponse:
+    websocket = web.WebSocketResponse()
+    await websocket.prepare(request)
+    async for message in websocket:
+        await websocket.send_str(message.data)
+    return websocket
+
+
+def application() -> web.Application:
+    sub = web.Application()
+    sub.add_routes([web.get("/search", search)])
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/search", search),
+            web.view("/view", View),
+            web.get("/items/{id}", Shop().item),
+            web.get("/login/{status}", login),
+            web.get("/broken", broken),
+            web.get("/stream", stream),
+            web.get("/plain", plain),
+            web.get("/endless", endless),
+            web.get("/ws", echo),
+            web.get("/open", hello),
+            web.get("/closed", hello),
+            web.options("/search", hello),
+        ]
+    )
+    app.add_subapp("/sub", sub)
+    return app
+
+
+class Reply(NamedTuple):
+    """A response that was read."""
+
+    status: int
+    headers: Any
+    body: bytes
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        return limits_of(self.headers)
+
+
+class At:
+    """A server and what is behind it."""
+
+    def __init__(
+        self, url: str, client: aiohttp.ClientSession, limits: Limits, limiter: Any, store: Apart, clock: Clock
+    ) -> None:
+        self.url, self.client, self.limits, self.limiter, self.store, self.clock = (
+            url,
+            client,
+            limits,
+            limiter,
+            store,
+            clock,
+        )
+
+    async def get(self, path: str, user: str = "ann", method: str = "GET", **fields: str) -> Reply:
+        async with self.client.request(method, self.url + path, headers={"x-user": user, **fields}) as reply:
+            return Reply(reply.status, reply.headers, await reply.read())
+
+    async def statuses(self, path: str, times: int, user: str = "ann") -> list[int]:
+        return [(await self.get(path, user)).status for _ in range(times)]
+
+    async def left(self, key: str) -> int:
+        return int((await self.limiter.peek(key)).remaining - self.limiter.statistics().owed)
+
+    async def until_left(self, key: str, wanted: int) -> None:
+        async with asyncio.timeout(100.0):
+            while await self.left(key) != wanted:  # noqa: ASYNC110  the server's loop is this one
+                await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def served(app: web.Application) -> AsyncIterator[str]:
+    """Serve an application; its address."""
+    runner = web.AppRunner(app, shutdown_timeout=0.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def serving(**options: Any) -> AsyncIterator[At]:
+    clock = Clock()
+    store = Apart(clock)
+    quotas = Rules([*RULES, *MESSAGES]).quotas
+    policies = Rules(RULES).on_failure
+    async with AsyncRateLimiter(
+        ForTasks(store), quotas, clock=clock, sizer=FixedBatch(1), on_failure=policies
+    ) as limiter:
+        options = {"identify": user, "messages": MESSAGES, "headers": Fields(chance=lambda: 0.0), **options}
+        limits, app = Limits(limiter, RULES, **options), application()
+        limits.setup(app)
+        async with served(app) as url, aiohttp.ClientSession() as client:
+            yield At(url, client, limits, limiter, store, clock)
+
+
+def run(test: Callable[[At], Awaitable[None]], **options: Any) -> None:
+    async def main() -> None:
+        async with serving(**options) as at:
+            await test(at)
+
+    asyncio.run(main())
+
+
+def limits_of(headers: Any) -> dict[str, Any]:
+    return read_limits({name.lower().encode(): value.encode() for name, value in headers.items()})
+
+
+@pytest.mark.parametrize("path", ["/search", "/sub/search", "/view"])
+def test_a_route_is_limited_wherever_it_is_and_admitted_again_when_it_was_told(path: str) -> None:
+    async def test(at: At) -> None:
+        replies = [await at.get(path) for _ in range(3)]
+        assert [each.status for each in replies] == [200, 200, 429]
+        assert [{name: each.r for name, each in reply.limits.items()} for reply in replies] == [
+            {"all": 999, "search": 3},
+            {"all": 998, "search": 1},
+            {"search": 1},
+        ]
+        refused = replies[-1]
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.headers["cache-control"] == "no-store"
+        assert json.loads(refused.body)["violated-policies"] == ["search"]
+        assert (await at.get(path, "bob")).status == 200
+        at.clock.pass_by(int(refused.headers["retry-after"]))
+        assert (await at.get(path)).status == 200
+
+    run(test)
+
+
+def test_a_path_without_a_route_is_limited_and_counted() -> None:
+    async def test(at: At) -> None:
+        reply = await at.get("/missing")
+        assert (reply.status, list(reply.limits)) == (404, ["all"])
+        assert at.limits.statistics().rules["all"].acquired == 1
+
+    run(test)
+
+
+def test_path_parameters_of_the_route_make_keys() -> None:
+    async def test(at: At) -> None:
+        assert await at.statuses("/items/7", 3) == [200, 200, 429]
+        assert await at.statuses("/items/8", 1) == [200]
+
+    run(test)
+
+
+def test_only_failed_logins_are_charged() -> None:
+    async def test(at: At) -> None:
+        statuses = [(await at.get(f"/login/{status}")).status for status in (204, 401, 204, 401, 204)]
+        assert statuses == [204, 401, 204, 401, 429]
+
+    run(test)
+
+
+def test_a_handler_that_raises_is_a_500_of_aiohttp_and_is_charged() -> None:
+    async def test(at: At) -> None:
+        assert await at.statuses("/broken", 3) == [500, 500, 429]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "sent"), [("/stream", "GET", 30), ("/plain", "GET", 30), ("/plain", "HEAD", 0)]
+)
+def test_a_body_is_charged_by_what_was_sent(path: str, method: str, sent: int) -> None:
+    async def test(at: At) -> None:
+        reply = await at.get(path, method=method)
+        assert (reply.status, len(reply.body)) == (200, sent)
+        assert reply.limits["bytes"].r == 50
+        await at.until_left("bytes:ann", 100 - sent)
+
+    run(test)
+
+
+def test_a_stream_whose_client_goes_away_is_settled() -> None:
+    async def test(at: At) -> None:
+        async with at.client.get(at.url + "/endless", headers={"x-user": "ann"}) as reply:
+            assert await reply.content.readexactly(10)
+            assert await at.left("gone:ann") == 4
+            reply.close()
+        await at.until_left("gone:ann", 8)
+
+    run(test)
+
+
+def test_a_handshake_is_refused_before_the_upgrade_and_messages_are_limited() -> None:
+    async def test(at: At) -> None:
+        async with at.client.ws_connect(at.url + "/ws", headers={"x-user": "ann"}) as websocket:
+            assert limits_of(websocket._response.headers)["handshake"].r == 1
+            for text in ("one", "two"):
+                await websocket.send_str(text)
+                assert await websocket.receive_str() == text
+            await websocket.send_str("three")
+            message = await websocket.receive()
+            assert (message.type, message.data, message.extra) == (aiohttp.WSMsgType.CLOSE, 1008, "too many messages")
+        async with at.client.ws_connect(at.url + "/ws", headers={"x-user": "ann"}):
+            pass
+        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+            await at.client.ws_connect(at.url + "/ws", headers={"x-user": "ann"})
+        assert caught.value.status == 429
+        assert caught.value.headers is not None
+        assert int(caught.value.headers["retry-after"]) == 1801
+
+    run(test)
+
+
+def test_a_store_that_is_away_is_decided_by_the_rule() -> None:
+    async def test(at: At) -> None:
+        at.store.away |= {"open", "closed"}
+        assert (await at.get("/open")).status == 200
+        reply = await at.get("/closed")
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+
+    run(test)
+
+
+def test_an_identify_that_fails_is_a_503_and_one_that_is_awaited_holds() -> None:
+    async def fails(request: web.Request) -> dict[str, object]:
+        if request.headers["x-user"] == "bob":
+            raise OSError("the directory is away")
+        return user(request)
+
+    async def test(at: At) -> None:
+        assert await at.statuses("/search", 3) == [200, 200, 429]
+        assert await at.statuses("/search", 1, "bob") == [503]
+
+    run(test, identify=fails)
+
+
+def test_a_preflight_passes_unlimited() -> None:
+    async def test(at: At) -> None:
+        fields = {"Origin": "https://shop.example", "Access-Control-Request-Method": "GET"}
+        assert (await at.get("/search", method="OPTIONS", **fields)).status == 200
+        assert at.limits.statistics().requests == 0
+
+    run(test)
+
+
+def test_behind_a_trusted_proxy_the_client_is_who_it_says(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(at: At) -> None:
+        for ip, statuses in (("192.0.2.1", [200, 200]), ("192.0.2.2", [200, 200]), ("192.0.2.1", [429])):
+            for status in statuses:
+                assert (await at.get("/search", **{"X-Forwarded-For": ip})).status == status
+
+    def by_address(request: web.Request) -> None:
+        return None
+
+    rule = Rule("address", "2/hour", key="address:{ip}")
+
+    async def main() -> None:
+        limits = Limits("memory://", [rule], identify=by_address, proxies=TrustedProxies(["127.0.0.1"]))
+        app = web.Application()
+        app.add_routes([web.get("/search", hello)])
+        limits.setup(app)
+        async with served(app) as url, aiohttp.ClientSession() as client:
+            await test(At(url, client, limits, None, Apart(Clock()), Clock()))
+
+    asyncio.run(main())
+
+
+def test_an_answer_of_the_users_own_has_the_fields_too() -> None:
+    async def own(request: web.Request, refusal: Any) -> web.Response:
+        return web.Response(status=420, text=f"{request.path} {refusal.rules[0]}: {refusal.key}")
+
+    async def test(at: At) -> None:
+        replies = [await at.get("/search") for _ in range(3)]
+        assert (replies[-1].status, replies[-1].body) == (420, b"/search search: search:ann")
+        assert replies[-1].limits["search"].r == 1
+        assert "retry-after" in replies[-1].headers
+
+    run(test, on_rejected=own)
+
+
+def test_an_answer_that_fails_is_problem_details(caplog: pytest.LogCaptureFixture) -> None:
+    def own(request: web.Request, refusal: Any) -> web.Response:
+        raise ZeroDivisionError
+
+    async def test(at: At) -> None:
+        assert await at.statuses("/search", 3) == [200, 200, 429]
+
+    run(test, on_rejected=own)
+    assert "on_rejected raised" in caplog.text
+
+
+def test_a_key_that_no_rule_has_is_an_error_at_the_start_also_in_a_view_of_a_subapplication() -> None:
+    class Typo(web.View):
+        @limited("serch:{user}")
+        async def get(self) -> web.Response:
+            return web.Response()
+
+    async def main() -> None:
+        sub, app = web.Application(), web.Application()
+        sub.add_routes([web.view("/", Typo)])
+        app.add_subapp("/sub", sub)
+        Limits("memory://", RULES).setup(app)
+        with pytest.raises(RulesError, match="did you mean"):
+            await web.AppRunner(app).setup()
+
+    asyncio.run(main())
+
+
+def test_a_route_without_limits_before_it_is_a_503_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    @limited("alone:{user}")
+    async def alone(request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def main() -> int:
+        app = web.Application()
+        app.add_routes([web.get("/", alone)])
+        async with served(app) as url, aiohttp.ClientSession() as client:
+            return (await client.get(url)).status
+
+    with caplog.at_level(logging.ERROR, "batchlimit"):
+        assert asyncio.run(main()) == 503
+    assert "call setup(app) of Limits" in caplog.text
+
+
+def test_a_class_is_not_decorated() -> None:
+    with pytest.raises(TypeError, match="its methods"):
+        limited("search:{user}")(View)
+
+
+def test_the_limiter_is_made_at_the_start_and_closed_at_the_end() -> None:
+    made: list[AsyncRateLimiter] = []
+
+    def make() -> AsyncRateLimiter:
+        made.append(AsyncRateLimiter.from_url("memory://", Rules(RULES).quotas))
+        return made[-1]
+
+    async def main() -> None:
+        app = application()
+        Limits(make, RULES, identify=user).setup(app)
+        assert not made
+        async with served(app) as url, aiohttp.ClientSession() as client:
+            assert (await client.get(url + "/search")).status == 200
+        with pytest.raises(Exception, match="closed"):
+            await made[0].try_acquire("all")
+
+    asyncio.run(main())
+    assert len(made) == 1
+
+
+def test_the_example_limits_searches_logins_and_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORE", "memory://")
+
+    async def main() -> None:
+        async with served(aiohttp_app.make_app()) as url, aiohttp.ClientSession() as client:
+            assert [(await client.get(url + "/search")).status for _ in range(3)] == [200, 200, 429]
+            words = ["open sesame", *["wrong"] * 5, "open sesame"]
+            statuses = [(await client.post(url + "/login", data={"password": word})).status for word in words]
+            assert statuses == [204, *[401] * 5, 429]
+            async with client.ws_connect(url + "/chat") as websocket:
+                with suppress(ConnectionError):
+                    for _ in range(21):
+                        await websocket.send_str("hello")
+                heard = [message async for message in websocket]
+            assert (len(heard), websocket.close_code) == (20, 1008)
+
+    asyncio.run(main())
