@@ -1,0 +1,63 @@
+"""Real servers that start several workers, around `worker_app`: how each is started, asked and ended."""
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+DEADLINE = 100.0
+GUNICORN = ("gunicorn", "--timeout", "0", "--graceful-timeout", "5", "--no-control-socket")
+
+
+class Crew:
+    """A server with workers, on a port of its own. It listens from the start: clients wait for the first worker."""
+
+    def __init__(self, port: int, process: subprocess.Popen[str]) -> None:
+        self.port, self.process = port, process
+
+    def get(self, path: str) -> tuple[int, Any]:
+        """The status, and what the worker said of itself, or None; over a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"Connection": "close"})
+            reply = connection.getresponse()
+            return reply.status, json.loads(reply.read()) if reply.status == 200 else None
+
+    def says(self, word: str) -> None:
+        """Wait for a line of its log that has the word."""
+        assert self.process.stdout is not None
+        assert any(word in line for line in self.process.stdout), f"the server ended and never said {word!r}"
+
+
+@contextlib.contextmanager
+def working(command: list[str], folder: Path, **environment: str) -> Iterator[Crew]:
+    """Run a module of Python; {fd} among its arguments is the socket that it listens on."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        fd = listening.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-m", *(each.format(fd=fd) for each in command)],
+            cwd=folder,
+            env=os.environ | environment | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
+            pass_fds=[fd],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        port = listening.getsockname()[1]
+    try:
+        yield Crew(port, process)
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
