@@ -215,6 +215,7 @@ class Machine(RuleBasedStateMachine):
     def open(self) -> None:
         self.web = self.make()
         self.settled, self.charged, self.shadow, self.under_way = BURST, 999, 7, 0
+        self.open_requests: list[Any] = []
 
     @rule(target=requests)
     def begin(self) -> Any:
@@ -230,6 +231,7 @@ class Machine(RuleBasedStateMachine):
         self.settled -= COST
         self.shadow -= 3 if (asked := self.shadow >= 3) else 0
         self.under_way += 1
+        self.open_requests.append(request)
         return [request, 1, asked]
 
     @rule(request=requests)
@@ -241,6 +243,7 @@ class Machine(RuleBasedStateMachine):
     @rule(request=consumes(requests), how=st.sampled_from(["ends", "fails", "goes away", "breaks", "is cancelled"]))
     def finish(self, request: Any, how: str) -> None:
         if request is not None:
+            self.open_requests.remove(request[0])
             self.web.finish(request[0], how)
             self.settled += COST - request[1]
             self.shadow += 3 * request[2]
@@ -255,6 +258,8 @@ class Machine(RuleBasedStateMachine):
             assert self.web.places.statistics().in_flight == self.under_way
 
     def teardown(self) -> None:
+        for request in self.open_requests:
+            self.web.finish(request, "ends")
         self.web.close()
 
 
