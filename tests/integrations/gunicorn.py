@@ -1,4 +1,4 @@
-"""A real gunicorn in a process of its own, and how to speak to it."""
+"""A real gunicorn or uvicorn in a process of its own, and how to speak to it."""
 
 import contextlib
 import os
@@ -12,21 +12,26 @@ import httpx
 
 ROOT = Path(__file__).parents[2]
 _PATIENCE_S = 100.0
-_LISTENING = re.compile(r"Listening at: http://127\.0\.0\.1:(\d+)")
+_LISTENING = re.compile(r"(?:Listening at:|Uvicorn running on) http://127\.0\.0\.1:(\d+)")
 
+_GUNICORN = ["gunicorn", "--bind=127.0.0.1:0", "--no-control-socket", "--workers=2"]
 KINDS = {
-    "sync": ["--worker-class=sync", "--workers=2"],
-    "gthread": ["--worker-class=gthread", "--workers=2", "--threads=4"],
-    "sync-preload": ["--worker-class=sync", "--workers=2", "--preload"],
-    "gthread-preload": ["--worker-class=gthread", "--workers=2", "--threads=4", "--preload"],
+    "sync": [*_GUNICORN, "--worker-class=sync"],
+    "gthread": [*_GUNICORN, "--worker-class=gthread", "--threads=4"],
+    "sync-preload": [*_GUNICORN, "--worker-class=sync", "--preload"],
+    "gthread-preload": [*_GUNICORN, "--worker-class=gthread", "--threads=4", "--preload"],
 }
-"""The kinds of workers that an application is served by."""
+"""The kinds of workers that a WSGI application is served by."""
+UVICORN = {
+    "uvicorn": ["uvicorn", "--host=127.0.0.1", "--port=0", "--lifespan=auto"],
+}
+"""The kinds of workers that an ASGI application is served by."""
 
 
 @contextlib.contextmanager
 def served(app: str, kind: str, url: str, prefix: str) -> Iterator[httpx.Client]:
     """Serve an application, "module:name", whose store stands in the environment; it is ended by its pid."""
-    command = [sys.executable, "-m", "gunicorn", "--bind=127.0.0.1:0", "--no-control-socket", *KINDS[kind], app]
+    command = [sys.executable, "-m", *{**KINDS, **UVICORN}[kind], app]
     environment = {**os.environ, "STORE": url, "PREFIX": prefix}
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -5,7 +5,12 @@ import sys
 
 import pytest
 
-EXTRAS = [("grpc", "grpc", "grpcio"), ("flask", "flask", "Flask"), ("aiohttp", "aiohttp", "aiohttp")]
+EXTRAS = [
+    ("aiohttp", "aiohttp", "aiohttp"),
+    ("django", "django", "Django"),
+    ("flask", "flask", "Flask"),
+    ("grpc", "grpc", "grpcio"),
+]
 
 
 @pytest.mark.parametrize(("name", "module", "package"), EXTRAS)

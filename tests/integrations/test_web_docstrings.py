@@ -17,6 +17,7 @@ MODULES = [
     "enforcement.enforcer",
     "enforcement.outcome",
     "enforcement.route",
+    "django.decorator",
     "fastapi",
     "flask.limits",
     "flask.rejected",

@@ -1,0 +1,19 @@
+"""Rate limits for Django: middleware for WSGI and ASGI, a decorator for views, and a throttle for REST framework.
+
+The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`checks`) validates.
+`fronts` asks the limiter, from threads or from tasks. `hold` is what the rules say of one request, and `ending` tells
+when its response has ended. A project names `middleware` and `decorator`.
+"""
+
+try:
+    import django  # noqa: F401  said here what is missing, once for all modules of this package
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.django needs Django, of the 'django' extra: pip install 'batchlimit[django]'",
+        name="django",
+    ) from error
+
+from batchlimit.integrations.django.decorator import limited
+from batchlimit.integrations.django.middleware import RateLimitMiddleware
+
+__all__ = ["RateLimitMiddleware", "limited"]

@@ -1,0 +1,40 @@
+"""What a refused request of Django is answered."""
+
+import logging
+from typing import Any
+
+from django.http import HttpResponse
+
+from batchlimit.integrations.django.configuration import configuration
+from batchlimit.integrations.django.fronts import awaitable, blocking
+from batchlimit.integrations.enforcement import Refusal
+
+_logger = logging.getLogger("batchlimit")
+
+
+def answer(request: Any, refusal: Refusal) -> Any:
+    """Return the response of ON_REJECTED, or problem details, in a thread; the middleware adds the fields."""
+    if (own := configuration().on_rejected) is not None:
+        try:
+            return blocking(own)(request, refusal)
+        except Exception as error:  # noqa: BLE001  told in the log
+            _failed(error)
+    return _problem(refusal)
+
+
+async def answer_async(request: Any, refusal: Refusal) -> Any:
+    """Return the response of ON_REJECTED, or problem details, in a task; the middleware adds the fields."""
+    if (own := configuration().on_rejected) is not None:
+        try:
+            return await awaitable(own)(request, refusal)
+        except Exception as error:  # noqa: BLE001  told in the log
+            _failed(error)
+    return _problem(refusal)
+
+
+def _problem(refusal: Refusal) -> Any:
+    return HttpResponse(refusal.body, status=refusal.status, content_type="application/problem+json")
+
+
+def _failed(error: Exception) -> None:
+    _logger.error("ON_REJECTED raised, so the answer is problem details: %s", error, exc_info=error)

@@ -1,0 +1,123 @@
+"""The setting `BATCHLIMIT`, as the rest of this package reads it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.headers import Fields
+from batchlimit.rules import Rules
+
+SETTING = "BATCHLIMIT"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a project says of its limits.
+
+    Attributes:
+        rules: `RULES`: the path of a file, or a list of Rule, or Rules.
+        limiter: `URL` of the store, or `LIMITER`, a function that makes a RateLimiter, for WSGI; None: there is none.
+        async_limiter: the same `URL`, or `ASYNC_LIMITER`, a function that makes an AsyncRateLimiter, for ASGI.
+        identify: `IDENTIFY`, a function of the HttpRequest, which may be asynchronous (default None).
+        on_rejected: `ON_REJECTED`, a function of the HttpRequest and the Refusal that returns a response; it may be
+            asynchronous (default None: problem details).
+        options: `HEADERS`, `UNIDENTIFIED`, `PROXIES`, `IPV6_PREFIX`, `LIMIT_PREFLIGHT`, `CHECKS`, as the other
+            middlewares have them.
+    """
+
+    rules: Rules
+    limiter: Any
+    async_limiter: Any
+    identify: Callable[..., Any] | None
+    on_rejected: Callable[..., Any] | None
+    options: Mapping[str, Any]
+
+
+_OPTIONS = {
+    "HEADERS": "headers",
+    "UNIDENTIFIED": "unidentified",
+    "PROXIES": "proxies",
+    "IPV6_PREFIX": "ipv6_prefix",
+    "LIMIT_PREFLIGHT": "limit_preflight",
+    "CHECKS": "checks",
+}
+_FUNCTIONS = ("IDENTIFY", "ON_REJECTED", "LIMITER", "ASYNC_LIMITER")
+_NAMES = ("URL", "RULES", "FUNCTIONS", *_FUNCTIONS, *_OPTIONS)
+
+
+@cache
+def configuration() -> Configuration:
+    """Return the configuration of the project. Raises ImproperlyConfigured."""
+    given = getattr(settings, SETTING, None)
+    if not isinstance(given, Mapping):
+        raise ImproperlyConfigured(f"{SETTING} is not set: nothing is limited; give a dict with URL and RULES")
+    _check_names(given)
+    try:
+        return _read(given)
+    except ImproperlyConfigured:
+        raise
+    except Exception as error:
+        raise ImproperlyConfigured(f"{SETTING}: {error}") from error
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    for name in given:
+        if name not in _NAMES:
+            near = get_close_matches(str(name).upper(), _NAMES, 1)
+            meant = f": did you mean {near[0]}?" if near else f"; there are {', '.join(_NAMES)}"
+            raise ImproperlyConfigured(f"{SETTING} has no {name!r}{meant}")
+    if "RULES" not in given:
+        raise ImproperlyConfigured(f"{SETTING} has no RULES: give the path of a file, or a list of Rule")
+    if ("URL" in given) == ("LIMITER" in given or "ASYNC_LIMITER" in given):
+        raise ImproperlyConfigured(f"{SETTING} has a URL, or functions as LIMITER and ASYNC_LIMITER, and not both")
+
+
+def _read(given: Mapping[str, Any]) -> Configuration:
+    functions = {name: _function(name, given.get(name)) for name in _FUNCTIONS}
+    options = {mine: given[name] for name, mine in _OPTIONS.items() if name in given}
+    if isinstance(options.get("headers"), str):
+        Fields(options["headers"])  # raises ValueError for a form that there is not
+    if isinstance(options.get("proxies"), list | tuple):
+        options["proxies"] = TrustedProxies(options["proxies"])
+    url = given.get("URL")
+    if url is not None and not isinstance(url, str):
+        raise ImproperlyConfigured(f"{SETTING}: URL is the URL of a store, not {type(url).__name__}")
+    return Configuration(
+        _rules(given["RULES"], given.get("FUNCTIONS", {})),
+        functions["LIMITER"] if url is None else url,
+        functions["ASYNC_LIMITER"] if url is None else url,
+        functions["IDENTIFY"],
+        functions["ON_REJECTED"],
+        options,
+    )
+
+
+def _rules(given: Any, functions: Mapping[str, Any]) -> Rules:
+    if isinstance(given, Rules):
+        return given
+    if isinstance(given, list | tuple):
+        return Rules(given)
+    return Rules.load(given, functions={name: _function(name, each) for name, each in functions.items()})
+
+
+def _function(name: str, given: Any) -> Any:
+    found = import_string(given) if isinstance(given, str) else given
+    if found is not None and not callable(found):
+        raise ImproperlyConfigured(f"{SETTING}: {name} is a function or the dotted path of one, not {given!r}")
+    return found
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == SETTING:
+        configuration.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="batchlimit.configuration")

@@ -1,0 +1,105 @@
+"""limited: a decorator for views of Django, of either kind."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpResponse
+
+from batchlimit.integrations.django.answer import answer, answer_async
+from batchlimit.integrations.django.hold import AsyncHold, Hold, hold_of
+from batchlimit.integrations.enforcement import RouteLimit
+from batchlimit.rules.rule import Charge, RuleCost
+
+View = TypeVar("View", bound=Callable[..., Any])
+_logger = logging.getLogger("batchlimit")
+_asked: list[RouteLimit] = []
+
+
+def limited(
+    key: str, *, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
+) -> Callable[[View], View]:
+    """Return a decorator for a view: its requests are charged to the rule with this key, too.
+
+    It takes functions, `async def` functions, and methods of class-based views by Django's `method_decorator`. The
+    middleware has to be in MIDDLEWARE: without it the view is answered 503, and the log says why.
+
+    Args:
+        key: the key of a rule with `match=None`, with its fields, such as "search:{user}". Its values come from the
+            identity, and then from the path parameters of the route.
+        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
+        charge: as for Rule (default None: that of the rule).
+
+    Returns:
+        The decorator. A key that no rule has is an error of `manage.py check`; at a request, a 503.
+
+    Raises:
+        RulesError: an argument cannot work.
+
+    Example:
+        >>> @limited("search:{user}", cost=2)
+        ... def search(request):
+        ...     return HttpResponse("found")
+    """
+    limit = RouteLimit(key, cost, charge)  # type: ignore[arg-type]  # it makes a function of statuses
+    remember(limit)
+
+    def decorate(view: View) -> View:
+        async def ask(request: Any, *args: Any, **kwargs: Any) -> Any:
+            if (hold := _hold(request, limit)) is None:
+                return HttpResponse(status=503)
+            if (refusal := await hold.ask_async(limit, {}, kwargs)) is not None:
+                return await answer_async(request, refusal)
+            response = view(request, *args, **kwargs)
+            return await response if inspect.isawaitable(response) else response
+
+        if iscoroutinefunction(view):
+            return wraps(view)(ask)  # type: ignore[return-value]
+
+        @wraps(view)
+        def limited_view(request: Any, *args: Any, **kwargs: Any) -> Any:
+            if _is_dispatch_of_async(view) or _is_on_a_loop():
+                return ask(request, *args, **kwargs)
+            if (hold := _hold(request, limit)) is None:
+                return HttpResponse(status=503)
+            if (refusal := hold.ask(limit, {}, kwargs)) is not None:
+                return answer(request, refusal)
+            return view(request, *args, **kwargs)
+
+        return limited_view  # type: ignore[return-value]
+
+    return decorate
+
+
+def remember(limit: RouteLimit) -> None:
+    """Have the system check look for a rule with this key."""
+    _asked.append(limit)
+
+
+def asked() -> Iterator[RouteLimit]:
+    """Return what views ask for, as far as their modules were imported."""
+    return iter(_asked)
+
+
+def _hold(request: Any, limit: RouteLimit) -> Hold | AsyncHold | None:
+    if (hold := hold_of(request)) is None:
+        _logger.error("a request for %r is refused: RateLimitMiddleware is not in MIDDLEWARE", limit.key)
+    return hold
+
+
+def _is_dispatch_of_async(view: Any) -> bool:
+    """Whether `method_decorator` passes `dispatch` of an asynchronous class-based view, which returns a coroutine."""
+    owner = getattr(getattr(view, "func", None), "__self__", None)
+    return bool(getattr(owner, "view_is_async", False))
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""RateLimitMiddleware: rules before the views of a Django project, under WSGI and ASGI."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.django.answer import answer, answer_async
+from batchlimit.integrations.django.ending import Ending
+from batchlimit.integrations.django.fronts import async_front, front
+from batchlimit.integrations.django.hold import AsyncHold, Hold, fields_of, hold_of
+from batchlimit.integrations.enforcement import Response
+
+
+class RateLimitMiddleware:
+    """Holds rules against every request, before its view is called; named in MIDDLEWARE.
+
+    All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
+    `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.
+    Responses of admitted requests carry the fields too. Middleware that stands above it sees the refused requests.
+
+    Under WSGI threads ask a RateLimiter, under ASGI tasks ask an AsyncRateLimiter. A server may make the application
+    before it forks: connections and tokens are those of each worker.
+
+    Args:
+        get_response: what Django passes.
+
+    Raises:
+        ImproperlyConfigured: the setting `BATCHLIMIT` cannot work.
+    """
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[Any], Any]) -> None:
+        self._get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+            async_front()
+            self._serve: Callable[[Any], Any] = self._serve_async
+        else:
+            front()
+            self._serve = self._serve_sync
+
+    def __repr__(self) -> str:
+        return f"<RateLimitMiddleware before {self._get_response}>"
+
+    def __call__(self, request: Any) -> Any:
+        """Serve one request, as any middleware."""
+        return self._serve(request)
+
+    def process_exception(self, request: Any, error: Exception) -> None:
+        """Keep what a view raised, for `charge`."""
+        if (hold := hold_of(request)) is not None:
+            hold.error = error
+
+    def _serve_sync(self, request: Any) -> Any:
+        hold = Hold(front(), request)
+        if hold.outcome.refusal is not None:
+            return _told(hold, answer(request, hold.outcome.refusal))
+        try:
+            response = self._get_response(request)
+        except BaseException as error:
+            hold.settle(Response(500, error=error, complete=False))
+            raise
+        return _told(hold, response)
+
+    async def _serve_async(self, request: Any) -> Any:
+        hold = await AsyncHold.of(async_front(), request)
+        if hold.outcome.refusal is not None:
+            return _told(hold, await answer_async(request, hold.outcome.refusal))
+        try:
+            response = await self._get_response(request)
+        except BaseException as error:
+            status = 499 if isinstance(error, asyncio.CancelledError) else 500
+            hold.settle(Response(status, error=error, complete=False))
+            raise
+        return _told(hold, response)
+
+
+def statistics() -> EnforcementStatistics:
+    """Return what became of the requests so far, by rule, in this process.
+
+    Returns:
+        The EnforcementStatistics; under ASGI those of the event loop.
+    """
+    found = async_front() if async_front.cache_info().currsize else front()
+    return found.enforcer.statistics()
+
+
+def _told(hold: Hold | AsyncHold, response: Any) -> Any:
+    """Add the fields, and have it settled when the response has ended."""
+    for name, value in fields_of(hold):
+        response.headers[name.decode("latin-1")] = value.decode("latin-1")
+    if hold.outcome.charges:
+        Ending(response, hold.error, hold.settle)
+    return response

@@ -1,0 +1,116 @@
+"""The views of a Django project, of both kinds."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.urls import include, path
+from django.utils.decorators import method_decorator
+from django.views import View
+
+from batchlimit.integrations.django import limited
+
+
+def hello(request: HttpRequest, **_: Any) -> HttpResponse:
+    return HttpResponse("hello")
+
+
+async def hello_async(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("hello")
+
+
+def status(request: HttpRequest, status: int) -> HttpResponse:
+    return HttpResponse(status=status)
+
+
+def fails(request: HttpRequest) -> HttpResponse:
+    raise ZeroDivisionError
+
+
+@limited("search:{user}", cost=2)
+def search(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("found")
+
+
+@limited("search:{user}", cost=2)
+async def search_async(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("found")
+
+
+@limited("search:{user}", cost=2, charge=(200,))
+def search_charged(request: HttpRequest, status: int) -> HttpResponse:
+    return HttpResponse(status=status)
+
+
+@limited("item:{user}:{number}")
+def item(request: HttpRequest, number: int, user: str) -> HttpResponse:
+    return HttpResponse(f"{number} {user}")
+
+
+@method_decorator(limited("search:{user}", cost=2), name="dispatch")
+class Search(View):  # type: ignore[misc]
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse("found")
+
+
+@method_decorator(limited("search:{user}", cost=2), name="dispatch")
+class SearchAsync(View):  # type: ignore[misc]
+    async def get(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse("found")
+
+
+class SearchMethod(View):  # type: ignore[misc]
+    @method_decorator(limited("search:{user}", cost=2))
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse("found")
+
+
+def stream(request: HttpRequest, how: str) -> StreamingHttpResponse:
+    def parts() -> Iterator[bytes]:
+        for number in range(3):
+            yield b"%d" % number * 10
+            while how == "endless":
+                yield b"x" * 65536
+        if how == "broken":
+            raise ZeroDivisionError
+
+    return StreamingHttpResponse(parts())
+
+
+def stream_async(request: HttpRequest, how: str) -> StreamingHttpResponse:
+    async def parts() -> AsyncIterator[bytes]:
+        for number in range(3):
+            yield b"%d" % number * 10
+            while how == "endless":
+                yield b"x" * 65536
+                await asyncio.sleep(0)  # so that the server hears of the client
+        if how == "broken":
+            raise ZeroDivisionError
+
+    return StreamingHttpResponse(parts())
+
+
+def file(request: HttpRequest) -> FileResponse:
+    return FileResponse(open(__file__, "rb"))
+
+
+_inner = [path("hello", hello), path("search", search)]
+urlpatterns = [
+    path("", hello),
+    path("async", hello_async),
+    path("status/<int:status>", status),
+    path("login/<int:status>", status),
+    path("fails", fails),
+    path("search", search),
+    path("search-async", search_async),
+    path("search-charged/<int:status>", search_charged),
+    path("search-view", Search.as_view()),
+    path("search-async-view", SearchAsync.as_view()),
+    path("search-method", SearchMethod.as_view()),
+    path("items/<int:number>/<user>", item),
+    path("stream/<how>", stream),
+    path("stream-async/<how>", stream_async),
+    path("file", file),
+    path("inner/", include(_inner)),
+]

@@ -1,0 +1,298 @@
+"""A Django project with limits, under WSGI and under ASGI, called by Django's test clients in a time that tests set."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpResponse
+from django.test import Client, override_settings
+
+from batchlimit.integrations.django.configuration import configuration
+from batchlimit.integrations.django.middleware import RateLimitMiddleware, statistics
+from batchlimit.rules import Rule
+from tests.integrations.django_site import MIDDLEWARE, Site
+from tests.integrations.structured import read_limits
+
+PEER = "127.0.0.1"
+IP = Rule("ip", "2/minute", key="ip:{ip}")
+OFF = Rule("off", "0/s", key="off")
+SEARCH = Rule("search", "5/hour", key="search:{user}", match=None)
+LOGIN = Rule("login", "5/hour", key="login:{ip}", match="/login/*", charge=[401])
+OWED = Rule("bytes", "1000/hour", key="bytes:{ip}", cost=100, charge=lambda r: r.sent if r.complete else 7)
+Make = Callable[..., Site]
+
+
+@pytest.fixture(params=[False, True], ids=["WSGI", "ASGI"])
+def site(request: pytest.FixtureRequest, without_refresher: None) -> Iterator[Make]:
+    made: list[Site] = []
+
+    def make(*rules: Rule, **options: Any) -> Site:
+        made.append(Site(request.param, *rules, **options))
+        return made[-1]
+
+    yield make
+    for each in reversed(made):
+        each.close()
+
+
+def fields(reply: Any) -> dict[bytes, bytes]:
+    return {name.lower().encode(): value.encode() for name, value in reply.headers.items()}
+
+
+# Rules that match
+
+
+def test_a_burst_is_admitted_then_refused_and_admitted_again_when_it_was_told(site: Make) -> None:
+    service = site(IP)
+    replies = [service.call(path) for path in ("/", "/async", "/inner/hello")]
+    assert [each.status_code for each in replies] == [200, 200, 429]
+    told = [read_limits(fields(each))["ip"][:4] for each in replies]
+    assert told == [(2, 60, 1, 30), (2, 60, 0, 30), (2, 60, 0, 30)]
+    assert "retry-after" not in replies[1].headers
+    wait = int(replies[2].headers["retry-after"])
+    assert 30 <= wait <= 34
+    service.clock.pass_by(wait)
+    assert service.call().status_code == 200
+    assert statistics().rules["ip"].refused == 1
+
+
+def test_a_refusal_is_a_problem_that_no_cache_stores(site: Make) -> None:
+    reply = site(OFF).call()
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.headers["cache-control"] == "no-store"
+    assert json.loads(reply.content)["violated-policies"] == ["off"]
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/" + "a" * 10_000, "/%ff%fe", "//a/../b"])
+def test_rules_hold_for_paths_that_no_view_serves(site: Make, path: str) -> None:
+    assert site(OFF).call(path).status_code == 429
+
+
+def test_preflight_requests_are_not_limited_unless_they_are_to_be(site: Make) -> None:
+    cors = {"origin": "https://example.org", "access_control_request_method": "POST"}
+    assert site(OFF).call("/", "OPTIONS", **cors).status_code == 200
+    assert site(OFF).call("/", "OPTIONS").status_code == 429
+    assert site(OFF, LIMIT_PREFLIGHT=True).call("/", "OPTIONS", **cors).status_code == 429
+
+
+async def _who_async(request: Any) -> dict[str, Any]:
+    return {"user": request.headers["x-user"]}
+
+
+@pytest.mark.parametrize("identify", [lambda request: {"user": request.headers["x-user"]}, _who_async])
+def test_who_asks_is_what_a_function_of_either_kind_says(site: Make, identify: Any) -> None:
+    service = site(Rule("user", "1/hour", key="user:{user}"), IDENTIFY=identify)
+    assert [service.call(user=user).status_code for user in ("ann", "bob", "ann")] == [200, 200, 429]
+    assert service.call(user=None).status_code == 503  # it raised
+
+
+def test_a_request_of_which_nobody_can_say_who_asks_is_a_403(site: Make) -> None:
+    rule = Rule("user", "1/hour", key="user:{user}")
+    assert site(rule).call(user=None).status_code == 403
+    assert site(rule, UNIDENTIFIED="admit").call(user=None).status_code == 200
+
+
+def test_the_client_behind_a_trusted_proxy_is_limited_and_not_the_proxy(site: Make) -> None:
+    service = site(Rule("ip", "1/hour", key="ip:{ip}"), PROXIES=[PEER])
+    clients = ["203.0.113.1", "203.0.113.2", "8.8.8.8, 203.0.113.1"]
+    assert [service.call(x_forwarded_for=client).status_code for client in clients] == [200, 200, 429]
+
+
+async def _own_async(request: Any, refusal: Any) -> Any:
+    return HttpResponse(f"calm down, {refusal.rules}", status=420)
+
+
+@pytest.mark.parametrize("own", [lambda request, refusal: HttpResponse("calm", status=420), _own_async])
+def test_an_own_answer_carries_the_fields_of_the_refusal(site: Make, own: Any) -> None:
+    service = site(OFF, Rule("none", "0/s", key="search:{user}", match=None), ON_REJECTED=own)
+    reply = service.call()
+    assert (reply.status_code, reply.content[:4]) == (420, b"calm")
+    assert reply.headers["cache-control"] == "no-store"
+    assert list(read_limits(fields(reply))) == ["off"]
+
+
+def test_an_own_answer_that_raises_becomes_problem_details(site: Make) -> None:
+    assert site(OFF, ON_REJECTED=lambda request, refusal: 1 / 0).call().status_code == 429
+
+
+# What a view asks for
+
+_SEARCHES = ["search", "search-async", "search-view", "search-async-view", "search-method", "inner/search"]
+
+
+@pytest.mark.parametrize("path", _SEARCHES)
+def test_a_view_of_any_kind_is_charged_to_what_it_asks_for(site: Make, path: str) -> None:
+    service = site(Rule("all", "100/hour", key="all"), SEARCH)
+    replies = [service.call(f"/{path}") for _ in range(3)]
+    assert [each.status_code for each in replies] == [200, 200, 429]
+    limits = read_limits(fields(replies[0]))
+    assert {name: (each.q, each.r) for name, each in limits.items()} == {"all": (100, 99), "search": (5, 3)}
+    assert list(read_limits(fields(replies[2]))) == ["search"]
+    assert replies[2].headers["cache-control"] == "no-store"
+    assert json.loads(replies[2].content)["violated-policies"] == ["search"]
+    assert service.twin.left("search:ann") == 1
+
+
+def test_the_path_of_a_route_gives_values_after_the_identity(site: Make) -> None:
+    service = site(Rule("item", "1/hour", key="item:{user}:{number}", match=None))
+    assert service.call("/items/7/eve").content == b"7 eve"
+    assert service.twin.left("item:ann:7") == 0
+
+
+def test_what_a_view_asks_for_is_charged_by_its_response(site: Make) -> None:
+    service = site(SEARCH)
+    assert service.statuses(2, "/search-charged/404") == [404, 404]
+    assert service.comes_to("search:ann", 5)
+    assert service.call("/search-charged/200").status_code == 200
+    assert service.comes_to("search:ann", 3)
+
+
+@pytest.mark.parametrize("path", _SEARCHES)
+def test_a_view_whose_key_no_rule_has_is_a_503_that_the_log_explains(
+    site: Make, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = site(Rule("all", "100/hour", key="all"))
+    assert service.statuses(2, f"/{path}") == [503, 503]
+    errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR and each.name != "django"]
+    assert sum("search:{user}" in each for each in errors) == 1
+
+
+@pytest.mark.parametrize("path", _SEARCHES)
+def test_a_view_without_the_middleware_is_a_503_that_the_log_explains(
+    site: Make, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert site(SEARCH, middleware=()).call(f"/{path}").status_code == 503
+    assert "not in MIDDLEWARE" in caplog.text
+
+
+# Charge by outcome
+
+
+@pytest.mark.parametrize(("status", "left"), [(200, 5), (401, 4)])
+def test_the_response_decides_what_a_request_is_charged(site: Make, status: int, left: int) -> None:
+    service = site(LOGIN)
+    assert service.call(f"/login/{status}", "POST").status_code == status
+    assert service.comes_to(f"login:{PEER}", left)
+
+
+def test_a_view_that_raises_is_a_500_with_fields_and_charged_by_its_error(site: Make) -> None:
+    seen: list[Any] = []
+
+    def nothing(response: Any) -> bool:
+        seen.append(response)
+        return False
+
+    service = site(Rule("x", "9/hour", key="x", charge=nothing))
+    reply = service.call("/fails")
+    assert reply.status_code == 500
+    assert list(read_limits(fields(reply))) == ["x"]
+    assert service.comes_to("x", 9)
+    assert (seen[0].status, type(seen[0].error)) == (500, ZeroDivisionError)
+
+
+def test_a_stream_is_charged_when_it_has_ended(site: Make) -> None:
+    service = site(OWED)
+    reply = service.call(service.stream)
+    assert service.twin.left(f"bytes:{PEER}") == 900
+    assert len(service.body(reply)) == 30
+    assert service.comes_to(f"bytes:{PEER}", 970)
+
+
+def test_a_stream_that_is_closed_before_its_end_is_charged_so(site: Make) -> None:
+    service = site(OWED)
+    assert service.parts(service.call(service.stream), 1) == b"0" * 10
+    assert service.comes_to(f"bytes:{PEER}", 993)
+
+
+class Replacing:
+    """Middleware that puts another response in the place of the one that it gets."""
+
+    sync_capable, async_capable = True, False
+
+    def __init__(self, get_response: Any) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: Any) -> Any:
+        self._get_response(request)
+        return HttpResponse("another")
+
+
+def test_a_response_that_other_middleware_replaces_is_settled(site: Make) -> None:
+    replacing = f"{__name__}.Replacing"
+    service = site(LOGIN, middleware=(replacing, MIDDLEWARE))
+    assert service.call("/login/200").content == b"another"
+    assert service.comes_to(f"login:{PEER}", 5)
+
+
+# Settings
+
+ALL = [Rule("all", "1/hour", key="all")]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (None, "BATCHLIMIT is not set: nothing is limited"),
+        ({"URL": "memory://"}, "has no RULES"),
+        ({"RULES": ALL}, "has a URL, or functions"),
+        ({"URL": "memory://", "RULES": ALL, "LIMITER": len}, "and not both"),
+        ({"URL": 5, "RULES": ALL}, "the URL of a store, not int"),
+        ({"URL": "memory://", "RULES": ALL, "IDENTFY": len}, "has no 'IDENTFY': did you mean IDENTIFY?"),
+        ({"URL": "memory://", "RULES": ALL, "IDENTIFY": "no.where"}, "No module named 'no'"),
+        ({"URL": "memory://", "RULES": ALL, "IDENTIFY": 5}, "IDENTIFY is a function"),
+        ({"URL": "memory://", "RULES": ALL, "HEADERS": "new"}, "headers are one of"),
+        ({"URL": "memory://", "RULES": ALL, "PROXIES": ["nonsense"]}, "nonsense"),
+        ({"URL": "memory://", "RULES": [*ALL, *ALL]}, "all"),
+        ({"URL": "memory://", "RULES": "/no/such/rules.toml"}, "No such file"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_an_error_of_the_check_and_of_the_start(setting: Any, message: str) -> None:
+    with override_settings(BATCHLIMIT=setting):
+        (error,) = _errors()
+        assert message in error.msg
+        assert error.id == "batchlimit.E001"
+        with pytest.raises(ImproperlyConfigured):
+            RateLimitMiddleware(lambda request: HttpResponse())
+
+
+@pytest.mark.parametrize("setting", [{"UNIDENTIFIED": "perhaps"}, {"URL": "rediss//nowhere"}])
+def test_what_the_limiter_does_not_take_is_an_error_of_the_start(setting: Any) -> None:
+    mine = {"URL": "memory://", "RULES": ALL, **setting}
+    with override_settings(BATCHLIMIT=mine), pytest.raises(ImproperlyConfigured, match="BATCHLIMIT: "):
+        RateLimitMiddleware(lambda request: HttpResponse())
+
+
+def test_the_check_names_views_whose_key_no_rule_has_and_a_missing_middleware() -> None:
+    with override_settings(MIDDLEWARE=[]):
+        errors = _errors()
+    assert errors[0].id == "batchlimit.E002"
+    assert {each.id for each in errors[1:]} == {"batchlimit.E003"}
+    assert any("'item:{user}:{number}'" in each.msg for each in errors)
+
+
+def test_a_project_that_can_work_passes_the_check() -> None:
+    item = Rule("item", "1/hour", key="item:{user}:{number}", match=None)
+    with override_settings(BATCHLIMIT={"URL": "memory://", "RULES": [*ALL, SEARCH, item]}):
+        assert _errors() == []
+
+
+def test_rules_come_from_a_file_with_functions_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text('rules = [{name = "all", quota = "1/hour", key = "all", cost = "size"}]')
+    mine = {"URL": "memory://", "RULES": file, "FUNCTIONS": {"size": "tests.integrations.test_django.size"}}
+    with override_settings(BATCHLIMIT=mine):
+        assert [rule.cost for rule in configuration().rules] == [size]
+        assert [Client().get("/").status_code for _ in range(2)] == [200, 429]
+
+
+def size(request: Any) -> int:
+    return 1
+
+
+def _errors() -> list[Any]:
+    return [each for each in run_checks() if str(each.id).startswith("batchlimit")]
