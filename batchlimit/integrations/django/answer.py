@@ -13,20 +13,20 @@ _logger = logging.getLogger("batchlimit")
 
 
 def answer(request: Any, refusal: Refusal) -> Any:
-    """Return the response of ON_REJECTED, or problem details, in a thread; the middleware adds the fields."""
+    """Return the response of ON_REJECTED, or problem details where it returns None or raises, in a thread; the middleware adds the fields."""
     if (own := configuration().on_rejected) is not None:
         try:
-            return blocking(own)(request, refusal)
+            return blocking(own)(request, refusal) or _problem(refusal)
         except Exception as error:  # noqa: BLE001  told in the log
             _failed(error)
     return _problem(refusal)
 
 
 async def answer_async(request: Any, refusal: Refusal) -> Any:
-    """Return the response of ON_REJECTED, or problem details, in a task; the middleware adds the fields."""
+    """Return the response of ON_REJECTED, or problem details where it returns None or raises, in a task; the middleware adds the fields."""
     if (own := configuration().on_rejected) is not None:
         try:
-            return await awaitable(own)(request, refusal)
+            return await awaitable(own)(request, refusal) or _problem(refusal)
         except Exception as error:  # noqa: BLE001  told in the log
             _failed(error)
     return _problem(refusal)

@@ -11,7 +11,7 @@ class Ending:
     """Watches one response, and tells of its end once: when the server closes it, or nobody keeps it any more.
 
     Args:
-        response: the HttpResponse. What is told of it is its status and header fields as they are now.
+        response: the HttpResponse; its status and header fields are taken as they are now.
         error: what the view raised (default None).
         ended: is called once with the Response, in the thread that closes.
     """

@@ -1,4 +1,4 @@
-"""Who asks the limiter for a Django project: threads (`Front`) or tasks (`AsyncFront`), made when needed."""
+"""Rules held against the requests of a Django project: by threads (`Front`) or by tasks (`AsyncFront`)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -55,7 +55,8 @@ class AsyncFront:
         """Charge a request to all rules that apply, or to none of them; as Front.admit."""
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
-        request = Request(method, path, await self._identity(known, native), native)
+        root = getattr(native, "script_name", "")
+        request = Request(method, path, await self._identity(known, native), native, root)
         if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return await self.enforcer.admit(request)
