@@ -11,6 +11,7 @@ from django.urls import path
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
+from batchlimit.integrations.django.fronts import async_front, front
 from batchlimit.rules import Rule, Rules
 
 RULES = Rules(
@@ -30,28 +31,27 @@ RULES = Rules(
     ]
 )
 _PATIENCE: dict[str, Any] = {"deadline": 30.0, "connect_timeout": 30.0}
-_made: list[Any] = []
 
 
 def open_limiter() -> RateLimiter:
     url, prefix = os.environ["STORE"], os.environ["PREFIX"]
-    _made.append(RateLimiter.from_url(url, RULES.quotas, prefix=prefix, sizer=FixedBatch(1), **_PATIENCE))
-    return _made[-1]  # type: ignore[no-any-return]
+    return RateLimiter.from_url(url, RULES.quotas, prefix=prefix, sizer=FixedBatch(1), **_PATIENCE)
 
 
 def open_async_limiter() -> AsyncRateLimiter:
     url, prefix = os.environ["STORE"], os.environ["PREFIX"]
-    _made.append(AsyncRateLimiter.from_url(url, RULES.quotas, prefix=prefix, sizer=FixedBatch(1), **_PATIENCE))
-    return _made[-1]  # type: ignore[no-any-return]
+    return AsyncRateLimiter.from_url(url, RULES.quotas, prefix=prefix, sizer=FixedBatch(1), **_PATIENCE)
 
 
 def left(request: HttpRequest) -> JsonResponse:
-    found = _made[-1].peek(request.GET["key"]).remaining - _made[-1].statistics().owed
+    limiter: Any = front().enforcer._settlement._limiter()
+    found = limiter.peek(request.GET["key"]).remaining - limiter.statistics().owed
     return JsonResponse(found, safe=False)
 
 
 async def left_async(request: HttpRequest) -> JsonResponse:
-    found = (await _made[-1].peek(request.GET["key"])).remaining - _made[-1].statistics().owed
+    limiter: Any = async_front().enforcer._settlement._limiter()
+    found = (await limiter.peek(request.GET["key"])).remaining - limiter.statistics().owed
     return JsonResponse(found, safe=False)
 
 
