@@ -1,4 +1,4 @@
-"""The pages of docs/how-to show a part of an application of examples/, which a test of its own runs, or one that runs."""
+"""The pages of docs/how-to show a part of an application of examples/, which a test runs, or one that runs here."""
 
 from pathlib import Path
 

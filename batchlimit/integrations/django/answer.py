@@ -13,7 +13,10 @@ _logger = logging.getLogger("batchlimit")
 
 
 def answer(request: Any, refusal: Refusal) -> Any:
-    """Return the response of ON_REJECTED, or problem details where it returns None or raises, in a thread; the middleware adds the fields."""
+    """Return the response, in a thread; the middleware adds the fields.
+
+    It is that of ON_REJECTED, or problem details where that returns None or raises.
+    """
     if (own := configuration().on_rejected) is not None:
         try:
             return blocking(own)(request, refusal) or _problem(refusal)
@@ -23,7 +26,10 @@ def answer(request: Any, refusal: Refusal) -> Any:
 
 
 async def answer_async(request: Any, refusal: Refusal) -> Any:
-    """Return the response of ON_REJECTED, or problem details where it returns None or raises, in a task; the middleware adds the fields."""
+    """Return the response, in a task; the middleware adds the fields.
+
+    It is that of ON_REJECTED, or problem details where that returns None or raises.
+    """
     if (own := configuration().on_rejected) is not None:
         try:
             return await awaitable(own)(request, refusal) or _problem(refusal)

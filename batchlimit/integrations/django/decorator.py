@@ -45,7 +45,7 @@ def limited(
         ... def search(request):
         ...     return HttpResponse("found")
     """
-    limit = RouteLimit(key, cost, charge)  # type: ignore[arg-type]  # it makes a function of statuses
+    limit = RouteLimit(key, cost, charge)
     remember(limit)
 
     def decorate(view: View) -> View:
