@@ -69,18 +69,21 @@ def websocket(path: str = "/", *, extensions: dict[str, Any] | None = None) -> d
 
 
 async def call(app: App, scope: dict[str, Any], *incoming: dict[str, Any]) -> Reply:
-    """Call an application; it receives what is given, and then waits for ever."""
-    reply, left = Reply(), list(incoming)
+    """Call an application; it receives what is given, and that the client has gone once the response has ended."""
+    reply, left, ended = Reply(), list(incoming), asyncio.Event()
     if not incoming:
         left = [{"type": "websocket.connect" if scope["type"] == "websocket" else "http.request", "body": b""}]
 
     async def receive() -> dict[str, Any]:
         if left:
             return left.pop(0)
-        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+        await ended.wait()
+        return {"type": "http.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:
         reply.messages.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            ended.set()
 
     await app(scope, receive, send)
     return reply

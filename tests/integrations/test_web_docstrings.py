@@ -30,6 +30,7 @@ MODULES = [
     "grpc.refused_call",
     "headers",
     "identity",
+    "litestar",
     "permits",
     "problem",
     "starlette",

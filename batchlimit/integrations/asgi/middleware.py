@@ -135,6 +135,10 @@ class RateLimitMiddleware:
             return counts
         return replace(counts, rules={**counts.rules, **self._of_messages.statistics().rules})
 
+    async def close(self) -> None:
+        """Close the limiter that was made here. Only a framework that keeps its lifespan to itself needs to call it."""
+        await self._home.close()
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = await self._request(scope)
         outcome = await self.enforcer.admit(request)

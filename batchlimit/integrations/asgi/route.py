@@ -46,20 +46,28 @@ class RouteLimits:
         await Answers(self._on_rejected).give(refusal, scope, receive, send, writes_fields=False)
 
 
-async def ask(scope: Scope, limit: RouteLimit, identity: Identity | None = None) -> Refusal | None:
+async def ask(
+    scope: Scope,
+    limit: RouteLimit,
+    identity: Identity | None = None,
+    parameters: Mapping[str, object] | None = None,
+) -> Refusal | None:
     """Charge a request to the rule that its route asks for.
 
     Args:
         scope: the request.
         limit: what the route asks for.
         identity: values for the key that the route knows (default None: those of the request).
+        parameters: path parameters (default None: those of the scope).
 
     Returns:
         The Refusal, or None. Without a RateLimitMiddleware before the route it is a 503, told once in the log.
     """
     limits: RouteLimits | None = scope.get(SCOPE_KEY)
     if limits is not None:
-        return await limits.ask(limit, identity or NOTHING, scope.get("path_params") or NOTHING)
+        return await limits.ask(
+            limit, NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
+        )
     if limit.key not in _unprotected:
         _unprotected.add(limit.key)
         _logger.error(
@@ -77,6 +85,18 @@ async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -
         await limits.answer(refusal, scope, receive, send)
     else:
         await Answers(None).give(refusal, scope, receive, send)
+
+
+async def told_by(identify: Callable[..., Any] | None, native: object) -> Identity | None:
+    """Return what a function tells of a request; if it raises, the rule has no key."""
+    if identify is None:
+        return None
+    try:
+        told: Any = identify(native)
+        found: Identity | None = await told if inspect.isawaitable(told) else told
+    except Exception as error:  # noqa: BLE001
+        return FailedIdentity({}, error)
+    return found
 
 
 class RouteLimitMiddleware:
@@ -137,18 +157,8 @@ class RouteLimitMiddleware:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        refusal = await ask(scope, self.limit, await self._identity(scope))
+        refusal = await ask(scope, self.limit, await told_by(self._identify, scope))
         if refusal is None:
             await self.app(scope, receive, send)
         else:
             await reject(refusal, scope, receive, send)
-
-    async def _identity(self, scope: Scope) -> Identity | None:
-        if self._identify is None:
-            return None
-        try:
-            told: Any = self._identify(scope)
-            found: Identity | None = await told if inspect.isawaitable(told) else told
-        except Exception as error:  # noqa: BLE001  the rule has no key
-            return FailedIdentity({}, error)
-        return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from batchlimit.rules import Applicable, Applied, Request, Rule, Rules, Unmade
 from batchlimit.rules.key import KeyTemplate
+from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost, checked
 
 
@@ -75,7 +76,7 @@ class RouteRules:
     ) -> Applicable:
         """Return the rule with its key, or why there is no key. Raises RulesError if there is no rule."""
         rule, template = self.find(limit)
-        known = ChainMap({**identity}, request.identity) if identity else request.identity  # type: ignore[arg-type]
+        known = request.identity if identity is NOTHING else ChainMap(identity, request.identity)  # type: ignore[arg-type]
         try:
             return Applicable((Applied(rule, template.fill(known, parameters)),), ())
         except Exception as error:  # noqa: BLE001  the identity is the user's; the setting says what becomes of it

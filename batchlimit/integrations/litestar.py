@@ -1,0 +1,188 @@
+"""Rate limits for Litestar: rules before the application, and guards by which handlers ask for more.
+
+Needs the extra `litestar`. `add_rate_limits` puts `RateLimitMiddleware` before the application, so that paths that
+nobody serves are limited too. `limited` is a guard; `route_limit` is a middleware of a handler, also for websockets.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
+from batchlimit.integrations.asgi.lifespan import LimiterSource
+from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, Receive, Scope, Send
+from batchlimit.integrations.asgi.route import SCOPE_KEY, ask, reject, told_by
+from batchlimit.integrations.enforcement import Refusal, RouteLimit
+from batchlimit.integrations.headers import Header
+from batchlimit.rules import Rule, Rules
+from batchlimit.rules.rule import Charge, RuleCost
+
+try:
+    from litestar import Litestar, Request, Response
+    from litestar.connection import ASGIConnection
+    from litestar.exceptions import HTTPException, WebSocketException
+    from litestar.handlers import BaseRouteHandler
+    from litestar.middleware import DefineMiddleware
+except ModuleNotFoundError as error:
+    problem = (
+        "batchlimit.integrations.litestar needs Litestar, of the 'litestar' extra: pip install 'batchlimit[litestar]'"
+    )
+    raise ModuleNotFoundError(problem, name="litestar") from error
+
+__all__ = ["RateLimitMiddleware", "RefusedRequest", "add_rate_limits", "limited", "route_limit"]
+
+Guard = Callable[[Any, BaseRouteHandler], Awaitable[None]]
+Identify = Callable[[Any], Mapping[str, object] | Awaitable[Mapping[str, object] | None] | None]
+
+
+class RefusedRequest(HTTPException):
+    """A request is over a limit that its handler asked for.
+
+    Args:
+        refusal: why.
+        fields: those of the answer; none, if the middleware adds them.
+
+    Attributes:
+        refusal: as above; its `retry_after`, `rules`, `body` and `error` are for handlers of one's own.
+    """
+
+    def __init__(self, refusal: Refusal, fields: Iterable[Header]) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields}
+        super().__init__(status_code=refusal.status, headers=headers or None)
+        self.refusal = refusal
+
+
+def add_rate_limits(
+    app: Litestar, limiter: LimiterSource, rules: Rules | Iterable[Rule], **options: Any
+) -> RateLimitMiddleware:
+    """Put `RateLimitMiddleware` before an application, and answer what its handlers refuse.
+
+    When the application starts, each `limited` of its handlers is looked up in the rules. One that no rule has ends the
+    start with a RulesError.
+
+    Args:
+        app: the application.
+        limiter: the URL of a store, an AsyncRateLimiter, or a function that makes one.
+        rules: Rules, or several Rule.
+        options: those of `RateLimitMiddleware`: identify, headers, proxies, on_rejected ...
+
+    Returns:
+        The middleware, for its `statistics()`.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from litestar import Litestar, get
+        >>> from litestar.testing import TestClient
+        >>> @get("/search", guards=[limited("search:all", cost=2)])
+        ... async def search() -> str:
+        ...     return "found"
+        >>> app = Litestar([search])
+        >>> limits = add_rate_limits(app, "memory://", [Rule("search", "3/hour", key="search:all", match=None)])
+        >>> with TestClient(app) as client:
+        ...     [client.get("/search").status_code for _ in range(2)]
+        [200, 429]
+    """
+    middleware = RateLimitMiddleware(app.asgi_handler, limiter, rules, **options)
+
+    def check() -> None:
+        for limit in _limits(app):
+            middleware.enforcer.check(limit)
+
+    app.asgi_handler = middleware  # type: ignore[assignment]  # inside what gives a scope its application
+    app.on_startup.insert(0, check)
+    app.on_shutdown.append(middleware.close)
+    app.exception_handlers.setdefault(RefusedRequest, _answer)
+    return middleware
+
+
+def limited(
+    key: str,
+    *,
+    cost: RuleCost | None = None,
+    charge: Charge | Sequence[int | str] | None = None,
+    identify: Identify | None = None,
+) -> Guard:
+    """Return a guard that charges a request to one more rule: of a handler, a controller, a router or the application.
+
+    A websocket that it refuses is closed with code 1008; `route_limit` answers 429 instead.
+
+    Args:
+        key: the key of a rule with `match=None`, with its fields: "search:{user}".
+        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
+        charge: a function of the response, or statuses such as [401, "5xx"] (default None: the `charge` of the rule).
+        identify: a function of the connection, which may be asynchronous. It returns values for the key (default None:
+            the key is made of what the middleware's `identify` tells, and of path parameters).
+
+    Returns:
+        The guard.
+
+    Raises:
+        RulesError: an argument cannot work.
+
+    Example:
+        >>> from litestar import get
+        >>> @get("/report", guards=[limited("search:{user}", cost=5, identify=lambda c: {"user": c.headers["x-user"]})])
+        ... async def report() -> str:
+        ...     return "report"
+    """
+    limit = RouteLimit(key, cost, charge)
+
+    async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+        scope: Any = connection.scope
+        refusal = await ask(scope, limit, await told_by(identify, connection))
+        if refusal is None:
+            return
+        if scope["type"] == "websocket":
+            raise WebSocketException(detail="over the limit", code=POLICY_VIOLATION)
+        raise RefusedRequest(refusal, [] if SCOPE_KEY in scope else refusal.fields)
+
+    guard.limit = limit  # type: ignore[attr-defined]
+    return guard
+
+
+def route_limit(key: str, **options: Any) -> DefineMiddleware:
+    """Return a middleware for a handler, a controller or a router, which charges requests to one more rule.
+
+    Args:
+        key: the key of a rule with `match=None`, with its fields: "search:{user}".
+        options: those of `RouteLimitMiddleware`: cost, charge, identify (a function of the scope).
+
+    Returns:
+        The middleware.
+
+    Example:
+        >>> from litestar import websocket_listener
+        >>> @websocket_listener("/ws", middleware=[route_limit("handshake:{ip}")])
+        ... async def echo(data: str) -> str:
+        ...     return data
+    """
+    return DefineMiddleware(RouteLimitMiddleware, key=key, **options)  # type: ignore[arg-type]
+
+
+class _Answer(Response[None]):
+    """What the middleware answers to a refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(None, status_code=refusal.status)
+        self._refusal = refusal
+
+    def to_asgi_response(self, *arguments: Any, **options: Any) -> Any:
+        """Return an ASGI application that answers."""
+
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            await reject(self._refusal, scope, receive, send)
+
+        return respond
+
+
+def _answer(request: Request[Any, Any, Any], error: RefusedRequest) -> Response[None]:
+    return _Answer(error.refusal)
+
+
+def _limits(app: Litestar) -> Iterator[RouteLimit]:
+    for route in app.routes:
+        handlers = getattr(route, "route_handlers", None) or [route.route_handler]  # type: ignore[union-attr]
+        for guard in (guard for handler in handlers for guard in handler.resolve_guards()):
+            if isinstance(limit := getattr(guard, "limit", None), RouteLimit):
+                yield limit
