@@ -61,6 +61,7 @@ settings.configure(
     ROOT_URLCONF=__name__,
     INSTALLED_APPS=["batchlimit.integrations.django"],
     MIDDLEWARE=["batchlimit.integrations.django.RateLimitMiddleware"],
+    REST_FRAMEWORK={"UNAUTHENTICATED_USER": None, "DEFAULT_AUTHENTICATION_CLASSES": []},
     BATCHLIMIT={
         "LIMITER": open_limiter,
         "ASYNC_LIMITER": open_async_limiter,

@@ -8,8 +8,11 @@ from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpRe
 from django.urls import include, path
 from django.utils.decorators import method_decorator
 from django.views import View
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from batchlimit.integrations.django import limited
+from batchlimit.integrations.django.rest import throttle
 
 
 def hello(request: HttpRequest, **_: Any) -> HttpResponse:
@@ -95,6 +98,13 @@ def file(request: HttpRequest) -> FileResponse:
     return FileResponse(open(__file__, "rb"))
 
 
+class Rest(APIView):  # type: ignore[misc]
+    throttle_classes = (throttle("search:{user}", cost=2),)
+
+    def get(self, request: Any) -> Response:
+        return Response("found")
+
+
 _inner = [path("hello", hello), path("search", search)]
 urlpatterns = [
     path("", hello),
@@ -112,5 +122,6 @@ urlpatterns = [
     path("stream/<how>", stream),
     path("stream-async/<how>", stream_async),
     path("file", file),
+    path("rest", Rest.as_view()),
     path("inner/", include(_inner)),
 ]

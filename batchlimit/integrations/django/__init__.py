@@ -2,7 +2,7 @@
 
 The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`checks`) validates.
 `fronts` asks the limiter, from threads or from tasks. `hold` is what the rules say of one request, and `ending` tells
-when its response has ended. A project names `middleware` and `decorator`.
+when its response has ended. A project names `middleware`, `decorator` and `rest`.
 """
 
 try:

@@ -1,0 +1,76 @@
+"""A throttle for Django REST framework, which asks for one rule by its key."""
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rest_framework.exceptions import APIException, PermissionDenied
+from rest_framework.throttling import BaseThrottle
+
+from batchlimit.integrations.django.configuration import configuration
+from batchlimit.integrations.django.decorator import remember
+from batchlimit.integrations.django.fronts import blocking
+from batchlimit.integrations.django.hold import hold_of
+from batchlimit.integrations.enforcement import RouteLimit
+from batchlimit.integrations.identity import identity_of
+from batchlimit.rules.rule import Charge, RuleCost
+
+_logger = logging.getLogger("batchlimit")
+
+
+class Unavailable(APIException):  # type: ignore[misc]  # REST framework has no types
+    """A rule cannot be asked."""
+
+    status_code = 503
+    default_detail = "A limit of this service cannot be asked now."
+    default_code = "service_unavailable"
+
+
+def throttle(
+    key: str, *, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
+) -> type[BaseThrottle]:
+    """Return a class for `throttle_classes`: requests are charged to the rule with this key.
+
+    `IDENTIFY` is asked with the request of REST framework, so `request.user` is whom it has authenticated.
+
+    Args:
+        key: the key of a rule with `match=None`, with its fields, such as "search:{user}".
+        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
+        charge: as for Rule (default None: that of the rule).
+
+    Returns:
+        The class. REST framework answers a refusal 429 with `Retry-After`; the middleware adds the other fields.
+
+    Raises:
+        RulesError: an argument cannot work.
+    """
+    limit = RouteLimit(key, cost, charge)
+    remember(limit)
+
+    class Throttle(BaseThrottle):  # type: ignore[misc]
+        """Asks for one rule."""
+
+        _retry_after: float | None = None
+
+        def allow_request(self, request: Any, view: Any) -> bool:
+            """Charge the request; return whether it goes on."""
+            if (hold := hold_of(request._request)) is None:
+                _logger.error("a request for %r is refused: RateLimitMiddleware is not in MIDDLEWARE", key)
+                raise Unavailable
+            identify = configuration().identify
+            told = identity_of({}, None if identify is None else blocking(identify), request)
+            refusal = hold.ask(limit, told, view.kwargs)
+            if refusal is not None and refusal.status == 503:
+                raise Unavailable
+            if refusal is not None and refusal.status == 403:
+                raise PermissionDenied
+            self._retry_after = None if refusal is None else refusal.retry_after
+            return refusal is None
+
+        def wait(self) -> float | None:
+            """Return after how many seconds it may come again; None: never, or nothing is known."""
+            wait = self._retry_after
+            return wait if wait is not None and math.isfinite(wait) else None
+
+    return Throttle
