@@ -77,7 +77,7 @@ def add_rate_limits(
         >>> @get("/search", guards=[limited("search:all", cost=2)])
         ... async def search() -> str:
         ...     return "found"
-        >>> app = Litestar([search])
+        >>> app = Litestar([search], logging_config=None)
         >>> limits = add_rate_limits(app, "memory://", [Rule("search", "3/hour", key="search:all", match=None)])
         >>> with TestClient(app) as client:
         ...     [client.get("/search").status_code for _ in range(2)]

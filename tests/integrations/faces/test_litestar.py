@@ -15,7 +15,7 @@ def application(key: str) -> Litestar:
     async def handler() -> str:
         return "x"
 
-    app = Litestar([handler])
+    app = Litestar([handler], logging_config=None)  # else it takes the handlers of other tests away
     add_rate_limits(app, "memory://", RULES)
     return app
 
