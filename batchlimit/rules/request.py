@@ -98,7 +98,15 @@ class Unmade(NamedTuple):
 
     @classmethod
     def because(cls, rule: "Rule", error: Exception) -> Self:
-        """Return a rule whose key could not be made because of an error."""
+        """Return a rule whose key could not be made because of an error.
+
+        Args:
+            rule: the rule.
+            error: what making its key has raised.
+
+        Returns:
+            The rule, with the reason for a log.
+        """
         if isinstance(error, NoKey):
             return cls(rule, str(error))
         return cls(rule, f"the identity raised {type(error).__name__}", error)

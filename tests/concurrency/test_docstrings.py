@@ -51,6 +51,9 @@ def members() -> Iterator[tuple[str, Any]]:
         if inspect.isclass(found):
             for name in dir(found):
                 home = next((base for base in found.__mro__ if name in vars(base)), object)
+                foreign = [base for base in found.__mro__ if not base.__module__.startswith("batchlimit.")]
+                if any(name in vars(base) for base in foreign):
+                    continue  # that base has said it
                 if not name.startswith("_") and home.__module__.startswith("batchlimit."):
                     member = inspect.getattr_static(home, name)
                     if inspect.isfunction(member) or isinstance(member, property):

@@ -66,7 +66,7 @@ def test_time_brings_tokens_and_a_refusal_says_when(
         (0.05, 1, False, 0.05),
         (0.09, 1, False, 0.01),
         (0.20, 2, True, 0.0),
-        (0.20, 3, False, 0.2),
+        (0.20, 3, False, 0.3),
         (0.25, 1, False, 0.15),
         (0.41, 3, False, 0.09),
         (0.41, 1, True, 0.0),

@@ -39,7 +39,7 @@ class CallResponse(enforcement.Response):
 
     Attributes:
         status: the HTTP status that means the same, so that `charge=[401, "5xx"]` is of use: UNAUTHENTICATED is 401.
-        headers: the trailing metadata.
+        headers: the trailing metadata (default none).
         error: what ended the handler (default None).
         complete: whether the call has the status OK (default True).
         sent: how many messages the handler sent (default 0).

@@ -30,9 +30,11 @@ class AsyncRateLimitClient:
     Args:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter at the first call; `close` closes it.
             Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules, wait, timeout, unidentified: as for RateLimitClientInterceptor. `cost` and `charge` of the rules may be
-            coroutine functions here.
-        identify: as there; it may be a coroutine function.
+        rules: Rules, or several Rule. `cost` and `charge` of these may be coroutine functions here.
+        identify: as for RateLimitClientInterceptor; it may be a coroutine function (default None).
+        wait: whether calls wait for their tokens instead of being refused (default False).
+        timeout: seconds that a call waits at most (default None: until its own deadline).
+        unidentified: what becomes of a call of which a rule cannot make the key: "refuse" (default) or "admit".
 
     Attributes:
         interceptors: for `interceptors=` of a `grpc.aio` channel.

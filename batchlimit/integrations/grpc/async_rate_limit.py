@@ -27,9 +27,14 @@ class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
     Args:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter at the first call; `close` closes it.
             Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules, headers, proxies, ipv6_prefix, unidentified, messages, checks: as for RateLimitInterceptor. `cost` and
-            `charge` of the rules may be coroutine functions here.
-        identify: as there; it may be a coroutine function.
+        rules: Rules, or several Rule. `cost` and `charge` of these may be coroutine functions here.
+        identify: as for RateLimitInterceptor; it may be a coroutine function (default None: keys have `ip` alone).
+        headers: as there (default "draft-11").
+        proxies: as there (default None).
+        ipv6_prefix: as there (default 56).
+        unidentified: as there (default "refuse").
+        messages: as there (default none).
+        checks: as there (default True).
 
     Raises:
         ValueError, TypeError: an argument cannot work.
