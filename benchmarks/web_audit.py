@@ -88,7 +88,7 @@ def _client(port: int, requests: int, every: float, traffic: Traffic) -> None:
         traffic.workers[reply.headers.get("x-worker", "")] += 1
         if reply.status == 200:
             traffic.admitted.append((before, after, 1))
-        if number % 20 == 19:  # now and then another worker
+        if number % 4 == 3:  # now and then another worker
             connection.close()
     connection.close()
 
