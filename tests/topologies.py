@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from redis.crc import key_slot
+from redis.exceptions import ResponseError
 
 from tests.nodes import Node, await_fact, directory, free_port, node
 from tests.servers import Kinds, Unavailable, redis_binary, valkey_binary
@@ -59,6 +60,12 @@ class Cluster:
         for each in sorted(primaries, key=lambda each: each is not target):  # the target first: it must own it
             each.ask("CLUSTER", "SETSLOT", slot, "NODE", new)
 
+    def lose(self, name: str) -> None:
+        """Leave the key's slot without a node. Who hears an old message of its owner believes that again, for a while."""
+        owner, slot = self.owner(name), self.slot(name)
+        nodes = sorted(self.nodes, key=lambda each: each is not owner)
+        await_fact(lambda: not any([_gave_up(each, slot) for each in nodes]), "a slot without a node")
+
     def _migrate(self, slot: int, source: Node, target: Node) -> None:
         keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000)
         assert isinstance(keys, list)
@@ -103,6 +110,14 @@ def _join(whole: Cluster) -> None:
     for replica in whole.nodes[whole.primaries :]:
         await_fact(lambda each=replica: _in_step(each), "a replica in step")  # type: ignore[misc]
     await_fact(lambda: all(_covered(each) for each in whole.nodes), "a cluster that is whole")
+
+
+def _gave_up(each: Node, slot: int) -> bool:
+    try:
+        each.ask("CLUSTER", "DELSLOTS", slot)
+    except ResponseError:  # it knows of no owner
+        return False
+    return True
 
 
 def _bus(each: Node) -> int:

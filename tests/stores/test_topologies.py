@@ -147,8 +147,7 @@ def test_a_slot_without_a_node_leaves_the_others_alone(prefix: str) -> None:
     """It is a part of its own, on both APIs, and the client that knows all others is kept."""
     with cluster(valkey_binary()) as whole, both(whole.url, prefix) as stores:
         for api in APIS:
-            for node in whole.nodes:
-                node.ask("CLUSTER", "DELSLOTS", whole.slot(bucket_name(f"{prefix}-{api}", "lost")))
+            whole.lose(bucket_name(f"{prefix}-{api}", "lost"))
         for store in stores:
             store.take("there", HUNDRED, Ask("a", 1, 1, 1, 1))
             for seq in range(2, 5):
