@@ -61,10 +61,10 @@ class Cluster:
             each.ask("CLUSTER", "SETSLOT", slot, "NODE", new)
 
     def lose(self, name: str) -> None:
-        """Leave the key's slot without a node. Who hears an old message of its owner believes that again, for a while."""
+        """Leave the key's slot without a node. A node that hears an old message of the owner believes it again."""
         owner, slot = self.owner(name), self.slot(name)
         nodes = sorted(self.nodes, key=lambda each: each is not owner)
-        await_fact(lambda: not any([_gave_up(each, slot) for each in nodes]), "a slot without a node")
+        await_fact(lambda: sum(_gave_up(each, slot) for each in nodes) == 0, "a slot without a node")
 
     def _migrate(self, slot: int, source: Node, target: Node) -> None:
         keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000)
