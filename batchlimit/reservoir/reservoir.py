@@ -19,7 +19,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `state.lease`            | Lease: all that is leased, until when; some is reserved for waiters       |
 | `state.queue`            | WaitQueue: the waiters in order of arrival; its leader sends the requests |
 | `state.view`, `.denials` | BucketView, DenialCache: what the bucket last said; when not to ask it    |
-| `state.fallback`         | Fallback: grants tokens instead of the bucket while the store is away     |
+| `state.fallback`         | Fallback: grants tokens in the bucket's place while the store is away     |
 | `state.overdraft`        | Overdraft: what was used beyond an estimate; it queues as a waiter does   |
 | `forecast`               | answers from memory: admit, refuse or ask the store. It changes nothing   |
 | `admission`              | serves, refuses or queues callers                                         |
@@ -41,21 +41,21 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
 
 Who calls what. No method blocks, reads a clock or talks to a store: the key entry of an API (sync/key_entry.py,
-aio/key_entry.py) does. It holds its lock for each call here, but for a hit and for a refusal from memory:
+aio/key_entry.py) does. It holds the key's lock for each call here that is not said to need none:
 
-- A hit: `tokens.lock_free` or `tokens.take`. A refusal from memory: `tokens.denied_until` or `admission.deny`.
-  A caller who comes upon the low watermark: `prefetch.take_low`.
+- A hit of cost 1 is a step of the iterator `tokens.lock_free`, and a refusal of it a look at `tokens.denied_until`:
+  both need no lock. Larger costs go by `tokens.take` and `admission.deny`. At the low watermark `prefetch.take_low`
+  spends, and `lifecycle.tend` then asks for more.
 - A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict and does as told:
-  Wait sleeps and steps again; Fetch asks the store and reports `granted` or `failed`. A caller that is cancelled or
-  interrupted calls `leave`. A tentative waiter may still leave after it was served; `admission.confirm` ends that.
-- The background thread, or the timer of the event loop, calls `lifecycle.tend` at the instant `lifecycle.due()`: it
-  renews leases, sends refunds, prefetches, and retires the reservoir.
+  Wait sleeps and steps again; Fetch carries an Ask to the store, whose answer is reported by `granted` or `failed`. A
+  caller that is interrupted calls `leave`. What a `tentative` waiter is given is not spent before `admission.confirm`.
+- The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it renews leases, sends
+  refunds, prefetches, and retires the reservoir.
 - A key that is not in use, and leases nothing ahead, has no reservoir: `single_ask.py`. If its one ask turns out not to
   be all, a new reservoir begins with that ask in flight, by `resume`.
 - `refund` and `debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
-  `lifecycle.last_ask`, then `lifecycle.drain`, which also returns the tokens of a key that nobody uses.
-- After every call the API takes the list of `to_wake` under its lock, and wakes those waiters without it. `to_wake`
-  also sets `tokens.denied_until`.
+  `lifecycle.last_ask`, which settles what is owed or lost, then `lifecycle.drain`, which returns the tokens.
+- After every call the API takes `to_wake`, which also sets `tokens.denied_until`, and wakes these without the lock.
 """
 
 import math
