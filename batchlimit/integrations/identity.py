@@ -1,4 +1,4 @@
-"""Who is asking: the values that keys are made of. Every request has its client's address, as `ip`."""
+"""The values that keys are made of: they say who is asking. Every request has its client's address, as `ip`."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -4,9 +4,9 @@ Where limits are by user, nearly every call comes with another key. A reservoir,
 take more processor time than the ask itself. Nothing of them is needed if the sizer wants no more than the call costs:
 then no token is left here after the answer, and a snapshot is all that is kept.
 
-Whatever else happens is for the rules of a reservoir. Another caller comes for the key meanwhile, the store does not
-answer, the bucket is short, its quota has changed: then the key comes into use, by an entry whose reservoir begins with
-this ask in flight (`Reservoir.resume`).
+A reservoir is for all else: another caller comes for the key meanwhile, the store does not answer, the bucket is short,
+or its quota has changed. Then the key comes into use, by an entry whose reservoir begins with this ask in flight
+(`Reservoir.resume`).
 """
 
 from typing import Any

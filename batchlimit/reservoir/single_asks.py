@@ -16,7 +16,7 @@ E = TypeVar("E")
 class SingleAsks(Generic[E]):
     """Begins, settles and gives up single asks, at most one a key; the key of each counts as a key in memory.
 
-    What one cannot settle is for an entry: `entry_of` brings its key into use. A keyspace has one of these.
+    An entry does what a single ask cannot settle: `entry_of` brings its key into use. A keyspace has one of these.
     """
 
     __slots__ = (

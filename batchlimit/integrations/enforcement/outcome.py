@@ -1,4 +1,4 @@
-"""What the rules say of one request, and what they are told of its response."""
+"""The answer of the rules to one request, and what they learn of its response."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -12,7 +12,7 @@ from batchlimit.rules.rule import Charge, RuleCost, checked
 
 @dataclass(frozen=True, slots=True)
 class RouteLimit:
-    """What one route asks for. Two that are equal are the same limit.
+    """The limit that one route asks for. Two that are equal are the same limit.
 
     Args:
         key: the key of a rule with `match=None`, with its fields: "search:{user}".

@@ -73,7 +73,7 @@ class Context(Protocol):
 
 
 Ended = Callable[[grpc.StatusCode | None, BaseException | None, int], None]
-"""Is told how a call ended: its status, if one was set; what ended it, if anything; how many responses it had."""
+"""Called when a call has ended: with its status, if one was set, what ended it, if anything, and its responses."""
 
 
 class Ending:
