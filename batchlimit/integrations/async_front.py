@@ -1,16 +1,16 @@
 """The rules before an application on one event loop that speaks no ASGI: aiohttp and gRPC have this in common."""
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterable
 
 from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.arguments import message_rules_of, rules_of
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response, Unidentified
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.headers import Fields, Form, Header
-from batchlimit.integrations.identity import Addresses, FailedIdentity, Identity, joined
+from batchlimit.integrations.identity import Addresses, awaited_identity
 from batchlimit.rules import Request, Rule, Rules
 
 
@@ -63,8 +63,8 @@ class AsyncFront:
         limit_preflight: bool = False,
         checks: bool = True,
     ) -> None:
-        of_requests = rules if isinstance(rules, Rules) else Rules(rules)
-        of_messages = messages if isinstance(messages, Rules) else Rules(messages)
+        of_requests = rules_of(rules)
+        of_messages = message_rules_of(messages)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
         self._home = LimiterHome(limiter, Rules([*of_requests, *of_messages]))
         self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, headers=fields, unidentified=unidentified)
@@ -110,7 +110,7 @@ class AsyncFront:
         """
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
-        request = Request(method, path, await self._identity(known, native), native)
+        request = Request(method, path, await awaited_identity(known, self._identify, native), native)
         if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return await self.enforcer.admit(request, timeout=timeout)
@@ -141,14 +141,3 @@ class AsyncFront:
     def statistics(self) -> EnforcementStatistics:
         """Return what became of the requests so far, by rule, in this process."""
         return self.enforcer.statistics()
-
-    async def _identity(self, known: dict[str, object], native: object) -> Identity:
-        if self._identify is None:
-            return known
-        try:
-            told = self._identify(native)
-            if told.__class__ is not dict and inspect.isawaitable(told):
-                told = await told
-            return joined(known, told)
-        except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
-            return FailedIdentity(known, error)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.arguments import message_rules_of, rules_of
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Response, Unidentified
 from batchlimit.integrations.headers import Fields, Form, Header
@@ -53,8 +54,8 @@ class Front:
         limit_preflight: bool = False,
         checks: bool = True,
     ) -> None:
-        of_requests = rules if isinstance(rules, Rules) else Rules(rules)
-        of_messages = messages if isinstance(messages, Rules) else Rules(messages)
+        of_requests = rules_of(rules)
+        of_messages = message_rules_of(messages)
         supply = LimiterSupply(limiter, Rules([*of_requests, *of_messages]))
         fields = headers if isinstance(headers, Fields) else Fields(headers)
         self.enforcer = Enforcer(supply.limiter, of_requests, headers=fields, unidentified=unidentified)

@@ -1,5 +1,6 @@
 """The values that keys are made of: they say who is asking. Every request has its client's address, as `ip`."""
 
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -112,5 +113,18 @@ def identity_of(known: dict[str, object], identify: Callable[..., object] | None
         return known
     try:
         return joined(known, identify(*request))
+    except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
+        return FailedIdentity(known, error)
+
+
+async def awaited_identity(known: dict[str, object], identify: Callable[..., object] | None, request: object) -> Identity:
+    """Return what keys are made of; `identify` may be a coroutine function."""
+    if identify is None:
+        return known
+    try:
+        told = identify(request)
+        if told.__class__ is not dict and inspect.isawaitable(told):
+            told = await told
+        return joined(known, told)
     except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
         return FailedIdentity(known, error)

@@ -1,11 +1,11 @@
 """RateLimitMiddleware: rules held against the requests and websockets of an ASGI application."""
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.arguments import message_rules_of, rules_of
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
@@ -14,9 +14,10 @@ from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
+from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.headers import Fields, Form
-from batchlimit.integrations.identity import Addresses, FailedIdentity, Identity, joined
-from batchlimit.rules import Request, Rule, Rules, RulesError
+from batchlimit.integrations.identity import Addresses, Identity, awaited_identity
+from batchlimit.rules import Request, Rule, Rules
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
 
@@ -91,8 +92,7 @@ class RateLimitMiddleware:
         checks: bool = True,
     ) -> None:
         self.app = app
-        of_requests, of_messages = _rules(rules), _rules(messages)
-        _check_messages(of_messages)
+        of_requests, of_messages = rules_of(rules), message_rules_of(messages)
         self._settling: set[asyncio.Task[None]] = set()
         self._home = LimiterHome(limiter, Rules([*of_requests, *of_messages]), self._settling)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
@@ -113,7 +113,7 @@ class RateLimitMiddleware:
         """Serve one connection, as any ASGI application."""
         kind = scope["type"]
         if kind == "http":
-            if not self._limits_preflight and scope["method"] == "OPTIONS" and _is_preflight(scope):
+            if not self._limits_preflight and scope["method"] == "OPTIONS" and is_preflight(scope["headers"]):
                 await self._pass(scope, receive, send)
             else:
                 await self._serve(scope, receive, send)
@@ -168,7 +168,9 @@ class RateLimitMiddleware:
 
     async def _request(self, scope: Scope) -> Request:
         method, root = scope.get("method", "GET"), scope.get("root_path", "")
-        return Request(method, scope["path"], await self._identity(scope), scope, root)
+        host, port = scope.get("client") or (None, 0)
+        known = self._addresses.of(host, port, scope["headers"])
+        return Request(method, scope["path"], await awaited_identity(known, self._identify, scope), scope, root)
 
     async def _settle(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send) -> None:
         """Settle as soon as the response has ended, in a task of its own, which nobody cancels with the application."""
@@ -191,31 +193,3 @@ class RateLimitMiddleware:
         finally:
             if tasks:
                 await asyncio.wait(tasks)
-
-    async def _identity(self, scope: Scope) -> Identity:
-        host, port = scope.get("client") or (None, 0)
-        known = self._addresses.of(host, port, scope["headers"])
-        if self._identify is None:
-            return known
-        try:
-            told: object = self._identify(scope)
-            if told.__class__ is not dict and inspect.isawaitable(told):
-                told = await told
-            return joined(known, told)
-        except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
-            return FailedIdentity(known, error)
-
-
-def _rules(rules: Rules | Iterable[Rule]) -> Rules:
-    return rules if isinstance(rules, Rules) else Rules(rules)
-
-
-def _check_messages(rules: Rules) -> None:
-    for rule in rules:
-        if rule.charge is not None:
-            raise RulesError("a message has no response to charge by: leave it out", rule=rule.name, field="charge")
-
-
-def _is_preflight(scope: Scope) -> bool:
-    names = {name for name, _ in scope["headers"]}
-    return b"origin" in names and b"access-control-request-method" in names

@@ -16,7 +16,7 @@ from batchlimit.integrations.django.configuration import SETTING, configuration
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
 from batchlimit.integrations.front import Front, is_preflight
 from batchlimit.integrations.headers import Fields, Form, Header
-from batchlimit.integrations.identity import Addresses, FailedIdentity, Identity, joined
+from batchlimit.integrations.identity import Addresses, awaited_identity
 from batchlimit.rules import Request, Rules
 
 
@@ -43,7 +43,8 @@ class AsyncFront:
         self._home = LimiterHome(limiter, rules)
         self.enforcer = AsyncEnforcer(self._home.limiter, rules, headers=headers, unidentified=unidentified)
         self._addresses = Addresses(proxies, ipv6_prefix, warns=checks)
-        self._identify, self._limits_preflight = identify, limit_preflight
+        self._identify = None if identify is None else awaitable(identify)
+        self._limits_preflight = limit_preflight
         self._settling: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -56,7 +57,7 @@ class AsyncFront:
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
         root = getattr(native, "script_name", "")
-        request = Request(method, path, await self._identity(known, native), native, root)
+        request = Request(method, path, await awaited_identity(known, self._identify, native), native, root)
         if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return await self.enforcer.admit(request)
@@ -70,14 +71,6 @@ class AsyncFront:
         task = asyncio.get_running_loop().create_task(self.enforcer.settle(outcome, response))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
-
-    async def _identity(self, known: dict[str, object], native: object) -> Identity:
-        if self._identify is None:
-            return known
-        try:
-            return joined(known, await awaitable(self._identify)(native))
-        except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
-            return FailedIdentity(known, error)
 
 
 def awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

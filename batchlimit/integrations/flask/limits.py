@@ -11,6 +11,7 @@ from flask import Response as FlaskResponse
 from werkzeug.exceptions import ServiceUnavailable
 
 from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.arguments import rules_of
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import RouteLimit, Unidentified
 from batchlimit.integrations.enforcement.route import RouteRules
@@ -87,7 +88,7 @@ class Limits:
         limit_preflight: bool = False,
         checks: bool = True,
     ) -> None:
-        self._limiter, self._rules = limiter, rules if isinstance(rules, Rules) else Rules(rules)
+        self._limiter, self._rules = limiter, rules_of(rules)
         self._routes = RouteRules(self._rules)
         self._options: dict[str, Any] = {
             "identify": identify,
