@@ -117,7 +117,9 @@ def identity_of(known: dict[str, object], identify: Callable[..., object] | None
         return FailedIdentity(known, error)
 
 
-async def awaited_identity(known: dict[str, object], identify: Callable[..., object] | None, request: object) -> Identity:
+async def awaited_identity(
+    known: dict[str, object], identify: Callable[..., object] | None, request: object
+) -> Identity:
     """Return what keys are made of; `identify` may be a coroutine function."""
     if identify is None:
         return known
