@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.async_permit import AsyncPermit
     from batchlimit.concurrency.classification import Classify, classify
     from batchlimit.concurrency.law import Calibrated, Law, Outcome, Sample
-    from batchlimit.concurrency.limiter import Permit
     from batchlimit.concurrency.locked_gate import Bypass
+    from batchlimit.concurrency.permit import Permit
     from batchlimit.concurrency.shedding import Shedding
     from batchlimit.concurrency.statistics import ConcurrencyStatistics, PartitionStatistics, WatcherStatistics
 else:  # where __getattr__ would hide a name that there is not
@@ -55,8 +55,8 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.concurrency.async_permit": "AsyncPermit",
             "batchlimit.concurrency.classification": "Classify classify",
             "batchlimit.concurrency.law": "Calibrated Law Outcome Sample",
-            "batchlimit.concurrency.limiter": "Permit",
             "batchlimit.concurrency.locked_gate": "Bypass",
+            "batchlimit.concurrency.permit": "Permit",
             "batchlimit.concurrency.shedding": "Shedding",
             "batchlimit.concurrency.statistics": "ConcurrencyStatistics PartitionStatistics WatcherStatistics",
         },

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
-from batchlimit.concurrency.permit import HELD, BasePermit
+from batchlimit.concurrency.base_permit import HELD, BasePermit
 
 
 class ExposedPermits:

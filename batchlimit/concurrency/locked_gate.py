@@ -13,7 +13,7 @@ from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Law, Outcome, Sample
 from batchlimit.concurrency.limit_control import LimitControl, checked
 from batchlimit.concurrency.partition import Partition, Partitions
-from batchlimit.concurrency.permit import BYPASS, HELD, OVER, BasePermit
+from batchlimit.concurrency.base_permit import BYPASS, HELD, OVER, BasePermit
 from batchlimit.concurrency.queue import Queue, Waiter
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, WatcherStatistics
 from batchlimit.concurrency.wait_queue import CLOSED, WaitQueue

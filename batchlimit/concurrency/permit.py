@@ -1,124 +1,94 @@
-"""BasePermit: leave for one call to be under way, as threads and tasks share it."""
+"""Permit: leave for one call to be under way in a thread."""
 
-import warnings
-from enum import Enum, auto
-from typing import Protocol
+from types import TracebackType
+from typing import Self
 
-from batchlimit.concurrency.gate import Gate, Reason
-from batchlimit.concurrency.law import Outcome
-from batchlimit.concurrency.partition import Partition
+from batchlimit.blocking import Turn, warn_in_loop
+from batchlimit.concurrency.base_permit import OVER, BasePermit
+from batchlimit.concurrency.gate import Reason
+from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.queue import Waiter
-from batchlimit.errors import ConcurrencyLimited, LimiterClosed
-from batchlimit.unique import Unique
+from batchlimit.errors import ConcurrencyLimited
+
+_SECOND = 1_000_000_000
 
 
-class State(Enum):
-    """Where a permit is in its life; the table of `batchlimit.concurrency` says what moves it on."""
+class Permit(BasePermit):
+    """Leave for one call to be under way, held from `acquire` on; the end of its `with` block completes it.
 
-    ASKED = auto()
-    WAITING = auto()
-    HELD = auto()
-    BYPASS = auto()
-    OVER = auto()
+    A block that ends without an exception completes it as a success, else `classify` of the limiter says how.
+    `success`, `drop` and `ignore` complete it sooner, from any thread. The first of these counts, later ones change
+    nothing. The garbage collector releases a permit that nobody completes, as ignored, with a ResourceWarning.
 
+    Nobody can end a thread: a sheddable call has to `check` whether it is to give up.
 
-# Looked up once: an attribute of an Enum class takes 30 ns.
-ASKED, WAITING, HELD, BYPASS, OVER = State
-SUCCESS, DROPPED, IGNORED = Outcome
+    Attributes:
+        operation: What kind of call it is, as `acquire` was told.
+        priority: Its priority for shedding, as `acquire` was told.
+        start_ns: When it was admitted (ns of the limiter's clock); not set if `bypass` let the call in.
 
-
-class Issuer(Protocol):
-    """Where a permit is from, and goes back to: a LockedGate."""
-
-    def leave(self, permit: "BasePermit", outcome: Outcome) -> None: ...
-
-    def leave_by(self, permit: "BasePermit", error: BaseException | None) -> None: ...
-
-    def abandon(self, permit: "BasePermit") -> None: ...
-
-    def refusal(self, reason: Reason) -> ConcurrencyLimited | LimiterClosed: ...
-
-
-class BasePermit(Unique):
-    """What the permits of threads and of tasks share: their state, and how they are completed.
-
-    Names with an underscore are for this package. The locked gate writes some of them: that is faster than to ask.
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import Fixed
+        >>> limiter = ConcurrencyLimiter(Fixed(2))
+        >>> with limiter.acquire() as permit:
+        ...     permit.drop()  # the backend answered "overloaded"
+        >>> limiter.statistics().dropped
+        1
+        >>> limiter.close()
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_gate",
-        "_in_flight",
-        "_locked_gate",
-        "_place",
-        "_sheddable",
-        "_state",
-        "_told",
-        "operation",
-        "priority",
-        "start_ns",
-    )
-    _instead = "complete it where it was acquired, and acquire another one there"
+    __slots__ = ()
 
-    # Set when it is held: the gate and the partition that count it, when it entered, how many were in flight then.
-    _gate: Gate
-    _place: Partition
-    start_ns: int
-    _in_flight: int
-    # Set when it is exposed to shedding: whether it was told to give up.
-    _told: bool
+    _locked_gate: LockedGate
 
-    def __init__(self, locked_gate: Issuer, operation: str, priority: int, sheddable: bool) -> None:
-        self._state = ASKED  # first: also one with wrong arguments is collected
-        if sheddable and not isinstance(priority, int):
-            raise TypeError(f"the priority of what may be shed must be a whole number, not {priority!r}")
-        self._locked_gate = locked_gate
-        self.operation = operation
-        self.priority = priority
-        self._sheddable = sheddable
+    def check(self) -> None:
+        """Raise if this call was told to give up; a sheddable call is to call this now and then.
 
-    def __repr__(self) -> str:
-        what = f" for {self.operation!r}" if self.operation else ""
-        return f"<{type(self).__name__}{what}: {self._state.name.lower()}{', shed' if self.shed else ''}>"
+        Raises:
+            ConcurrencyLimited: The call was told to give up; the reason is "shed".
+        """
+        if self.shed:
+            raise self._locked_gate.refusal("shed")
 
-    @property
-    def shed(self) -> bool:
-        """Whether this call was told to give up."""
-        return self._sheddable and getattr(self, "_told", False)
+    def __enter__(self) -> Self:
+        if self._state is OVER:
+            raise RuntimeError(f"{self!r} was completed before")
+        return self
 
-    def success(self) -> None:
-        """Complete the permit: the call was served."""
-        self._locked_gate.leave(self, SUCCESS)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ConcurrencyLimited) and error.reason == "shed" and self.shed:
+            self.ignore()
+        self._locked_gate.leave_by(self, error)
 
-    def drop(self) -> None:
-        """Complete the permit: load made the call fail."""
-        self._locked_gate.leave(self, DROPPED)
-
-    def ignore(self) -> None:
-        """Complete the permit: the call tells nothing about the load."""
-        self._locked_gate.leave(self, IGNORED)
-
-    def _give_up(self) -> None:
-        """Make the call end, once, from any thread; RuntimeError if nobody can be told any more."""
-
-    def _hold(self, gate: Gate, waiter: Waiter) -> None:
-        """Be held, in place of the waiter that was served."""
-        self._gate, self._place = gate, waiter.partition
-        self.start_ns, self._in_flight = waiter.start_ns, waiter.in_flight
-        waiter.served = False  # it is the permit now that is under way
-        self._state = HELD
-
-    def _end(self) -> None:
-        """Be over, where nothing was held; RuntimeError if no call entered with it yet."""
-        if self._state is ASKED or self._state is WAITING:
-            raise RuntimeError(f"{self!r} cannot be completed: nobody entered with it; was it awaited?")
-        self._state = OVER
-
-    def __del__(self) -> None:
+    def _wait(self, partition: str, timeout: float, reason: Reason) -> None:
+        """Wait in the queue, having been refused for this reason, and return with the permit held."""
+        locked_gate = self._locked_gate
+        waiters = locked_gate.waiters
+        seconds = waiters.longest(timeout)
+        if seconds <= 0:
+            raise locked_gate.refusal(reason)
+        warn_in_loop()
+        turn = Turn()
+        waiter = Waiter(turn.wake)
         try:
-            held = self._state is HELD
-        except AttributeError:  # a signal handler raised before __init__ began
-            return
-        if held:
-            self._locked_gate.abandon(self)  # first: a warning may be an error
-            warnings.warn(f"{self!r} was never completed", ResourceWarning, stacklevel=2, source=self)
+            waiters.join(waiter, partition)
+            _await(turn, seconds, locked_gate)
+            held = waiters.leave(self, waiter)
+        except BaseException:
+            if waiters.leave(self, waiter):
+                self.ignore()
+            raise
+        if not held:
+            raise locked_gate.refusal("queue_timeout")
+
+
+def _await(turn: Turn, seconds: float, locked_gate: LockedGate) -> None:
+    """Return when woken, or after so many seconds."""
+    clock, waiters = locked_gate.clock, locked_gate.waiters
+    until = clock() + seconds * _SECOND
+    while seconds > 0 and not turn.wait(min(seconds, waiters.pause())):
+        waiters.serve()
+        seconds = (until - clock()) / _SECOND

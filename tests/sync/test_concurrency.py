@@ -15,7 +15,7 @@ from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Pa
 from batchlimit.blocking import Turn
 from batchlimit.concurrency import Permit, Shedding
 from batchlimit.concurrency.laws import Fixed, Settable
-from batchlimit.concurrency.permit import OVER
+from batchlimit.concurrency.base_permit import OVER
 from batchlimit.concurrency.queue import Waiter
 from batchlimit.concurrency.shedding import Shedder
 from tests.sync.stage import DEADLINE, start, together, until
@@ -188,7 +188,7 @@ def test_of_many_who_waited_each_that_is_served_wakes_some_others() -> None:
     law = Settable(1)
     limiter = ConcurrencyLimiter(law, queue=Queue(100, max_wait=None))
     holder = limiter.acquire()
-    with mock.patch("batchlimit.concurrency.limiter.Turn", Counted):
+    with mock.patch("batchlimit.concurrency.permit.Turn", Counted):
         waiting = [start(limiter.acquire) for _ in range(100)]
         until(lambda: limiter.statistics().waiting == 100)
     law.set_limit(101)
