@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Self, cast
 
+from batchlimit.concurrency.base_permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.locked_gate import LockedGate
-from batchlimit.concurrency.base_permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.queue import Waiter
 from batchlimit.concurrency.waits import Waits, waits_of
 

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from batchlimit.concurrency.base_permit import BYPASS, HELD, OVER, BasePermit
 from batchlimit.concurrency.classification import Classify, outcome_of
 from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
@@ -13,7 +14,6 @@ from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Law, Outcome, Sample
 from batchlimit.concurrency.limit_control import LimitControl, checked
 from batchlimit.concurrency.partition import Partition, Partitions
-from batchlimit.concurrency.base_permit import BYPASS, HELD, OVER, BasePermit
 from batchlimit.concurrency.queue import Queue, Waiter
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, WatcherStatistics
 from batchlimit.concurrency.wait_queue import CLOSED, WaitQueue

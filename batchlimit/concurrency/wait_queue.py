@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
-from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.queue import Queue, Waiter
 from batchlimit.errors import LimiterClosed
 

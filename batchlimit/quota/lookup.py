@@ -1,14 +1,11 @@
 """The quota of a key: one for all keys, one by name or pattern, or one that a function returns."""
 
-import re
 from collections.abc import Callable, Mapping
-from fnmatch import translate
-from typing import TypeVar
 
+from batchlimit.patterns import by_name
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 
-T = TypeVar("T")
 QuotaSource = Quota | str | Mapping[str, Quota | str] | Callable[[str], Quota | str]
 
 
@@ -69,25 +66,6 @@ class Constant:
         return self._new.setdefault(name, known)  # of threads that ask at once, all get the same
 
 
-def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
-    """Return what a key is given by a mapping, or None.
-
-    The key itself comes first, then the names with `*`, `?` or `[` as case-sensitive patterns in their order, and "*"
-    last, wherever it stands.
-    """
-    exact = {_checked_name(name): value for name, value in names.items()}
-    # sorted() is stable: the patterns keep their order and only "*", which would hide those after it, goes last.
-    globs = sorted((name for name in exact if set(name) & set("*?[")), key=lambda name: name == "*")
-    patterns = [(re.compile(translate(name)).match, exact.pop(name)) for name in globs]
-
-    def find(key: str) -> T | None:
-        if key in exact:
-            return exact[key]
-        return next((value for matches, value in patterns if matches(key)), None)
-
-    return find
-
-
 def _of_mapping(names: Mapping[str, Quota | str]) -> Callable[[str], Quota]:
     if not names:
         raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
@@ -116,9 +94,3 @@ def _joined(value: object) -> str:
     """Say what to do with several quotas, if it is several."""
     several = isinstance(value, list | tuple | set | frozenset)
     return ": join several by ';' in one text, as '100/s; 1000/h', or by '&'" if several else ""
-
-
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"a mapping by key has names of type str, not {shown(name)}")
-    return name

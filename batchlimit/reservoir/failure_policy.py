@@ -6,7 +6,7 @@ from typing import Literal, Self, get_args
 
 from batchlimit.caution import caution
 from batchlimit.errors import StoreUnavailable
-from batchlimit.quota.lookup import by_name
+from batchlimit.patterns import by_name
 from batchlimit.redaction import shown
 
 Kind = Literal["closed", "open", "local"]

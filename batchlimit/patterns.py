@@ -1,0 +1,35 @@
+"""What is set for keys by name or by pattern."""
+
+import re
+from collections.abc import Callable, Mapping
+from fnmatch import translate
+from typing import TypeVar
+
+from batchlimit.redaction import shown
+
+T = TypeVar("T")
+
+
+def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
+    """Return what a key is given by a mapping, or None.
+
+    The key itself comes first, then the names with `*`, `?` or `[` as case-sensitive patterns in their order, and "*"
+    last, wherever it stands.
+    """
+    exact = {_checked_name(name): value for name, value in names.items()}
+    # sorted() is stable: the patterns keep their order and only "*", which would hide those after it, goes last.
+    globs = sorted((name for name in exact if set(name) & set("*?[")), key=lambda name: name == "*")
+    patterns = [(re.compile(translate(name)).match, exact.pop(name)) for name in globs]
+
+    def find(key: str) -> T | None:
+        if key in exact:
+            return exact[key]
+        return next((value for matches, value in patterns if matches(key)), None)
+
+    return find
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a mapping by key has names of type str, not {shown(name)}")
+    return name
