@@ -3,21 +3,14 @@
 import functools
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.quota.template import Template, is_coroutine_function
 from batchlimit.waiting import deadline
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Acquires(Protocol):
-    """What a limit needs of its limiter."""
-
-    async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
-        """Wait until the call is admitted, or raise."""
-        ...
 
 
 class AsyncLimit:
@@ -36,7 +29,7 @@ class AsyncLimit:
 
     __slots__ = ("_limiter", "_template", "_timeout")
 
-    def __init__(self, limiter: Acquires, template: Template, timeout: float | None) -> None:
+    def __init__(self, limiter: AsyncKeyCalls, template: Template, timeout: float | None) -> None:
         deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
         self._limiter, self._template, self._timeout = limiter, template, timeout
 

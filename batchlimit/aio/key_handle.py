@@ -1,42 +1,16 @@
 """The limiter of one key, for hot loops of tasks."""
 
-from collections.abc import Callable, Coroutine
 from threading import get_ident
-from typing import Any, Protocol
 
 from batchlimit.aio.awaitable import Answer
+from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.decision import Decision
 from batchlimit.quota.key import place_of, stored
 from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
-
-
-class Limits(Protocol):
-    """What a handle needs of its limiter."""
-
-    _clock: Callable[[], float]
-    _entries: dict[str, KeyEntry]
-    _registry: Registry
-
-    def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
-        """See AsyncRateLimiter; so the others."""
-        ...
-
-    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> Coroutine[Any, Any, None]: ...
-
-    def decide(self, key: str, cost: int = 1) -> Answer[Decision]: ...
-
-    def peek(self, key: str) -> Answer[Decision]: ...
-
-    def refund(self, key: str, cost: int = 1) -> Coroutine[Any, Any, None]: ...
-
-    def reserve(
-        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
-    ) -> AsyncReservation: ...
 
 
 class AsyncKeyHandle:
@@ -57,7 +31,7 @@ class AsyncKeyHandle:
 
     __slots__ = ("_clock", "_entry", "_limiter", "_place", "_registry", "key")
 
-    def __init__(self, limiter: Limits, key: str) -> None:
+    def __init__(self, limiter: AsyncKeyCalls, key: str) -> None:
         self.key, self._place = key, place_of(stored(key))
         self._limiter, self._clock, self._registry = limiter, limiter._clock, limiter._registry
         self._entry: KeyEntry | None = None

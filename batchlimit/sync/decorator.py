@@ -3,24 +3,14 @@
 import functools
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import ParamSpec, Protocol, TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
 from batchlimit.quota.template import Template, is_coroutine_function
-from batchlimit.sync.slow_path import SlowPath
+from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.waiting import deadline
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Acquires(Protocol):
-    """What a limit needs of its limiter."""
-
-    _slow_path: SlowPath
-
-    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
-        """Wait until the call is admitted, or raise."""
-        ...
 
 
 class Limit:
@@ -36,7 +26,7 @@ class Limit:
 
     __slots__ = ("_limiter", "_template", "_timeout")
 
-    def __init__(self, limiter: Acquires, template: Template, timeout: float | None) -> None:
+    def __init__(self, limiter: KeyCalls, template: Template, timeout: float | None) -> None:
         deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
         self._limiter, self._template, self._timeout = limiter, template, timeout
 

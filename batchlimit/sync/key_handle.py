@@ -1,38 +1,13 @@
 """The limiter of one key, for hot loops."""
 
-from collections.abc import Callable
-from typing import Protocol
-
 from batchlimit.decision import Decision
 from batchlimit.quota.key import place_of, stored
 from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
+from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.reservation import Reservation
-
-
-class Limits(Protocol):
-    """What a handle needs of its limiter."""
-
-    _clock: Callable[[], float]
-    _entries: dict[str, KeyEntry]
-
-    def try_acquire(self, key: str, cost: int = 1) -> bool:
-        """See RateLimiter; so the others."""
-        ...
-
-    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None: ...
-
-    def decide(self, key: str, cost: int = 1) -> Decision: ...
-
-    def peek(self, key: str) -> Decision: ...
-
-    def refund(self, key: str, cost: int = 1) -> None: ...
-
-    def reserve(
-        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
-    ) -> Reservation: ...
 
 
 class KeyHandle:
@@ -49,7 +24,7 @@ class KeyHandle:
 
     __slots__ = ("_clock", "_entry", "_limiter", "_place", "key")
 
-    def __init__(self, limiter: Limits, key: str) -> None:
+    def __init__(self, limiter: KeyCalls, key: str) -> None:
         self.key, self._place = key, place_of(stored(key))
         self._limiter, self._clock = limiter, limiter._clock
         self._entry: KeyEntry | None = None

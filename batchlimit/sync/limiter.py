@@ -7,32 +7,28 @@ from typing import Self
 
 import redis
 
-from batchlimit.base_limiter import BaseRateLimiter
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.bucket_view import Fill
-from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.failure_policy import FailureSource
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
-from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.acquire_all import AcquireAll
 from batchlimit.sync.decide_all import decide_from_memory
 from batchlimit.sync.decorator import Limit
+from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.sync.key_handle import KeyHandle
 from batchlimit.sync.registry import Registry
-from batchlimit.sync.reservation import Reservation
-from batchlimit.sync.slow_path import SlowPath
-from batchlimit.waiting import NO_WAIT, deadline
+from batchlimit.waiting import deadline
 
 
-class RateLimiter(BaseRateLimiter):
+class RateLimiter(KeyCalls):
     """Admits calls by key under one exact limit for all processes that share the store.
 
     One limiter serves all threads of a process, and works on in a forked child. It decides most calls from memory, by
@@ -73,7 +69,6 @@ class RateLimiter(BaseRateLimiter):
     """
 
     _open = staticmethod(open_store)
-    _registry: Registry
 
     def __init__(
         self,
@@ -96,60 +91,8 @@ class RateLimiter(BaseRateLimiter):
         if not isinstance(opened, Store):
             raise no_store(store, for_tasks=False)
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
-        self._registry = Registry(opened, rule, options, clock)
-        self._entries = self._registry.entries
-        self._clock = clock
-        self._slow_path = SlowPath(self._registry)
+        super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit the registries close by themselves
-
-    def try_acquire(self, key: str, cost: int = 1) -> bool:
-        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep.
-
-        Args:
-            key: what is limited, such as "search:ann".
-            cost: whole tokens (default 1); 0 is always admitted.
-
-        Returns:
-            Whether the call may go ahead. False also while the store is away and `on_failure` is "closed".
-
-        Raises:
-            LimiterClosed, ValueError, TypeError: as the class says.
-
-        Example:
-            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
-            >>> [limiter.try_acquire("ann") for _ in range(3)]
-            [True, True, False]
-        """
-        # `FreeTokens.take` and `Admission.deny` flattened: a method call would cost as much as the rest of a hit.
-        # tests/sync/test_shortcut.py compares the two. The loop steps an iterator once: next() took 20 ns more.
-        try:
-            entry = self._entries[key]
-        except (KeyError, TypeError):
-            return self._slow_path.try_acquire(key, cost)
-        leased = entry.tokens
-        if cost is ONE:
-            for before in leased.lock_free:
-                if self._clock() < before:
-                    return True
-                entry.took_late(cost)
-                break
-            else:
-                if self._clock() < leased.denied_until:
-                    leased.refused += 1
-                    return False
-        elif cost.__class__ is int and 0 < cost <= leased.free and not entry.lock._is_owned():
-            with entry.lock:  # no call inside: all threads would wait for one that lost the GIL there
-                left = leased.free - cost
-                if left >= leased.low_watermark:
-                    leased.free = left
-                    before = leased.expires
-                else:
-                    before = NO_WAIT
-            if self._clock() < before:
-                return True
-            if before != NO_WAIT:
-                entry.took_late(cost)
-        return self._slow_path.try_at(entry, key, cost)
 
     def bucket(self, key: str) -> KeyHandle:
         """Return the limiter of one key, for loops in which even to look the key up takes too long.
@@ -171,121 +114,30 @@ class RateLimiter(BaseRateLimiter):
         check_key(key)
         return KeyHandle(self, key)
 
-    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
-        """Wait until the call is admitted. Callers are served in order of arrival.
+    def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
+        """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
 
         Args:
-            key: what is limited.
-            cost: whole tokens (default 1); 0 is always admitted.
-            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
-
-        Raises:
-            RateLimited: `timeout` cannot be met; raised as soon as that is known. `retry_after` says when to return.
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as the class says.
-
-        Example:
-            >>> limiter = RateLimiter.from_url("memory://", "1/hour")
-            >>> limiter.acquire("ann")
-            >>> limiter.acquire("ann", timeout=0.5)
-            Traceback (most recent call last):
-            ...
-            batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3...
-        """
-        self._slow_path.acquire(key, cost, timeout)
-
-    def decide(self, key: str, cost: int = 1) -> Decision:
-        """Admit the call or not, like try_acquire, and say what a caller wants to be told.
-
-        Args:
-            key: what is limited.
-            cost: whole tokens (default 1); 0 is always admitted.
+            key: text, whose fields name the function's parameters, as in "search:{user}"; or a function of the call's
+                arguments that returns the key.
+            cost: whole tokens (default 1), or a function of the call's arguments that returns them.
+            timeout: seconds that each call waits at most; 0 does not wait (default None: no limit).
 
         Returns:
-            A Decision, which is true if the call may go ahead.
+            A Limit, for functions and coroutine functions alike. Their calls raise what `acquire` raises.
 
         Raises:
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as the class says.
+            ValueError, TypeError: an argument cannot work, such as an empty key.
 
         Example:
             >>> limiter = RateLimiter.from_url("memory://", "2/hour")
-            >>> decision = limiter.decide("ann")
-            >>> decision.allowed, decision.limit, decision.remaining
-            (True, 2, 1)
+            >>> @limiter.limit("search:{user}")
+            ... def search(user):
+            ...     return f"hits for {user}"
+            >>> search("ann")
+            'hits for ann'
         """
-        return self._slow_path.decide(key, cost)
-
-    def peek(self, key: str) -> Decision:
-        """Say how the next call of cost 1 would fare. Nothing is charged.
-
-        Args:
-            key: what is limited.
-
-        Returns:
-            A Decision by what is in the bucket and in this process; it takes one round trip.
-
-        Raises:
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as the class says.
-
-        Example:
-            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
-            >>> limiter.peek("ann").remaining
-            2
-        """
-        return self._slow_path.peek(key)
-
-    def refund(self, key: str, cost: int = 1) -> None:
-        """Take back a call that was admitted and did not happen.
-
-        Refund what was admitted, once, and no more. The bucket takes back at most what makes it full.
-
-        Args:
-            key: what the call was charged to.
-            cost: whole tokens (default 1), as at the call.
-
-        Raises:
-            LimiterClosed, ValueError, TypeError: as the class says.
-
-        Example:
-            >>> limiter = RateLimiter.from_url("memory://", "1/hour")
-            >>> limiter.try_acquire("ann")
-            True
-            >>> limiter.refund("ann")
-            >>> limiter.try_acquire("ann")
-            True
-        """
-        self._slow_path.refund(key, cost)
-
-    def reserve(self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
-        """Charge an estimate now, as `acquire` does, and settle later what it really was.
-
-        Args:
-            key: what is limited.
-            cost: the estimate, in whole tokens.
-            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
-            on_error: what becomes of the estimate if the `with` block raises: "keep" (default) or "refund".
-
-        Returns:
-            A Reservation, to be used in a `with` block or kept.
-
-        Raises:
-            RateLimited: `timeout` cannot be met.
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as the class says.
-
-        Example:
-            >>> limiter = RateLimiter.from_url("memory://", "10/hour")
-            >>> with limiter.reserve("ann", 5) as reservation:
-            ...     reservation.settle(2)
-            >>> limiter.decide("ann", 0).remaining
-            8
-        """
-        reservation = Reservation(key, cost, on_error, self._slow_path.adjust)
-        self._registry.entry(key)  # what is settled for less stays there
-        self.acquire(key, cost, timeout=timeout)
-        return reservation
+        return Limit(self, Template(key, cost), timeout)
 
     def acquire_all(
         self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None
@@ -334,31 +186,6 @@ class RateLimiter(BaseRateLimiter):
         """
         known = decide_from_memory(self._entries, costs, self._clock)
         return AcquireAll(costs, self._registry).decide() if known is None else known
-
-    def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
-        """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
-
-        Args:
-            key: text, whose fields name the function's parameters, as in "search:{user}"; or a function of the call's
-                arguments that returns the key.
-            cost: whole tokens (default 1), or a function of the call's arguments that returns them.
-            timeout: seconds that each call waits at most; 0 does not wait (default None: no limit).
-
-        Returns:
-            A Limit, for functions and coroutine functions alike. Their calls raise what `acquire` raises.
-
-        Raises:
-            ValueError, TypeError: an argument cannot work, such as an empty key.
-
-        Example:
-            >>> limiter = RateLimiter.from_url("memory://", "2/hour")
-            >>> @limiter.limit("search:{user}")
-            ... def search(user):
-            ...     return f"hits for {user}"
-            >>> search("ann")
-            'hits for ann'
-        """
-        return Limit(self, Template(key, cost), timeout)
 
     def close(self) -> None:
         """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.

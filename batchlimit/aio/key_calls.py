@@ -1,0 +1,193 @@
+"""The calls of an AsyncRateLimiter that concern one key, with the hit path."""
+
+from threading import get_ident
+
+from batchlimit.aio.awaitable import Answer, Pending
+from batchlimit.aio.registry import Registry
+from batchlimit.aio.reservation import AsyncReservation
+from batchlimit.aio.slow_path import SlowPath
+from batchlimit.base_limiter import BaseRateLimiter
+from batchlimit.decision import Decision
+from batchlimit.reservoir.estimate import OnError
+from batchlimit.reservoir.tokens import ONE
+from batchlimit.waiting import NO_WAIT
+
+
+class AsyncKeyCalls(BaseRateLimiter):
+    """Decides calls at one key at a time: from memory here, else by the slow path. AsyncRateLimiter builds on it."""
+
+    _registry: Registry
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._entries = registry.entries
+        self._clock = registry.clock
+        self._slow_path = SlowPath(registry)
+
+    def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
+        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep.
+
+        Args:
+            key: what is limited, such as "search:ann".
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            Whether the call may go ahead. False also while the store is away and `on_failure` is "closed".
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> from batchlimit import AsyncRateLimiter
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            >>> [await limiter.try_acquire("ann") for _ in range(3)]
+            [True, True, False]
+        """
+        # `FreeTokens.take` and `Admission.deny` flattened, as in the threaded API, but without a lock: no other task
+        # comes between. That a thread may is why its number is looked at; the loop itself would take 240 ns to ask.
+        registry = self._registry
+        if registry.thread == get_ident() and cost.__class__ is int and cost > 0:
+            try:
+                entry = self._entries[key]
+            except (KeyError, TypeError):
+                return Pending(self._slow_path.try_acquire(key, cost))
+            leased = entry.tokens
+            if cost is ONE:
+                for before in leased.lock_free:
+                    if self._clock() < before:
+                        return registry.yes
+                    leased.took_late(cost)
+                    break
+                else:
+                    if self._clock() < leased.denied_until:
+                        leased.refused += 1
+                        return registry.no
+            reservoir, now = entry.reservoir, self._clock()
+            if reservoir.forecast.denied_for(cost, now) and reservoir.admission.deny(cost, now):
+                return registry.no
+            if entry.take(cost) != NO_WAIT:
+                return registry.yes
+        return Pending(self._slow_path.try_acquire(key, cost))
+
+    async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
+        """Wait until the call is admitted. Callers are served in order of arrival.
+
+        Args:
+            key: what is limited.
+            cost: whole tokens (default 1); 0 is always admitted.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+
+        Raises:
+            RateLimited: `timeout` cannot be met; raised as soon as that is known. `retry_after` says when to return.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> from batchlimit import AsyncRateLimiter
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "1/hour")
+            >>> await limiter.acquire("ann")
+            >>> await limiter.acquire("ann", timeout=0.5)
+            Traceback (most recent call last):
+            ...
+            batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3...
+        """
+        await self._slow_path.acquire(key, cost, timeout)
+
+    def decide(self, key: str, cost: int = 1) -> Answer[Decision]:
+        """Admit the call or not, like try_acquire, and say what a caller wants to be told.
+
+        Args:
+            key: what is limited.
+            cost: whole tokens (default 1); 0 is always admitted.
+
+        Returns:
+            A Decision, which is true if the call may go ahead.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> from batchlimit import AsyncRateLimiter
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            >>> decision = await limiter.decide("ann")
+            >>> decision.allowed, decision.limit, decision.remaining
+            (True, 2, 1)
+        """
+        return Pending(self._slow_path.decide(key, cost))
+
+    def peek(self, key: str) -> Answer[Decision]:
+        """Say how the next call of cost 1 would fare. Nothing is charged.
+
+        Args:
+            key: what is limited.
+
+        Returns:
+            A Decision by what is in the bucket and in this process; it takes one round trip.
+
+        Raises:
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> from batchlimit import AsyncRateLimiter
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
+            >>> (await limiter.peek("ann")).remaining
+            2
+        """
+        return Pending(self._slow_path.peek(key))
+
+    async def refund(self, key: str, cost: int = 1) -> None:
+        """Take back a call that was admitted and did not happen.
+
+        Refund what was admitted, once, and no more. The bucket takes back at most what makes it full.
+
+        Args:
+            key: what the call was charged to.
+            cost: whole tokens (default 1), as at the call.
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> from batchlimit import AsyncRateLimiter
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "1/hour")
+            >>> await limiter.acquire("ann")
+            >>> await limiter.refund("ann")
+            >>> await limiter.try_acquire("ann")
+            True
+        """
+        await self._slow_path.refund(key, cost)
+
+    def reserve(
+        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
+    ) -> AsyncReservation:
+        """Charge an estimate now, as `acquire` does, and settle later what it really was.
+
+        Args:
+            key: what is limited.
+            cost: the estimate, in whole tokens.
+            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+            on_error: what becomes of the estimate if the block raises or is cancelled: "keep" (default) or "refund".
+
+        Returns:
+            An AsyncReservation. The estimate is charged when it is awaited, or entered by `async with`.
+
+        Raises:
+            RateLimited: `timeout` cannot be met.
+            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
+            LimiterClosed, ValueError, TypeError: as the class says.
+
+        Example:
+            >>> from batchlimit import AsyncRateLimiter
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "10/hour")
+            >>> async with limiter.reserve("ann", 5) as reservation:
+            ...     await reservation.settle(2)
+            >>> (await limiter.decide("ann", 0)).remaining
+            8
+        """
+        return AsyncReservation(key, cost, on_error, self._reserve(key, cost, timeout), self._slow_path.adjust)
+
+    async def _reserve(self, key: str, cost: int, timeout: float | None) -> None:
+        self._registry.entry(key)  # what is settled for less stays there
+        await self.acquire(key, cost, timeout=timeout)
