@@ -1,6 +1,9 @@
-"""What there is once, and in one process only."""
+"""What there is once, and in one process only: it is not pickled, and hears of a fork."""
 
-from typing import ClassVar, NoReturn
+import os
+import weakref
+from collections.abc import Iterator
+from typing import ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 
 class Unique:
@@ -16,3 +19,34 @@ class Unique:
         raise TypeError(
             f"a {type(self).__name__} belongs to its process, and is not pickled or copied: {self._instead}"
         )
+
+
+class Forkable(Protocol):
+    """Something that begins anew in a forked child."""
+
+    def after_fork(self) -> None:
+        """Begin anew: the parent's threads, sockets and tokens are not ours. Only called in the child."""
+        ...
+
+
+F = TypeVar("F", bound=Forkable)
+
+
+class Living(Generic[F]):
+    """All objects of one kind that live: a fork concerns each of them, and tells nobody else. It keeps none alive."""
+
+    def __init__(self) -> None:
+        self._all: weakref.WeakSet[F] = weakref.WeakSet()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def __iter__(self) -> Iterator[F]:
+        return iter(list(self._all))
+
+    def add(self, thing: F) -> None:
+        """Tell it of each fork."""
+        self._all.add(thing)
+
+    def _after_fork(self) -> None:
+        for each in self:
+            each.after_fork()

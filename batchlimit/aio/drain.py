@@ -1,16 +1,20 @@
 """How the keys of a limiter end: waiters fail, and all tokens go back to the store."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 
 from batchlimit.aio import store_calls
+from batchlimit.aio.home import Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.redaction import shown
 from batchlimit.reservoir.waiter import NOBODY, Waiter
 from batchlimit.waiting import NO_WAIT
 
 _logger = logging.getLogger("batchlimit")
+_PATIENCE = 2.0
+"""How long (s) a closing limiter waits for the answers that are under way, and then for its tokens to go back."""
 _AT_ONCE = 64
 """Give-backs that are under way at the same time when a limiter with many keys is closed."""
 
@@ -32,7 +36,16 @@ class Drain:
         entry.changed()
         entry.refill_gate.open()
 
-    async def run(self, entries: Sequence[KeyEntry]) -> None:
+    async def run(self, entries: Sequence[KeyEntry], home: Home, closing: "asyncio.Task[None] | None") -> None:
+        """Return all tokens, as far as that can be done in time; `closing` is the task that closes the limiter."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await home.finish(closing)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._return(entries)
+
+    async def _return(self, entries: Sequence[KeyEntry]) -> None:
         """Return the tokens of each key; what goes wrong at one is no reason to keep the others'."""
         for first in range(0, len(entries), _AT_ONCE):
             some = entries[first : first + _AT_ONCE]

@@ -4,10 +4,8 @@ import asyncio
 import contextlib
 import logging
 import math
-import os
 import secrets
 import threading
-import weakref
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any
@@ -30,11 +28,10 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import AsyncStore
+from batchlimit.unique import Living
 
 _logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
-_PATIENCE = 2.0
-"""How long (s) a closing limiter waits for the answers that are under way, and then for its tokens to go back."""
 
 
 class Registry:
@@ -121,7 +118,7 @@ class Registry:
             if self._closing is not None and not self._is_empty:
                 await asyncio.wait([self._closing])
             if not self._is_empty:
-                await self._drain(list(self.entries.values()))
+                await self._drained.run(list(self.entries.values()), self._home, self._closing)
                 await self._home.cancel()
                 await self.store.stop()
                 if self.owns_store:
@@ -248,7 +245,7 @@ class Registry:
     async def _close(self) -> None:
         entries = list(self.entries.values())
         try:
-            await self._drain(entries)
+            await self._drained.run(entries, self._home, self._closing)
         finally:
             for entry in entries:
                 self._keyspace.let_go(entry)
@@ -270,15 +267,6 @@ class Registry:
         with contextlib.suppress(RuntimeError):  # a loop that is closed: what was leased expires
             self._loop.call_soon_threadsafe(self._begin_to_close)
 
-    async def _drain(self, entries: list[KeyEntry]) -> None:
-        """Return all tokens, as far as that can be done in time."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                await self._home.finish(self._closing)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                await self._drained.run(entries)
-
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's, and so is its loop.
 
@@ -292,13 +280,4 @@ class Registry:
         self.store.after_fork()
 
 
-_registries: weakref.WeakSet[Registry] = weakref.WeakSet()
-"""Every registry that lives: a fork concerns them all, and tells nobody else."""
-
-
-def _after_fork() -> None:
-    for registry in list(_registries):
-        registry.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_registries: Living[Registry] = Living()

@@ -1,7 +1,5 @@
 """The gate and its law behind one lock: threads and tasks enter and leave through it."""
 
-import os
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -20,6 +18,7 @@ from batchlimit.concurrency.wait_queue import CLOSED, WaitQueue
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
+from batchlimit.unique import Living
 
 Bypass = Callable[[str, str], bool]
 """Returns True for a call, by its operation and its partition, that the limit is not for."""
@@ -219,14 +218,4 @@ class LockedGate:
         self.exposed.forget()
 
 
-_living: "weakref.WeakSet[LockedGate]" = weakref.WeakSet()
-"""Every locked gate of the process: a fork concerns all of them, and tells nobody else."""
-
-
-def _after_fork() -> None:
-    for locked_gate in list(_living):
-        locked_gate.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_living: Living[LockedGate] = Living()

@@ -2,9 +2,7 @@
 
 import atexit
 import logging
-import os
 import secrets
-import weakref
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
@@ -29,6 +27,7 @@ from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.waiting_thread import WaitingThread
+from batchlimit.unique import Living
 
 _logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
@@ -225,22 +224,15 @@ class Registry:
             self._opened.close()
 
 
-_registries: weakref.WeakSet[Registry] = weakref.WeakSet()
-"""Every registry that lives: a fork and the end of the interpreter concern them all, and tell nobody else."""
-
-
-def _after_fork() -> None:
-    for registry in list(_registries):
-        registry.after_fork()
+_registries: Living[Registry] = Living()
 
 
 def _at_exit() -> None:
-    for registry in list(_registries):
+    for registry in _registries:
         try:
             registry.close()
         except Exception:
             _logger.exception("a limiter was not closed as it should; the others are")
 
 
-os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)

@@ -1,15 +1,14 @@
 """Polls all watchers of a limiter once a period, in the background."""
 
 import logging
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
 
 from batchlimit.concurrency.statistics import WatcherStatistics
 from batchlimit.concurrency.watchers.threshold import checked_seconds
 from batchlimit.concurrency.watchers.watcher import Polled, Watcher
+from batchlimit.unique import Living
 
 _logger = logging.getLogger("batchlimit")
 
@@ -161,14 +160,4 @@ def _checked(watcher: object) -> Watcher:
     return watcher
 
 
-_living: "weakref.WeakSet[Rounds]" = weakref.WeakSet()
-"""All rounds that there are: a fork concerns them all, and tells nobody else."""
-
-
-def _after_fork() -> None:
-    for rounds in list(_living):
-        rounds.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_living: Living[Rounds] = Living()
