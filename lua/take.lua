@@ -2,20 +2,22 @@
 --
 -- ARGV[3] numbers on one line:
 --   seq                   (a repeated number gets the same grant again)
---   age                   (us since the instance's quota was set: of two that differ the younger one counts)
+--   age                   (us since the instance's quota was set: of two of one rank the younger one counts)
 --   epoch_seen            (us: of the bucket that the instance knows; 0: none)
 --   fill                  (share of the burst at which a lost bucket begins)
 --   need, queued, want    (tokens: the smallest useful grant, those that callers wait for, the target)
 --   held, back            (tokens of earlier grants: still here, returned unspent; the rest is spent)
 --   max_wait, round_trip  (us: how far in the future a grant may begin, how long answers take)
 --   weight                (a whole number: an instance of weight 2 has twice the share of one of weight 1)
+--   rules, revision       (the rank of the instance's quota: of two that differ the higher one counts, rules first)
 -- returns {granted, kept, starts_in (us), lease (us), retry_after (us), level, active_instances, epoch (us), version,
 --          quota ('' unless the bucket obeys another one than the caller's)}
 
-local seq, age, epoch_seen, fill, need, queued, want, held, back, max_wait, round_trip, weight =
-    match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+local seq, age, epoch_seen, fill, need, queued, want, held, back, max_wait, round_trip, weight, rules, revision =
+    match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
 seq, age, epoch_seen, fill, need, queued = seq + 0, age + 0, epoch_seen + 0, fill + 0, need + 0, queued + 0
 want, held, back, max_wait, round_trip, weight = want + 0, held + 0, back + 0, max_wait + 0, round_trip + 0, weight + 0
+rules, revision = rules + 0, revision + 0
 
 local ALPHA = 0.5       -- the share of a bucket that all instances together may hold in reserve
 local RICH = 1500000    -- the longest lease while the bucket is rich (us)
@@ -25,10 +27,14 @@ local SLOWEST = 2000000 -- the longest round trip by which a lease is lengthened
 local PACE = 50000      -- the shortest spacing of one instance's asks at an empty bucket, if that is at most a fifth
                         -- of the time in which it fills (us)
 local LONG_PACE = 200000 -- the longest: with many instances, or a low rate (us)
+local SILENT = 60000000 -- a rank counts for so long after an instance that has it was heard (us)
+local FAR = 2 ^ 49      -- a quota by rules of the store is so much younger than any other: scripts without ranks obey it
 local BATCH = 25        -- how many tokens an instance accrues between two asks at an empty bucket, within those
 
+local set = now - age + (rules > 0 and FAR or 0)
+local of_rules, of_code, heard = 0, 0, now
 if not found then
-    since = now - age
+    since, of_rules, of_code = set, rules, revision
     for i = 1, #levels do levels[i] = floor(bursts[i] * (epoch_seen > 0 and fill or 1)) end
 end
 instance = instance or {name = name, seq = -1, held = 0, expires = 0, last = now, seen = now, granted = 0, starts = 0,
@@ -47,10 +53,18 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
         weights, lasts = weights + weight, lasts + weight * instance.last
     end
 
-    -- The younger quota wins, whichever instance asks first: an old process that uses a key again does not restore its
-    -- own.
-    local set = now - age
-    if quota ~= obeyed and set >= since then
+    -- The quota of the highest rank wins, and of one rank the younger, whichever instance asks first: an old process
+    -- that starts or uses a key again does not restore its own. Once no instance wants the winner any more, as after a
+    -- rollback, the next that asks for another gets it.
+    if rank then
+        of_rules, of_code, heard = match(rank, '^(%d+) (%d+) (%d+)$')
+        of_rules, of_code, heard = of_rules + 0, of_code + 0, heard + 0
+    end
+    local is_level = rules == of_rules and revision == of_code
+    local is_above = rules > of_rules or (rules == of_rules and revision > of_code)
+    local is_first = is_above or (is_level and set >= since) or now - heard >= SILENT
+    local is_changed = quota ~= obeyed and is_first
+    if is_changed then
         -- Used tokens stay used, as a share of the burst, so that two quotas in turn create no tokens. A new bandwidth
         -- begins with the least share of the others. Tokens that are leased count against the new burst at once.
         local parts, poorest = {}, 1
@@ -65,7 +79,15 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
             levels[i] = min((parts[i] or poorest) * bursts[i], max(0, bursts[i] - outstanding))
         end
     end
-    if quota == obeyed then since = max(since, set) end
+    local is_heard = false
+    if quota == obeyed and (is_first or is_level) then
+        is_heard = is_changed or not is_level or now - heard >= SILENT / 4
+        since = is_level and not is_changed and max(since, set) or set
+        of_rules, of_code = rules, revision
+    end
+    if rank and is_heard or not rank and (quota ~= obeyed or of_rules + of_code > 0) then
+        rank = format('%.0f %.0f %.0f', of_rules, of_code, now)
+    end
 
     -- The instance's report: spent tokens are gone, unspent ones go back as far as there is room.
     still = min(held, instance.held)

@@ -54,6 +54,7 @@ class AsyncRateLimiter(AsyncKeyCalls):
         max_keys: keys in memory at once (default 100,000).
         deadline: seconds that a call of the store may take (default 0.05).
         on_failure: what callers get while the store is away (default "closed").
+        revision: the number of these quotas; processes obey those of the highest (default 0).
         clock: returns seconds (default None: the system's clock). RateLimiter says more of each.
 
     Raises:
@@ -85,11 +86,12 @@ class AsyncRateLimiter(AsyncKeyCalls):
         max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
+        revision: int = 0,
         clock: Callable[[], float] | None = None,
     ) -> None:
         rule, clock = quota_rule(quota, max_keys), clock or steady
         opened = _opened(store, prefix)
-        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision)
         super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
 

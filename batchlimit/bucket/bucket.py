@@ -15,10 +15,12 @@ from typing import NamedTuple
 
 from batchlimit.bucket.fair_share import (
     ALPHA,
+    FAR,
     LONGEST,
     MARGIN,
     PACE,
     REMEMBERED,
+    SILENT,
     SLOWEST,
     UNKNOWN,
     WAITING,
@@ -51,10 +53,12 @@ class Bucket:
     __slots__ = (
         "_bands",
         "_epoch",
+        "_heard",
         "_known",
         "_levels",
         "_now",
         "_quota",
+        "_rank",
         "_reserved",
         "_since",
         "_table",
@@ -66,6 +70,8 @@ class Bucket:
         self._quota, self._version, self._epoch, self._now, self._time = quota, 1, now, 0, 0
         self._known = 0  # until when a refund is remembered
         self._since: int | None = None  # when the quota was set that the bucket obeys; None: not yet asked
+        self._rank = 0, 0  # of that quota: rules, and revision
+        self._heard: int | None = None  # when an instance of this rank asked for it; None: all agree, at rank 0
         self._bands = bands_of(quota)
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
         self._table = InstanceTable()
@@ -147,13 +153,24 @@ class Bucket:
             self._levels[i] = level + (max(0, room) if elapsed * band.rate >= room else elapsed * band.rate)
 
     def _agree(self, quota: Quota, ask: Ask) -> None:
-        since = self._now - round(ask.age * _SECOND)
+        """Obey the quota of the highest rank, and of one rank the younger one; see take.lua."""
+        since, rank = self._now - round(ask.age * _SECOND) + (FAR if ask.rules else 0), (ask.rules, ask.revision)
         if self._since is None:
-            self._since = since
-        if quota != self._quota and since >= self._since:
+            self._since, self._rank = since, rank
+        heard = self._now if self._heard is None else self._heard
+        is_above = rank > self._rank or (rank == self._rank and since >= self._since)
+        is_first, is_changed = is_above or self._now - heard >= SILENT, False
+        if is_first and quota != self._quota:
             self._reconfigure(quota)
-        if quota == self._quota:
-            self._since = max(self._since, since)
+            is_changed = True
+        if quota == self._quota and (is_first or rank == self._rank):
+            is_old = is_changed or rank != self._rank or self._now - heard >= SILENT / 4
+            if self._heard is not None and is_old:
+                self._heard = self._now
+            self._since = max(self._since, since) if rank == self._rank and not is_changed else since
+            self._rank = rank
+        if self._heard is None and (quota != self._quota or any(self._rank)):
+            self._heard = self._now
 
     def _reconfigure(self, quota: Quota) -> None:
         shares = [level / band.burst for band, level in self._each()]

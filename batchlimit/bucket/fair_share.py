@@ -34,6 +34,10 @@ MARGIN = 5_000_000
 LONGEST = 315_360_000_000_000
 """Ten years: what is longer might overflow a clock or an integer."""
 
+SILENT = 60_000_000
+"""A rank counts for so long after an instance that has it was heard."""
+FAR = 2**49
+"""A quota by rules of the store is so much younger than any other: scripts without ranks obey it. Eighteen years."""
 REMEMBERED = 30_000_000
 """How long a refund is known, should a client send it again after a lost answer."""
 LARGEST_WEIGHT = 100

@@ -23,12 +23,14 @@ class Ask(NamedTuple):
         held: tokens of earlier grants that are still here (default 0); whatever else was held has been spent.
         back: tokens of earlier grants that return unspent with this ask (default 0).
         max_wait: how far in the future a grant may begin (default 0).
-        age: how long ago this instance's quota was set (default 0): of two that differ the bucket obeys the younger
-            one.
+        age: how long ago this instance's quota was set (default 0): of two of one rank the bucket obeys the younger.
         epoch: the epoch of the bucket that this instance last saw (default 0: none yet).
         fill: the share of the burst at which a bucket that was lost begins anew (default 1).
         round_trip: how long an answer takes (default 0: unknown): the lease lasts at least twice as long.
         weight: an instance of weight 2 has twice the share of an instance of weight 1 (default 1).
+        rules: which rules of the store this instance knows (default 0: none). Of two quotas that differ the bucket
+            obeys the one of the higher rank: that is `rules`, and if they are equal, `revision`.
+        revision: of the instance's own quotas (default 0).
 
     Example:
         >>> from batchlimit import Quota
@@ -50,6 +52,8 @@ class Ask(NamedTuple):
     fill: float = 1.0
     round_trip: float = 0.0
     weight: int = 1
+    rules: int = 0
+    revision: int = 0
 
 
 class Grant(NamedTuple):
@@ -69,7 +73,7 @@ class Grant(NamedTuple):
         active_instances: limiter instances that asked lately.
         epoch: the instant of the bucket's birth (us of the server); another one means that the state was lost.
         version: how often the bucket's quota was set.
-        quota: the quota that the bucket obeys, if it is younger than the one this instance asked with (default None).
+        quota: the quota that the bucket obeys, if it outranks the one that this instance asked with (default None).
 
     Example:
         >>> from batchlimit import Quota

@@ -44,5 +44,5 @@ class Instance:
     numbers: Iterator[int]
     """The next number of an Ask or GiveBack. One sequence serves all keys, so a key that comes back repeats none."""
     since: float
-    """When the quotas of this instance were set (seconds, instance clock): the younger quota wins at the bucket."""
+    """When the quotas of this instance were set (seconds, instance clock): of one rank the bucket obeys the younger."""
     count: InstanceCount = field(default_factory=InstanceCount)

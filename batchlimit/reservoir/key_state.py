@@ -26,13 +26,13 @@ class KeyState:
         "denials",
         "failing_until",
         "fallback",
-        "has_told_quota",
         "in_flight",
         "is_retired",
         "is_untouched",
         "largest_cost",
         "lease",
         "overdraft",
+        "own",
         "queue",
         "quota",
         "spent",
@@ -48,11 +48,11 @@ class KeyState:
         self.view, self.fallback = BucketView(fill, count), NO_FALLBACK if policy == CLOSED else Fallback(policy)
         self.in_flight: Fetch | GiveBack | None = None  # sent to the store, or about to be, and not reported on
         self.is_retired = False  # another reservoir stands for the key
-        self.has_told_quota = False  # the bucket told of a quota that is not our own
         self.failing_until = LONG_AGO  # the circuit is open: until then nothing that needs the store is asked
         self.asked = self.spent = 0  # tokens asked for, and spent, up to the last count
         self.used = now  # when somebody last wanted a token
         self.is_untouched = True  # nothing was spent since the last grant
+        self.own = quota  # the one that we ask with; `quota` is what the bucket obeys
         self.set_quota(quota)
         if quota.denies_all:
             self.denials.never()

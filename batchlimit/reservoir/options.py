@@ -35,6 +35,7 @@ class Options:
     deadline: float = 0.05
     """Seconds."""
     on_failure: FailureSource = "closed"
+    revision: int = 0
 
     def as_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of a limiter with these options."""
@@ -61,3 +62,7 @@ class Options:
             raise TypeError(f"max_keys must be a whole number, not {shown(self.max_keys)}")
         if self.max_keys < 1:
             raise ValueError(f"max_keys must be at least 1, not {shown(self.max_keys)}")
+        if isinstance(self.revision, bool) or not isinstance(self.revision, int):
+            raise TypeError(f"revision must be a whole number, not {shown(self.revision)}")
+        if not 0 <= self.revision < 2**53:
+            raise ValueError(f"revision must be from 0 to 2**53 - 1, not {shown(self.revision)}")

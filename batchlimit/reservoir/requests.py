@@ -140,11 +140,11 @@ class Requests:
         view, held, age = state.view, state.lease.report(), max(0.0, now - self._instance.since)
         number = next(self._instance.numbers) if lost is None else lost
         known = view.epoch(state.quota, now), view.fill, view.round_trip
-        who, weight = self._instance.name, self._options.weight
-        ask = Ask(who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight)
+        who, weight, revision = self._instance.name, self._options.weight, self._options.revision
+        ask = Ask(who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight, 0, revision)
         self._prefetch.stop()
         self.calls += 1
-        fetch = Fetch(ask, state.quota, now, needed, lost is not None)
+        fetch = Fetch(ask, state.own, now, needed, lost is not None)
         self._begin(fetch, waiter)
         return fetch
 

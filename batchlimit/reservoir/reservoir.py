@@ -111,7 +111,7 @@ class Reservoir:
 
     @property
     def quota(self) -> Quota:
-        """The quota that holds now: our own, or the younger one that the bucket told of."""
+        """The quota that holds now: our own, or the one of a higher rank that the bucket told of."""
         return self.state.quota
 
     @property
@@ -187,9 +187,9 @@ class Reservoir:
         state.in_flight = self.requests.lost_number = self.outage = None
         state.view.learn(fetch, grant, now)
         state.fallback.end(state.lease, now)
-        if grant.quota is not None:
-            self.admission.obey(grant.quota)
-            state.has_told_quota = True
+        quota = grant.quota or fetch.quota
+        if quota is not state.quota and quota != state.quota:
+            self.admission.obey(quota)
         state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
         state.lease.credit(fetch, grant, now)
         state.is_untouched = True

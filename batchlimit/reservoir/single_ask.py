@@ -97,7 +97,8 @@ class SingleAsk:
         self.snapshot, self.sent = snapshot, now
         max_wait = 0.0 if self.deadline == NO_WAIT else max(0.0, min(furthest(quota), self.deadline - now))
         name, number, age = instance.name, next(instance.numbers), max(0.0, now - instance.since)
-        self.ask = Ask(name, number, cost, cost, cost, 0, 0, max_wait, age, epoch, fill, round_trip, options.weight)
+        rank = options.weight, 0, options.revision
+        self.ask = Ask(name, number, cost, cost, cost, 0, 0, max_wait, age, epoch, fill, round_trip, *rank)
         return self.ask
 
     def settle(self, grant: Grant, now: float) -> bytes | None:

@@ -55,6 +55,9 @@ class RateLimiter(KeyCalls):
             as the store has never answered.
         on_failure: what callers get while the store is away: "closed" (default) refuses, "open" admits, "local" or
             FailurePolicy.local(instances=n) admits this instance's share; or a dict from keys and patterns, with "*".
+        revision: the number of these quotas (default 0). While processes differ, as in a deployment, all obey those of
+            the highest number, and of equal ones those of the limiter made last. A minute after the last request of
+            such a process the others have their own back, so after a rollback too.
         clock: returns seconds and never runs backwards (default None: the system's clock, which counts sleep).
 
     Raises:
@@ -83,6 +86,7 @@ class RateLimiter(KeyCalls):
         max_keys: int = 100_000,
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
+        revision: int = 0,
         clock: Callable[[], float] | None = None,
     ) -> None:
         rule, clock = quota_rule(quota, max_keys), clock or steady
@@ -90,7 +94,7 @@ class RateLimiter(KeyCalls):
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
             raise no_store(store, for_tasks=False)
-        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure)
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision)
         super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit the registries close by themselves
 

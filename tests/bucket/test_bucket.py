@@ -443,6 +443,65 @@ def test_an_older_caller_is_told_the_quota_that_holds_and_does_not_change_it() -
     assert desk.ask(0.0, 0, "old", quota=new, age=10.0).quota is None
 
 
+_OLD, _NEW = Quota(100.0, 100), Quota(100.0, 200)
+_PLAIN, _FIRST, _SECOND, _OVERRIDE = (0, 0), (0, 1), (0, 2), (9, 0)
+_STORIES: dict[str, list[tuple[float, Quota, tuple[int, int], Quota]]] = {
+    # at (s), the quota and the rank of who asks, the quota that the bucket obeys from then on
+    "a rollback takes over a minute after the last instance of the newer revision has asked": [
+        (0.0, _OLD, _FIRST, _OLD),
+        (1.0, _NEW, _SECOND, _NEW),
+        (2.0, _OLD, _FIRST, _NEW),
+        (60.9, _OLD, _FIRST, _NEW),
+        (61.0, _OLD, _FIRST, _OLD),
+        (62.0, _OLD, _FIRST, _OLD),
+    ],
+    "the newer revision comes back": [
+        (0.0, _NEW, _SECOND, _NEW),
+        (61.0, _OLD, _FIRST, _OLD),
+        (62.0, _NEW, _SECOND, _NEW),
+        (63.0, _OLD, _FIRST, _NEW),
+    ],
+    "an instance that asks now and then keeps its rank": [
+        (0.0, _NEW, _SECOND, _NEW),
+        (50.0, _NEW, _SECOND, _NEW),
+        (100.0, _OLD, _FIRST, _NEW),
+        (109.0, _OLD, _FIRST, _NEW),
+    ],
+    "an old pod that restarts restores nothing": [
+        (0.0, _OLD, _FIRST, _OLD),
+        (1.0, _NEW, _SECOND, _NEW),
+        (2.0, _OLD, _FIRST, _NEW),
+        (3.0, _OLD, _PLAIN, _NEW),
+    ],
+    "an override outranks every revision of the code": [
+        (0.0, _OLD, _OVERRIDE, _OLD),
+        (1.0, _NEW, _SECOND, _OLD),
+        (2.0, _NEW, (0, 2**53 - 1), _OLD),
+    ],
+    "rules without the override let the code have its own again": [
+        (0.0, _OLD, _OVERRIDE, _OLD),
+        (1.0, _NEW, (10, 2), _NEW),
+        (2.0, _OLD, _OVERRIDE, _NEW),
+    ],
+    "without ranks the younger counts, until none of them asks any more": [
+        (0.0, _OLD, _PLAIN, _OLD),
+        (1.0, _NEW, _PLAIN, _NEW),
+        (2.0, _OLD, _PLAIN, _NEW),
+        (61.9, _OLD, _PLAIN, _NEW),
+        (62.0, _OLD, _PLAIN, _OLD),
+    ],
+}
+
+
+@pytest.mark.parametrize("story", _STORIES)
+def test_the_bucket_obeys_the_highest_rank_that_was_heard_of_lately(story: str) -> None:
+    desk = Desk()
+    for at, quota, (rules, revision), obeyed in _STORIES[story]:
+        age = at + (1.0 if quota == _OLD else 0.5)
+        grant = desk.ask(at, 0, f"{quota.burst}", quota=quota, age=age, rules=rules, revision=revision)
+        assert (grant.quota or quota) == obeyed, at
+
+
 def test_two_quotas_in_turn_mint_nothing() -> None:
     desk = Desk()
     desk.spend(0.0, 99)

@@ -44,8 +44,8 @@ class Interpreter:
             self._lua.table_from(["bucket"]), self._lua.table_from([str(each) for each in arguments])
         )
 
-    def take(self, quota: Quota, ask: Ask) -> Grant:
-        return read_grant(self._run("take", take_arguments(quota, ask)))
+    def take(self, quota: Quota, ask: Ask, script: str = "take") -> Grant:
+        return read_grant(self._run(script, take_arguments(quota, ask)))
 
     def give_back(self, quota: Quota, back: GiveBack) -> int:
         return int(self._run("give_back", give_back_arguments(quota, back))[0])

@@ -36,6 +36,7 @@ _takes = st.tuples(
     st.tuples(_counts, _counts, _counts, _counts, st.integers(0, 20)),
     st.sampled_from((0.0, 0.0, 0.05, 1.0)),
     st.sampled_from((0.0, 0.0, 0.5, 1.0, 3600.0)),
+    st.sampled_from(((0, 0), (0, 0), (0, 1), (3, 0), (3, 1), (7, 0))),
 )
 _give_backs = st.tuples(
     st.just("give_back"),
@@ -57,7 +58,16 @@ class Pair:
         self.seqs = dict.fromkeys(_HOSTS, 0)
         self.epoch = 0
 
-    def take(self, instance: str, seq: str, counts: tuple[int, ...], max_wait: float, age: float, quota: Quota) -> None:
+    def take(
+        self,
+        instance: str,
+        seq: str,
+        counts: tuple[int, ...],
+        max_wait: float,
+        age: float,
+        rank: tuple[int, int],
+        quota: Quota,
+    ) -> None:
         need, more, most, held, back = counts
         ask = Ask(
             instance=instance,
@@ -73,6 +83,8 @@ class Pair:
             weight=_WEIGHTS[instance] + (max_wait > 0),
             epoch=self.epoch,
             fill=0.5,
+            rules=rank[0],
+            revision=rank[1],
         )
         if self.twin is None:
             self.twin = Bucket(quota, self.lua.now, 0.5 if self.epoch else 1.0)
@@ -108,6 +120,9 @@ class Pair:
         time, swept, _, since, known, is_reserved = (*_whole(fields["times"]), 0, 0)[:6]
         assert (time, time - swept, since) == (twin._time, table._swept, twin._since)
         assert known == max(0, twin._known - time)
+        assert ("rank" in fields) == (twin._heard is not None)
+        if twin._heard is not None:
+            assert tuple(_whole(fields["rank"])) == (*twin._rank, twin._heard)
         assert ("reserved" in fields) == bool(is_reserved) == (twin._reserved is not None)
         if twin._reserved:
             tokens, ends, whose = fields["reserved"].split(" ")
@@ -151,37 +166,37 @@ _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
     "leases end one after the other": (
         _HUNDRED,
         [
-            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
-            (0, ("take", "b", "next", (50, 0, 0, 0, 0), 0.0, 0.0)),
-            (200_000, ("take", "a", "next", (40, 0, 0, 0, 0), 0.0, 0.0)),
-            (700_000, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
+            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (0, ("take", "b", "next", (50, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (200_000, ("take", "a", "next", (40, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (700_000, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
         ],
         10 + 20 + 45,
     ),
     "others have accrued more than there is": (
         _FAST,
         [
-            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
-            (500_000, ("take", "b", "next", (1, 99, 0, 0, 0), 0.0, 0.0)),
+            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (500_000, ("take", "b", "next", (1, 99, 0, 0, 0), 0.0, 0.0, (0, 0))),
         ],
         50,
     ),
     "a grant that begins later is asked for again, and refused ones come between": (
         _HUNDRED,
         [
-            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0)),
-            (0, ("take", "b", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
-            (500_000, ("take", "b", "next", (30, 0, 0, 0, 0), 1.0, 0.0)),
-            (10_000, ("take", "a", "next", (60, 0, 0, 0, 0), 0.0, 0.0)),
-            (10_000, ("take", "b", "same", (30, 0, 0, 0, 0), 1.0, 0.0)),
+            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (0, ("take", "b", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (500_000, ("take", "b", "next", (30, 0, 0, 0, 0), 1.0, 0.0, (0, 0))),
+            (10_000, ("take", "a", "next", (60, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (10_000, ("take", "b", "same", (30, 0, 0, 0, 0), 1.0, 0.0, (0, 0))),
         ],
         -3,
     ),
     "there is room for a fraction": (
         _HUNDRED,
         [
-            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0)),
-            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0)),
+            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
             (985_000, ("give_back", "b", "next", (0, 0, 10))),
         ],
         100,
@@ -304,6 +319,7 @@ _MILLISECONDS = ("MARGIN", "LONGEST")
         "SWEEP",
         "BATCH",
         "REMEMBERED",
+        "SILENT",
         "MARGIN",
         "LONGEST",
     ],

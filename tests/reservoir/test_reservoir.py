@@ -788,12 +788,16 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
     assert front.reservoir.lifecycle.drain() is None
 
 
-def test_a_new_quota_is_obeyed_at_once() -> None:
+def test_a_quota_that_the_bucket_tells_of_is_obeyed_at_once_and_until_it_tells_otherwise() -> None:
+    """The instance asks with its own all along: else a rollback would change nothing where a key is in use."""
     front = Front()
-    front.grant(front.fetch(front.join(1)), tokens=1, quota=Quota(5.0, 20), version=3)
-    assert (front.reservoir.quota, front.reservoir.state.largest_cost) == (Quota(5.0, 20), 20)
-    fetch = front.fetch(front.join(1))
-    assert fetch.quota == Quota(5.0, 20)
+    own, told = front.reservoir.quota, Quota(5.0, 20)
+    for quota in (told, told, None):
+        fetch = front.fetch(front.join(1))
+        assert fetch.quota == own
+        front.grant(fetch, tokens=1, quota=quota)
+        assert front.reservoir.quota == (quota or own)
+        assert front.reservoir.state.largest_cost == (quota or own).largest_cost
 
 
 def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take() -> None:

@@ -31,6 +31,7 @@ class Instance:
         self.store, self.quota, self.key, self.name, self.trip = store, quota, key, name, trip
         self.seq = self.held = self.epoch = 0
         self.age = 0.0
+        self.rank = 0, 0  # rules, revision
 
     def ask(self, need: int, *, queued: int | None = None, want: int | None = None, back: int = 0) -> Ask:
         """The next ask: queued is at least the need and want at least the queued, unless told."""
@@ -38,7 +39,8 @@ class Instance:
         queued = need if queued is None else queued
         want = queued if want is None else want
         held, epoch = self.held - back, self.epoch
-        return Ask(self.name, self.seq, need, queued, want, held, back, age=self.age, epoch=epoch, round_trip=self.trip)
+        ask = Ask(self.name, self.seq, need, queued, want, held, back, age=self.age, epoch=epoch, round_trip=self.trip)
+        return ask._replace(rules=self.rank[0], revision=self.rank[1])
 
     def send(self, ask: Ask) -> Grant:
         grant = self.store.take(self.key, self.quota, ask)
@@ -428,6 +430,33 @@ def test_the_younger_quota_wins_in_any_order_of_asks(store: Store) -> None:
     assert young.report().quota is None
     assert (old.report().quota, another.report().quota) == (young.quota, young.quota)
     assert young.report().quota is None
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)], ids=str)
+def test_the_quota_of_the_highest_rank_wins_in_any_order_of_asks(store: Store, order: tuple[int, ...]) -> None:
+    """Rules of the store come before the revision of the code, and that before the age, which is the only one here."""
+    instances = []
+    for number, rank in enumerate([(0, 0), (0, 7), (0, 8), (3, 1)]):
+        instance = Instance(store, Quota(SLOW, 100 + number), name=f"{number}")
+        instance.rank, instance.age = rank, float(number)
+        instances.append(instance)
+    for number in order:
+        instances[number].report()
+    highest = instances[-1]
+    assert [each.report().quota for each in instances] == [highest.quota] * 3 + [None]
+
+
+def test_instances_of_one_rank_obey_the_younger_quota(store: Store) -> None:
+    old, young = Instance(store, name="old"), Instance(store, Quota(SLOW, 200), name="young")
+    old.rank = young.rank = 5, 5
+    old.age = 3600.0
+    assert [each.report().quota for each in (old, young, old, young)] == [None, None, young.quota, None]
+
+
+def test_an_instance_of_a_lower_rank_that_wants_the_same_quota_changes_nothing(store: Store) -> None:
+    high, same, low = (Instance(store, Quota(SLOW, burst), name=f"{i}") for i, burst in enumerate([20, 20, 100]))
+    high.rank = 0, 2
+    assert [each.report().quota for each in (high, same, low)] == [None, None, high.quota]
 
 
 def test_tokens_that_come_back_after_the_limit_was_lowered_find_no_room(store: Store) -> None:

@@ -41,9 +41,9 @@ command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has
 
 def take_arguments(quota: Quota, ask: Ask) -> list[str | bytes]:
     """Return ARGV of take.lua."""
-    instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, round_trip, weight = ask
+    instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, round_trip, weight, rules, revision = ask
     wait, old, trip = round(max_wait * _SECOND), round(age * _SECOND), round(round_trip * _SECOND)
-    told = f"{seq} {old} {epoch} {fill} {need} {queued} {want} {held} {back} {wait} {trip} {weight}"
+    told = f"{seq} {old} {epoch} {fill} {need} {queued} {want} {held} {back} {wait} {trip} {weight} {rules} {revision}"
     return [spelled(quota), instance, told]
 
 
