@@ -14,7 +14,16 @@ ROOT = Path(__file__).parents[2]
 _PATIENCE_S = 100.0
 _LISTENING = re.compile(r"(?:Listening at:|Uvicorn running on) http://127\.0\.0\.1:(\d+)")
 
-_GUNICORN = ["gunicorn", "--bind=127.0.0.1:0", "--no-control-socket", "--workers=2"]
+# No worker is killed because it stalled, no connection closed because its client did.
+_GUNICORN = [
+    "gunicorn",
+    "--bind=127.0.0.1:0",
+    "--no-control-socket",
+    "--workers=2",
+    "--timeout=0",
+    "--keep-alive=1000",
+    "--graceful-timeout=5",
+]
 KINDS = {
     "sync": [*_GUNICORN, "--worker-class=sync"],
     "gthread": [*_GUNICORN, "--worker-class=gthread", "--threads=4"],
@@ -23,7 +32,7 @@ KINDS = {
 }
 """The kinds of workers that a WSGI application is served by."""
 UVICORN = {
-    "uvicorn": ["uvicorn", "--host=127.0.0.1", "--port=0", "--lifespan=auto"],
+    "uvicorn": ["uvicorn", "--host=127.0.0.1", "--port=0", "--lifespan=auto", "--timeout-keep-alive=1000"],
 }
 """The kinds of workers that an ASGI application is served by."""
 

@@ -107,5 +107,5 @@ middleware = RateLimitMiddleware(application, open_limiter, RULES, identify=iden
 if __name__ == "__main__":
     listening = socket.create_server(("127.0.0.1", 0))
     print(listening.getsockname()[1], flush=True)
-    config = uvicorn.Config(middleware, log_level="error", timeout_graceful_shutdown=10)
+    config = uvicorn.Config(middleware, log_level="error", timeout_graceful_shutdown=10, timeout_keep_alive=1000)
     uvicorn.Server(config).run(sockets=[listening])

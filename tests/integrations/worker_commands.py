@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,16 @@ class Crew:
             connection.request("GET", path, headers={"Connection": "close"})
             reply = connection.getresponse()
             return reply.status, json.loads(reply.read()) if reply.status == 200 else None
+
+    def reached(self, path: str) -> tuple[int, Any]:
+        """Like `get`, and anew while a server that reloads refuses the connection, or drops it before an answer."""
+        until = time.monotonic() + DEADLINE
+        while True:
+            try:
+                return self.get(path)
+            except ConnectionError:  # RemoteDisconnected is one
+                if time.monotonic() > until:
+                    raise
 
     def says(self, word: str) -> None:
         """Wait for a line of its log that has the word."""

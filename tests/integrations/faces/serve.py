@@ -30,4 +30,5 @@ if __name__ == "__main__":
     app = import_module(f"tests.integrations.faces.with_{sys.argv[1]}").build(open_limiter)
     listening = socket.create_server(("127.0.0.1", 0))
     print(listening.getsockname()[1], flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=10)).run(sockets=[listening])
+    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=10, timeout_keep_alive=1000)
+    uvicorn.Server(config).run(sockets=[listening])
