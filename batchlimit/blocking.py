@@ -1,9 +1,13 @@
-"""What wakes a thread in line."""
+"""What wakes a thread in line, or a task that waits in line with threads."""
 
 import asyncio
+import contextlib
 from threading import TIMEOUT_MAX, Lock
 
 from batchlimit.caution import caution
+
+HEARTBEAT = 1.0
+"""A waiter looks again after so many seconds though nobody woke it: that thread may have been interrupted."""
 
 
 class Event:
@@ -26,9 +30,37 @@ class Event:
         except RuntimeError:
             pass  # it is set already
 
-    def wait(self, seconds: float) -> None:
-        """Wait until it is set, so many seconds at most."""
-        self._lock.acquire(timeout=seconds)
+    def wait(self, seconds: float | None) -> None:
+        """Wait until it is set, so many seconds at most; None: until then, or for a heartbeat."""
+        self._lock.acquire(timeout=HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
+
+    def over(self) -> None:
+        """Nobody waits any more; the testing kit, whose clock goes on when all wait, has to know."""
+
+
+class TaskEvent:
+    """Wakes a task, from any thread."""
+
+    __slots__ = ("_event", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Wake the task; if its loop was closed meanwhile, do nothing."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def clear(self) -> None:
+        """Forget that it was set."""
+        self._event.clear()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until it is set, so many seconds at most; None: until then, or for a heartbeat."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT)):
+                await self._event.wait()
 
 
 _MESSAGE = (

@@ -16,6 +16,7 @@ from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
+from batchlimit.living import born
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.template import Cost, Key, Template
@@ -94,6 +95,7 @@ class AsyncRateLimiter(AsyncKeyCalls):
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision)
         super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
+        born(self)
 
     def bucket(self, key: str) -> AsyncKeyHandle:
         """Return the limiter of one key, for loops in which even to look the key up takes too long.

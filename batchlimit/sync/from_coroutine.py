@@ -1,7 +1,6 @@
 """A coroutine that waits at a threaded limiter: in the same queue as the threads, without blocking its event loop."""
 
 import asyncio
-import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,39 +8,13 @@ from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
-from batchlimit.sync.waiting_thread import HEARTBEAT
-
-
-class TaskEvent:
-    """Wakes a task, from any thread."""
-
-    __slots__ = ("_event", "_loop")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-
-    def set(self) -> None:
-        """Wake the task; if its loop was closed meanwhile, do nothing."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    def clear(self) -> None:
-        """Forget that it was set."""
-        self._event.clear()
-
-    async def wait(self, seconds: float) -> None:
-        """Wait until it is set, so many seconds at most."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
 
 
 class WaitingCoroutine:
     """A caller: its waiter, and what its task does until there is a verdict; see WaitingThread."""
 
     def __init__(self, entry: KeyEntry, cost: int, deadline: float) -> None:
-        self._entry, self._event = entry, TaskEvent()
+        self._entry, self._event = entry, entry.task_event()
         self._waiter = Waiter(cost, deadline, self._event, tentative=True)  # it may be cancelled before it wakes
 
     def __repr__(self) -> str:
@@ -72,7 +45,7 @@ class WaitingCoroutine:
                 case Retired():
                     return None
                 case Wait(seconds):
-                    await self._event.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
+                    await self._event.wait(seconds)
                 case Fetch() as fetch:
                     await self._fetch(fetch)
             self._event.clear()  # before the look, so that whatever happens after it is not missed

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import uniform
 from typing import TypeVar
 
-from batchlimit.blocking import Event
+from batchlimit.blocking import Event, TaskEvent
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.redaction import shown
 from batchlimit.reentry import free, own_lock
@@ -70,6 +70,14 @@ class KeyEntry:
     def __repr__(self) -> str:
         return f"<KeyEntry {shown(self.key)}: {self.reservoir}>"
 
+    def thread_event(self) -> Event:
+        """Return what a thread is to wait on."""
+        return Event()
+
+    def task_event(self) -> TaskEvent:
+        """Return what a task is to wait on."""
+        return TaskEvent()
+
     def take(self, cost: int) -> float:
         """Spend free tokens unless a caller waits for them.
 
@@ -104,7 +112,7 @@ class KeyEntry:
 
     def resume(self, single: SingleAsk) -> None:
         """See reservoir.keyspace.Entry."""
-        caller = Waiter(single.cost, single.deadline, Event())
+        caller = Waiter(single.cost, single.deadline, self.thread_event())
         self.reservoir.resume(caller, single.fetch)
         self.sender = Sender(single.fetch, single.who)
         single.caller = caller

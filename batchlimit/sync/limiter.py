@@ -9,6 +9,7 @@ import redis
 
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
+from batchlimit.living import born
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.template import Cost, Key, Template
@@ -97,6 +98,7 @@ class RateLimiter(KeyCalls):
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision)
         super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit the registries close by themselves
+        born(self)
 
     def bucket(self, key: str) -> KeyHandle:
         """Return the limiter of one key, for loops in which even to look the key up takes too long.

@@ -41,6 +41,8 @@ class Registry:
     It ends with the limiter, at exit, and in a forked child: there it begins anew, as another instance.
     """
 
+    _refreshes: type[Refresher] = Refresher
+
     def __init__(
         self, store: Store, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
     ) -> None:
@@ -65,7 +67,7 @@ class Registry:
         self.closed = False
         self._drained = Drain(LimiterClosed(_CLOSED))
         self._lock = own_lock()  # held to touch the keyspace
-        self._refresher = Refresher(self.clock, self.store, self._drop, self._forget_idle, self._drain)
+        self._refresher = self._refreshes(self.clock, self.store, self._drop, self._forget_idle, self._drain)
         self._watch = self._refresher.watch  # one bound method for all keys
         self._keyspace = Keyspace(
             self.entries,

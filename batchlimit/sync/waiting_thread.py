@@ -1,15 +1,12 @@
 """One thread that waits in the queue of a key."""
 
-from batchlimit.blocking import Event, warn_in_loop
+from batchlimit.blocking import warn_in_loop
 from batchlimit.reentry import AMID
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
-
-HEARTBEAT = 1.0
-"""A waiter looks again after so many seconds though nobody woke it: that thread may have been interrupted."""
 
 
 class WaitingThread:
@@ -24,7 +21,7 @@ class WaitingThread:
     def __init__(self, entry: KeyEntry, cost: int, deadline: float, *, tentative: bool = False) -> None:
         """`deadline`: until when (s, by the clock) it waits for tokens; NO_WAIT: it takes the first answer."""
         self.entry = entry
-        self._event = Event()
+        self._event = entry.thread_event()
         self.waiter = Waiter(cost, deadline, self._event, tentative=tentative)
         self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
 
@@ -59,6 +56,7 @@ class WaitingThread:
 
     def _result(self, step: Step | None) -> AdmissionResult | None:
         verdict = self._verdict(step)
+        self._event.over()
         if isinstance(verdict, Fail):
             raise verdict.to_raise(self.entry.key)
         return None if isinstance(verdict, Retired) else self.told()
@@ -74,6 +72,7 @@ class WaitingThread:
 
     def leave(self) -> None:
         """Leave the queue; what the caller was given is for others."""
+        self._event.over()
         self.entry.locked(lambda: self.entry.reservoir.leave(self.waiter, self.entry.clock()))
 
     def _verdict(self, step: Step | None) -> Verdict:
@@ -106,4 +105,4 @@ class WaitingThread:
         if self.entry.sender.sends(self.entry.reservoir.state.in_flight):
             raise RuntimeError(AMID)
         self.waited = True
-        self._event.wait(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
+        self._event.wait(seconds)

@@ -14,11 +14,11 @@ def test_callers_that_ask_or_queue_count_as_waiting_and_hits_do_not(monkeypatch:
     asleep: list[Event] = []
 
     class Noting(Event):
-        def wait(self, seconds: float) -> None:
+        def wait(self, seconds: float | None) -> None:
             asleep.append(self)
             super().wait(seconds)
 
-    monkeypatch.setattr("batchlimit.sync.waiting_thread.Event", Noting)
+    monkeypatch.setattr("batchlimit.sync.key_entry.KeyEntry.thread_event", lambda _entry: Noting())
     clock = Clock()
     stage, gate = Stage(MemoryStore(clock)), Gate()
     stage.before = gate

@@ -8,7 +8,7 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 _PAGES = sorted((_ROOT / "docs" / "how-to").glob("*.md"))
-_EXAMPLES = [path.read_text(encoding="utf-8") for path in (_ROOT / "examples").glob("*.py")]
+_EXAMPLES = [path.read_text(encoding="utf-8") for path in (_ROOT / "examples").rglob("*.py")]
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)

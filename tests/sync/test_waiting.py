@@ -351,12 +351,12 @@ def stand_in_line_to_be_interrupted(
     """Stand in line, and be interrupted in one's sleep as soon as the gate opens."""
 
     class Interrupted(Event):
-        def wait(self, seconds: float) -> None:
+        def wait(self, seconds: float | None) -> None:
             gate()
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(waiting_thread, "Event", Interrupted)
+        patch.setattr(key_entry.KeyEntry, "thread_event", lambda _entry: Interrupted())
         waiter = stand_in_line(limiter, cost)
         gate.await_someone()
     return waiter

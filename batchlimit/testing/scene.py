@@ -1,0 +1,76 @@
+"""Which world the rate limiters of this process live in: the real one, or one of the testing kit."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from batchlimit.aio.key_calls import AsyncKeyCalls
+from batchlimit.living import adopters, living
+from batchlimit.sync.key_calls import KeyCalls
+
+
+class World(Protocol):
+    """Has another inside for limiters."""
+
+    def inside(self, limiter: Any, original: Any) -> Any:
+        """Return the registry for a limiter, in place of the original one; None: it stays as it is."""
+        ...
+
+
+class Scene:
+    """The worlds that were entered, one in the other. All limiters live in the innermost; None is the real one.
+
+    A limiter that is made later is moved there as soon as it is made. Its first registry is kept, and comes back when
+    all worlds were left. A hit does not know of this: it finds other tokens.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # held to change what limiters live in
+        self._worlds: list[tuple[object, World | None]] = []
+        self._originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<Scene {self._worlds}>"
+
+    @property
+    def world(self) -> World | None:
+        """The world that limiters live in."""
+        return self._worlds[-1][1] if self._worlds else None
+
+    def enter(self, world: World | None) -> Callable[[], None]:
+        """Have all limiters live in this world; return what ends that."""
+        entry = object(), world
+        with self._lock:
+            self._worlds.append(entry)
+            self._move_all()
+
+        def leave() -> None:
+            with self._lock:
+                if entry in self._worlds:
+                    self._worlds.remove(entry)
+                    self._move_all()
+
+        return leave
+
+    def _move_all(self) -> None:
+        adopters[:] = [self._adopt] if self._worlds else []
+        for limiter in list(living):
+            self._adopt(limiter)
+        if not self._worlds:
+            self._originals.clear()
+
+    def _adopt(self, limiter: Any) -> None:
+        with self._lock:
+            original = self._originals.setdefault(limiter, limiter._registry)
+            registry = None if self.world is None else self.world.inside(limiter, original)
+            _put(limiter, original if registry is None else registry)
+
+
+def _put(limiter: Any, registry: Any) -> None:
+    if limiter._registry is not registry:
+        (KeyCalls if isinstance(limiter, KeyCalls) else AsyncKeyCalls).__init__(limiter, registry)
+
+
+SCENE = Scene()
+"""Of this process."""

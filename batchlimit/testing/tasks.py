@@ -1,0 +1,161 @@
+"""The inside of an AsyncRateLimiter in virtual time: no timer of the loop, no deadline and no circuit breaker."""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from dataclasses import replace
+from typing import TypeVar
+
+from batchlimit.aio.guarded_store import GuardedStore
+from batchlimit.aio.home import Home
+from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.aio.registry import Registry
+from batchlimit.aio.timer import Due, Timer
+from batchlimit.aio.waiting_task import WaitingTask
+from batchlimit.bucket.messages import Grant
+from batchlimit.errors import StoreUnavailable
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.waiter import Fetch
+from batchlimit.stores.memory import AsyncMemoryStore
+from batchlimit.stores.outage import addressed, unavailable
+from batchlimit.testing.threads import EXACT, be_patient
+from batchlimit.testing.virtual_store import VirtualStore
+from batchlimit.testing.virtual_time import TURNS, VirtualTime
+
+T = TypeVar("T")
+
+
+class PlainStore(GuardedStore):
+    """Calls the store, every time: after an outage the next call is served."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._sender = None
+
+    async def _call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await work()
+        except StoreUnavailable as error:
+            raise addressed(error, self.address) from error.__cause__
+        except Exception as error:
+            raise addressed(unavailable(error), self.address) from error
+
+
+class VirtualTimer(Timer):
+    """Comes to each thing when the clock was moved to its `due`; waiting tasks move it when no other task can go on."""
+
+    _clock: VirtualTime
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: VirtualTime) -> None:
+        super().__init__(loop, clock)
+        self._patient: set[WaitingTask] = set()
+        self._turns = 0  # until the clock is moved; 0: nobody counts
+
+    def watch(self, thing: Due) -> None:
+        """See Timer.watch."""
+        if isinstance(thing, WaitingTask):
+            self._patient.add(thing)
+            self._count()
+        super().watch(thing)
+
+    def arrive(self) -> None:
+        """After the clock was moved, by whatever thread: ring, if something is due."""
+        if self._rings_at <= self._clock():
+            with contextlib.suppress(RuntimeError):  # its loop was closed
+                self._loop.call_soon_threadsafe(self._ring, context=Context())
+
+    def _set_timer(self, at: float) -> None:
+        self._rings_at = at
+        if at <= self._clock():
+            self._loop.call_soon(self._ring, context=Context())
+
+    def _count(self) -> None:
+        if not self._turns:
+            self._turns = TURNS
+            self._loop.call_soon(self._turn, context=Context())
+
+    def _turn(self) -> None:
+        self._turns -= 1
+        if self._turns:
+            self._loop.call_soon(self._turn, context=Context())
+            return
+        self._patient = {each for each in self._patient if each.due < math.inf}
+        if not self._patient:
+            return
+        if self._clock.held:
+            self._turns = 1
+            self._loop.call_later(_LOOK, self._turn, context=Context())
+            return
+        self._clock.move(min(each.due for each in self._patient))
+        self._count()
+
+
+_LOOK = 0.001
+"""Seconds of real time after which a timer looks again whether the clock is held."""
+
+
+class VirtualHome(Home):
+    """A Home with a timer in virtual time."""
+
+    clock: VirtualTime
+    _timer: VirtualTimer | None
+
+    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See Home.move_to."""
+        super().move_to(loop)
+        self._timer = VirtualTimer(loop, self.clock)
+
+    def arrive(self) -> None:
+        """After the clock was moved: do what is due."""
+        if self._timer is not None:
+            self._timer.arrive()
+
+
+class VirtualEntry(KeyEntry):
+    """A KeyEntry whose callers wait until what is short fits."""
+
+    __slots__ = ()
+
+    def granted(self, fetch: Fetch, grant: Grant) -> None:
+        """See KeyEntry."""
+        super().granted(fetch, grant)
+        be_patient(self.reservoir)
+
+
+class VirtualRegistry(Registry):
+    """A Registry in virtual time, in place of another one, whose quotas and options it has."""
+
+    clock: VirtualTime
+    _home: VirtualHome
+
+    def __init__(self, original: Registry, store: VirtualStore, time: VirtualTime) -> None:
+        self._original, self.buckets = original, store
+        super().__init__(AsyncMemoryStore(store), original._rule, replace(original._options, sizer=EXACT), time)
+
+    def own_store(self, connect_timeout: float) -> None:
+        """Tell the original: its store is not used meanwhile."""
+        self._original.own_store(connect_timeout)
+
+    def arrive(self) -> None:
+        """After the clock was moved: ask anew, for a refusal is not remembered, and do what is due."""
+        for entry in list(self.entries.values()):
+            entry.reservoir.state.denials.forget()
+            entry.reservoir.state.publish()
+        self._home.arrive()
+
+    def rest(self) -> None:
+        """End: nobody spends here any more, not even by a handle that is kept."""
+        for entry in list(self.entries.values()):
+            entry.tokens.disown()
+        if self.closed:
+            self._original.closed, self._original.thread = True, 0
+
+    def _begin(self) -> None:
+        self.store = PlainStore(self._opened, self._options.deadline)
+        super()._begin()
+        self._home = VirtualHome(self.store, self.clock, self._keyspace.let_go)
+
+    def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
+        return VirtualEntry(key, reservoir, self._home)

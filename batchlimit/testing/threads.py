@@ -1,0 +1,129 @@
+"""The inside of a RateLimiter in virtual time: no thread of its own, no deadline and no circuit breaker."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar, TypeVarTuple
+
+from batchlimit.batching import FixedBatch
+from batchlimit.blocking import TaskEvent
+from batchlimit.bucket.messages import Grant
+from batchlimit.errors import StoreUnavailable
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.waiter import Fetch
+from batchlimit.stores.outage import addressed, unavailable
+from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.refresher import Refresher
+from batchlimit.sync.registry import Registry
+from batchlimit.testing.virtual_store import VirtualStore
+from batchlimit.testing.virtual_time import LoopEvent, ThreadEvent, VirtualTime
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+EXACT = FixedBatch(0)
+"""Leases what callers wait for, and no more."""
+
+
+class PlainStore(GuardedStore):
+    """Calls the store in the caller's thread, every time: after an outage the next call is served."""
+
+    def _call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        try:
+            return work(*args)
+        except StoreUnavailable as error:
+            raise addressed(error, self.address) from error.__cause__
+        except Exception as error:
+            raise addressed(unavailable(error), self.address) from error
+
+
+class Attendant(Refresher):
+    """Looks after key entries whenever the clock was moved, in the thread that moved it.
+
+    It holds the clock meanwhile: several threads may come.
+    """
+
+    _clock: VirtualTime
+
+    def watch(self, entry: KeyEntry) -> None:
+        """Come to this key entry at its `due`: now, if it is due already."""
+        with self._clock.changed:
+            if entry.due < math.inf:
+                self._plans.add(entry)
+            self.arrive()
+
+    def come_by(self, at: float) -> None:
+        """Do nothing: keys that are idle may stay in memory."""
+
+    def arrive(self) -> None:
+        """Do what is due."""
+        with self._clock.changed:
+            if not self._stopping:
+                self._tend_due()
+
+    def stop(self) -> bool:
+        """Never look again."""
+        self._stopping = True
+        return False
+
+
+def be_patient(reservoir: Reservoir) -> None:
+    """Wait until what is short fits, without a look each half a second: a wait of a day would take 170,000 of them."""
+    denials = reservoir.state.denials
+    denials.dry_until = max(denials.dry_until, denials._fits_at)
+
+
+class VirtualEntry(KeyEntry):
+    """A KeyEntry whose callers wait in virtual time."""
+
+    __slots__ = ()
+    clock: VirtualTime
+
+    def thread_event(self) -> ThreadEvent:
+        """Return what a thread is to wait on."""
+        return ThreadEvent(self.clock)
+
+    def task_event(self) -> TaskEvent:
+        """Return what a task is to wait on."""
+        return LoopEvent(self.clock)
+
+    def granted(self, fetch: Fetch, grant: Grant) -> None:
+        """See KeyEntry; whoever is short waits until its tokens have flowed in."""
+        super().granted(fetch, grant)
+        be_patient(self.reservoir)
+
+
+class VirtualRegistry(Registry):
+    """A Registry in virtual time, in place of another one, whose quotas and options it has."""
+
+    _refreshes = Attendant
+    clock: VirtualTime
+    _refresher: Attendant
+
+    def __init__(self, original: Registry, store: VirtualStore, time: VirtualTime) -> None:
+        self._original, self.buckets = original, store
+        super().__init__(store, original._rule, replace(original._options, sizer=EXACT), time)
+
+    def own_store(self, connect_timeout: float) -> None:
+        """Tell the original: its store is not used meanwhile."""
+        self._original.own_store(connect_timeout)
+
+    def arrive(self) -> None:
+        """After the clock was moved: ask anew, for a refusal is not remembered, and do what is due."""
+        for entry in list(self.entries.values()):
+            entry.locked(entry.reservoir.state.denials.forget)
+        self._refresher.arrive()
+
+    def rest(self) -> None:
+        """End: nobody spends here any more, not even by a handle that is kept."""
+        for entry in list(self.entries.values()):
+            entry.tokens.disown()
+        if self.closed:
+            self._original.close()
+
+    def _begin(self) -> None:
+        self.store = PlainStore(self._opened, self._options.deadline)
+        super()._begin()
+
+    def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
+        return VirtualEntry(key, reservoir, self.store, self.clock, self._watch)

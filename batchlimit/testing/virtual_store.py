@@ -1,0 +1,58 @@
+"""Buckets in virtual time: exactly one token bucket a key, whatever limiters lease of it."""
+
+from collections.abc import Callable
+
+from batchlimit.bucket.bucket import Bucket
+from batchlimit.quota.key import stored
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.memory import MemoryStore
+from batchlimit.testing.virtual_time import VirtualTime
+
+Held = Callable[[str, str], int]
+"""Returns how many tokens of a stored key an instance, by its name, has leased and not spent."""
+
+
+class VirtualStore(MemoryStore):
+    """A MemoryStore whose time is moved. Before each move it learns which of the leased tokens were spent.
+
+    A real bucket hears of that with the next request, or when the lease ends a quarter of a second later. Until then a
+    full bucket that lends one token does not refill: a test would find a token fewer than it reckons.
+    """
+
+    def __init__(self, time: VirtualTime) -> None:
+        super().__init__(time)
+
+    def leave(self, instant: float, held: Held) -> None:
+        """Before the clock is set to this instant: what is spent is spent now; what would expire unspent comes home."""
+        now, then = self._now(), int(instant * 1e6)
+        with self._lock:
+            for key, (bucket, _) in self._buckets.items():
+                _settle(bucket, now, then, lambda name, key=key: held(name, key))  # type: ignore[misc]
+
+    def fill(self, key: str, quota: Quota, part: float) -> None:
+        """Have so great a part of the burst in a bucket, 0 to 1."""
+        with self._lock:
+            now = self._now()
+            bucket = self._live(key, now) or Bucket(quota, now)
+            bucket.peek(now)
+            room = bucket._table.outstanding if part else 0
+            bucket._levels = [max(0.0, band.burst * part - room) for band in bucket._bands]
+            self._buckets[stored(key)] = bucket, now + bucket.expires_in()
+
+    def refill(self) -> None:
+        """Have all buckets full."""
+        for key, (bucket, _) in list(self._buckets.items()):
+            self.fill(key, bucket._quota, 1.0)
+
+
+def _settle(bucket: Bucket, now: int, then: int, held: Callable[[str], int]) -> None:
+    table = bucket._table
+    if not table.outstanding:
+        return
+    bucket._refill_to(now, "", 0)
+    for name, instance in table.instances.items():
+        unspent = min(instance.held, held(name))
+        lapses = instance.expires <= then - bucket._epoch
+        table.settle(instance, 0 if lapses else unspent)
+        if lapses:
+            bucket._credit(unspent)

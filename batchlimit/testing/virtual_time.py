@@ -1,0 +1,155 @@
+"""Time that stands still until somebody moves it. Threads and tasks that wait move it to when their wait ends."""
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from batchlimit.blocking import Event, TaskEvent
+
+_BEGINS = 1e8
+"""Seconds. No machine has run for as long: an instant of the real clock that leaks in here lies in the past."""
+ROUNDING = 2e-6
+"""Seconds that a move takes on top: a bucket counts whole microseconds, and rounds up when it says when to return."""
+TURNS = 10
+"""So many rounds of a loop all tasks that could go on have had their turn, before a task that waits moves the clock."""
+_LOOK = 0.001
+"""Seconds of real time after which a task looks again that has to wait for another one."""
+
+
+class Moved(Protocol):
+    """What lives in this time."""
+
+    def leave(self, instant: float) -> None:
+        """Before the clock is set to this instant: do what happens until then."""
+        ...
+
+    def arrive(self) -> None:
+        """After the clock was set: do what is due."""
+        ...
+
+
+class VirtualTime:
+    """A clock, and what waits by it. Any thread may read it, move it, or wait.
+
+    Threads that wait move the clock to the earliest instant that one of them waits for. They do so when no thread that
+    was woken is still about to act: so nobody is passed over, however slow the machine is. While the clock is `held` it
+    moves by `move` alone.
+    """
+
+    def __init__(self) -> None:
+        self._now = _BEGINS
+        self.held = False
+        self.inhabitants: list[Moved] = []
+        self.changed = threading.Condition(threading.RLock())  # held to move, and notified of every move and wake-up
+        self._asleep: set[ThreadEvent] = set()
+        self._acting: set[ThreadEvent] = set()
+        self.tasks: dict[LoopEvent, float] = {}  # until when they wait
+
+    def __repr__(self) -> str:
+        return f"<VirtualTime {self._now - _BEGINS:g} s after its begin, {len(self._asleep)} threads wait>"
+
+    def __call__(self, *_: object) -> float:
+        """Return the instant (s)."""
+        return self._now
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it began."""
+        return self._now - _BEGINS
+
+    def move(self, instant: float) -> None:
+        """Set the clock to this instant, unless it is later already."""
+        with self.changed:
+            if instant > self._now:
+                self._each(lambda one: one.leave(instant))
+                self._now = instant
+                self._each(lambda one: one.arrive())
+            self.changed.notify_all()
+
+    def _each(self, act: Callable[[Moved], None]) -> None:
+        for one in list(self.inhabitants):
+            act(one)
+
+    def sleep(self, event: "ThreadEvent", seconds: float | None) -> None:
+        """Have a thread wait for its event, so many seconds of this time at most (None: until it is set)."""
+        with self.changed:
+            self._acting.discard(event)
+            event.due = math.inf if seconds is None else self._now + seconds
+            self._asleep.add(event)
+            self.changed.notify_all()  # another thread may be the next to move the clock now
+            try:
+                while not event.is_set and self._now < event.due:
+                    self._wait_or_move(event)
+            finally:
+                self._asleep.discard(event)
+                self._acting.add(event)
+            event.is_set = False
+
+    def _wait_or_move(self, event: "ThreadEvent") -> None:
+        """Requires the lock."""
+        is_next = not self._acting and event.due == min(each.due for each in self._asleep) < math.inf
+        if is_next and not self.held and not any(each.is_set for each in self._asleep):
+            self.move(event.due)
+        else:
+            self.changed.wait()
+
+    def end(self, event: "ThreadEvent") -> None:
+        """Take note that a thread has its verdict."""
+        with self.changed:
+            self._acting.discard(event)
+            self.changed.notify_all()
+
+
+class ThreadEvent(Event):
+    """What a thread waits on in virtual time."""
+
+    __slots__ = ("_time", "due", "is_set")
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time, self.due, self.is_set = time, math.inf, False
+
+    def set(self) -> None:
+        """End the wait, or the next one."""
+        with self._time.changed:
+            self.is_set = True
+            self._time.changed.notify_all()
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait until it is set, so many seconds of virtual time at most."""
+        self._time.sleep(self, seconds)
+
+    def over(self) -> None:
+        """Nobody waits any more."""
+        self._time.end(self)
+
+
+class LoopEvent(TaskEvent):
+    """What a task waits on in virtual time that uses the limiter of threads."""
+
+    __slots__ = ("_time",)
+
+    def __init__(self, time: VirtualTime) -> None:
+        super().__init__()
+        self._time = time
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until it is set, so many seconds of virtual time at most."""
+        due = math.inf if seconds is None else self._time() + seconds
+        self._time.tasks[self] = due
+        try:
+            while not self._event.is_set() and self._time() < due:
+                await self._look_again(due)
+        finally:
+            del self._time.tasks[self]
+
+    async def _look_again(self, due: float) -> None:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        if self._event.is_set():
+            return
+        if self._time.held or due == math.inf or due > min(self._time.tasks.values()):
+            await asyncio.sleep(_LOOK)
+        else:
+            self._time.move(due)

@@ -1,0 +1,50 @@
+"""The plugin costs nothing where it is not used, and its fixtures are there without an import."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+_CONFTEST = """
+import sys
+
+def pytest_sessionfinish():
+    print("imported", *sorted(name for name in sys.modules if name.startswith("batchlimit")))
+"""
+
+
+def run_pytest(tmp_path: Path, test: str, *arguments: str) -> str:
+    (tmp_path / "conftest.py").write_text(_CONFTEST)
+    (tmp_path / "test_of_a_user.py").write_text(test)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *arguments, str(tmp_path)],
+        check=False,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+def test_no_module_of_batchlimit_is_imported_before_a_fixture_is_used(tmp_path: Path) -> None:
+    said = run_pytest(tmp_path, "def test_nothing() -> None: pass")
+    (line,) = [line for line in said.splitlines() if "imported" in line]
+    assert line.split("imported")[1].split() == [
+        "batchlimit",  # the packages that the plugin lies in, whose names are imported when they are asked for
+        "batchlimit.lazy",
+        "batchlimit.testing",
+        "batchlimit.testing.plugin",
+    ]
+
+
+def test_a_fixture_is_there_without_an_import(tmp_path: Path) -> None:
+    run_pytest(
+        tmp_path,
+        """
+def test_a_limit(frozen_limits):
+    from batchlimit import RateLimiter
+    limiter = RateLimiter.from_url("redis://192.0.2.1:1", "1/hour")
+    assert [limiter.try_acquire("ann") for _ in range(2)] == [True, False]
+""",
+    )
