@@ -96,6 +96,7 @@ class ConcurrencyLimited(BatchLimitError):
         limit: The limit at that moment (calls).
         in_flight: How many calls were under way.
         detail: What the message says instead of these two counts (default "": the counts).
+        key: The key that had no room; None from a limiter that has one limit for all calls.
 
     Example:
         >>> from batchlimit import ConcurrencyLimited, ConcurrencyLimiter
@@ -110,13 +111,23 @@ class ConcurrencyLimited(BatchLimitError):
         >>> limiter.close()
     """
 
-    def __init__(self, reason: str, retry_after: float | None, *, limit: int, in_flight: int, detail: str = "") -> None:
+    def __init__(
+        self,
+        reason: str,
+        retry_after: float | None,
+        *,
+        limit: int,
+        in_flight: int,
+        detail: str = "",
+        key: str | None = None,
+    ) -> None:
         super().__init__(reason, retry_after)
         self.reason = reason
         self.retry_after = retry_after
         self.limit = limit
         self.in_flight = in_flight
         self.detail = detail
+        self.key = key
 
     @property
     def retry_after_seconds(self) -> int | None:
@@ -125,13 +136,14 @@ class ConcurrencyLimited(BatchLimitError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes, keyword arguments and all."""
-        make = functools.partial(type(self), limit=self.limit, in_flight=self.in_flight, detail=self.detail)
-        return make, (self.reason, self.retry_after)
+        counts = functools.partial(type(self), limit=self.limit, in_flight=self.in_flight)
+        return functools.partial(counts, detail=self.detail, key=self.key), (self.reason, self.retry_after)
 
     def __str__(self) -> str:
         when = "" if self.retry_after is None else f"; retry after {self.retry_after:.3f} s"
         why = self.detail or f"{self.in_flight} calls are under way, the limit is {self.limit}"
-        return f"refused ({self.reason}): {why}{when}"
+        whose = "" if self.key is None else f" at {shown(self.key)}"
+        return f"refused ({self.reason}){whose}: {why}{when}"
 
 
 class StoreUnavailable(BatchLimitError):

@@ -16,11 +16,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Partitions
-from batchlimit.concurrency import Law, Sample
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter, Law, Sample
 from batchlimit.concurrency.laws import AIMD, Fixed, Gradient2, Knee, Vegas, Windowed
 from benchmarks.figures import Figure, as_json, ran_on
 
 _CALLS = 10_000
+Timing = tuple[float, float, float, float]
+"""ns of a permit, of one of a partition, of one of a key, and of a semaphore."""
 LAWS: dict[str, Callable[[], Law]] = {
     "Knee": Knee,
     "Fixed": lambda: Fixed(20),
@@ -34,11 +36,13 @@ LAWS: dict[str, Callable[[], Law]] = {
 def threads(rounds: int) -> Iterator[Figure]:
     """`with limiter.acquire(): pass` in one thread, in turn with `with semaphore: pass`."""
     limiter, shared = ConcurrencyLimiter(_default()), ConcurrencyLimiter(_default(), partitions=_halves())
+    keyed = KeyedConcurrencyLimiter({"*": Keyed(_default)})
     semaphore = threading.Semaphore(20)
     timings = [
         (
             _timed(_block(limiter.acquire)),
             _timed(_block(lambda: shared.acquire("a"))),
+            _timed(_block(lambda: keyed.acquire("repo:42"))),
             _timed(_block(lambda: semaphore)),
         )
         for _ in range(rounds)
@@ -51,13 +55,15 @@ def tasks(rounds: int) -> Iterator[Figure]:
     yield from _compared("asyncio", "asyncio.Semaphore", asyncio.run(_tasks(rounds)), at_most=2000)
 
 
-async def _tasks(rounds: int) -> list[tuple[float, float, float]]:
+async def _tasks(rounds: int) -> list[Timing]:
     limiter, shared = AsyncConcurrencyLimiter(_default()), AsyncConcurrencyLimiter(_default(), partitions=_halves())
+    keyed = AsyncKeyedConcurrencyLimiter({"*": Keyed(_default)})
     semaphore = asyncio.Semaphore(20)
     return [
         (
             await _awaited(limiter.acquire),
             await _awaited(lambda: shared.acquire("a")),
+            await _awaited(lambda: keyed.acquire("repo:42")),
             await _awaited(lambda: semaphore),
         )
         for _ in range(rounds)
@@ -79,14 +85,17 @@ def _halves() -> Partitions:
     return Partitions({"a": 0.5, "b": 0.5})
 
 
-def _compared(front: str, rival: str, timings: list[tuple[float, float, float]], at_most: float) -> Iterator[Figure]:
-    permit, shared, semaphore = map(statistics.median, zip(*timings, strict=True))
+def _compared(front: str, rival: str, timings: list[Timing], at_most: float) -> Iterator[Figure]:
+    permit, shared, keyed, semaphore = map(statistics.median, zip(*timings, strict=True))
     note = f"median of {len(timings)} rounds of {_CALLS:,} each, in turn"
     yield Figure(f"{front}: a permit", permit, "ns", at_most=at_most, note=note)
     yield Figure(f"{front}: a permit of a partition", shared, "ns")
+    yield Figure(f"{front}: a permit of a key", keyed, "ns")
     yield Figure(f"{front}: {rival}", semaphore, "ns")
-    ratio = statistics.median(each[0] / each[2] for each in timings)
+    ratio = statistics.median(each[0] / each[3] for each in timings)
     yield Figure(f"{front}: ratio", ratio, note="median of the rounds' ratios")
+    by_key = statistics.median(each[2] / each[0] for each in timings)
+    yield Figure(f"{front}: a key's permit / a permit", by_key, at_most=1.5, note="median of the rounds' ratios")
 
 
 def _block(context: Callable[[], Any]) -> Callable[[], None]:

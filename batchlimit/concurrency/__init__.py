@@ -43,6 +43,12 @@ from batchlimit.lazy import names
 if TYPE_CHECKING:
     from batchlimit.concurrency.async_permit import AsyncPermit
     from batchlimit.concurrency.classification import Classify, classify
+    from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
+    from batchlimit.concurrency.keyed.async_permits import AsyncPermits
+    from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
+    from batchlimit.concurrency.keyed.limits import Keyed
+    from batchlimit.concurrency.keyed.permits import Permits
+    from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
     from batchlimit.concurrency.law import Calibrated, Law, Outcome, Sample
     from batchlimit.concurrency.locked_gate import Bypass
     from batchlimit.concurrency.permit import Permit
@@ -54,6 +60,12 @@ else:  # where __getattr__ would hide a name that there is not
         {
             "batchlimit.concurrency.async_permit": "AsyncPermit",
             "batchlimit.concurrency.classification": "Classify classify",
+            "batchlimit.concurrency.keyed.async_limiter": "AsyncKeyedConcurrencyLimiter",
+            "batchlimit.concurrency.keyed.async_permits": "AsyncPermits",
+            "batchlimit.concurrency.keyed.limiter": "KeyedConcurrencyLimiter",
+            "batchlimit.concurrency.keyed.limits": "Keyed",
+            "batchlimit.concurrency.keyed.permits": "Permits",
+            "batchlimit.concurrency.keyed.statistics": "KeyedStatistics KeyStatistics PatternStatistics",
             "batchlimit.concurrency.law": "Calibrated Law Outcome Sample",
             "batchlimit.concurrency.locked_gate": "Bypass",
             "batchlimit.concurrency.permit": "Permit",
@@ -64,15 +76,23 @@ else:  # where __getattr__ would hide a name that there is not
     )
 
 __all__ = [
+    "AsyncKeyedConcurrencyLimiter",
     "AsyncPermit",
+    "AsyncPermits",
     "Bypass",
     "Calibrated",
     "Classify",
     "ConcurrencyStatistics",
+    "KeyStatistics",
+    "Keyed",
+    "KeyedConcurrencyLimiter",
+    "KeyedStatistics",
     "Law",
     "Outcome",
     "PartitionStatistics",
+    "PatternStatistics",
     "Permit",
+    "Permits",
     "Sample",
     "Shedding",
     "WatcherStatistics",

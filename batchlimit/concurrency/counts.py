@@ -12,43 +12,54 @@ _RECENT = 16
 
 
 class Counts:
-    """Counts calls by how they ended, and refusals by reason. Every method requires the lock of the gate."""
+    """Counts calls by how they ended, and refusals by reason. Every method requires the lock of the gate.
+
+    Attributes:
+        key: The key whose calls are counted; None: the limiter has one limit for all.
+    """
 
     __slots__ = (
         "_mean_ns",
-        "_refused",
         "abandoned",
         "bypassed",
         "dropped",
         "ignored",
+        "key",
         "last_rtt_ns",
+        "refused",
         "shed",
         "succeeded",
         "unknown",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, key: str | None = None) -> None:
+        self.key = key
         self.succeeded = self.dropped = self.ignored = 0
         self.bypassed = self.abandoned = self.shed = self.unknown = 0
         self.last_rtt_ns = 0
         self._mean_ns = 0.0
-        self._refused: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
 
     def __repr__(self) -> str:
-        return f"<Counts: {self.succeeded} succeeded, {self.dropped} dropped, {self._refused.total()} refused>"
+        return f"<Counts: {self.succeeded} succeeded, {self.dropped} dropped, {self.refused.total()} refused>"
+
+    @property
+    def ended(self) -> int:
+        """How many calls that were admitted under the limit are over. It may be read without the lock."""
+        return self.succeeded + self.dropped + self.ignored
 
     def refusal(self, gate: Gate, reason: Reason, now_ns: int) -> ConcurrencyLimited:
         """Count a refusal; return it with an estimate of when to come back."""
-        self._refused[reason] += 1
+        self.refused[reason] += 1
         # The mean is of calls that ended just before refusals: to keep it at each call would take 60 ns of every call.
         self._mean_ns += (self.last_rtt_ns - self._mean_ns) / (_RECENT if self._mean_ns else 1)
         wait = gate.wait_ns(self._mean_ns, reason, now_ns)
         seconds = None if wait is None else wait / _SECOND
-        return ConcurrencyLimited(reason, seconds, limit=gate.limit, in_flight=gate.in_flight)
+        return ConcurrencyLimited(reason, seconds, limit=gate.limit, in_flight=gate.in_flight, key=self.key)
 
     def refusal_of_unknown(self, gate: Gate, partition: str) -> ConcurrencyLimited:
         """Count the refusal of a call under a name that no partition has; return it."""
-        self._refused["unknown_partition"] += 1
+        self.refused["unknown_partition"] += 1
         detail = f"no partition is named {partition!r}; unknown='spare' of Partitions would let it have what is spare"
         return ConcurrencyLimited("unknown_partition", None, limit=gate.limit, in_flight=gate.in_flight, detail=detail)
 
@@ -64,7 +75,7 @@ class Counts:
             bypassed=self.bypassed,
             shed=self.shed,
             abandoned=self.abandoned,
-            refused=dict(self._refused),
+            refused=dict(self.refused),
             watchers=watchers,
             unknown=self.unknown,
             partitions={p.name: PartitionStatistics(p.busy, p.guaranteed) for p in gate.partitions.all()},

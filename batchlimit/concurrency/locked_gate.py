@@ -41,6 +41,7 @@ class LockedGate:
         waiters: The queue.
         exposed: The permits that may be told to give up.
         control: The law, for changes that no call brings.
+        counts: What was counted so far.
     """
 
     def __init__(
@@ -53,14 +54,15 @@ class LockedGate:
         bypass: Bypass | None,
         watchers: Sequence[Watcher],
         clock: Callable[[], int],
+        key: str | None = None,
     ) -> None:
         self.clock = clock
         self._classify, self._bypass = classify, bypass
         self._partitions, self._queue = partitions, queue
         self._section = CriticalSection(Gate(checked(law.limit), partitions, queue), clock)
-        self._counts = Counts()
-        self.waiters = WaitQueue(self._section, queue, self._counts)
-        self.exposed = ExposedPermits(self._section, self._counts)
+        self.counts = Counts(key)
+        self.waiters = WaitQueue(self._section, queue, self.counts)
+        self.exposed = ExposedPermits(self._section, self.counts)
         self.control = LimitControl(self._section, law, watchers)
         self._update = self.control.law.update
         self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
@@ -103,7 +105,7 @@ class LockedGate:
 
     def _pass_by(self, permit: BasePermit) -> None:
         with self._section.lock:
-            self._counts.bypassed += 1
+            self.counts.bypassed += 1
         permit._state = BYPASS
 
     def _place_of_unknown(self, permit: BasePermit, partition: str) -> Partition:
@@ -111,11 +113,11 @@ class LockedGate:
         gate = self._section.gate
         if self._partitions is None or gate.is_closed:
             return gate.partitions.rest
-        self._counts.unknown += 1
+        self.counts.unknown += 1
         if self._partitions.unknown == "spare":
             return gate.partitions.rest
         permit._state = OVER
-        raise self._counts.refusal_of_unknown(gate, partition)
+        raise self.counts.refusal_of_unknown(gate, partition)
 
     def _enter_slowly(self, permit: BasePermit, place: Partition, now: int) -> Reason | None:
         """Enter as Gate.enter says; no permit is completed meanwhile. Requires the lock."""
@@ -136,7 +138,7 @@ class LockedGate:
         if section.gate.is_closed and reason != "shed":
             return LimiterClosed(CLOSED)
         with section.hold():
-            return self._counts.refusal(section.gate, reason, self.clock())
+            return self.counts.refusal(section.gate, reason, self.clock())
 
     def leave(self, permit: BasePermit, outcome: Outcome) -> None:
         """Complete a permit; nothing changes if it is complete already, or of the process this one was forked from."""
@@ -159,7 +161,7 @@ class LockedGate:
                 try:
                     if permit._sheddable:
                         self.exposed.discard(permit)
-                    counts = self._counts
+                    counts = self.counts
                     if outcome is IGNORED:
                         counts.ignored += 1
                     else:
@@ -196,7 +198,7 @@ class LockedGate:
         """Complete a held permit that the garbage collector found."""
         if permit._gate is self._section.gate:
             with self._section.lock:
-                self._counts.abandoned += 1
+                self.counts.abandoned += 1
             self.leave(permit, IGNORED)
 
     def close(self) -> None:
@@ -206,7 +208,7 @@ class LockedGate:
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         """Return what was counted, with these statistics of watchers."""
         with self._section.lock:
-            return self._counts.statistics(self._section.gate, watchers)
+            return self.counts.statistics(self._section.gate, watchers)
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: no call is under way there, and none waits."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 from unittest import mock
@@ -10,6 +11,8 @@ from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyL
 from batchlimit.concurrency.laws import Settable
 from tests.aio.loop import VirtualLoop
 from tests.sync.stage import DEADLINE, start
+
+Make = Callable[..., Any]
 
 
 class Interrupted(BaseException):
@@ -47,10 +50,12 @@ class Callers(Protocol):
 class Tasks:
     """Tasks of one loop in virtual time."""
 
-    def __init__(self, limit: int, partitions: Partitions | None, queue: Queue) -> None:
+    def __init__(self, limit: int, partitions: Partitions | None, queue: Queue, make: Make | None = None) -> None:
+        """`make` makes a limiter of another kind."""
         self.law = Settable(limit)
         self._loop = VirtualLoop()
-        self.limiter = AsyncConcurrencyLimiter(self.law, partitions=partitions, queue=queue, clock=self._now)
+        make = make or partial(AsyncConcurrencyLimiter, self.law, partitions=partitions, queue=queue)
+        self.limiter = make(clock=self._now)
         self._tasks: dict[Caller, asyncio.Task[None]] = {}
 
     def call(self, partition: str, timeout: float | None) -> Caller:
@@ -128,10 +133,12 @@ class _Turn:
 class Threads:
     """Threads whose waits are a test's to end."""
 
-    def __init__(self, limit: int, partitions: Partitions | None, queue: Queue) -> None:
+    def __init__(self, limit: int, partitions: Partitions | None, queue: Queue, make: Make | None = None) -> None:
+        """`make` makes a limiter of another kind."""
         self.law = Settable(limit)
         self.now = 1000.0
-        self.limiter = ConcurrencyLimiter(self.law, partitions=partitions, queue=queue, clock=self._now)
+        make = make or partial(ConcurrencyLimiter, self.law, partitions=partitions, queue=queue)
+        self.limiter = make(clock=self._now)
         # Guards all of these; notified when one of them changes.
         self.changed = threading.Condition()
         self.blocked: set[Caller] = set()

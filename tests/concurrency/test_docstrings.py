@@ -22,7 +22,7 @@ from batchlimit import (
     laws,
     watchers,
 )
-from batchlimit.concurrency import AsyncPermit, Permit
+from batchlimit.concurrency import AsyncPermit, AsyncPermits, Permit, Permits
 from batchlimit.integrations import grpc as interceptors
 
 OF_BATCHLIMIT = [AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions, Queue]
@@ -101,7 +101,7 @@ def parameters(found: Any) -> dict[str, inspect.Parameter]:
     """What a caller may give: fields for a tuple or a dataclass, nothing for what the library alone makes."""
     if (
         found in PROTOCOLS
-        or found in (Permit, AsyncPermit)
+        or found in (Permit, AsyncPermit, Permits, AsyncPermits)
         or (inspect.isclass(found) and issubclass(found, Exception))
     ):
         return {}

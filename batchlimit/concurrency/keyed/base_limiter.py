@@ -1,0 +1,69 @@
+"""What the keyed concurrency limiters of both APIs share: their arguments and their statistics."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from batchlimit.concurrency.classification import Classify, classify
+from batchlimit.concurrency.keyed.gates import KeyedGates
+from batchlimit.concurrency.keyed.limits import Keyed
+from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics
+from batchlimit.concurrency.laws.setting import between, whole
+from batchlimit.redaction import shown
+from batchlimit.unique import Unique
+
+
+class BaseKeyedLimiter(Unique):
+    """The gates of all keys. Each of the two APIs has its own way to wait at them."""
+
+    _instead = "make one in each process: each limits itself"
+
+    def __init__(
+        self,
+        limits: Mapping[str, int | Keyed],
+        *,
+        classify: Classify = classify,
+        max_keys: int = 10_000,
+        idle_after: float = 60.0,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        max_keys, idle_after = whole("max_keys", max_keys), between("idle_after", idle_after, 0, 1e9, "[]")
+        for name, function in (("classify", classify), ("clock", clock)):
+            if not callable(function):
+                raise TypeError(f"{name} must be a function, not {function!r}")
+        self._gates = KeyedGates(limits, classify=classify, max_keys=max_keys, idle_after=idle_after, clock=clock)
+        self._by_key = self._gates.by_key
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {self._gates!r}>"
+
+    def statistics(self) -> KeyedStatistics:
+        """Return how many calls are under way and wait now, and what was counted so far, by pattern.
+
+        Returns:
+            A copy, which changes no more.
+        """
+        return self._gates.statistics()
+
+    def busiest(self, count: int = 10) -> list[KeyStatistics]:
+        """Return the keys with the most calls under way and waiting now.
+
+        Args:
+            count: How many keys at most (default 10).
+
+        Returns:
+            The keys, the busiest first; keys without a call are left out.
+        """
+        busy = [key for key in self._gates.all_keys() if key.in_flight or key.waiting]
+        busy.sort(key=lambda key: (-key.in_flight - key.waiting, key.key))
+        return busy[:count]
+
+    def _order(self, keys: Iterable[str]) -> list[str]:
+        if isinstance(keys, str) or not isinstance(keys, Iterable):
+            raise TypeError(f"several keys come as a list or another iterable, not as {shown(keys)}")
+        order = self._gates.order(found := list(keys))
+        if not order:
+            raise ValueError("there must be at least one key to acquire")
+        if len(order) < len(found):
+            raise ValueError(f"a key is named twice in {shown(found)}: one call holds one place at a key")
+        return order

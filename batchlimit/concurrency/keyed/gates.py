@@ -1,0 +1,208 @@
+"""The gates of a keyed concurrency limiter: one for each key that is in use."""
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from batchlimit.concurrency.classification import Classify
+from batchlimit.concurrency.keyed.limits import Keyed, Pattern, patterns
+from batchlimit.concurrency.keyed.shared_law import SharedLaw
+from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
+from batchlimit.concurrency.law import Law
+from batchlimit.concurrency.laws.fixed import Fixed
+from batchlimit.concurrency.locked_gate import LockedGate
+from batchlimit.concurrency.wait_queue import CLOSED
+from batchlimit.errors import LimiterClosed
+
+_SECOND = 1_000_000_000
+_LOOKS = 4
+"""How many kept gates are looked at when one more is kept. So their number falls while few new keys come."""
+
+
+class _Known(weakref.ref[LockedGate]):
+    """A gate that is alive, and what outlasts it."""
+
+    __slots__ = ("counts", "key", "pattern")
+
+    def __new__(cls, gate: LockedGate, gone: Callable[["_Known"], None], key: str, pattern: Pattern) -> "_Known":
+        return super().__new__(cls, gate, gone)
+
+    def __init__(self, gate: LockedGate, gone: Callable[["_Known"], None], key: str, pattern: Pattern) -> None:
+        self.key, self.pattern, self.counts = key, pattern, gate.counts
+
+    def statistics(self) -> PatternStatistics:
+        """Return what was counted at this gate, and what is there now unless it is gone."""
+        counts, gate = self.counts, self()
+        if gate is None:
+            ended = counts.succeeded, counts.dropped, counts.ignored, counts.abandoned
+            return PatternStatistics(0, 0, 0, *ended, dict(counts.refused))
+        all_ = gate.statistics(())
+        ended = all_.succeeded, all_.dropped, all_.ignored, all_.abandoned
+        return PatternStatistics(1, all_.in_flight, all_.waiting, *ended, all_.refused)
+
+    def now(self) -> KeyStatistics | None:
+        """Return how many calls of the key are under way and wait; None: the gate is gone."""
+        if (gate := self()) is None:
+            return None
+        all_ = gate.statistics(())
+        return KeyStatistics(self.key, self.pattern.name, all_.limit, all_.in_flight, all_.waiting)
+
+
+class KeyedGates:
+    """Finds the gate of a key, or makes it. No key ever has two gates.
+
+    Every permit refers to its gate. So a gate is alive as long as a permit is from it, and as long as it is kept. It is
+    kept in `by_key` until it was not used for a while, or others need the room. Once nothing refers to it, it is gone.
+
+    Attributes:
+        by_key: The gates that are kept. Calls look here first, without the lock.
+        clock: Returns ns; never runs backwards.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[str, int | Keyed],
+        *,
+        classify: Classify,
+        max_keys: int,
+        idle_after: float,
+        clock: Callable[[], int],
+    ) -> None:
+        self._pattern_of = patterns(limits)
+        self._classify, self.clock = classify, clock
+        self._max_keys, self._idle_ns = max_keys, round(idle_after * _SECOND)
+        self._shared: dict[Pattern, SharedLaw] = {}
+        self.by_key: dict[str, LockedGate] = {}
+        self._known: dict[str, _Known] = {}
+        self._looks: deque[tuple[str, int, int]] = deque()  # of each kept key: calls admitted by then, and when
+        self._gone: deque[_Known] = deque()
+        self._past = dict.fromkeys(limits, PatternStatistics())
+        self._is_closed = False
+        self._lock = threading.RLock()  # the garbage collector may run anywhere, and a destructor may acquire
+        _living.add(self)
+
+    def __repr__(self) -> str:
+        return f"<KeyedGates: {len(self._known)} keys>"
+
+    def find(self, key: str) -> LockedGate:
+        """Return the gate of a key.
+
+        Raises:
+            LimiterClosed: The limiter was closed.
+            TypeError, ValueError: The key is none, or has no limit.
+        """
+        pattern = self._pattern_of(key)
+        with self._lock:
+            if self._is_closed:
+                raise LimiterClosed(CLOSED)
+            known = self._known.get(key)
+            gate = None if known is None else known()
+            if gate is None:
+                gate = self._make(key, pattern)
+            if key not in self.by_key:
+                self.by_key[key] = gate
+                self._looks.append((key, gate.counts.ended, self.clock()))
+                self._make_room()
+            return gate
+
+    def order(self, keys: Iterable[str]) -> list[str]:
+        """Return keys, each once, in the order in which all callers acquire them: that of the limits, then by name."""
+        return [key for _number, key in sorted({(self._pattern_of(key).number, key) for key in keys})]
+
+    def close(self) -> None:
+        """Let no call enter any more, and wake every waiter."""
+        with self._lock:
+            self._is_closed = True
+            alive = [gate for known in self._known.values() if (gate := known()) is not None]
+            self.by_key.clear()
+            self._looks.clear()
+        for gate in alive:
+            gate.close()
+
+    def statistics(self) -> KeyedStatistics:
+        """Return what was counted, by pattern."""
+        with self._lock:
+            self._forget_gone()
+            sums, all_known = dict(self._past), list(self._known.values())
+        for known in all_known:  # without the lock: this takes the gates' own
+            sums[known.pattern.name] = sums[known.pattern.name].plus(known.statistics())
+        return KeyedStatistics(sums)
+
+    def all_keys(self) -> list[KeyStatistics]:
+        """Return every key in memory, as it is now."""
+        with self._lock:
+            all_known = list(self._known.values())
+        return [now for known in all_known if (now := known.now()) is not None]
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child; the gates do so by themselves."""
+        self._lock = threading.RLock()
+        for law in self._shared.values():
+            law.after_fork()
+
+    def _make(self, key: str, pattern: Pattern) -> LockedGate:
+        self._forget_gone()
+        gate = LockedGate(
+            self._law(pattern),
+            partitions=None,
+            queue=pattern.keyed.queue,
+            classify=self._classify,
+            bypass=None,
+            watchers=(),
+            clock=self.clock,
+            key=key,
+        )
+        self._known[key] = _Known(gate, self._gone.append, key, pattern)
+        return gate
+
+    def _law(self, pattern: Pattern) -> Law:
+        keyed = pattern.keyed
+        if isinstance(keyed.limit, int):
+            return Fixed(keyed.limit)
+        if not keyed.shared:
+            return keyed.limit()
+        if (law := self._shared.get(pattern)) is None:
+            law = self._shared[pattern] = SharedLaw(keyed.limit())
+        return law
+
+    def _make_room(self) -> None:
+        """Look at the gates that nobody looked at for longest; keep those that were used since, if there is room."""
+        now = self.clock()
+        for _ in range(_LOOKS):
+            if len(self.by_key) <= self._max_keys and not self._is_due(now):
+                return
+            key, ended, _ = self._looks.popleft()
+            counts = self.by_key[key].counts
+            if counts.ended != ended:
+                self._looks.append((key, counts.ended, now))
+            else:
+                del self.by_key[key]
+        if len(self.by_key) > self._max_keys:
+            del self.by_key[self._looks.popleft()[0]]
+
+    def _is_due(self, now: int) -> bool:
+        return bool(self._looks) and now - self._looks[0][2] >= self._idle_ns
+
+    def _forget_gone(self) -> None:
+        """Forget the gates that are gone; keep what they counted."""
+        while self._gone:
+            known = self._gone.popleft()
+            name = known.pattern.name
+            self._past[name] = self._past[name].plus(known.statistics())
+            if self._known.get(known.key) is known:
+                del self._known[known.key]
+
+
+_living: "weakref.WeakSet[KeyedGates]" = weakref.WeakSet()
+"""Every table of gates in the process: a fork concerns all of them."""
+
+
+def _after_fork() -> None:
+    for gates in list(_living):
+        gates.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,147 @@
+"""KeyedConcurrencyLimiter: as many calls at once as each key may have, for threads."""
+
+import math
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
+from batchlimit.concurrency.keyed.permits import Permits
+from batchlimit.concurrency.keyed.turns import Turns
+from batchlimit.concurrency.permit import Permit
+from batchlimit.waiting import patience
+
+_SECOND = 1_000_000_000
+
+
+class KeyedConcurrencyLimiter(BaseKeyedLimiter):
+    """Limits how many calls of each key are under way at once: of a repository, a user, a tenant.
+
+    It is safe in threads and over fork. It limits this process alone.
+
+    Args:
+        limits: A dict from keys and glob patterns to limits: a whole number of calls, or Keyed, which adds a queue or a
+            law. A key counts by the first entry that names it: the key itself, then the patterns in their order, then
+            "*".
+        classify: Returns what an exception that ended a call tells about the load (default: `classify`).
+        max_keys: Keys to keep in memory (default 10,000). Keys with a call under way stay in any case. A key that
+            leaves forgets what its law has learnt.
+        idle_after: After so many seconds (default 60) a key without calls leaves the memory when other keys come.
+        clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: There are no limits, a limit is below 1, or a number is out of its range.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimited
+        >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
+        >>> limiter = KeyedConcurrencyLimiter({"repo:*": 1, "*": 20})
+        >>> with limiter.acquire("repo:42"):
+        ...     limiter.acquire("repo:43").success()
+        ...     try:
+        ...         limiter.acquire("repo:42")
+        ...     except ConcurrencyLimited as refusal:
+        ...         print(refusal.reason, refusal.key)
+        limit repo:42
+        >>> limiter.close()
+    """
+
+    def acquire(self, key: str, *, timeout: float | None = None, operation: str = "") -> Permit:
+        """Return a permit of a key, at once or when it is this caller's turn.
+
+        Args:
+            key: What is limited, such as "repo:42".
+            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
+            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+
+        Returns:
+            The permit, held until it is completed.
+
+        Raises:
+            ConcurrencyLimited: The call was refused; `reason` says why, `retry_after` when to come back.
+            LimiterClosed: The limiter was closed.
+            TypeError: The key is no str, or `timeout` no number.
+            ValueError: The key has no limit or is empty, or `timeout` is below 0.
+        """
+        gate = self._by_key.get(key) or self._gates.find(key)
+        permit = Permit(gate, operation, 0, False)
+        wait = math.inf if timeout is None else patience(timeout)
+        if reason := gate.enter(permit, ""):
+            permit._wait("", wait, reason)
+        return permit
+
+    def acquire_all(self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "") -> Permits:
+        """Return permits of several keys, all of them or none.
+
+        A caller waits for a key that has no room while it holds nothing, so it keeps no place from others. If it was
+        turned away three times after that, it waits with what it holds. Callers never wait for each other in a circle.
+
+        Args:
+            keys: What is limited, each key once. The limits say in which order keys are acquired: put those of which
+                few calls are under way, such as users, before the process as a whole.
+            timeout: How long to wait at most (seconds). None, the default: as long as the queues let it; 0: not at all.
+            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+
+        Returns:
+            The permits, held until they are completed together.
+
+        Raises:
+            ConcurrencyLimited: The call was refused; `key` says which key had no room.
+            LimiterClosed, TypeError, ValueError: As `acquire`; or a key is named twice, or there is none.
+
+        Example:
+            >>> limiter = KeyedConcurrencyLimiter({"user:*": 2, "all": 100})
+            >>> with limiter.acquire_all(["user:ann", "all"], timeout=0):
+            ...     limiter.statistics().patterns["all"].in_flight
+            1
+            >>> limiter.close()
+        """
+        turns = Turns(self._order(keys))
+        until = self._clock() + patience(timeout) * _SECOND
+        while (held := self._round(turns, until, operation)) is None:
+            pass
+        return Permits(turns.order(), held)
+
+    def _round(self, turns: Turns, until: float, operation: str) -> list[Permit] | None:
+        """Acquire every key; None, with nothing held, if one had no room where this round does not wait."""
+        held: list[Permit] = []
+        try:
+            for key in turns.order():
+                gate = self._by_key.get(key) or self._gates.find(key)
+                permit = Permit(gate, operation, 0, False)
+                if reason := gate.enter(permit, ""):
+                    if not turns.may_wait(key):
+                        turns.turned_away(key)
+                        _give_back(held)
+                        return None
+                    permit._wait("", max(0.0, (until - self._clock()) / _SECOND), reason)
+                held.append(permit)
+        except BaseException:
+            _give_back(held)
+            raise
+        return _started(held, self._clock())
+
+    def close(self) -> None:
+        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
+        self._gates.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _give_back(held: list[Permit]) -> None:
+    for permit in held:
+        permit.ignore()
+
+
+def _started(held: list[Permit], now: int) -> list[Permit]:
+    """Let all calls begin now: a law is not told how long this caller waited for the last key."""
+    for permit in held:
+        permit.start_ns = now
+    return held

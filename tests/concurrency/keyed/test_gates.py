@@ -1,0 +1,157 @@
+"""The gates of a keyed limiter: a key never has two, memory is bounded, and what was counted stays counted."""
+
+import gc
+import os
+import sys
+from typing import Any
+
+import pytest
+
+from batchlimit import ConcurrencyLimited, LimiterClosed
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Sample
+from batchlimit.laws import Fixed
+
+SECOND = 1_000_000_000
+
+
+class Clock:
+    """ns that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def keys_of(limiter: KeyedConcurrencyLimiter) -> int:
+    return limiter.statistics().patterns["*"].keys
+
+
+def test_a_key_with_a_permit_keeps_its_gate_however_many_others_come() -> None:
+    limiter = KeyedConcurrencyLimiter({"*": 1}, max_keys=10)
+    with limiter.acquire("busy"):
+        for number in range(100):
+            limiter.acquire(f"key {number}").success()
+        with pytest.raises(ConcurrencyLimited):
+            limiter.acquire("busy")
+    limiter.acquire("busy").success()
+
+
+def test_keys_in_memory_are_bounded_and_their_counts_stay() -> None:
+    limiter = KeyedConcurrencyLimiter({"*": 1}, max_keys=10)
+    for number in range(1000):
+        limiter.acquire(f"key {number}").success()
+    assert keys_of(limiter) == 10
+    assert limiter.statistics().patterns["*"].succeeded == 1000
+
+
+def test_a_key_in_use_outlives_ones_that_were_used_once() -> None:
+    limiter = KeyedConcurrencyLimiter({"*": Keyed(Counting)}, max_keys=10)
+    for number in range(100):
+        limiter.acquire("hot").success()
+        limiter.acquire(f"key {number}").success()
+    law: Any = limiter._gates.find("hot").control.law
+    assert law.seen == 100
+
+
+class Counting(Fixed):
+    """A law that counts its samples."""
+
+    def __init__(self) -> None:
+        super().__init__(10)
+        self.seen = 0
+
+    def update(self, sample: Sample) -> int:
+        self.seen += 1
+        return self.limit
+
+
+def test_idle_keys_leave_when_others_come() -> None:
+    clock = Clock()
+    limiter = KeyedConcurrencyLimiter({"*": 1}, idle_after=60, clock=clock)
+    for number in range(100):
+        limiter.acquire(f"key {number}").success()
+    assert keys_of(limiter) == 100
+    for number in range(200):  # a first look sees that a key was used, a second one that it was not used since
+        clock.now += 60 * SECOND
+        limiter.acquire(f"late {number}").success()
+    assert keys_of(limiter) < 10
+
+
+def test_what_is_under_way_and_refused_is_counted_by_pattern() -> None:
+    limiter = KeyedConcurrencyLimiter({"repo:*": 1, "*": 5})
+    with limiter.acquire("repo:1"), limiter.acquire("ann"), limiter.acquire("bob"):
+        with pytest.raises(ConcurrencyLimited) as refusal:
+            limiter.acquire("repo:1")
+        assert refusal.value.key == "repo:1"
+        assert str(refusal.value) == "refused (limit) at 'repo:1': 1 calls are under way, the limit is 1"
+        seen = limiter.statistics().patterns
+        assert (seen["repo:*"].in_flight, seen["repo:*"].refused, seen["*"].in_flight) == (1, {"limit": 1}, 2)
+        assert [(key.key, key.limit) for key in limiter.busiest(2)] == [("ann", 5), ("bob", 5)]
+    assert limiter.busiest() == []
+
+
+def test_shared_keys_teach_one_law() -> None:
+    law = Counting()
+    limiter = KeyedConcurrencyLimiter({"*": Keyed(lambda: law, shared=True)})
+    for key in ("a", "b", "c"):
+        limiter.acquire(key).success()
+    assert law.seen == 3
+
+
+def test_a_permit_that_is_collected_amid_a_shared_law_changes_nothing_in_its_work() -> None:
+    class Collecting(Counting):
+        """A law during whose work a permit of another key ends."""
+
+        def update(self, sample: Sample) -> int:
+            assert not self.is_busy
+            self.is_busy = True
+            if held:
+                held.pop().success()
+            self.is_busy = False
+            return super().update(sample)
+
+        is_busy = False
+
+    law = Collecting()
+    limiter = KeyedConcurrencyLimiter({"*": Keyed(lambda: law, shared=True)})
+    held = [limiter.acquire("a")]
+    limiter.acquire("b").success()
+    assert law.seen == 1
+    assert limiter.statistics().patterns["*"].succeeded == 2
+
+
+def test_a_closed_limiter_lets_nobody_enter_and_calls_under_way_end() -> None:
+    limiter = KeyedConcurrencyLimiter({"*": 2})
+    with limiter.acquire("a"):
+        limiter.close()
+        for call in (lambda: limiter.acquire("a"), lambda: limiter.acquire("b"), lambda: limiter.acquire_all(["a"])):
+            with pytest.raises(LimiterClosed):
+                call()
+    assert limiter.statistics().patterns["*"].succeeded == 1
+
+
+def test_a_dropped_limiter_leaves_nothing_behind() -> None:
+    limiter = KeyedConcurrencyLimiter({"*": 2})
+    gates = limiter._gates
+    limiter.acquire("a").success()
+    gate = limiter._gates.find("a")
+    del limiter, gates
+    assert sys.getrefcount(gate) == 2
+    gc.collect()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_holds_nothing_of_its_parents_calls() -> None:
+    limiter = KeyedConcurrencyLimiter({"*": 1})
+    with limiter.acquire("a"):
+        if (child := os.fork()) == 0:
+            try:
+                limiter.acquire("a").success()
+                os._exit(0)
+            except BaseException:  # noqa: BLE001
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        with pytest.raises(ConcurrencyLimited):
+            limiter.acquire("a")

@@ -1,0 +1,17 @@
+"""In which order a caller acquires several keys, and where it waits, as a table."""
+
+from batchlimit.concurrency.keyed.turns import Turns
+
+
+def test_a_caller_waits_with_empty_hands_at_first_and_in_the_common_order_in_the_end() -> None:
+    turns = Turns(["user", "repo", "all"])
+    table = [
+        ("all", ("user", "repo", "all"), ["user"]),
+        ("user", ("all", "user", "repo"), ["all"]),
+        ("repo", ("user", "repo", "all"), ["user"]),
+        ("", ("user", "repo", "all"), ["user", "repo", "all"]),
+    ]
+    for turned_away_at, order, waits in table:
+        assert turns.order() == order
+        assert [key for key in order if turns.may_wait(key)] == waits
+        turns.turned_away(turned_away_at)
