@@ -7,8 +7,7 @@ from typing import Any
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client.codec import give_back_arguments, take_arguments
-from batchlimit.stores.client.scripts import digest, script
+from batchlimit.stores.client.scripts import digest, give_back_arguments, script, take_arguments
 
 Command = tuple[str | bytes, ...]
 Case = Callable[[int, int], Iterator[Command]]

@@ -9,7 +9,7 @@ from typing import Any
 
 from batchlimit import Quota
 from batchlimit.bucket.messages import Ask
-from batchlimit.stores.client.codec import take_arguments
+from batchlimit.stores.client.scripts import take_arguments
 from benchmarks.heartbeat import Laps
 
 QUOTA = Quota(1e7, 10_000_000)

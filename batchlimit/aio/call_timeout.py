@@ -6,7 +6,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import Self
 
-from batchlimit.stores.client.deadline import WATCH, Watch
+from batchlimit.stores.client.watch import WATCH, Watch
 
 _ROUNDS = 10
 """How many rounds of the loop an answer has that lies ready when the time is over: it is read in the first, understood
@@ -46,7 +46,7 @@ def _never() -> bool:
 class CallTimeout:
     """`async with CallTimeout(seconds)`: TimeoutError when they are over, as from asyncio.timeout.
 
-    The time during which the call waits for a connection does not count (see stores/client/deadline.py), but for
+    The time during which the call waits for a connection does not count (see stores/client/watch.py), but for
     `connecting` seconds, or as soon as the store is `failing`: asked each `seconds`.
     """
 

@@ -61,7 +61,7 @@ class GuardedStore(Timeouts):
         `took` hears what came of it, when what is returned is done; None: nothing did, so `take` says why.
         """
         part = self._remote.part(key)
-        if self._sender is None or self._outages.breaker(part).opened_at is not None:
+        if self._sender is None or self._outages.breakers[part].opened_at is not None:
             return None
         if (answer := self._sender.send(key, quota, ask)) is None:
             return None
@@ -83,7 +83,9 @@ class GuardedStore(Timeouts):
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             return self._counted(part, key, error)
         if grant is not None:
-            self._answered(part)
+            self._has_answered = True
+            if self._outages.breakers[part].consecutive_failures:
+                self._outages.answered(part)
         return grant
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
@@ -113,7 +115,7 @@ class GuardedStore(Timeouts):
 
     async def _call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
         part = self._remote.part(key)
-        breaker = self._outages.breaker(part)
+        breaker = self._outages.breakers[part]
         if breaker.opened_at is not None:
             self._look_for_prober(part, key)
             raise self._outages.refusal(part)
@@ -154,7 +156,7 @@ class GuardedStore(Timeouts):
         self._outages.answered(part)
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
-        before = self._outages.breaker(part).error
+        before = self._outages.breakers[part].error
         if before is not None and error.__cause__ is not None and before.__cause__ is error.__cause__:
             return  # many calls were on one connection: that it ended is one failure
         if self._outages.failed(part, error):

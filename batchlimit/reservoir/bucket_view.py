@@ -75,9 +75,9 @@ class BucketView:
             case "empty":
                 return 0.0
 
-    def is_rich(self, quota: Quota) -> bool:
+    def is_rich(self, burst: int) -> bool:
         """Whether half of the bucket was left, or more, as far as its level tells: the lowest of all bandwidths'."""
-        return self.level >= ALPHA * quota.largest_cost
+        return self.level >= ALPHA * burst
 
     def epoch(self, quota: Quota, now: float) -> int:
         """Return the epoch of the bucket that must be there still; 0 when it may have filled up and been forgotten.

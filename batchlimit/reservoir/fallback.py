@@ -16,13 +16,13 @@ _ABSOLVED = 60.0
 class Fallback:
     """The Fallback that a FailurePolicy asks for, from the first failure on, and what is owed to it."""
 
-    __slots__ = ("_forgiven_at", "_left", "_policy", "_unrefunded", "admitted", "bucket")
+    __slots__ = ("_forgiven_at", "_left", "_policy", "admitted", "bucket", "unrefunded")
 
     def __init__(self, policy: FailurePolicy) -> None:
         self.bucket: FallbackBucket | None = None
         self.admitted = 0  # tokens, without the store
         self._policy = policy
-        self._unrefunded = 0  # those of them that may be refunded still
+        self.unrefunded = 0  # those of them that may be refunded still
         self._forgiven_at = math.inf
         self._left = 0  # of what is borrowed, how many tokens were left of a lease
 
@@ -38,11 +38,6 @@ class Fallback:
         """Return what to tell callers who need the store, which failed, where nothing stands in for it."""
         return Fail(error, UNCOUNTED if self._policy.kind == "local" else "")
 
-    @property
-    def is_owed(self) -> bool:
-        """Whether a refund may be of what was admitted without the store."""
-        return self._unrefunded > 0
-
     def bucket_now(self, quota: Quota, view: BucketView, now: float) -> FallbackBucket | None:
         """Return what answers instead of the bucket, by what it was when last seen; None: nothing does."""
         if self.bucket is None:
@@ -52,7 +47,7 @@ class Fallback:
     def count(self, spent: int) -> None:
         """Take note of tokens that were spent without the store."""
         self.admitted += spent
-        self._unrefunded += spent
+        self.unrefunded += spent
 
     def lend(self, bucket: FallbackBucket, wish: Wish, lease: Lease, now: float) -> float:
         """Lend what is wished for, if it is there; return in how many seconds it is (0.0: now)."""
@@ -79,9 +74,9 @@ class Fallback:
         Those that were admitted without the store come first, for a minute after its return.
         """
         if now >= self._forgiven_at:
-            self._unrefunded, self._forgiven_at = 0, math.inf
-        absorbed = min(tokens, self._unrefunded)
-        self._unrefunded -= absorbed
+            self.unrefunded, self._forgiven_at = 0, math.inf
+        absorbed = min(tokens, self.unrefunded)
+        self.unrefunded -= absorbed
         if lease.borrowed and self.bucket is not None:
             self.bucket.put_back(absorbed, now)
         return absorbed

@@ -96,7 +96,7 @@ class Lifecycle:
         idle = state.used + self._idle_after
         if state.fallback.bucket is not None:
             return max(idle, state.fallback.bucket.full_at())
-        if state.fallback.is_owed or self._requests.lost_number is not None or state.quota != state.own:
+        if state.fallback.unrefunded or self._requests.lost_number is not None or state.quota != state.own:
             return idle
         return min(idle, max(state.used + _AWAKE, state.tokens.expires, state.denials.dry_until))
 

@@ -128,7 +128,7 @@ class Requests:
     def _target(self, left: int) -> int:
         """Return how many tokens the sizer wants to be here, where `left` are."""
         state = self._state
-        usage = Usage(state.quota, state.demand.rate, self.last_target, left, state.view.is_rich(state.quota))
+        usage = Usage(state.quota, state.demand.rate, self.last_target, left, state.view.is_rich(state.largest_cost))
         return wanted(self._options.sizer, usage)
 
     def _send(

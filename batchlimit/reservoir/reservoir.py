@@ -186,7 +186,8 @@ class Reservoir:
         state.count(now)
         state.in_flight = self.requests.lost_number = self.outage = None
         state.view.learn(fetch, grant, now)
-        state.fallback.end(state.lease, now)
+        if state.lease.borrowed or state.fallback.bucket is not None:
+            state.fallback.end(state.lease, now)
         quota = grant.quota or fetch.quota
         if quota is not state.quota and quota != state.quota:
             self.admission.obey(quota)

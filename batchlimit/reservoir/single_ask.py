@@ -89,7 +89,7 @@ class SingleAsk:
             demand, last = Demand(snapshot.counted_at, snapshot.demand), int(snapshot.last_want)
             view.recall(snapshot)
             fill, round_trip = view.fill, view.round_trip
-            is_rich, epoch = view.is_rich(quota), view.epoch(quota, now)
+            is_rich, epoch = view.is_rich(quota.largest_cost), view.epoch(quota, now)
         demand.observe(cost, now)
         if wanted(options.sizer, Usage(quota, demand.rate, last, 0, is_rich)) > cost:
             return None

@@ -18,7 +18,7 @@ Who retries what:
 | what happened | who acts |
 |---|---|
 | NOSCRIPT: the script did not run | the transport loads it and sends the command again |
-| MOVED, ASK: the script did not run | redis-py follows; where its client for tasks cannot, `client/cluster_ask.py` |
+| MOVED, ASK: the script did not run | redis-py follows; where its client for tasks cannot, `client/cluster.py` |
 | the answer is lost | the reservoir repeats the ask later with the same number; the script then repeats its answer |
 | three consecutive failures | the breaker opens; a background thread or task probes until the store answers |
 

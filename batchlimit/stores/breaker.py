@@ -61,35 +61,39 @@ class Breaker:
         return now - opened_at
 
 
-class Breakers:
-    """The circuit breakers of all parts of one store, and their statistics. One thread at a time may change them."""
+class _ByPart(dict[str, Breaker]):
+    def __missing__(self, part: str) -> Breaker:
+        return self.setdefault(part, Breaker())
 
-    __slots__ = ("_failures", "_outages", "_parts")
+
+class Breakers:
+    """The circuit breakers of all parts of one store, and their statistics. One thread at a time may change them.
+
+    `of[part]` is the breaker of a part, such as a node of a cluster: parts are few.
+    """
+
+    __slots__ = ("_failures", "_outages", "of")
 
     def __init__(self) -> None:
-        self._parts: dict[str, Breaker] = {}
+        self.of: dict[str, Breaker] = _ByPart()
         self._failures = self._outages = 0
 
     def __repr__(self) -> str:
-        return f"<Breakers {self._parts}>"
-
-    def of(self, part: str) -> Breaker:
-        """Return the breaker of a part, such as a node of a cluster; parts are few."""
-        return self._parts.get(part) or self._parts.setdefault(part, Breaker())
+        return f"<Breakers {dict(self.of)}>"
 
     def failed(self, part: str, error: StoreUnavailable, now: float) -> bool:
         """Count a failure; True if it opened the breaker of the part."""
-        opened = self.of(part).failed(error, now)
+        opened = self.of[part].failed(error, now)
         self._failures += 1
         self._outages += opened
         return opened
 
     def answered(self, part: str, now: float) -> float | None:
         """Count an answer; an error that shows that the part works is one too. See Breaker.answered."""
-        return self.of(part).answered(now)
+        return self.of[part].answered(now)
 
     @property
     def health(self) -> Health:
         """How the store has been."""
-        available = all(each.opened_at is None for each in list(self._parts.values()))
+        available = all(each.opened_at is None for each in list(self.of.values()))
         return Health(self._failures, self._outages, available)

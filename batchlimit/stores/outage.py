@@ -32,7 +32,7 @@ that lost a store at the same time do not all probe it at the same time."""
 class Outages:
     """Which parts of one store are away: counts what its calls end with, and says who has to probe.
 
-    A guarded store has one. It asks for the `breaker` of a part before a call, and reports `answered` or `failed` after
+    A guarded store has one. It looks at the breaker of a part before a call, and reports `answered` or `failed` after
     it. While a circuit breaker is open, one prober (a thread or a task) works off a Probe, until the part answers.
     """
 
@@ -42,8 +42,8 @@ class Outages:
         """`address` is the store's; `lock` is entered to change the circuit breakers (default: nothing is locked)."""
         self._address, self._lock = address, lock
         self._breakers = Breakers()
-        self.breaker = self._breakers.of
-        """Returns the circuit breaker of a part."""
+        self.breakers = self._breakers.of
+        """The circuit breaker of each part."""
         self._probes: dict[str, Probe] = {}
 
     def __repr__(self) -> str:
@@ -57,11 +57,11 @@ class Outages:
 
     def refusal(self, part: str) -> CircuitOpen:
         """Return what a call raises that is not made because the circuit breaker of its part is open."""
-        return circuit_open(self._address(), part, self.breaker(part), steady())
+        return circuit_open(self._address(), part, self.breakers[part], steady())
 
     def answered(self, part: str) -> None:
         """Count an answer. It closes the circuit breaker; the end of an outage is logged."""
-        if self.breaker(part).consecutive_failures == 0:
+        if self.breakers[part].consecutive_failures == 0:
             return
         with self._lock():
             seconds = self._breakers.answered(part, steady())
@@ -80,7 +80,7 @@ class Outages:
 
     def probe(self, part: str, key: str) -> "Probe":
         """Plan the probes of an outage that has no prober, by the key of a call that failed."""
-        return Probe(part, key, self.breaker(part))
+        return Probe(part, key, self.breakers[part])
 
     def began(self, probe: "Probe", is_alive: Callable[[], bool]) -> None:
         """Note that a prober has started; `is_alive` says whether it still runs."""

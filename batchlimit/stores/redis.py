@@ -14,11 +14,19 @@ from batchlimit.redaction import shown
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport
-from batchlimit.stores.client.codec import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
 from batchlimit.stores.client.deadline import NeedsConnection
-from batchlimit.stores.client.diagnosis import FAILURES, failure
+from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
 from batchlimit.stores.client.direct import Calls, DirectTransport
-from batchlimit.stores.client.probe import PROBE, PROBE_QUOTA, is_elsewhere, probe_name
+from batchlimit.stores.client.scripts import (
+    PROBE,
+    PROBE_QUOTA,
+    give_back_arguments,
+    peek_arguments,
+    probe_name,
+    read_grant,
+    read_level,
+    take_arguments,
+)
 from batchlimit.stores.client.syntax import look, sure_redis
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport

@@ -91,7 +91,7 @@ class GuardedStore(Timeouts):
 
     def _call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
         part = self._remote.part(key)
-        breaker = self._outages.breaker(part)
+        breaker = self._outages.breakers[part]
         if breaker.opened_at is not None:
             self._look_for_prober(part, key)
             raise self._outages.refusal(part)

@@ -8,7 +8,7 @@ import pytest
 
 from batchlimit import StoreUnavailable
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.stores.client.deadline import WatchPaused
+from batchlimit.stores.client.watch import WatchPaused
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on, nothing
 

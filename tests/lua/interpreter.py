@@ -6,8 +6,14 @@ from lupa.lua51 import LuaRuntime
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client.codec import give_back_arguments, peek_arguments, read_grant, read_level, take_arguments
-from batchlimit.stores.client.scripts import script
+from batchlimit.stores.client.scripts import (
+    give_back_arguments,
+    peek_arguments,
+    read_grant,
+    read_level,
+    script,
+    take_arguments,
+)
 
 
 class Interpreter:

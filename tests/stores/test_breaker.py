@@ -44,7 +44,7 @@ def test_parts_fail_apart_and_are_counted_together() -> None:
         breakers.failed("b", AWAY, 0.0)
     assert breakers.health == Health(4, 0, available=True)
     assert breakers.failed("a", AWAY, 1.0)
-    assert breakers.of("b").opened_at is None
+    assert breakers.of["b"].opened_at is None
     assert breakers.health == Health(5, 1, available=False)
     assert breakers.answered("b", 2.0) is None
     assert breakers.health == Health(5, 1, available=False)

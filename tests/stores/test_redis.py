@@ -14,8 +14,8 @@ from batchlimit.bucket.messages import Ask, GiveBack, Level
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client.codec import command
 from batchlimit.stores.client.deadline import deadline_scope
+from batchlimit.stores.client.scripts import command
 from batchlimit.stores.redis import RedisStore
 from tests.servers import SERVERS, Server, Unavailable
 

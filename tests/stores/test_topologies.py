@@ -17,8 +17,7 @@ from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
-from batchlimit.stores.client.async_transport import AsyncClusterTransport
-from batchlimit.stores.client.cluster import NOBODY, is_lost
+from batchlimit.stores.client.cluster import NOBODY, AsyncClusterTransport, is_lost
 from tests.awaiting import BlockingStore, awaited
 from tests.nodes import Node
 from tests.servers import Servers, Unavailable, redis_binary, valkey_binary

@@ -15,7 +15,7 @@ take, by `benchmarks/transports.py` on a busy machine (Python 3.11, redis-py 8.1
 | DeadlineConnection | never connects in a caller's thread: to resolve a name has no timeout | may hang | no wait |
 | PausingConnection | with health checks, connecting does not use up the deadline of a task | it does | it does not |
 | AsyncClusterTransport | reads the slots in the background after a failure | closes all connections | keeps them |
-| cluster_ask | sends ASKING and the command on one connection | on two | on one |
+| AsyncClusterTransport | sends ASKING and the command on one connection | on two | on one |
 | PrimaryMonitor | leaves the old primary after a planned failover | after about 11 s | within 0.25 s |
 
 A cluster, sentinels and clients that the caller made use redis-py's connections. TLS and health checks use redis-py's

@@ -1,21 +1,157 @@
-"""A store's own connection to one server, for tasks: one for all of them."""
+"""A store's own connection to one server, for tasks: one for the calls of all of them.
+
+A server replies in the order of the commands, so a task sends its command without waiting for the replies to others.
+The first command in a turn of the event loop is sent at once; the others of that turn leave in one write. redis-py
+opens and greets the connection, and then lets go of its transport.
+"""
 
 import asyncio
+from collections import deque
 from contextvars import Context
 from typing import Any
 
 import redis
 import redis.asyncio
-from redis.exceptions import NoScriptError
+from redis.exceptions import InvalidResponse, NoScriptError, RedisError
 
 from batchlimit.stores.client.async_transport import AsyncServerTransport
-from batchlimit.stores.client.codec import command
-from batchlimit.stores.client.deadline import WATCH, WatchPaused
 from batchlimit.stores.client.diagnosis import PASSING, code_of
-from batchlimit.stores.client.multiplexed import MultiplexedConnection
-from batchlimit.stores.client.scripts import digest, script
+from batchlimit.stores.client.scripts import NOTHING, PUSH, command, digest, reader, script
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.transport import Arguments
+from batchlimit.stores.client.watch import WATCH, WatchPaused
+
+_CLOSED = "Connection closed by server."
+
+
+class MultiplexedConnection(asyncio.Protocol):
+    """Sends commands, and settles a future for each reply. Use it on its own event loop only."""
+
+    def __init__(self, connection: Any) -> None:
+        """Take over the transport of a connected redis-py connection, which is not to be used any more."""
+        # Private, all three; they have these names from redis-py 5.2 to 8.1.
+        self._reader = reader(connection._parser.parse_error)
+        self._writer: asyncio.StreamWriter = connection._writer  # kept: when it is dropped, it closes the transport
+        connection._reader = connection._writer = None
+        self._loop = asyncio.get_running_loop()
+        self._outbox: list[tuple[bytes, asyncio.Future[Any]]] = []
+        self._is_turn = False  # whether a command was sent in this turn of the loop
+        self._asked: deque[asyncio.Future[Any]] = deque()
+        self._waiting = 0  # how many of them a caller still waits for
+        self._is_retired = False
+        self._error: Exception | None = None  # why it was ended
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._writer.transport.set_protocol(self)
+
+    def __repr__(self) -> str:
+        return f"<MultiplexedConnection with {len(self._asked)} replies to come, {self._waiting} of them awaited>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes more calls: it is connected, and no caller gave up waiting for a reply."""
+        return not self._is_retired
+
+    async def ask(self, command: bytes) -> Any:
+        """Send a packed command, once, and return the reply; an error reply is raised as redis-py raises it."""
+        try:
+            return await self.send(command)
+        except asyncio.CancelledError:
+            self.retire()  # see _ended, which does not do it if the reply came before the cancellation
+            raise
+
+    def send(self, command: bytes) -> "asyncio.Future[Any]":
+        """Send a packed command, once, without waiting; the future gets the reply, or what `ask` would raise.
+
+        After a caller cancels its future, the connection takes no more calls, because that reply may never come. It
+        ends when all other callers have their replies.
+        """
+        if self._is_retired:  # it ended before its first use: no reply would ever come
+            raise (self._error or redis.ConnectionError(_CLOSED)).with_traceback(None)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting += 1
+        answer.add_done_callback(self._ended)
+        self._outbox.append((command, answer))
+        if not self._is_turn:
+            self._is_turn = True
+            self._loop.call_soon(self._end_turn)
+            self._flush()
+        return answer
+
+    def retire(self) -> None:
+        """Take no more calls, and end when no caller waits for a reply any more."""
+        self._is_retired = True
+        if not self._waiting:
+            self._writer.transport.abort()
+
+    async def close(self) -> None:
+        """End at once; callers that still wait get a ConnectionError."""
+        self._abort()
+        await asyncio.shield(self._lost)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        try:
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not NOTHING:
+                self._deliver(reply)
+        except RedisError as error:  # these bytes are no reply
+            self._abort(error)
+        except BaseException:
+            self._abort()
+            raise
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._is_retired = True
+        error = self._error = self._error or redis.ConnectionError(
+            _CLOSED if exc is None else f"Error while reading from the server: {exc.args}"
+        )
+        for answer in (*self._asked, *(answer for _, answer in self._outbox)):
+            _settle(answer, error)
+        self._asked.clear()
+        self._outbox.clear()
+        self._lost.set_result(None)
+
+    # A signal handler may raise between any two lines. Then nobody knows whose the next reply is: the connection ends.
+
+    def _end_turn(self) -> None:
+        self._is_turn = False
+        if self._outbox:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            outbox, self._outbox = self._outbox, []
+            self._asked.extend(answer for _, answer in outbox)
+            self._writer.transport.write(b"".join([command for command, _ in outbox]))
+        except BaseException:
+            self._abort()
+            raise
+
+    def _ended(self, answer: "asyncio.Future[Any]") -> None:
+        self._waiting -= 1
+        if answer.cancelled() or self._is_retired:
+            self.retire()
+
+    def _abort(self, error: Exception | None = None) -> None:
+        self._is_retired, self._error = True, error
+        self._writer.transport.abort()
+
+    def _deliver(self, reply: Any) -> None:
+        if isinstance(reply, PUSH):
+            return
+        if not self._asked:
+            raise InvalidResponse("a reply without a command")
+        _settle(self._asked.popleft(), reply)
+
+
+def _settle(answer: "asyncio.Future[Any]", reply: Any) -> None:
+    if answer.done():  # cancelled by its caller
+        return
+    if isinstance(reply, Exception):
+        answer.set_exception(reply)
+    else:
+        answer.set_result(reply)
 
 
 class AsyncDirectTransport(AsyncServerTransport):

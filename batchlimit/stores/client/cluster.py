@@ -1,13 +1,25 @@
-"""The transport to a cluster, for threads: each call is one EVALSHA at the primary that has the bucket's slot."""
+"""The transports to a cluster: each call is one EVALSHA at the primary that has the bucket's slot."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import Any
 
 import redis
-from redis.exceptions import MaxConnectionsError, NoScriptError, RedisClusterException, SlotNotCoveredError
+import redis.asyncio
+from redis.exceptions import (
+    AskError,
+    ClusterError,
+    MaxConnectionsError,
+    NoScriptError,
+    RedisClusterException,
+    SlotNotCoveredError,
+)
 
 from batchlimit.reentry import free, own_lock
 from batchlimit.stores.client.address import client_address
+from batchlimit.stores.client.diagnosis import FAILURES
 from batchlimit.stores.client.scripts import digest, script
 from batchlimit.stores.client.transport import Arguments
 
@@ -81,3 +93,103 @@ def _run(client: Any, name: str, bucket: str, arguments: Arguments) -> Sequence[
         # primaries: one of them may be down, and the one that a slot moves to may not be among them.
         reply = client.eval(script(name), 1, bucket, *arguments)
     return reply
+
+
+class AsyncClusterTransport:
+    """A cluster. Its client connects at the first call."""
+
+    def __init__(self, connect: "Callable[[], redis.asyncio.RedisCluster]") -> None:
+        self._connect = connect
+        self.client: Any = connect()
+        self._looking: asyncio.Task[None] | None = None
+        self.address = client_address(self.client)
+
+    async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        try:
+            return await self._run(name, bucket, arguments)
+        except KeyError as error:  # redis-py's way to say that no node has the slot
+            raise SlotNotCoveredError(f"no node of the cluster has slot {error}") from error
+        except AttributeError as error:  # redis-py follows an ASK to a node that it does not know yet
+            await self.client.aclose()
+            raise RedisClusterException("a node of the cluster is new") from error
+
+    def part(self, bucket: str) -> str:
+        return slot_owner(self.client, bucket)
+
+    async def reset_after(self, error: Exception) -> None:
+        """Replace a client that knows no living node any more by one that begins with the nodes of the URL."""
+        if is_lost(error):
+            before, self.client = self.client, self._connect()
+            await before.aclose()
+
+    async def aclose(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        await self.client.aclose()
+
+    def _look_anew(self) -> None:
+        """After a node failed, read the slots anew in a background task.
+
+        redis-py would do it within the next call, to any node. If that call timed out meanwhile, redis-py would close
+        the connections of all callers to all nodes.
+        """
+        if getattr(self.client, "_initialize", False):
+            self.client._initialize = False
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.get_running_loop().create_task(_looked(self.client), context=Context())
+
+    async def _run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+        reply: Sequence[Any]
+        if self.client.get_default_node() is None:
+            # Without it redis-py sends first calls to any node, and every fifth MOVED closes all callers' connections.
+            await self.client.initialize()
+        self._look_anew()
+        try:
+            reply = await self.client.evalsha(digest(name), "1", bucket, *arguments)
+        except NoScriptError:  # see _run of the threads
+            reply = await self.client.eval(script(name), "1", bucket, *arguments)
+        except ClusterError as error:
+            if "TTL exhausted" not in str(error):
+                raise
+            reply = await _follow(self.client, name, bucket, arguments)
+        return reply
+
+
+async def _looked(client: Any) -> None:
+    with contextlib.suppress(*FAILURES):  # the next failure starts another attempt
+        await client.nodes_manager.initialize()
+
+
+async def _follow(client: Any, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Any:
+    """Run a script whose slot is moving: at the node that the old node names, or at that one if it has the key still.
+
+    The old node replies ASK, and the new one serves a command that follows ASKING. Both have to be sent on the same
+    connection. redis-py's client for tasks sends them on two if it has an even number of connections, and stops after a
+    while. Nothing was carried out by then.
+    """
+    try:
+        return await client.get_node_from_key(bucket).execute_command("EVALSHA", digest(name), "1", bucket, *arguments)
+    except AskError as asked:
+        node = client.get_node(asked.host, asked.port)
+        if node is None:
+            raise ClusterError("TTL exhausted: a node of the cluster is new") from asked
+        return await _ask(node, name, bucket, arguments)
+
+
+async def _ask(node: Any, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Any:
+    connection = node.acquire_connection()
+    try:
+        try:
+            return await _say(connection, "EVALSHA", digest(name), "1", bucket, *arguments)
+        except NoScriptError:
+            return await _say(connection, "EVAL", script(name), "1", bucket, *arguments)
+    finally:
+        node._free.append(connection)  # release() is missing in redis-py 5.2
+
+
+async def _say(connection: Any, *command: str | bytes) -> Any:
+    await connection.connect()
+    await connection.send_command("ASKING")
+    await connection.read_response()
+    await connection.send_command(*command)
+    return await connection.read_response()

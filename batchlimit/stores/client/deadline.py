@@ -1,13 +1,24 @@
-"""How long a call may take, known to everything that it calls.
+"""The deadline of a call in a thread, and connections that keep to it.
 
-A thread sets an instant with `deadline_scope`. A task has a Watch, which `WatchPaused` stops while the call connects.
+redis-py bounds each read by itself: a server that sends a reply byte by byte takes as long as it likes. Here all reads
+and writes of an exchange share what is left of the caller's deadline. It also takes less processor time: see the table
+in `__init__.py`. Opening a connection may take any time, because resolving a name has no timeout, so none is opened
+within a `deadline_scope`: redis-py opens and greets them elsewhere, and a RespSocket then reads and writes on them.
 """
 
+import select
+import socket
 import threading
 import time
-from contextvars import ContextVar
+from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol
+from typing import Any
+
+import redis
+from redis._parsers import BaseParser
+from redis.connection import Connection, UnixDomainSocketConnection
+
+from batchlimit.stores.client.scripts import NOTHING, PUSH, reader
 
 _STALE = 1.0
 """Seconds after its end from which a scope has no effect: an interrupt left it behind."""
@@ -59,34 +70,120 @@ def current_deadline() -> float | None:
     return None if until is None or until + _STALE < time.monotonic() else until
 
 
-class Watch(Protocol):
-    """Measures how long a task's call has waited for the server."""
-
-    def pause(self) -> None:
-        """The call waits for a connection, or opens one."""
-        ...
-
-    def resume(self) -> None:
-        """The call has a connection: from here on the time is the server's."""
-        ...
+_MOMENT = 0.001
+"""Seconds that a late thread gets, because the reply may be there already."""
+_MOST = 1 << 16
+"""Bytes to receive at once, at most: the replies to a hundred asks."""
+_SMALL = 4096
+"""Bytes that a connection takes at once on which nothing else is under way: to send them takes none of the deadline."""
 
 
-WATCH: ContextVar[Watch | None] = ContextVar("batchlimit_watch", default=None)
-"""The watch of the call that this task makes."""
+class RespSocket:
+    """Exchanges commands and replies on one connected socket; for one thread at a time."""
+
+    __slots__ = ("_buffer", "_default_timeout", "_is_busy", "_poll", "_reader", "_socket")
+
+    def __init__(self, connected: socket.socket, error: Callable[[str], Exception] = redis.ResponseError) -> None:
+        """Take a connected socket. Its timeout holds for callers without a deadline.
+
+        Args:
+            connected: the socket.
+            error: makes an exception of the text of an error reply.
+        """
+        self._socket = connected
+        self._default_timeout = connected.gettimeout()  # without a deadline
+        self._reader = reader(error)
+        self._buffer = bytearray(_MOST)  # kept: to make one for each reply takes 2 us
+        self._poll = select.poll()
+        self._poll.register(connected, select.POLLIN)
+        self._is_busy = False  # a command was sent, and its reply is not read to the end
+
+    def __repr__(self) -> str:
+        return f"<RespSocket on {self._socket}>"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next reply answers the next command: nothing is unread, and the server has not hung up."""
+        return not (self._is_busy or self._reader.has_data() or self._poll.poll(0))
+
+    def exchange(self, packed: bytes, answers: int) -> list[Any]:
+        """Send packed commands and return their replies, errors among them.
+
+        The connection is to be closed after any exception, because the reply may still arrive.
+
+        Args:
+            packed: the commands, as they are sent.
+            answers: how many replies they have.
+
+        Raises:
+            TimeoutError: the deadline is over.
+            redis.ConnectionError, OSError: the connection failed.
+        """
+        if self._is_busy:  # the caller before was interrupted: the next reply is not ours
+            raise ConnectionResetError("a reply on this connection was left unread")
+        self._is_busy = True
+        until = current_deadline()  # read once: a process that was stopped meanwhile keeps its deadline
+        self._set_timeout(until)
+        self._socket.sendall(packed)
+        if len(packed) > _SMALL:
+            self._set_timeout(until)
+        replies: list[Any] = []
+        self._receive()
+        while len(replies) < answers:
+            reply = self._reader.gets()
+            if reply is NOTHING:
+                self._set_timeout(until, is_first=False)
+                self._receive()
+            elif not isinstance(reply, PUSH):
+                replies.append(reply)
+        self._is_busy = False
+        return replies
+
+    def _receive(self) -> None:
+        size = self._socket.recv_into(self._buffer)
+        if not size:
+            raise redis.ConnectionError("Connection closed by server.")
+        self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]  # any buffer
+
+    def _set_timeout(self, until: float | None, is_first: bool = True) -> None:
+        """Let the next operation end by the deadline; without one, after the socket's own timeout."""
+        timeout = self._default_timeout
+        if until is not None:
+            left = until - time.monotonic()
+            # Only the first read gets the moment: a server that sends byte by byte would have it for each.
+            if left < 0.0 and not is_first:
+                raise TimeoutError("timed out")
+            left = max(left, _MOMENT)
+            timeout = left if timeout is None else min(left, timeout)
+        self._socket.settimeout(timeout)
 
 
-class WatchPaused:
-    """`with WatchPaused():` the time in this block is not the server's."""
+class Deadlined:
+    """What such connections have in common; comes before a connection class of redis-py among the bases."""
 
-    __slots__ = ("_watch",)
+    resp: RespSocket | None = None
+    """Set while the connection is open."""
 
-    def __enter__(self) -> None:
-        self._watch = WATCH.get()
-        if self._watch is not None:
-            self._watch.pause()
+    def _connect(self) -> socket.socket:
+        if current_deadline() is not None:
+            raise NeedsConnection
+        plain: Any = super()
+        connected: socket.socket = plain._connect()
+        self.resp = RespSocket(connected, BaseParser.parse_error)
+        return connected
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._watch is not None:
-            self._watch.resume()
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        """Close the connection. The RespSocket is not used again, even if closing fails."""
+        self.resp = None
+        plain: Any = super()
+        plain.disconnect(*args, **kwargs)
+
+
+class DeadlineConnection(Deadlined, Connection):
+    """A connection over TCP."""
+
+
+class DeadlineUnixConnection(Deadlined, UnixDomainSocketConnection):
+    """A connection over a unix socket."""
+
+    port = 0  # redis-py 8.1 reads it when connecting times out

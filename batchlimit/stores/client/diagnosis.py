@@ -102,6 +102,11 @@ def code_of(error: Exception) -> str:
     return known[-1] if known else _unnamed(str(error))
 
 
+def is_elsewhere(error: BucketUnavailable) -> bool:
+    """Whether the key's slot is at another node. Any other error of one key concerns the probe's bucket alone."""
+    return isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE
+
+
 def _unnamed(said: str) -> str:
     """Recognise NOPERM by its text: only Redis 7 sends a code for commands that the ACL forbids a script."""
     return "NOPERM" if "ACL failure in script" in said or "executing the script can't" in said else ""

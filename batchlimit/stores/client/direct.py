@@ -12,11 +12,9 @@ from typing import Any
 import redis
 from redis.exceptions import NoScriptError, ResponseError
 
-from batchlimit.stores.client.codec import command
-from batchlimit.stores.client.connections import Deadlined
+from batchlimit.stores.client.deadline import Deadlined, RespSocket
 from batchlimit.stores.client.diagnosis import FAILURES, PASSING, code_of
-from batchlimit.stores.client.resp_socket import RespSocket
-from batchlimit.stores.client.scripts import digest, script
+from batchlimit.stores.client.scripts import command, digest, script
 from batchlimit.stores.client.transport import Arguments, ServerTransport
 
 Calls = Sequence[tuple[str, Arguments]]

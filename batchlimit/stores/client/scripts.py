@@ -1,9 +1,24 @@
-"""The Lua scripts as text. Each consists of several files, one after the other."""
+"""The Lua scripts: their text, their arguments and what they reply, as the headers of `lua/*.lua` list them.
 
-from functools import cache
+All numbers of an ask are one argument, a line of text: arguments of their own would cost the caller 2 us more. They are
+text because hiredis 3.5.0 crashes if a signal handler raises while it formats a number. Replies are integers, because a
+caller's client may decode all replies to text.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+import hiredis
+from redis.exceptions import InvalidResponse
+
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.errors import BucketUnavailable
+from batchlimit.quota.key import bucket_name
+from batchlimit.quota.quota import Quota
 
 SCRIPTS = {
     "take": ("bucket", "sweep", "refill", "take", "write"),
@@ -32,3 +47,86 @@ def digest(name: str) -> str:
 def _read(name: str) -> str:
     packaged = _PACKAGED / f"{name}.lua"
     return (packaged if packaged.is_file() else _CHECKOUT / f"{name}.lua").read_text(encoding="utf-8")
+
+
+NOTHING = object()
+"""Returned by a reader if the next reply has not arrived to its end."""
+PUSH: tuple[type, ...] = (hiredis.PushNotification,) if hasattr(hiredis, "PushNotification") else ()
+"""Messages that a server sends without a command, in RESP3; hiredis before 3.2 has no class for them."""
+
+
+def reader(error: Callable[[str], Exception]) -> hiredis.Reader:
+    """Return a parser of replies, which raises InvalidResponse for bytes that are none.
+
+    Args:
+        error: makes an exception of the text of an error reply.
+    """
+    return hiredis.Reader(protocolError=InvalidResponse, replyError=error, notEnoughData=NOTHING)
+
+
+_SECOND = 1_000_000
+
+
+_pack: Any = hiredis.pack_command
+command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has commands of one word only
+"""Returns a command, by its words, in the bytes that are sent."""
+
+
+def take_arguments(quota: Quota, ask: Ask) -> list[str | bytes]:
+    """Return ARGV of take.lua."""
+    instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, round_trip, weight, rules, revision = ask
+    wait, old, trip = round(max_wait * _SECOND), round(age * _SECOND), round(round_trip * _SECOND)
+    told = f"{seq} {old} {epoch} {fill} {need} {queued} {want} {held} {back} {wait} {trip} {weight} {rules} {revision}"
+    return [spelled(quota), instance, told]
+
+
+def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
+    """Return ARGV of give_back.lua."""
+    return [spelled(quota), back.instance, f"{back.seq} {back.tokens} {back.held} {back.refund}"]
+
+
+def peek_arguments(quota: Quota) -> list[str | bytes]:
+    """Return ARGV of peek.lua."""
+    return [spelled(quota)]
+
+
+@lru_cache(maxsize=1024)
+def spelled(quota: Quota) -> str:
+    """Return a quota as the bucket stores it; the bucket compares texts to see whether instances agree."""
+    return quota.encode()
+
+
+def read_grant(reply: Sequence[Any]) -> Grant:
+    """Return the Grant in a reply of take.lua; raise BucketUnavailable if the bucket was damaged."""
+    try:
+        granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, config = reply
+        starts_in, lease, retry_after = starts_in / _SECOND, lease / _SECOND, retry_after / _SECOND
+        quota = _quota(config) if config else None
+    except (TypeError, ValueError) as error:
+        raise BucketUnavailable(f"what lies at the bucket's name is no bucket: {error}") from error
+    return Grant(granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, quota)
+
+
+def _quota(told: str | bytes) -> Quota:
+    quota = Quota.decode(told.decode() if isinstance(told, bytes) else told)
+    if quota.denies_all:
+        raise ValueError(f"its quota is {str(quota)!r}, which no limiter writes: delete it, or use another prefix")
+    return quota
+
+
+def read_level(reply: Sequence[int]) -> Level:
+    """Return the Level in a reply of peek.lua."""
+    return Level(*reply)
+
+
+# A probe asks whether the store could serve a bucket now. It runs the real script, so it fails for every reason that
+# fails a take: a replica, a full memory, an ACL, a script that does not end. It runs on another bucket in the same slot
+# and asks for no tokens. That bucket expires within seconds.
+
+PROBE = Ask("probe", 1, need=0, queued=0, want=0)
+PROBE_QUOTA = Quota(1.0, 1)
+
+
+def probe_name(prefix: str, key: str) -> str:
+    """Return the name of the bucket that a probe of this key asks; the hash tag keeps both in one slot."""
+    return bucket_name(prefix, key) + ":probe"

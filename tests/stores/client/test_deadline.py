@@ -13,8 +13,7 @@ from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
-from batchlimit.stores.client.deadline import NeedsConnection, current_deadline, deadline_scope
-from batchlimit.stores.client.resp_socket import RespSocket
+from batchlimit.stores.client.deadline import NeedsConnection, RespSocket, current_deadline, deadline_scope
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.protocols import Remote

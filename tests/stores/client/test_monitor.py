@@ -17,11 +17,9 @@ from batchlimit.bucket.messages import Ask
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
-from batchlimit.stores.client import async_monitor
-from batchlimit.stores.client import monitor as sync_monitor
-from batchlimit.stores.client.async_monitor import AsyncPrimaryMonitor
+from batchlimit.stores.client import monitor
 from batchlimit.stores.client.factory import async_sentinel_client, sentinel_client
-from batchlimit.stores.client.monitor import PrimaryMonitor
+from batchlimit.stores.client.monitor import AsyncPrimaryMonitor, PrimaryMonitor
 from batchlimit.stores.client.syntax import read_url
 from tests.awaiting import BlockingStore
 from tests.nodes import Node
@@ -49,8 +47,7 @@ def spacing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def look_each(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sync_monitor, async_monitor):
-        monkeypatch.setattr(module, "SPACING", seconds)
+    monkeypatch.setattr(monitor, "SPACING", seconds)
 
 
 @contextmanager
@@ -200,11 +197,11 @@ def test_a_cancellation_that_redis_py_loses_ends_the_task_all_the_same() -> None
                 await asyncio.Event().wait()
 
     async def play() -> None:
-        monitor = AsyncPrimaryMonitor(pool)
-        monitor.begin()
+        following = AsyncPrimaryMonitor(pool)
+        following.begin()
         await pool.asked.wait()
         async with asyncio.timeout(LONG):
-            await monitor.stop()
+            await following.stop()
 
     pool = Deaf()
     asyncio.run(play())
@@ -290,12 +287,12 @@ def test_a_store_that_is_closed_while_its_monitor_asks_leaves_no_error() -> None
         sentinel_manager = SimpleNamespace(sentinels=[])
 
         def get_master_address(self) -> None:
-            monitor.stop()
+            following.stop()
             raise TypeError("argument must be an int, or have a fileno() method.")
 
     pool = Closed()
-    monitor = PrimaryMonitor(pool)
-    monitor._follow()
+    following = PrimaryMonitor(pool)
+    following._follow()
 
 
 def test_where_no_thread_can_be_had_the_store_serves_and_the_next_call_tries_again(

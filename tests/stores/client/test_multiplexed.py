@@ -16,7 +16,7 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore
-from batchlimit.stores.client.multiplexed import MultiplexedConnection
+from batchlimit.stores.client.async_direct import MultiplexedConnection
 from tests.awaiting import awaited
 from tests.nodes import Node, await_fact, node
 from tests.servers import Server, valkey_binary

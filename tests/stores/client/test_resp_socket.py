@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from batchlimit.stores.client import resp_socket as module
-from batchlimit.stores.client.deadline import deadline_scope
-from batchlimit.stores.client.resp_socket import RespSocket
+from batchlimit.stores.client import deadline as module
+from batchlimit.stores.client.deadline import RespSocket, deadline_scope
 from tests.sync.interrupter import Interrupter
 
 LONG = 30.0
