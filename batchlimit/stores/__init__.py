@@ -9,7 +9,7 @@ a command again that may have run. It never asks a replica, and never shows a pa
 One call, from the caller to the socket (threads; for tasks the classes begin with Async):
 
 1. GuardedStore (`sync/`, `aio/`) looks at the circuit breaker. While it is open, the call fails at once.
-2. RedisStore (`redis.py`) makes the bucket's name and the arguments: `client/codec.py`.
+2. RedisStore (`redis.py`) makes the bucket's name and the arguments: `client/scripts.py`.
 3. A Transport (`client/`) sends EVALSHA once. After NOSCRIPT it loads the script and sends the command again.
 4. RedisStore reads the reply into a Grant. `client/diagnosis.py` turns an error into StoreUnavailable with a hint.
 

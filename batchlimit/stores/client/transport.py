@@ -51,7 +51,7 @@ class ServerTransport:
 
     def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
         # redis-py's replies have no type; here they get one. redis-py's own Script class would do the same, but sends
-        # the number of keys as a number: see codec.py.
+        # the number of keys as a number: see scripts.py.
         client: Any = self.client
         reply: Sequence[Any]
         try:
