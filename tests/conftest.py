@@ -126,7 +126,8 @@ def valkey_store(valkey: Server, prefix: str) -> Iterator[RedisStore]:
 @pytest.fixture
 def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instances say that their server is 2 s away, so that leases last 4 s: a machine that stalls loses no token."""
-    monkeypatch.setattr("batchlimit.reservoir.requests.Ask", far)
+    for asks in ("requests", "single_ask"):
+        monkeypatch.setattr(f"batchlimit.reservoir.{asks}.Ask", far)
 
 
 @pytest.fixture
