@@ -1,59 +1,101 @@
 """Several keys at once, decided from memory: what four keys cost is four hits, and not four places in a queue."""
 
-import math
 from collections.abc import Callable, Mapping
 
-from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.decision import Decision, Source
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import decision
+from batchlimit.reservoir.tokens import ONE
+from batchlimit.waiting import LONG_AGO
+
+Entries = Mapping[str, KeyEntry]
+Clock = Callable[[], float]
+Taken = tuple[KeyEntry, int, float]
+"""Whose tokens, how many, and before when they count."""
 
 
-def decide_from_memory(
-    entries: Mapping[str, KeyEntry], costs: object, clock: Callable[[], float]
-) -> dict[str, Decision] | None:
-    """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide.
+def take_all(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dict[str, int] | None:
+    """Charge all keys by leased tokens that are here and return what remains of each; None: nothing was charged."""
+    taken = _take(entries, costs)
+    now = clock()
+    if taken is None or not _counts(taken, now):
+        return None
+    left = {}
+    for key, (entry, _, _) in zip(costs, taken, strict=True):
+        reservoir = entry.reservoir
+        if reservoir.state.lease.borrowed:
+            _put_back(taken, now)
+            return None
+        left[key] = reservoir.forecast.remaining(now)
+    return left
+
+
+def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[str, Decision] | None:
+    """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide."""
+    if costs.__class__ is not dict:
+        return None
+    taken = _take(entries, costs)
+    now = clock()
+    if taken is None:
+        return _denied(entries, costs, now)
+    if not _counts(taken, now):
+        return None
+    return {key: _told(entry.reservoir, 0.0, "local", now) for key, (entry, _, _) in zip(costs, taken, strict=True)}
+
+
+def _take(entries: Entries, costs: Mapping[str, int]) -> list[Taken] | None:
+    """Take the tokens of all keys, or of none.
 
     Nobody comes between: the caller is on the loop of these entries, and nothing here awaits.
     """
-    if costs.__class__ is not dict:
-        return None
-    found: list[tuple[str, KeyEntry, int]] = []
-    now = clock()
+    taken: list[Taken] = []
+    for key, cost in costs.items():
+        if (entry := entries.get(key)) is None or cost.__class__ is not int or cost < 1:
+            break
+        tokens = entry.tokens
+        before = next(tokens.lock_free, LONG_AGO) if cost is ONE else LONG_AGO
+        if before == LONG_AGO and (before := tokens.take(cost)) == LONG_AGO:
+            break
+        taken.append((entry, cost, before))
+    else:
+        return taken
+    _put_back(taken, LONG_AGO)
+    return None
+
+
+def _counts(taken: list[Taken], now: float) -> bool:
+    """Whether all were taken in time; if not, those that still count go back."""
+    for _, _, before in taken:
+        if now >= before:
+            _put_back(taken, now)
+            return False
+    return True
+
+
+def _put_back(taken: list[Taken], now: float) -> None:
+    for entry, cost, before in taken:
+        if now < before:
+            entry.tokens.put_back(cost)
+        else:  # the process was stopped until the lease had ended
+            entry.tokens.took_late(cost)
+
+
+def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str, Decision] | None:
+    """Return the refusal of the first key that is short, if memory refuses it."""
     for key, cost in costs.items():
         if (entry := entries.get(key)) is None or cost.__class__ is not int or cost < 1:
             return None
-        if not entry.tokens.has(cost, now):
-            return _denied(key, entry.reservoir, cost, now)
-        found.append((key, entry, cost))
-    if not _charge(found, clock):
-        return None
-    decisions = {}
-    for key, entry, _ in found:
+        if entry.tokens.has(cost, now):
+            continue
         reservoir = entry.reservoir
-        source: Source = "fallback" if entry.reservoir.state.lease.borrowed else "local"
-        decisions[key] = decision(reservoir.quota, reservoir.forecast.remaining(now), 0.0, source)
-    return decisions
+        forecast = reservoir.forecast
+        if forecast.is_failing(now) or not (wait := forecast.denied_for(cost, now)):
+            return None
+        return {key: _told(reservoir, wait, "denied", now)} if reservoir.admission.deny(cost, now) else None
+    return None
 
 
-def _charge(found: list[tuple[str, KeyEntry, int]], clock: Callable[[], float]) -> bool:
-    ends = [entry.tokens.take_here(cost) for _, entry, cost in found]
-    now = clock()
-    if now < min(ends, default=math.inf):
-        return True
-    for (_, entry, cost), end in zip(found, ends, strict=True):  # the process was stopped until a lease had ended
-        if now < end:
-            store_calls.refund(entry, cost)
-        else:
-            entry.tokens.took_late(cost)
-    return False
-
-
-def _denied(key: str, reservoir: Reservoir, cost: int, now: float) -> dict[str, Decision] | None:
-    if reservoir.forecast.is_failing(now):
-        return None
-    if not (wait := reservoir.forecast.denied_for(cost, now)) or not reservoir.admission.deny(cost, now):
-        return None
-    source: Source = "fallback" if reservoir.state.lease.borrowed else "denied"
-    return {key: decision(reservoir.quota, reservoir.forecast.remaining(now), wait, source)}
+def _told(reservoir: Reservoir, wait: float, source: Source, now: float) -> Decision:
+    remaining = reservoir.forecast.remaining(now)
+    return decision(reservoir.quota, remaining, wait, "fallback" if reservoir.state.lease.borrowed else source)

@@ -9,7 +9,7 @@ from typing import Self
 import redis.asyncio
 
 from batchlimit.aio.acquire_all import AcquireAll
-from batchlimit.aio.decide_all import decide_from_memory
+from batchlimit.aio.decide_all import decide_from_memory, take_all
 from batchlimit.aio.decorator import AsyncLimit
 from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_handle import AsyncKeyHandle
@@ -193,6 +193,10 @@ class AsyncRateLimiter(AsyncKeyCalls):
             if known is not None:
                 return known
         return await AcquireAll(costs, self._registry).decide()
+
+    def _take_all(self, costs: dict[str, int]) -> dict[str, int] | None:
+        """Charge all of several keys by tokens that are here, and return what remains; None: ask `decide_all`."""
+        return take_all(self._entries, costs, self._clock) if self._registry.thread == get_ident() else None
 
     async def close(self) -> None:
         """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.

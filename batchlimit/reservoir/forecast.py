@@ -2,6 +2,7 @@
 
 import math
 from enum import IntEnum
+from operator import length_hint
 
 from batchlimit.decision import Decision
 from batchlimit.reservoir.bucket_view import fastest_rate
@@ -67,8 +68,11 @@ class Forecast:
     def remaining(self, now: float) -> int:
         """Return how many tokens this process could still admit: those here, and those last seen in the bucket."""
         state = self._state
-        local = state.fallback.bucket if state.lease.borrowed else None
-        return max(0, local.level(now) if local else state.view.level) + self.spendable(now)
+        tokens, level = state.tokens, state.view.level
+        if state.lease.borrowed and (local := state.fallback.bucket) is not None:
+            level = local.level(now)
+        here = tokens.free + length_hint(tokens.lock_free) if now < tokens.expires else 0
+        return level + here if level > 0 else here
 
     def outlook(self, now: float) -> Decision | None:
         """Return the decision on a call of cost 1 while the store is away; None: the call would fail."""

@@ -73,14 +73,11 @@ class FreeTokens:
 
     def has(self, cost: int, now: float) -> bool:
         """Whether so many are here to be spent, and none of the last ones below the low watermark is among them."""
-        return now < self.expires and self.available >= cost + self.low_watermark
+        return now < self.expires and self.free + length_hint(self.lock_free) >= cost + self.low_watermark
 
-    def take_here(self, cost: int) -> float:
-        """As `take`, where one loop alone spends and `has` just said yes: one token that is laid out is one step."""
-        if cost is ONE:
-            for before in self.lock_free:
-                return before
-        return self.take(cost)
+    def put_back(self, tokens: int) -> None:
+        """Take in tokens that were taken a moment ago, and not spent: nothing was changed since."""
+        self.free += tokens
 
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""

@@ -18,7 +18,7 @@ LONGEST_VALUE = 96
 
 _ABSENT = object()
 _SHOWN = 32
-_SAFE = re.compile(r"[\w.@+/=~,-]*").fullmatch
+_IS_SAFE = re.compile(r"[\w.@+/=~,-]+").fullmatch
 _UNSAFE = re.compile(r"[^\w.@+/=~,-]")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _LITERAL = re.compile(r"[\w.@+/=~,-]*").fullmatch
@@ -94,22 +94,21 @@ class KeyTemplate:
             value = identity.get(name, _ABSENT)
             if value is _ABSENT:
                 value = parameters.get(name)
-            values.append(_escaped(value, name))
+            if not (type(value) is str and len(value) <= LONGEST_VALUE and (value.isalnum() or _IS_SAFE(value))):
+                value = _escaped(value, name)
+            values.append(value)
         return self._format % tuple(values)
 
 
 def _escaped(value: object, name: str) -> str:
     """Return the value as it stands in a key: without colons, and of bounded length."""
-    if type(value) is not str:
-        value = _as_text(value, name)
-    if len(value) <= LONGEST_VALUE and (value.isalnum() or (value and _SAFE(value))):
-        return value
-    if not value:
+    plain = _as_text(value, name)
+    if not plain:
         raise NoKey(f"{{{name}}} is empty")
-    text = _UNSAFE.sub(_percent, value[: LONGEST_VALUE + 1])
+    text = _UNSAFE.sub(_percent, plain[: LONGEST_VALUE + 1])
     if len(text) <= LONGEST_VALUE:
         return text
-    digest = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{text[:_SHOWN]}#{digest}"
 
 

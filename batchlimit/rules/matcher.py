@@ -1,11 +1,13 @@
 """Which patterns match a method and a path: a tree of segments, in which a walk visits each node at most once.
 
 The time for a path grows with its length, and with the number of patterns that begin as it does: no pattern makes it
-slow. Each node knows the hits of a walk that stops at it, so a walk collects nothing on its way.
+slow. Each node knows the hits of a walk that stops at it, so a walk collects nothing on its way. What was found for
+some short paths is remembered; a client that asks for ever other ones has them forgotten, and makes nothing grow.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from batchlimit.rules.pattern import Pattern
@@ -13,6 +15,13 @@ from batchlimit.rules.reading import is_odd, readings
 from batchlimit.rules.request import NOTHING
 
 T = TypeVar("T")
+_MOST_KNOWN = 1024
+_LONGEST_KNOWN = 160
+"""Characters of a request that is remembered: of its method, path and root."""
+
+
+Found = tuple[tuple[T, Mapping[str, str]], ...]
+"""Targets, each with the path parameters of its pattern."""
 
 
 class Hit(NamedTuple, Generic[T]):
@@ -63,13 +72,13 @@ class _Node(Generic[T]):
 
 
 class Matcher(Generic[T]):
-    """Patterns and what they lead to, compiled once. No method changes it.
+    """Patterns and what they lead to, compiled once.
 
     Args:
         targets: each with its patterns.
     """
 
-    __slots__ = ("_depth", "_others", "_roots")
+    __slots__ = ("_depth", "_known", "_others", "_roots")
 
     def __init__(self, targets: Iterable[tuple[T, Sequence[Pattern]]]) -> None:
         hits = [
@@ -81,28 +90,42 @@ class Matcher(Generic[T]):
         methods = {method for _, pattern in hits for method in pattern.methods or ()}
         self._roots = {method: _tree(hits, method) for method in methods}
         self._others = _tree(hits, None)
+        self._known: dict[tuple[str, str, str], Found[T]] = {}
 
-    def find(self, method: str, path: str, root: str = "") -> list[tuple[T, Mapping[str, str]]]:
+    def find(self, method: str, path: str, root: str = "") -> "Found[T]":
         """Return the targets that match, each with the path parameters of its first pattern that does."""
+        asked = method, path, root
+        found = self._known.get(asked)
+        return self._find(*asked) if found is None else found
+
+    def _find(self, method: str, path: str, root: str) -> "Found[T]":
+        found = self._walked(method, path, root)
+        if len(method) + len(path) + len(root) <= _LONGEST_KNOWN:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[method, path, root] = found
+        return found
+
+    def _walked(self, method: str, path: str, root: str) -> "Found[T]":
         tree = self._roots.get(method) or self._roots.get(method.upper(), self._others)
         if root or is_odd(path):
             return self._find_in(tree, readings(path, root.rstrip("/")))
         segments = self._segments(path)
         return _found(_walk(tree, segments), segments)
 
-    def read(self, method: str, path: str) -> list[tuple[T, Mapping[str, str]]]:
+    def read(self, method: str, path: str) -> "Found[T]":
         """Return what `find` returns, of this reading of the path alone."""
         segments = self._segments(path)
         return _found(_walk(self._roots.get(method, self._others), segments), segments)
 
-    def _find_in(self, tree: _Node[T], paths: Iterable[str]) -> list[tuple[T, Mapping[str, str]]]:
+    def _find_in(self, tree: _Node[T], paths: Iterable[str]) -> "Found[T]":
         found: dict[int, tuple[T, Mapping[str, str]]] = {}
         for path in paths:
             segments = self._segments(path)
             hits = _walk(tree, segments)
             for hit, answer in zip(hits, _found(hits, segments), strict=True):
                 found.setdefault(hit.order, answer)
-        return [found[order] for order in sorted(found)]
+        return tuple([found[order] for order in sorted(found)])
 
     def _segments(self, path: str) -> Sequence[str]:
         """Return what stands between the slashes. The rest of a path that is longer than any pattern is one piece."""
@@ -110,9 +133,14 @@ class Matcher(Generic[T]):
         return text.split("/", self._depth) if text else ()
 
 
-def _found(hits: Sequence[Hit[T]], segments: Sequence[str]) -> list[tuple[T, Mapping[str, str]]]:
+def _found(hits: Sequence[Hit[T]], segments: Sequence[str]) -> "Found[T]":
     """Return the targets, each with its path parameters."""
-    return [(target, {name: segments[i] for name, i in names} if names else NOTHING) for _, _, target, names in hits]
+    return tuple(
+        [
+            (target, MappingProxyType({name: segments[i] for name, i in names}) if names else NOTHING)
+            for _, _, target, names in hits
+        ]
+    )
 
 
 def _walk(root: _Node[T], segments: Sequence[str]) -> Sequence[Hit[T]]:

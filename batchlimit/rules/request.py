@@ -1,7 +1,6 @@
 """What rules look at, and what they answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -13,11 +12,10 @@ if TYPE_CHECKING:
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What rules see of a request.
 
-    Args:
+    Attributes:
         method: the method, such as "POST"; case does not matter. The handshake of a websocket is a "GET".
         path: the whole path, percent-decoded once and without the query: `scope["path"]` of ASGI, or SCRIPT_NAME and
             PATH_INFO of WSGI.
@@ -35,7 +33,7 @@ class Request:
 
     method: str
     path: str
-    identity: Mapping[str, object] = field(default_factory=dict)
+    identity: Mapping[str, object] = NOTHING
     native: Any = None
     root: str = ""
 

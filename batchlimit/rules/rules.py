@@ -153,6 +153,10 @@ class Rules:
     def __len__(self) -> int:
         return len(self._rules)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes as rules; what was compiled of them is made anew."""
+        return type(self), (self._rules,)
+
     def __repr__(self) -> str:
         return f"<Rules {', '.join(rule.name for rule in self._rules)}>"
 

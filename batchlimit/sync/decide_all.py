@@ -9,30 +9,49 @@ from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.waiting import NO_WAIT
 
+Entries = Mapping[str, KeyEntry]
+Clock = Callable[[], float]
+Found = list[tuple[str, KeyEntry, int]]
 
-def decide_from_memory(
-    entries: Mapping[str, KeyEntry], costs: object, clock: Callable[[], float]
-) -> dict[str, Decision] | None:
-    """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide.
 
-    Other threads come between. Where one of them takes the tokens of the last key, those of the others go back.
-    """
+def take_all(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dict[str, int] | None:
+    """Charge all keys by leased tokens that are here and return what remains of each; None: nothing was charged."""
+    now = clock()
+    found, is_enough = _found(entries, costs, now)
+    if not is_enough or any(entry.reservoir.state.lease.borrowed for _, entry, _ in found) or not _charge(found, clock):
+        return None
+    return {key: entry.reservoir.forecast.remaining(now) for key, entry, _ in found}
+
+
+def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[str, Decision] | None:
+    """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide."""
     if costs.__class__ is not dict:
         return None
-    found: list[tuple[str, KeyEntry, int]] = []
     now = clock()
-    for key, cost in costs.items():
-        if (entry := entries.get(key)) is None or cost.__class__ is not int or cost < 1:
-            return None
-        if not entry.tokens.has(cost, now):
-            return _denied(key, entry, cost, now)
-        found.append((key, entry, cost))
+    found, is_enough = _found(entries, costs, now)
+    if not is_enough:
+        return _denied(*found[-1], now) if found else None
     if not _charge(found, clock):
         return None
     return {key: _told(entry, 0.0, "local", now) for key, entry, _ in found}
 
 
-def _charge(found: list[tuple[str, KeyEntry, int]], clock: Callable[[], float]) -> bool:
+def _found(entries: Entries, costs: Mapping[str, int], now: float) -> tuple[Found, bool]:
+    """Return whose tokens to take, and whether all have enough; if not, the last one is short. Nothing: ask the queue.
+
+    Other threads come between. Where one of them takes the tokens of the last key, those of the others go back.
+    """
+    found: Found = []
+    for key, cost in costs.items():
+        if (entry := entries.get(key)) is None or cost.__class__ is not int or cost < 1:
+            return [], False
+        found.append((key, entry, cost))
+        if not entry.tokens.has(cost, now):
+            return found, False
+    return found, True
+
+
+def _charge(found: Found, clock: Clock) -> bool:
     ends: list[float] = []
     for _, entry, cost in found:
         if (end := _take(entry, cost)) == NO_WAIT:

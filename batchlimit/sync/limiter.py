@@ -21,7 +21,7 @@ from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.acquire_all import AcquireAll
-from batchlimit.sync.decide_all import decide_from_memory
+from batchlimit.sync.decide_all import decide_from_memory, take_all
 from batchlimit.sync.decorator import Limit
 from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.sync.key_handle import KeyHandle
@@ -192,6 +192,10 @@ class RateLimiter(KeyCalls):
         """
         known = decide_from_memory(self._entries, costs, self._clock)
         return AcquireAll(costs, self._registry).decide() if known is None else known
+
+    def _take_all(self, costs: dict[str, int]) -> dict[str, int] | None:
+        """Charge all of several keys by tokens that are here, and return what remains; None: ask `decide_all`."""
+        return take_all(self._entries, costs, self._clock)
 
     def close(self) -> None:
         """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.

@@ -121,6 +121,13 @@ class Blocking:
         found: dict[str, Decision] = awaited(self._inner.decide_all, costs)
         return found
 
+    def _take_all(self, costs: dict[str, int]) -> dict[str, int] | None:
+        async def take() -> dict[str, int] | None:
+            return self._inner._take_all(costs)
+
+        found: dict[str, int] | None = awaited(take)
+        return found
+
     def statistics(self) -> Statistics:
         return self._inner.statistics()
 

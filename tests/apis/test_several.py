@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
+from batchlimit import FailurePolicy, LimiterClosed, Quota, RateLimited, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
@@ -284,6 +284,61 @@ def test_a_decision_on_several_that_memory_knows_asks_nobody(api: Api, stage: St
     limiter.close()
     fresh = api(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
     assert levels(fresh) == [5, 18, 96]
+
+
+@pytest.mark.parametrize(
+    ("costs", "left"),
+    [
+        ({"tenant": 1}, {"tenant": 18}),
+        ({"tenant": 1, "global": 1}, {"tenant": 18, "global": 98}),
+        ({"global": 3, "tenant": 2}, {"global": 96, "tenant": 17}),
+        ({"tenant": 9, "global": 1}, {"tenant": 10, "global": 98}),
+        ({"global": 1, "tenant": 10}, None),  # of this one 9 are here
+        ({"tenant": 1, "user": 1}, None),  # of this one nothing is known
+        ({"tenant": 1, "global": 0}, None),
+        ({}, {}),
+    ],
+)
+def test_several_are_charged_from_memory_if_it_has_enough_of_all(
+    api: Api, stage: Stage, clock: Clock, costs: dict[str, int], left: dict[str, int] | None
+) -> None:
+    limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock)
+    limiter.decide_all({"tenant": 1, "global": 1})
+    before = len(stage.asks)
+    assert limiter._take_all(costs) == left
+    assert len(stage.asks) == before
+    assert limiter.statistics().admitted == 2 + (sum(costs.values()) if left is not None else 0)
+    limiter.close()
+
+
+def test_several_are_not_charged_from_memory_whose_lease_has_ended_meanwhile(
+    api: Api, stage: Stage, clock: Clock
+) -> None:
+    limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock)
+    limiter.acquire_all({"tenant": 1, "global": 1})
+    inner: Any = getattr(limiter, "_inner", limiter)
+    tokens = inner._entries["tenant"].tokens
+    was_stopped = False
+
+    def late() -> float:
+        nonlocal was_stopped
+        was_stopped = was_stopped or tokens.spent > 1  # as soon as it has taken one
+        return 1e9 if was_stopped else clock()
+
+    inner._clock = late
+    assert limiter._take_all({"tenant": 1, "global": 1}) is None
+    assert limiter.statistics().admitted == 2
+    limiter.close()
+
+
+def test_what_was_borrowed_while_the_store_is_away_is_left_to_a_decision(api: Api, stage: Stage, clock: Clock) -> None:
+    limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock, on_failure=FailurePolicy.local(instances=1))
+    stage.before = _away
+    assert limiter.decide_all({"tenant": 1})["tenant"].source == "fallback"
+    assert limiter._take_all({"tenant": 1}) is None
+    assert limiter.decide_all({"tenant": 1})["tenant"].source == "fallback"
+    assert limiter.statistics().admitted == 2
+    limiter.close()
 
 
 def test_a_decision_on_several_that_memory_refuses_asks_nobody_and_is_counted(limiter: Any, stage: Stage) -> None:

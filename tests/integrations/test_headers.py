@@ -8,20 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit import Decision, Quota
+from batchlimit import Quota
 from batchlimit.integrations import headers, problem
-from batchlimit.integrations.headers import Fields, Form, RuleDecision
+from batchlimit.integrations.headers import Fields, Form, Left
 from tests.integrations.structured import Limit, read_limits
 
 
-def applied(
-    quota: str, remaining: int, *, name: str = "api", key: str = "user:ann", reset_after: float = 1.0
-) -> RuleDecision:
-    read = Quota.parse(quota)
-    return RuleDecision(name, read, key, Decision(True, read.largest_cost, remaining, 0.0, reset_after, "local"))
+def applied(quota: str, remaining: int, *, name: str = "api", key: str = "user:ann") -> Left:
+    return Left(name, Quota.parse(quota), key, remaining)
 
 
-def told(*rules: RuleDecision, secret: bytes = b"s") -> dict[str, Limit]:
+def told(*rules: Left, secret: bytes = b"s") -> dict[str, Limit]:
     return read_limits(dict(Fields(secret=secret).of(rules)))
 
 
@@ -92,13 +89,13 @@ def test_the_memory_of_partition_keys_is_bounded() -> None:
 
 def test_legacy_fields_are_of_the_rule_with_the_least_room() -> None:
     fields = Fields("legacy", wall=lambda: 1000.5)
-    rules = [applied("10/s", 9, name="a"), applied("100/s", 20, name="b", reset_after=2.0)]
+    rules = [applied("10/s", 9, name="a"), applied("100/s", 20, name="b")]
     assert fields.of(rules) == [
         (b"x-ratelimit-limit", b"100"),
         (b"x-ratelimit-remaining", b"20"),
-        (b"x-ratelimit-reset", b"1003"),
+        (b"x-ratelimit-reset", b"1002"),
     ]
-    assert len(fields.of([applied("0/s", 0, reset_after=math.inf)])) == 2
+    assert len(fields.of([applied("0/s", 0)])) == 2
 
 
 @pytest.mark.parametrize(("form", "names"), [("both", 5), ("draft-11", 2), ("legacy", 3), ("off", 0)])

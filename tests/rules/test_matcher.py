@@ -182,3 +182,21 @@ def test_the_steps_to_make_rules_grow_with_their_number() -> None:
         [Rule(f"r{i}", "1/s", key=f"k{i}:{{ip}}", match=f"GET /things{i}/{{id}}") for i in range(n)] for n in (20, 200)
     )
     assert steps(partial(Rules, many)) < 12 * steps(partial(Rules, few))
+
+
+def test_what_is_remembered_of_requests_is_the_same_and_bounded() -> None:
+    rules = Rules([Rule("item", "1/s", key="item:{id}", match="GET /items/{id}")])
+    for number in [*range(5000), 7]:
+        for path in (f"/items/{number}", f"/items/{number}{'x' * 200}", f"/other/{number}"):
+            found = [[dict(match.parameters) for match in rules.matching("GET", path)] for _ in range(2)]
+            assert found[0] == found[1] == ([{"id": path[7:]}] if "items" in path else [])
+    known = rules._matcher._known
+    assert len(known) <= 1024
+    assert max(sum(map(len, asked)) for asked in known) <= 160
+
+
+def test_nobody_changes_what_is_remembered() -> None:
+    rules = Rules([Rule("item", "1/s", key="item:{id}", match="/items/{id}")])
+    (match,) = rules.matching("GET", "/items/7")
+    with pytest.raises(TypeError):
+        match.parameters["id"] = "8"  # type: ignore[index]

@@ -1,7 +1,7 @@
 """One request on its way through the application: its response is watched, and its end is told once."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
 from batchlimit.integrations.enforcement import Response
@@ -16,6 +16,28 @@ _FILES = ("http.response.pathsend", "http.response.zerocopysend")
 """The server reads these bodies from a file itself."""
 
 
+_STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
+
+
+def with_fields(send: Send, fields: Sequence[Header]) -> Send:
+    """Return a `send` that adds fields to the first start of a response, or to the acceptance of a websocket.
+
+    Args:
+        send: that of the server.
+        fields: the fields to add; what they are is looked at when the response starts.
+    """
+    is_waiting = True
+
+    def sending(message: Message) -> Awaitable[None]:
+        nonlocal is_waiting
+        if is_waiting and message["type"] in _STARTS:
+            is_waiting = False
+            message = {**message, "headers": [*(message.get("headers") or ()), *fields]}
+        return send(message)
+
+    return sending
+
+
 class Exchange:
     """Adds fields to the start of one response, and knows how it ended.
 
@@ -27,7 +49,7 @@ class Exchange:
         ended: is called once with the Response, as soon as it has ended (default None: nobody wants to know).
     """
 
-    __slots__ = ("_ended", "_headers", "_receive", "_send", "_sent", "_started", "_status", "_told")
+    __slots__ = ("_ended", "_receive", "_send", "_sent", "_started", "_status", "_told")
 
     def __init__(
         self,
@@ -36,7 +58,7 @@ class Exchange:
         headers: Sequence[Header],
         ended: Callable[[Response], None] | None = None,
     ) -> None:
-        self._receive, self._send, self._headers, self._ended = receive, send, headers, ended
+        self._receive, self._send, self._ended = receive, with_fields(send, headers), ended
         self._status, self._sent, self._started = 0, 0, False
         self._told: Sequence[Header] = ()
 
@@ -59,10 +81,10 @@ class Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send; the first start of a response, or the acceptance of a websocket, takes the fields along."""
+        """Send, and notice how the response starts and ends."""
         kind = message["type"]
         if not self._started:
-            message = self._start(kind, message)
+            self._start(kind, message)
         await self._send(message)
         if kind == "http.response.body":
             self._sent += len(message.get("body", b""))
@@ -74,7 +96,7 @@ class Exchange:
         elif kind == "websocket.close":
             self._end(None, _FAILED, complete=True)
 
-    def _start(self, kind: str, message: Message) -> Message:
+    def _start(self, kind: str, message: Message) -> None:
         if kind in ("http.response.start", "websocket.http.response.start"):
             self._status = message["status"]
         elif kind == "websocket.accept":
@@ -82,9 +104,8 @@ class Exchange:
         elif kind == "websocket.close":
             self._status = _REFUSED
         else:
-            return message
+            return
         self._started, self._told = True, list(message.get("headers") or ())
-        return message if kind == "websocket.close" else {**message, "headers": [*self._told, *self._headers]}
 
     def _end(self, error: BaseException | None, otherwise: int, *, complete: bool = False) -> None:
         """Tell of the end, once; `otherwise` is the status of a response that did not start."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.arguments import message_rules_of, rules_of
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
-from batchlimit.integrations.asgi.exchange import Exchange
+from batchlimit.integrations.asgi.exchange import Exchange, with_fields
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
@@ -153,7 +153,7 @@ class RateLimitMiddleware:
         if outcome.charges or self.enforcer.has_routes:
             await self._settle(outcome, scope, receive, send)
         elif outcome.headers:
-            await self.app(scope, receive, Exchange(receive, send, outcome.headers).send)
+            await self.app(scope, receive, with_fields(send, outcome.headers))
         else:
             await self.app(scope, receive, send)
 

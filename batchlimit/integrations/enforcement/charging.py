@@ -1,7 +1,7 @@
 """Rules are charged at once or not at all; what holds while a bucket is away, or a key cannot be made."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from batchlimit import BatchLimitError, Decision, RateLimited, StoreUnavailable
@@ -9,7 +9,7 @@ from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.steps import Steps
-from batchlimit.integrations.headers import Fields, RuleDecision, Told
+from batchlimit.integrations.headers import Fields, Told
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Rule, Unmade
 
@@ -32,6 +32,22 @@ class Charging:
 
     def __init__(self, limiter: Callable[[], Any], counters: Counters, fields: Fields, settlement: Settlement) -> None:
         self._limiter, self._counters, self._fields, self._settlement = limiter, counters, fields, settlement
+
+    def charge_from_memory(self, outcome: Outcome, enforced: list[Charged]) -> bool:
+        """Charge all of them by tokens that are here, without a step; False: nothing was charged, and `charge` asks.
+
+        Args:
+            outcome: is told.
+            enforced: what to charge.
+        """
+        try:
+            left = self._limiter()._take_all(_costs(enforced))
+        except Exception:  # noqa: BLE001  such as a limiter that cannot be made: `charge` finds it again, and says so
+            return False
+        if not left:
+            return False
+        self._admit(outcome, enforced, left)
+        return True
 
     def charge(self, outcome: Outcome, enforced: list[Charged], timeout: float | None = 0.0) -> Steps[None]:
         """Charge all of them or none, but for those whose bucket is away and which are open then.
@@ -74,7 +90,7 @@ class Charging:
             if all(decisions.values()):
                 counts.acquired += 1
                 if rule.charge is not None:
-                    outcome.charges.append(charged)
+                    outcome.charges = [*outcome.charges, charged]
             else:
                 counts.shadow_refused += 1
 
@@ -103,24 +119,27 @@ class Charging:
         return {key: Decision(True, rule.quota.largest_cost, 0, 0.0, 0.0, "store") for rule, key, _ in enforced}
 
     def _charged(self, outcome: Outcome, enforced: list[Charged], decisions: dict[str, Decision]) -> Steps[None]:
-        outcome.decisions = decisions
         for key, decision in decisions.items():
             if not decision.allowed:
                 outcome.refusal = self._over(enforced, key, decision)
                 return
-        told: list[Told] = []
         for rule, key, _ in enforced:
-            decision = decisions[key]
-            if decision.source == "fallback" and rule.on_failure is not None and rule.on_failure.kind == "closed":
+            is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed"
+            if is_closed and decisions[key].source == "fallback":
                 yield from self._settlement.take_back(enforced)
                 outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
                 return
-            told.append((rule.name, rule.quota, key, decision))
+        self._admit(outcome, enforced, {key: decision.remaining for key, decision in decisions.items()})
+
+    def _admit(self, outcome: Outcome, enforced: list[Charged], left: Mapping[str, int]) -> None:
         counts = self._counters.rules
+        told: list[Told] = []
         for charged in enforced:
-            counts[charged[0].name].acquired += 1
-            if charged[0].charge is not None:
-                outcome.charges.append(charged)
+            rule, key, _ = charged
+            counts[rule.name].acquired += 1
+            if rule.charge is not None:
+                outcome.charges = [*outcome.charges, charged]
+            told.append((rule.name, rule.quota, key, left[key]))
         outcome.told = told
         outcome.headers = self._fields.of(told)
 
@@ -134,7 +153,7 @@ class Charging:
         short = [each for each in enforced if each[1] == key]
         for rule, _, _ in short:
             self._counters.rules[rule.name].refused += 1
-        told = [RuleDecision(rule.name, rule.quota, key, decision) for rule, _, _ in short]
+        told = [(rule.name, rule.quota, key, decision.remaining) for rule, _, _ in short]
         return refuse(self._fields, quota_exceeded(_names(short)), decision.retry_after, told, key=key)
 
     def _away(self, enforced: list[Charged], error: StoreUnavailable) -> Refusal | None:

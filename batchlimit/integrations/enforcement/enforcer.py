@@ -7,14 +7,15 @@ from typing import Any, Generic, Literal, TypeVar
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
+from batchlimit.integrations.enforcement.admission import Admission
 from batchlimit.integrations.enforcement.charging import AGAIN, Charging
-from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, Response, refuse
+from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, refuse
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules
-from batchlimit.integrations.enforcement.settlement import Settlement, checked_cost
-from batchlimit.integrations.enforcement.steps import Steps, drive, run
+from batchlimit.integrations.enforcement.settlement import Settlement
+from batchlimit.integrations.enforcement.steps import drive, run
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
-from batchlimit.rules import Applicable, Request, Rules, RulesError, Unmade
+from batchlimit.rules import Applicable, Request, Rules, RulesError
 from batchlimit.rules.request import NOTHING
 
 L = TypeVar("L", RateLimiter, AsyncRateLimiter)
@@ -44,8 +45,9 @@ class _Enforcement(Generic[L]):
         self.fields = headers if isinstance(headers, Fields) else Fields(headers)
         self.counters = Counters(rules, silence, clock)
         self._settlement = Settlement(self._limiter, self.counters)
-        self._charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
-        self._admits_unidentified = unidentified == "admit"
+        charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
+        admits = unidentified == "admit"
+        self._admission = Admission(charging, self._settlement, self.counters, admits_unidentified=admits)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self.rules)} rules>"
@@ -87,44 +89,6 @@ class _Enforcement(Generic[L]):
             refused = refuse(self.fields, reduced_capacity(), AGAIN, error=error)
             return outcome.add(Outcome(refused), self.fields) or refused
 
-    def _decide(self, request: Request, found: Applicable, timeout: float | None = 0.0) -> Steps[Outcome]:
-        applied, unmade = found
-        if not applied and not unmade:
-            return Outcome(request=request, is_unmatched=True)
-        counts = self.counters.rules
-        for matched in applied:
-            counts[matched.rule.name].matched += 1
-        for each in unmade:
-            counts[each.rule.name].matched += 1
-        for each in unmade:
-            if (refused := self._without_key(each)) is not None:
-                return Outcome(refused, request=request)
-        outcome = Outcome(request=request)
-        enforced: list[Charged] = []
-        shadows: list[Charged] = []
-        for rule, key in applied:
-            cost = rule.cost
-            if cost.__class__ is not int:
-                try:
-                    cost = checked_cost((yield rule.cost(request)))  # type: ignore[operator]
-                except Exception as error:  # noqa: BLE001  a function of the user's own
-                    if (refused := self._without_key(Unmade(rule, "its cost cannot be told", error))) is not None:
-                        return Outcome(refused, request=request)
-                    continue
-            (enforced if rule.mode == "enforce" else shadows).append((rule, key, cost))
-        if enforced:
-            yield from self._charging.charge(outcome, enforced, timeout)
-        if shadows and outcome.refusal is None:
-            try:
-                yield from self._charging.ask_shadows(outcome, shadows)
-            except BaseException as error:  # cancelled meanwhile: it will never run
-                yield from self._settlement.settle(outcome, Response(499, error=error, complete=False))
-                raise
-        return outcome
-
-    def _without_key(self, unmade: Unmade) -> Refusal | None:
-        return self._charging.without_key(unmade, admits=self._admits_unidentified)
-
 
 class Enforcer(_Enforcement[RateLimiter]):
     """Holds rules against requests, for threads.
@@ -164,7 +128,8 @@ class Enforcer(_Enforcement[RateLimiter]):
         Returns:
             The Outcome. Nothing is raised, but for what ends the thread.
         """
-        return run(self._decide(request, self._matching(request), timeout))
+        answer = self._admission.begin(request, self._matching(request), timeout)
+        return answer if isinstance(answer, Outcome) else run(answer)
 
     def ask(
         self,
@@ -189,7 +154,8 @@ class Enforcer(_Enforcement[RateLimiter]):
         if isinstance(found, Refusal):
             return found
         assert outcome.request is not None
-        return outcome.add(run(self._decide(outcome.request, found)), self.fields)
+        answer = self._admission.begin(outcome.request, found)
+        return outcome.add(answer if isinstance(answer, Outcome) else run(answer), self.fields)
 
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says, once its body has ended, however it ended. A second call does nothing.
@@ -227,7 +193,8 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
 
     async def admit(self, request: Request, *, timeout: float | None = 0.0) -> Outcome:
         """Charge a request to all rules that apply, or to none of them; as Enforcer.admit."""
-        return await drive(self._decide(request, self._matching(request), timeout))
+        answer = self._admission.begin(request, self._matching(request), timeout)
+        return answer if isinstance(answer, Outcome) else await drive(answer)
 
     async def ask(
         self,
@@ -241,7 +208,8 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
         if isinstance(found, Refusal):
             return found
         assert outcome.request is not None
-        return outcome.add(await drive(self._decide(outcome.request, found)), self.fields)
+        answer = self._admission.begin(outcome.request, found)
+        return outcome.add(answer if isinstance(answer, Outcome) else await drive(answer), self.fields)
 
     async def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; as Enforcer.settle."""

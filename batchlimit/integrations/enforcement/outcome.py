@@ -1,9 +1,8 @@
 """The answer of the rules to one request, and what they learn of its response."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from batchlimit import Decision
 from batchlimit.integrations.headers import Fields, Header, Told
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem
 from batchlimit.rules import Request, Rule
@@ -77,17 +76,15 @@ class Outcome:
         refusal: why it is refused; None: it is admitted.
         headers: the fields for the application's response. The list is the same one as long as the request lasts.
         charges: what `settle` has to hear the response for; mostly nothing.
-        decisions: what each rule decided, for those who want to look.
-        told: the rules that the fields tell of.
+        told: the rules that were charged, each with what remains of it: the fields tell of these.
         request: the request (default None: nobody looked at one).
         is_unmatched: whether no rule matched, so far.
     """
 
     refusal: Refusal | None = None
     headers: list[Header] = field(default_factory=list)
-    charges: list[Charged] = field(default_factory=list)
-    decisions: Mapping[str, Decision] = field(default_factory=dict)
-    told: list[Told] = field(default_factory=list)
+    charges: Sequence[Charged] = ()
+    told: Sequence[Told] = ()
     request: Request | None = None
     is_unmatched: bool = False
 
@@ -97,11 +94,10 @@ class Outcome:
         The fields tell of each rule once; those of a refusal tell of what refused, and of nothing else.
         """
         self.is_unmatched = False
-        self.charges += other.charges
+        self.charges = [*self.charges, *other.charges]
         if other.refusal is not None:
             self.headers[:] = other.refusal.fields
             return other.refusal
-        self.decisions = {**self.decisions, **other.decisions}
         if other.told:
             self.told = list({each[0]: each for each in (*self.told, *other.told)}.values())
             self.headers[:] = fields.of(self.told)
@@ -112,7 +108,7 @@ def refuse(
     fields: Fields,
     problem: Problem,
     retry_after: float | None = None,
-    decisions: Sequence[Told] = (),
+    short: Sequence[Told] = (),
     *,
     key: str | None = None,
     error: Exception | None = None,
@@ -123,13 +119,13 @@ def refuse(
         fields: writes the header fields.
         problem: status and body.
         retry_after: seconds; inf or None for no field.
-        decisions: the rules that the fields tell of.
+        short: the rules that the fields tell of.
         key: the key that is short.
         error: what went wrong.
 
     Returns:
         The refusal.
     """
-    told: list[Header] = fields.refused(decisions, retry_after)
+    told: list[Header] = fields.refused(short, retry_after)
     headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *told]
     return Refusal(problem.status, problem.policies, key, retry_after, headers, problem.body(), error)

@@ -27,7 +27,7 @@ class Settlement:
 
     def settle(self, outcome: Outcome, response: Response) -> Steps[None]:
         """Charge what the response says; a second call does nothing."""
-        charges, outcome.charges = outcome.charges, []
+        charges, outcome.charges = outcome.charges, ()
         for rule, key, cost in charges:
             try:
                 assert rule.charge is not None
