@@ -91,7 +91,8 @@ class ConcurrencyLimited(BatchLimitError):
             "queue_full": too many callers wait already;
             "queue_timeout": the caller waited in vain;
             "shed": the call was under way, and was told to give up;
-            "unknown_partition": no share has its name, and Partitions have `unknown="refuse"`.
+            "unknown_partition": no share has its name, and Partitions have `unknown="refuse"`;
+            "no_key": a web or gRPC request whose key could not be made.
         retry_after: Estimated seconds until there is room; None if nothing is known yet, or if waiting does not help.
         limit: The limit at that moment (calls).
         in_flight: How many calls were under way.

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
-from batchlimit.concurrency import AsyncPermit, Outcome, Permit
+from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, Permits
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
 
 OutcomeOf = Callable[[Response], Outcome]
+AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits
 _logger = logging.getLogger("batchlimit")
 _DROPPED = frozenset((429, 503, 504))
 _fields = Fields("off")
@@ -61,7 +62,7 @@ def _text(name: object) -> str:
     return name
 
 
-def complete(permit: AsyncPermit | Permit, outcome: OutcomeOf, response: Response) -> None:
+def complete(permit: AnyPermit, outcome: OutcomeOf, response: Response) -> None:
     """Complete the permit of a request by its response; it is ignored if `outcome` raises or returns no Outcome."""
     match _told(outcome, response):
         case Outcome.SUCCESS:

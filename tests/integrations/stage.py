@@ -10,7 +10,13 @@ import grpc
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
-from batchlimit.concurrency import ConcurrencyStatistics, Law, Sample
+from batchlimit.concurrency import (
+    AsyncKeyedConcurrencyLimiter,
+    ConcurrencyStatistics,
+    KeyedConcurrencyLimiter,
+    Law,
+    Sample,
+)
 from batchlimit.concurrency.laws import Fixed
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from tests.awaiting import awaited
@@ -138,10 +144,11 @@ SetUp = Callable[..., Any]
 
 @contextmanager
 def threaded(
-    law: Law, *, workers: int = 4, interceptor: dict[str, Any] | None = None, **options: Any
+    law: Law, *, workers: int = 4, interceptor: dict[str, Any] | None = None, keyed: Any = None, **options: Any
 ) -> Iterator[Stage]:
-    """A stage of the threaded front. The options are the limiter's."""
-    limiter, gate = ConcurrencyLimiter(law, **options), Gate()
+    """A stage of the threaded API. The options are the limiter's; `keyed` are the limits of a limiter by key."""
+    limiter: Any = ConcurrencyLimiter(law, **options) if keyed is None else KeyedConcurrencyLimiter(keyed)
+    gate = Gate()
     intercept = ConcurrencyInterceptor(limiter, **interceptor or {})
     server = grpc.server(ThreadPoolExecutor(workers), [Service(gate)], [intercept])
     port = server.add_insecure_port("127.0.0.1:0")
@@ -160,10 +167,11 @@ def _call(do: Callable[..., Any], *args: Any) -> Any:
 
 @contextmanager
 def on_asyncio(
-    law: Law, *, workers: int = 0, interceptor: dict[str, Any] | None = None, **options: Any
+    law: Law, *, workers: int = 0, interceptor: dict[str, Any] | None = None, keyed: Any = None, **options: Any
 ) -> Iterator[Stage]:
-    """A stage of the asyncio front."""
-    limiter, gate = AsyncConcurrencyLimiter(law, **options), Gate()
+    """A stage of the asyncio API."""
+    limiter: Any = AsyncConcurrencyLimiter(law, **options) if keyed is None else AsyncKeyedConcurrencyLimiter(keyed)
+    gate = Gate()
     intercept = AsyncConcurrencyInterceptor(limiter, **interceptor or {})
     server, port = awaited(_start, gate, intercept)
     try:

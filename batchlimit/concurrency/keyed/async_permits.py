@@ -68,6 +68,16 @@ class AsyncPermits:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __enter__(self) -> Self:
+        if not self._permits:
+            raise RuntimeError(f"{self!r} was not awaited: write `async with`")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for permit in self._permits or ():
             permit.__exit__(kind, error, trace)
 

@@ -1,11 +1,14 @@
 """ConcurrencyLimitMiddleware: how many requests of an ASGI application are under way at once."""
 
 from collections.abc import Callable
+from functools import partial
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.integrations.asgi.answer import Answers
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
+from batchlimit.integrations.permit_source import KeyOf, PermitSource
 from batchlimit.integrations.permits import OutcomeOf, complete, is_bypassed, outcome_of, partition_of, refusal_of
 
 
@@ -17,8 +20,10 @@ class ConcurrencyLimitMiddleware:
 
     Args:
         app: the application.
-        limiter: the AsyncConcurrencyLimiter; its owner closes it.
+        limiter: the AsyncConcurrencyLimiter, or AsyncKeyedConcurrencyLimiter; its owner closes it.
         partition: a function of the scope that returns the name of the request's partition (default None: none).
+        key: a function of the scope that returns the key of the request, or several keys, for a keyed limiter (default
+            None: the limiter is not keyed). A request is refused if it raises.
         timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0).
         outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
         bypass: a function of the scope; requests of which it returns True are not limited (default None: all are).
@@ -46,27 +51,27 @@ class ConcurrencyLimitMiddleware:
     def __init__(
         self,
         app: ASGIApp,
-        limiter: AsyncConcurrencyLimiter,
+        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter,
         *,
         partition: Callable[[Scope], str] | None = None,
+        key: KeyOf | None = None,
         timeout: float = 0.0,
         outcome: OutcomeOf = outcome_of,
         bypass: Callable[[Scope], bool] | None = None,
     ) -> None:
-        self.app, self._limiter = app, limiter
-        self._partition, self._timeout, self._outcome, self._bypass = partition, timeout, outcome, bypass
+        self.app, self._source = app, PermitSource(limiter, partial(partition_of, partition), key)
+        self._timeout, self._outcome, self._bypass = timeout, outcome, bypass
 
     def __repr__(self) -> str:
-        return f"<ConcurrencyLimitMiddleware by {self._limiter}>"
+        return f"<ConcurrencyLimitMiddleware by {self._source}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as any ASGI application."""
         if scope["type"] != "http" or is_bypassed(self._bypass, scope):
             await self.app(scope, receive, send)
             return
-        partition = partition_of(self._partition, scope)
         try:
-            permit = await self._limiter.acquire(partition, timeout=self._timeout)
+            permit = await self._source.acquire(scope, timeout=self._timeout)
         except BatchLimitError as error:
             await Answers(None).give(refusal_of(error), scope, receive, send)
             return

@@ -7,11 +7,12 @@ import grpc
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed
-from batchlimit.concurrency import AsyncPermit
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.async_call import AsyncCall
 from batchlimit.integrations.grpc.call import Handler
 from batchlimit.integrations.grpc.details import Name, alike, never, nobody
 from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
+from batchlimit.integrations.permit_source import KeyOf, PermitSource
 
 
 class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
@@ -19,12 +20,13 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
 
     A call that finds no room waits in the limiter's queue, if there is one, until its client gives up. A call is under
     way until its handler has returned or raised, or its stream has ended. Handlers are coroutine functions or async
-    generator
-    functions: for others there is the threaded server. The operation of a call is its method in full.
+    generator functions: for others there is the threaded server. The operation of a call is its method in full.
 
     Args:
-        limiter: The limiter, which may serve others too.
+        limiter: The limiter, keyed or not, which may serve others too.
         partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
+        key: Returns the key of a call, or several keys, for a keyed limiter (default None: the limiter is not keyed). A
+            call is refused if it raises.
         outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
             exception that ends a handler without a status.
         sheddable: Returns whether the limiter may cancel the handler of a call; see Shedding (default: of none).
@@ -44,20 +46,22 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
 
     def __init__(
         self,
-        limiter: AsyncConcurrencyLimiter,
+        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter,
         *,
         partition: Name = nobody,
+        key: KeyOf | None = None,
         outcome: OutcomeOf = outcome_of,
         sheddable: Callable[[grpc.HandlerCallDetails], bool] = never,
         priority: Callable[[grpc.HandlerCallDetails], int] = alike,
     ) -> None:
-        self._limiter = limiter
-        self._partition = partition
+        if key is not None and (sheddable, priority) != (never, alike):
+            raise TypeError("sheddable= and priority= are for a limiter without keys")
+        self._is_keyed, self._source = key is not None, PermitSource(limiter, partition, key)
         self._outcome = outcome
         self._sheddable, self._priority = sheddable, priority
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._limiter!r}>"
+        return f"<{type(self).__name__} of {self._source!r}>"
 
     async def intercept_service(
         self,
@@ -86,13 +90,11 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
                 permit.ignore()
         return handler
 
-    def _acquire(self, details: grpc.HandlerCallDetails) -> AsyncPermit:
-        return self._limiter.acquire(
-            self._partition(details),
-            operation=details.method,
-            priority=self._priority(details),
-            sheddable=self._sheddable(details),
-        )
+    def _acquire(self, details: grpc.HandlerCallDetails) -> Any:
+        if self._is_keyed:
+            return self._source.acquire(details, operation=details.method)
+        priority, sheddable = self._priority(details), self._sheddable(details)
+        return self._source.acquire(details, operation=details.method, priority=priority, sheddable=sheddable)
 
 
 def _refusing(answer: Refusal) -> Handler:

@@ -6,8 +6,9 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import grpc
 
-from batchlimit.concurrency import AsyncPermit, Outcome, Permit
+from batchlimit.concurrency import Outcome
 from batchlimit.integrations.grpc.status import OutcomeOf, status
+from batchlimit.integrations.permits import AnyPermit
 
 
 class Responses:
@@ -114,7 +115,7 @@ class Ending:
         return left is not None and self._given is not None and left <= _ARRIVAL_S + _ROUNDED * self._given
 
 
-def completing(permit: Permit | AsyncPermit, outcome: OutcomeOf) -> Ended:
+def completing(permit: AnyPermit, outcome: OutcomeOf) -> Ended:
     """Return what completes a permit at the end of its call; the limiter classifies an error without a status."""
 
     def ended(code: grpc.StatusCode | None, error: BaseException | None, sent: int) -> None:
@@ -128,7 +129,7 @@ def completing(permit: Permit | AsyncPermit, outcome: OutcomeOf) -> Ended:
     return ended
 
 
-def _complete(permit: Permit | AsyncPermit, outcome: Outcome) -> None:
+def _complete(permit: AnyPermit, outcome: Outcome) -> None:
     match outcome:
         case Outcome.SUCCESS:
             permit.success()

@@ -7,9 +7,11 @@ from typing import Any
 import grpc
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed
+from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.call import Call, Ending, Handler, completing
 from batchlimit.integrations.grpc.details import Name, nobody
 from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
+from batchlimit.integrations.permit_source import KeyOf, PermitSource
 
 
 class ConcurrencyInterceptor(grpc.ServerInterceptor):
@@ -21,8 +23,10 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
     in full.
 
     Args:
-        limiter: The limiter, which may serve others too.
+        limiter: The limiter, keyed or not, which may serve others too.
         partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
+        key: Returns the key of a call, or several keys, for a keyed limiter (default None: the limiter is not keyed). A
+            call is refused if it raises.
         outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
             exception that ends a handler without a status.
 
@@ -38,14 +42,18 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
     """
 
     def __init__(
-        self, limiter: ConcurrencyLimiter, *, partition: Name = nobody, outcome: OutcomeOf = outcome_of
+        self,
+        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter,
+        *,
+        partition: Name = nobody,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
     ) -> None:
-        self._limiter = limiter
-        self._partition = partition
+        self._source = PermitSource(limiter, partition, key)
         self._outcome = outcome
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._limiter!r}>"
+        return f"<{type(self).__name__} of {self._source!r}>"
 
     def intercept_service(
         self,
@@ -61,14 +69,14 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         Returns:
             The handler to be served under a permit, or one that refuses; None if there is no such method.
         """
-        partition, operation = self._partition(handler_call_details), handler_call_details.method
+        details = handler_call_details
         try:
-            permit = self._limiter.acquire(partition, timeout=0, operation=operation)
+            permit = self._source.acquire(details, timeout=0, operation=details.method)
         except (ConcurrencyLimited, LimiterClosed) as error:
             return _refusing(refusal(error))
         handler = None
         try:
-            if found := continuation(handler_call_details):
+            if found := continuation(details):
                 ended = completing(permit, self._outcome)
                 handler = Call(found, lambda context: Ending(context, ended)).handler()
         finally:

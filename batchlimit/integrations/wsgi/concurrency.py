@@ -1,8 +1,11 @@
 """ConcurrencyLimitMiddleware: how many requests of a WSGI application are under way at once."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter
+from batchlimit.concurrency import KeyedConcurrencyLimiter
+from batchlimit.integrations.permit_source import KeyOf, PermitSource
 from batchlimit.integrations.permits import OutcomeOf, complete, is_bypassed, outcome_of, partition_of, refusal_of
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer
 
@@ -15,8 +18,10 @@ class ConcurrencyLimitMiddleware:
 
     Args:
         app: the application.
-        limiter: the ConcurrencyLimiter; its owner closes it.
+        limiter: the ConcurrencyLimiter, or KeyedConcurrencyLimiter; its owner closes it.
         partition: a function of the environ that returns the name of the request's partition (default None: none).
+        key: a function of the environ that returns the key of the request, or several keys, for a keyed limiter
+            (default None: the limiter is not keyed). A request is refused if it raises.
         timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0). It keeps
             the worker thread meanwhile.
         outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
@@ -40,26 +45,26 @@ class ConcurrencyLimitMiddleware:
     def __init__(
         self,
         app: WSGIApp,
-        limiter: ConcurrencyLimiter,
+        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter,
         *,
         partition: Callable[[Environ], str] | None = None,
+        key: KeyOf | None = None,
         timeout: float = 0.0,
         outcome: OutcomeOf = outcome_of,
         bypass: Callable[[Environ], bool] | None = None,
     ) -> None:
-        self.app, self._limiter = app, limiter
-        self._partition, self._timeout, self._outcome, self._bypass = partition, timeout, outcome, bypass
+        self.app, self._source = app, PermitSource(limiter, partial(partition_of, partition), key)
+        self._timeout, self._outcome, self._bypass = timeout, outcome, bypass
 
     def __repr__(self) -> str:
-        return f"<ConcurrencyLimitMiddleware by {self._limiter}>"
+        return f"<ConcurrencyLimitMiddleware by {self._source}>"
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request, as any WSGI application."""
         if is_bypassed(self._bypass, environ):
             return self.app(environ, start_response)
-        partition = partition_of(self._partition, environ)
         try:
-            permit = self._limiter.acquire(partition, timeout=self._timeout)
+            permit = self._source.acquire(environ, timeout=self._timeout)
         except BatchLimitError as error:
             return answer(refusal_of(error), environ, start_response)
         exchange = Exchange(start_response, (), lambda response: complete(permit, self._outcome, response))

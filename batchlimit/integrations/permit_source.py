@@ -1,0 +1,65 @@
+"""Where requests get their permits: of a ConcurrencyLimiter by partition, or of a keyed one by key."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
+
+Keyed = KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter
+AnyLimiter = ConcurrencyLimiter | AsyncConcurrencyLimiter | Keyed
+KeyOf = Callable[[Any], str | Iterable[str]]
+"""Returns the key of a request, or several keys, of which it needs a place at each."""
+
+_logger = logging.getLogger("batchlimit")
+
+
+class PermitSource:
+    """Acquires the permits of requests, for faces of both APIs.
+
+    Args:
+        limiter: a limiter of either API, keyed or not.
+        partition: returns the partition of a request, for a limiter that is not keyed.
+        key: returns the key of a request, or several, for a keyed limiter (default None: the limiter is not keyed).
+
+    Raises:
+        TypeError: a keyed limiter comes without a key, or a key with a limiter that is not keyed.
+    """
+
+    def __init__(self, limiter: AnyLimiter, partition: Callable[[Any], str], key: KeyOf | None = None) -> None:
+        if isinstance(limiter, Keyed) and key is None:
+            raise TypeError(f"a {type(limiter).__name__} needs key=, a function that returns the key of a request")
+        if key is not None and not isinstance(limiter, Keyed):
+            raise TypeError(f"key= is for a limiter by key, like KeyedConcurrencyLimiter, not {limiter!r}")
+        self._limiter, self._partition, self._key = limiter, partition, key
+
+    def __repr__(self) -> str:
+        return repr(self._limiter)
+
+    def acquire(self, request: object, **options: Any) -> Any:
+        """Return the permit of a request; that of an asyncio limiter is to be awaited.
+
+        Args:
+            request: what the functions get.
+            **options: as the limiter's `acquire` takes them.
+
+        Raises:
+            BatchLimitError: the request is refused; also where its key cannot be made.
+        """
+        if self._key is None or not isinstance(self._limiter, Keyed):
+            return self._limiter.acquire(self._partition(request), **options)
+        try:
+            keys = self._key(request)
+            return self._limiter.acquire(keys, **options) if isinstance(keys, str) else self._several(keys, options)
+        except BatchLimitError:
+            raise
+        except Exception as error:
+            _logger.error("a request is refused, for its key could not be made: %s", error, exc_info=error)
+            raise ConcurrencyLimited(
+                "no_key", None, limit=0, in_flight=0, detail="the key could not be made"
+            ) from error
+
+    def _several(self, keys: Iterable[str], options: dict[str, Any]) -> Any:
+        assert isinstance(self._limiter, Keyed)
+        return self._limiter.acquire_all(keys, **options)
