@@ -1,14 +1,120 @@
-"""What a limiter has under way on its event loop: a timer, and tasks of its own."""
+"""What a limiter has under way on its event loop: a timer, tasks of its own, and things to be done a few at a time."""
 
 import asyncio
+import logging
+import math
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.timer import Due, Timer
-from batchlimit.aio.turns import Turns
+from batchlimit.reservoir.timer_heap import TimerHeap
+
+AT_ONCE = 64
+"""So many are done in one turn of the loop: to look after a waiter takes up to 40 us, a task that wakes 20 and more."""
+
+
+class Turns:
+    """Does things in the order in which they come, AT_ONCE of them in one turn of the loop; the rest in the next turns.
+
+    A loop that is closed turns no more: what is left then is not done.
+    """
+
+    __slots__ = ("_left", "_loop", "_room")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._left: deque[Callable[[], object]] = deque()
+        self._room = AT_ONCE  # how many more may be done until the next turn begins
+
+    def __repr__(self) -> str:
+        return f"<Turns with {len(self._left)} left>"
+
+    def do(self, work: Callable[[], object]) -> None:
+        """Do this now, or in a turn soon, if much was done in this one."""
+        self._left.append(work)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._left and self._room:
+            if self._room == 1 and not self._loop.is_closed():  # first: who is interrupted leaves the rest to others
+                self._loop.call_soon(self._begin, context=Context())
+            self._room -= 1
+            self._left.popleft()()
+
+    def _begin(self) -> None:
+        self._room = AT_ONCE
+        self._go_on()
+
+
+_logger = logging.getLogger("batchlimit")
+
+
+class Due(Protocol):
+    """Something to come to at the instant `due` (instance clock); inf: not at all."""
+
+    due: float
+
+    def ring(self) -> None:
+        """Do what is due; nobody else has to."""
+        ...
+
+
+class Timer:
+    """Comes to each thing that is watched when it is due, by one timer of the loop for all of them.
+
+    In one turn of the loop it rings for a few of them: the others are due still, so the timer is set to now.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._plans: TimerHeap[Due] = TimerHeap()
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = math.inf
+
+    def __repr__(self) -> str:
+        return f"<Timer with {len(self._plans)} plans, rings at {self._rings_at}>"
+
+    def watch(self, thing: Due) -> None:
+        """Come to this thing at its `due`."""
+        self._plans.add(thing)
+        if thing.due < self._rings_at:
+            self._set_timer(thing.due)
+
+    def stop(self) -> None:
+        """Never ring again."""
+        self._plans.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at = at
+        # In a context of its own: what a request has set in the one it runs in is not ours.
+        self._timer = self._loop.call_later(max(0.0, at - self._clock()), self._ring, context=Context())
+
+    def _ring(self) -> None:
+        self._timer, self._rings_at = None, math.inf
+        now = self._clock()
+        for _ in range(AT_ONCE):
+            if (thing := self._plans.take(now)) is None:
+                break
+            _ring_one(thing)
+        if self._plans.first_at < self._rings_at:
+            self._set_timer(self._plans.first_at)
+
+
+def _ring_one(thing: Due) -> None:
+    thing.due = math.inf
+    try:
+        thing.ring()
+    except Exception:
+        _logger.exception("looking after %r failed; the others are looked after", thing)
+
 
 T = TypeVar("T")
 

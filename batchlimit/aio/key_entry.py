@@ -5,10 +5,8 @@ from collections.abc import Callable
 from random import uniform
 
 from batchlimit.aio import store_calls
-from batchlimit.aio.home import Home
-from batchlimit.aio.refill_gate import NO_GATE
-from batchlimit.aio.timer import Due
-from batchlimit.aio.waiting_task import WaitingTask
+from batchlimit.aio.home import Due, Home
+from batchlimit.aio.waiting_task import NO_GATE, WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir

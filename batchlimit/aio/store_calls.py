@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from batchlimit.aio.home import Home
-from batchlimit.aio.refill_gate import NO_GATE, RefillGate
+from batchlimit.aio.waiting_task import NO_GATE, RefillGate
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.redaction import shown

@@ -8,10 +8,9 @@ from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.single_ask import Settled
 from batchlimit.reservoir.statistics import outlook
 from batchlimit.sync import store_calls
-from batchlimit.sync.from_coroutine import WaitingCoroutine
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
-from batchlimit.sync.waiting_thread import WaitingThread
+from batchlimit.sync.waiting_thread import WaitingCoroutine, WaitingThread
 from batchlimit.waiting import NO_WAIT, deadline
 
 

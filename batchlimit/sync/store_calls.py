@@ -9,8 +9,7 @@ from batchlimit.reservoir.failure_policy import CircuitOpen
 from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
 from batchlimit.stores.timeouts import MANY
 from batchlimit.sync.guarded_store import GuardedStore
-from batchlimit.sync.key_entry import KeyEntry
-from batchlimit.sync.refill_gate import RefillGate
+from batchlimit.sync.key_entry import KeyEntry, RefillGate
 from batchlimit.waiting import NO_WAIT
 
 TOGETHER = 32

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.home import Home
+from batchlimit.aio.home import Due, Home, Timer
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
-from batchlimit.aio.timer import Due, Timer
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable

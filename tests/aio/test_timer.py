@@ -7,8 +7,7 @@ from collections import Counter
 
 import pytest
 
-from batchlimit.aio.timer import Timer
-from batchlimit.aio.turns import AT_ONCE
+from batchlimit.aio.home import AT_ONCE, Timer
 from tests.aio.loop import virtual_loop
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited
-from batchlimit.aio.turns import AT_ONCE
+from batchlimit.aio.home import AT_ONCE
 from batchlimit.errors import BatchLimitError, BucketUnavailable
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import VirtualLoop, virtual_loop

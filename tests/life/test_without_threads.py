@@ -11,7 +11,7 @@ import pytest
 from batchlimit import RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import from_coroutine
+from batchlimit.sync import waiting_thread
 from batchlimit.sync.key_entry import KeyEntry
 from tests.sync.stage import KEY, Clock, Stage, until
 
@@ -96,7 +96,7 @@ def test_all_keys_are_looked_after_once_a_thread_can_be_had(no_threads: NoThread
 
 
 def test_coroutines_at_a_threaded_limiter_leave_nothing_behind(no_threads: NoThreads) -> None:
-    from_coroutine._renew_threads()  # other tests' threads would do
+    waiting_thread._renew_threads()  # other tests' threads would do
 
     async def main() -> None:
         with RateLimiter(MemoryStore(), HUNDRED, sizer=FixedBatch(1)) as limiter:
@@ -109,7 +109,7 @@ def test_coroutines_at_a_threaded_limiter_leave_nothing_behind(no_threads: NoThr
                 with pytest.raises(RuntimeError):
                     await work()
             assert limiter.statistics().waiting == 0
-            assert from_coroutine._threads._work_queue.qsize() <= 1
+            assert waiting_thread._threads._work_queue.qsize() <= 1
 
     with no_threads():
         asyncio.run(main())

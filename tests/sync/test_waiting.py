@@ -31,8 +31,7 @@ from batchlimit.reservoir import (
 )
 from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import key_entry, registry, slow_path, store_calls, waiting_thread
-from batchlimit.sync import limiter as limiter_module
+from batchlimit.sync import key_calls, key_entry, registry, slow_path, store_calls, waiting_thread
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, quiet, start, together, until
@@ -441,7 +440,7 @@ def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> Non
 
 
 RULES = [
-    limiter_module.__file__,
+    key_calls.__file__,
     slow_path.__file__,
     waiting_thread.__file__,
     store_calls.__file__,
