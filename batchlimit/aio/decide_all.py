@@ -1,5 +1,6 @@
 """Several keys at once, decided from memory: what four keys cost is four hits, and not four places in a queue."""
 
+import math
 from collections.abc import Callable, Mapping
 
 from batchlimit.aio.key_entry import KeyEntry
@@ -11,18 +12,17 @@ from batchlimit.waiting import LONG_AGO
 
 Entries = Mapping[str, KeyEntry]
 Clock = Callable[[], float]
-Taken = tuple[KeyEntry, int, float]
-"""Whose tokens, how many, and before when they count."""
+Taken = tuple[KeyEntry, str, int, float]
+"""Whose tokens, by which key, how many, and before when they count."""
 
 
 def take_all(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dict[str, int] | None:
     """Charge all keys by leased tokens that are here and return what remains of each; None: nothing was charged."""
-    taken = _take(entries, costs)
-    now = clock()
-    if taken is None or not _counts(taken, now):
+    taken, now = _take(entries, costs, clock)
+    if taken is None:
         return None
     left = {}
-    for key, (entry, _, _) in zip(costs, taken, strict=True):
+    for entry, key, _, _ in taken:
         reservoir = entry.reservoir
         if reservoir.state.lease.borrowed:
             _put_back(taken, now)
@@ -35,21 +35,19 @@ def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[st
     """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide."""
     if costs.__class__ is not dict:
         return None
-    taken = _take(entries, costs)
-    now = clock()
+    taken, now = _take(entries, costs, clock)
     if taken is None:
         return _denied(entries, costs, now)
-    if not _counts(taken, now):
-        return None
-    return {key: _told(entry.reservoir, 0.0, "local", now) for key, (entry, _, _) in zip(costs, taken, strict=True)}
+    return {key: _told(entry.reservoir, 0.0, "local", now) for entry, key, _, _ in taken}
 
 
-def _take(entries: Entries, costs: Mapping[str, int]) -> list[Taken] | None:
-    """Take the tokens of all keys, or of none.
+def _take(entries: Entries, costs: Mapping[str, int], clock: Clock) -> tuple[list[Taken] | None, float]:
+    """Take the tokens of all keys, or of none. Return the time then, too.
 
     Nobody comes between: the caller is on the loop of these entries, and nothing here awaits.
     """
     taken: list[Taken] = []
+    until = math.inf
     for key, cost in costs.items():
         if (entry := entries.get(key)) is None or cost.__class__ is not int or cost < 1:
             break
@@ -57,24 +55,18 @@ def _take(entries: Entries, costs: Mapping[str, int]) -> list[Taken] | None:
         before = next(tokens.lock_free, LONG_AGO) if cost is ONE else LONG_AGO
         if before == LONG_AGO and (before := tokens.take(cost)) == LONG_AGO:
             break
-        taken.append((entry, cost, before))
+        taken.append((entry, key, cost, before))
+        if before < until:
+            until = before
     else:
-        return taken
-    _put_back(taken, LONG_AGO)
-    return None
-
-
-def _counts(taken: list[Taken], now: float) -> bool:
-    """Whether all were taken in time; if not, those that still count go back."""
-    for _, _, before in taken:
-        if now >= before:
-            _put_back(taken, now)
-            return False
-    return True
+        if (now := clock()) < until:
+            return taken, now
+    _put_back(taken, now := clock())
+    return None, now
 
 
 def _put_back(taken: list[Taken], now: float) -> None:
-    for entry, cost, before in taken:
+    for entry, _, cost, before in taken:
         if now < before:
             entry.tokens.put_back(cost)
         else:  # the process was stopped until the lease had ended

@@ -157,10 +157,11 @@ class Fields:
             policy = self._policies.get(name)
             if policy is None or policy.quota is not quota:
                 policy = self._policies[name] = _Policy(name, quota)
-            items, partition = policy.keys.get(key) or policy.key(key, self._secret)
+            items, limit = policy.keys.get(key) or policy.key(key, self._secret)
             policies.append(items)
-            limits.append(policy.limit(remaining) + partition)
-        return [(POLICY, ", ".join(policies).encode()), (RATELIMIT, ", ".join(limits).encode())]
+            left = remaining if remaining < policy.most else policy.most
+            limits.append(limit % (left, ceil((left or 1) / policy.rate)) if policy.rate else limit)
+        return [(POLICY, b", ".join(policies)), (RATELIMIT, b", ".join(limits))]
 
     def _of_legacy(self, rule: Told) -> list[Header]:
         _, quota, _, remaining = rule
@@ -172,35 +173,35 @@ class Fields:
 
 
 class _Policy:
-    """The constant parts of one rule's fields. Its slowest bandwidth has its name, the others a number more."""
+    """What one rule's fields say of every request. Its slowest bandwidth has its name, the others a number more.
 
-    __slots__ = ("_begins", "_items", "_most", "_rate", "keys", "quota")
+    Attributes:
+        quota: the quota of the rule.
+        most: more than this never remains.
+        rate: tokens a second of the slowest bandwidth; so many that no integer becomes too large for a field.
+        keys: by key, the items of RateLimit-Policy; and the item of RateLimit, to be filled with what is left and how
+            long that lasts; with nothing where no token ever comes.
+    """
+
+    __slots__ = ("_items", "_limit", "keys", "most", "quota", "rate")
 
     def __init__(self, name: str, quota: Quota) -> None:
-        self.quota = quota
+        self.quota, self.most = quota, min(quota.largest_cost, _LARGEST)
         slowest = max(quota.bandwidths, key=_window)
+        self.rate = max(slowest.rate, self.most / (_LARGEST - 1)) if slowest.rate else 0.0
         others = [each for each in quota.bandwidths if each is not slowest]
-        self._begins, self._rate = f"{text(name)};r=", slowest.rate
-        self._most = min(quota.largest_cost, _LARGEST)
         names = [text(name), *(text(f"{name}-{number}") for number, _ in enumerate(others, 2))]
         self._items = [_item(each, part) for each, part in zip(names, [slowest, *others], strict=True)]
-        self.keys: dict[str, tuple[str, str]] = {}
+        self._limit = f"{names[0].replace('%', '%%')};r=%d;t=%d" if self.rate else f"{names[0]};r=0"
+        self.keys: dict[str, tuple[bytes, bytes]] = {}
 
-    def key(self, key: str, secret: bytes) -> tuple[str, str]:
-        """Return the items of RateLimit-Policy for this key, and its parameter in RateLimit."""
+    def key(self, key: str, secret: bytes) -> tuple[bytes, bytes]:
+        """Return the items of this key, and remember them."""
         if len(self.keys) >= _MOST_KEYS:
             self.keys.clear()
         partition = f";pk={partition_key(key, secret)}"
-        return self.keys.setdefault(key, (", ".join(f"{item}{partition}" for item in self._items), partition))
-
-    def limit(self, left: int) -> str:
-        """Return the item of RateLimit: what is left and how long that lasts; not that where no token ever comes."""
-        if not self._rate:
-            return f"{self._begins}0"
-        if left > self._most:
-            left = self._most
-        lasts = ceil((left or 1) / self._rate)
-        return f"{self._begins}{left};t={lasts if lasts < _LARGEST else _LARGEST}"
+        items = ", ".join(f"{item}{partition}" for item in self._items)
+        return self.keys.setdefault(key, (items.encode(), f"{self._limit}{partition}".encode()))
 
 
 def partition_key(key: str, secret: bytes) -> str:

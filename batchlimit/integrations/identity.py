@@ -125,8 +125,8 @@ async def awaited_identity(
         return known
     try:
         told = identify(request)
-        if told.__class__ is not dict and inspect.isawaitable(told):
-            told = await told
-        return joined(known, told)
+        if told.__class__ is dict:  # as nearly always
+            return {**known, **told}
+        return joined(known, await told if inspect.isawaitable(told) else told)
     except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
         return FailedIdentity(known, error)

@@ -18,8 +18,8 @@ LONGEST_VALUE = 96
 
 _ABSENT = object()
 _SHOWN = 32
-_IS_SAFE = re.compile(r"[\w.@+/=~,-]+").fullmatch
 _UNSAFE = re.compile(r"[^\w.@+/=~,-]")
+_find_unsafe = _UNSAFE.search
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _LITERAL = re.compile(r"[\w.@+/=~,-]*").fullmatch
 
@@ -94,7 +94,7 @@ class KeyTemplate:
             value = identity.get(name, _ABSENT)
             if value is _ABSENT:
                 value = parameters.get(name)
-            if not (type(value) is str and len(value) <= LONGEST_VALUE and (value.isalnum() or _IS_SAFE(value))):
+            if type(value) is not str or not 0 < len(value) <= LONGEST_VALUE or _find_unsafe(value):
                 value = _escaped(value, name)
             values.append(value)
         return self._format % tuple(values)

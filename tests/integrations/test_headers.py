@@ -48,6 +48,15 @@ def test_every_bandwidth_is_a_policy_and_the_slowest_has_the_name() -> None:
     assert limits["api-2"][:4] == (100, 1, None, None)
 
 
+@pytest.mark.parametrize("rate", [1e-9, 1e-3, 1.0, 1e9])
+@pytest.mark.parametrize("left", [0, 1, 3, 10**18])
+def test_no_integer_is_too_large_for_a_field(rate: float, left: int) -> None:
+    limit = told(Left("limit of 100 %d, é", Quota(rate, 3), "user:ann", left))["limit of 100 %d, %C3%A9"]
+    assert (limit.q, limit.r) == (3, min(left, 3))
+    assert limit.t is not None
+    assert 1 <= limit.t < 10**15
+
+
 def test_every_rule_is_told_in_order() -> None:
     limits = told(applied("5/s", 4, name="login"), applied("9/s", 3, name="all", key="all"))
     assert list(limits) == ["login", "all"]
