@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable
 
-from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import MARGIN
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
+from batchlimit.reentry import free, own_lock
 from batchlimit.unique import Unique
 
 _SECOND = 1_000_000

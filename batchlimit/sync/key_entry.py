@@ -7,9 +7,10 @@ from random import uniform
 from threading import get_ident
 from typing import TypeVar
 
-from batchlimit.blocking import Event, TaskEvent, free, own_lock, warn_in_loop
+from batchlimit.blocking import Event, TaskEvent, warn_in_loop
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.redaction import shown
+from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import KeyStatistics

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-from batchlimit.blocking import own_lock
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.redaction import shown
+from batchlimit.reentry import own_lock
 from batchlimit.reservoir.timer_heap import TimerHeap
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.sync import store_calls

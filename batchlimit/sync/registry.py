@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 
-from batchlimit.blocking import free, own_lock, warn_in_loop
+from batchlimit.blocking import warn_in_loop
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
+from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.keyspace import Keyspace
 from batchlimit.reservoir.options import Options

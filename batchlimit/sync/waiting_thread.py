@@ -4,7 +4,8 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from batchlimit.blocking import AMID, warn_in_loop
+from batchlimit.blocking import warn_in_loop
+from batchlimit.reentry import AMID
 from batchlimit.reservoir.admission_result import AdmissionResult
 from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter

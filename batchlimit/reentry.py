@@ -1,0 +1,38 @@
+"""Signal handlers and destructors run amid whatever their thread does: what that has locked, they must not wait for."""
+
+import threading
+from types import TracebackType
+from typing import Protocol, cast
+
+AMID = (
+    "this call was made amid another one of the same thread, by a signal handler or a destructor, and would wait for it"
+    " for ever; make it after that: from a handler set a flag, or use loop.add_signal_handler"
+)
+
+
+class OwnLock(Protocol):
+    """A lock that knows whether its thread is inside."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def _is_owned(self) -> bool: ...
+
+
+def own_lock() -> OwnLock:
+    """Return a lock to be entered by `with free(lock):`, or by `with lock:` where nobody can be inside already."""
+    return cast(OwnLock, threading.RLock())
+
+
+def free(lock: OwnLock) -> OwnLock:
+    """Return a lock for a `with`, unless this thread is inside of it: then RuntimeError.
+
+    It is asked before the `with`: nobody is interrupted entering a lock that is written in C, and in a method of our
+    own around it would be. What befalls between the two has left the lock when it ends.
+    """
+    if lock._is_owned():
+        raise RuntimeError(AMID)
+    return lock
