@@ -63,18 +63,23 @@ def http(path: str = "/", method: str = "GET", *, headers: Fields = (), client: 
 
 def websocket(path: str = "/", *, extensions: dict[str, Any] | None = None) -> dict[str, Any]:
     """The scope of a handshake."""
-    scope = http(path) | {"type": "websocket", "subprotocols": [], "extensions": extensions or {}}
+    scope = http(path) | {"type": "websocket", "scheme": "ws", "subprotocols": [], "extensions": extensions or {}}
     del scope["method"]
     return scope
 
 
 async def call(app: App, scope: dict[str, Any], *incoming: dict[str, Any]) -> Reply:
-    """Call an application; it receives what is given, and that the client has gone once the response has ended."""
-    reply, left, ended = Reply(), list(incoming), asyncio.Event()
+    """Call an application; it receives what is given, and that the client has gone once the response has ended.
+
+    What comes after the handshake of a websocket comes when that is answered.
+    """
+    reply, left, ended, answered = Reply(), list(incoming), asyncio.Event(), asyncio.Event()
     if not incoming:
         left = [{"type": "websocket.connect" if scope["type"] == "websocket" else "http.request", "body": b""}]
 
     async def receive() -> dict[str, Any]:
+        if scope["type"] == "websocket" and 0 < len(left) < len(incoming):
+            await answered.wait()
         if left:
             return left.pop(0)
         await ended.wait()
@@ -82,6 +87,7 @@ async def call(app: App, scope: dict[str, Any], *incoming: dict[str, Any]) -> Re
 
     async def send(message: dict[str, Any]) -> None:
         reply.messages.append(message)
+        answered.set()
         if message["type"] == "http.response.body" and not message.get("more_body"):
             ended.set()
 

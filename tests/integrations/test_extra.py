@@ -10,6 +10,7 @@ EXTRAS = [
     ("django", "django", "Django"),
     ("flask", "flask", "Flask"),
     ("grpc", "grpc", "grpcio"),
+    ("quart", "quart", "Quart"),
 ]
 
 

@@ -11,6 +11,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit.integrations.flask.limits import Limits
-from batchlimit.integrations.flask.rejected import Rejected
+from batchlimit.integrations.rejected import Rejected
 
 __all__ = ["Limits", "Rejected"]

@@ -6,10 +6,10 @@ from flask import request
 
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.enforcement.outcome import refuse
-from batchlimit.integrations.flask.rejected import Rejected, rejected
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.integrations.rejected import Rejected, rejected
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp
 from batchlimit.integrations.wsgi.middleware import fields_of, path_of
 

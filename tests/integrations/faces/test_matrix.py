@@ -20,7 +20,7 @@ from tests.integrations.asgi import Reply, call, http, websocket
 from tests.integrations.faces.rules import RULES
 from tests.sync.stage import Clock
 
-FACES = ["fastapi", "litestar", "starlette"]
+FACES = ["fastapi", "litestar", "quart", "starlette"]
 ANN = ((b"x-user", b"ann"),)
 
 

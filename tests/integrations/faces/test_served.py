@@ -1,4 +1,4 @@
-"""Each framework behind a real uvicorn, with real clients and a real store."""
+"""Each framework behind a real server, with real clients and a real store."""
 
 import contextlib
 import os

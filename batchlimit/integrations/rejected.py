@@ -1,10 +1,12 @@
-"""What Flask raises for a request that a rule refuses: an HTTP error, which handlers of the application may answer."""
+"""What Flask and Quart raise for a request that a rule refuses: an HTTP error, which handlers may answer."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from werkzeug.exceptions import Forbidden, HTTPException, ServiceUnavailable, TooManyRequests
 
 from batchlimit.integrations.enforcement import Refusal
+from batchlimit.integrations.headers import Header
 
 
 class Rejected(HTTPException):
@@ -15,6 +17,7 @@ class Rejected(HTTPException):
 
     Args:
         refusal: why, and what is answered.
+        fields: header fields that nobody else adds to the answer (default none).
 
     Attributes:
         refusal: the Refusal: `status`, `rules`, `key`, `retry_after`, `error`.
@@ -25,13 +28,13 @@ class Rejected(HTTPException):
         429
     """
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Refusal, fields: Iterable[Header] = ()) -> None:
         super().__init__(f"refused by {', '.join(refusal.rules)}" if refusal.rules else None)
-        self.refusal = refusal
+        self.refusal, self._fields = refusal, [*refusal.kind, *fields]
 
     def get_headers(self, *_: Any) -> list[tuple[str, str]]:
         """Return the type of the body; the extension adds the other fields."""
-        return [(name.decode(), value.decode()) for name, value in self.refusal.headers if name == b"content-type"]
+        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._fields]
 
     def get_body(self, *_: Any) -> str:
         """Return problem details as JSON."""
@@ -56,6 +59,6 @@ class _Forbidden(Rejected, Forbidden):
 _CLASSES: dict[int, type[Rejected]] = {429: _TooManyRequests, 503: _ServiceUnavailable, 403: _Forbidden}
 
 
-def rejected(refusal: Refusal) -> Rejected:
+def rejected(refusal: Refusal, fields: Iterable[Header] = ()) -> Rejected:
     """Return the exception of a refusal, of the class of its status."""
-    return _CLASSES[refusal.status](refusal)
+    return _CLASSES[refusal.status](refusal, fields)

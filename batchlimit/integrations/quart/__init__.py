@@ -1,0 +1,18 @@
+"""Rate limits for Quart: an extension that holds rules against every request, and a decorator for views and websockets.
+
+`limits` is the extension, which puts `RateLimitMiddleware` before the application. `route` is what views and blueprints
+ask for; a refusal of theirs raises `Rejected`, which Quart's error handlers answer.
+"""
+
+try:
+    import quart  # noqa: F401  said here what is missing, once for all modules of this package
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.quart needs Quart, of the 'quart' extra: pip install 'batchlimit[quart]'", name="quart"
+    ) from error
+
+from batchlimit.integrations.quart.limits import Limits
+from batchlimit.integrations.quart.route import limit_blueprint, limited
+from batchlimit.integrations.rejected import Rejected
+
+__all__ = ["Limits", "Rejected", "limit_blueprint", "limited"]

@@ -1,0 +1,384 @@
+"""What Quart alone has: an extension with init_app, decorators, blueprints, error handlers, a check at the start."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from quart import Blueprint, Quart, Response, g, has_request_context, request, websocket
+from quart.testing.connections import WebsocketResponseError
+from quart.views import MethodView
+
+from batchlimit.integrations.quart import Limits, Rejected, limit_blueprint, limited
+from batchlimit.rules import Rule, RulesError
+from tests.integrations.asgi import call
+from tests.integrations.asgi import websocket as websocket_scope
+
+RULES = [
+    Rule("once", "1/hour", key="once:{user}", match=None),
+    Rule("other", "1/hour", key="other", match="/other/*"),
+    Rule("api", "2/hour", key="api", match=None),
+]
+
+
+def user_of(scope: Any) -> dict[str, str]:
+    return {"user": dict(scope["headers"]).get(b"x-user", b"ann").decode()}
+
+
+def application(**options: Any) -> Quart:
+    app = Quart("test")
+    Limits("memory://", RULES, app, identify=user_of, **options)
+    return app
+
+
+def running(app: Quart, main: Callable[[Any], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with app.test_app() as it:
+            await main(it.test_client())
+
+    asyncio.run(run())
+
+
+async def statuses(client: Any, path: str, times: int = 2, **options: Any) -> list[int]:
+    return [(await client.get(path, **options)).status_code for _ in range(times)]
+
+
+def a_view() -> Any:
+    async def hello() -> str:
+        return "hello"
+
+    return hello
+
+
+def _decorated(app: Quart) -> None:
+    app.get("/x")(limited("once:{user}")(a_view()))
+
+
+def _in_a_thread(app: Quart) -> None:
+    def view() -> str:
+        return request.path
+
+    app.get("/x")(limited("once:{user}")(view))
+
+
+def _class(app: Quart) -> None:
+    class View(MethodView):
+        decorators = [limited("once:{user}")]  # noqa: RUF012
+
+        async def get(self) -> str:
+            return "hello"
+
+    app.add_url_rule("/x", view_func=View.as_view("x"))
+
+
+def _blueprint(app: Quart) -> None:
+    blueprint = Blueprint("some", "test")
+    limit_blueprint(blueprint, "once:{user}")
+    blueprint.get("/x")(a_view())
+    app.register_blueprint(blueprint)
+
+
+def _nested(app: Quart) -> None:
+    outer, inner = Blueprint("outer", "test"), Blueprint("inner", "test")
+    limit_blueprint(outer, "once:{user}")
+    inner.get("/x")(a_view())
+    outer.register_blueprint(inner)
+    app.register_blueprint(outer)
+
+
+@pytest.mark.parametrize("place", [_decorated, _in_a_thread, _class, _blueprint, _nested])
+def test_a_limit_holds_wherever_quart_takes_one(place: Callable[[Quart], None]) -> None:
+    app = application()
+    place(app)
+
+    async def main(client: Any) -> None:
+        replies = [await client.get("/x") for _ in range(2)]
+        assert [each.status_code for each in replies] == [200, 429]
+        assert replies[1].headers["ratelimit"].startswith('"once";r=0')
+        assert (await client.get("/x", headers={"x-user": "bob"})).status_code == 200
+
+    running(app, main)
+
+
+def test_two_limits_of_one_view_hold_both() -> None:
+    app = application()
+    app.get("/x")(limited("api")(limited("once:{user}")(a_view())))
+
+    async def main(client: Any) -> None:
+        assert await statuses(client, "/x", headers={"x-user": "ann"}) == [200, 429]
+        assert await statuses(client, "/x", headers={"x-user": "bob"}) == [429, 429]  # `api` is spent
+
+    running(app, main)
+
+
+def test_an_application_may_be_told_later_and_the_store_by_its_setting() -> None:
+    limits, app = Limits(None, RULES, identify=user_of), Quart("test")
+    with pytest.raises(ValueError, match="BATCHLIMIT_URL"):
+        limits.init_app(app)
+    app.config["BATCHLIMIT_URL"] = "memory://"
+    limits.init_app(app)
+    with pytest.raises(RuntimeError, match="has limits already"):
+        limits.init_app(app)
+    app.get("/other/<name>")(lambda name: name)
+
+    async def main(client: Any) -> None:
+        assert await statuses(client, "/other/a") == [200, 429]
+        assert limits.statistics(app).rules["other"].refused == 1
+
+    running(app, main)
+
+
+def test_the_limiter_lives_as_long_as_the_application() -> None:
+    app = application()
+    _decorated(app)
+
+    async def main(client: Any) -> None:
+        assert await statuses(client, "/x") == [200, 429]
+
+    for _ in range(2):  # memory:// begins anew
+        running(app, main)
+
+
+@pytest.mark.parametrize("handled", [429, Rejected])
+def test_a_handler_of_the_users_own_answers_and_the_fields_are_added(handled: Any) -> None:
+    app = application()
+    _decorated(app)
+
+    async def answer(error: Rejected) -> tuple[str, int]:
+        return f"slow down: {error.refusal.rules[0]}", 420
+
+    app.register_error_handler(handled, answer)
+
+    async def main(client: Any) -> None:
+        assert await statuses(client, "/x", 1) == [200]
+        refused = await client.get("/x")
+        assert (refused.status_code, await refused.get_data(as_text=True)) == (420, "slow down: once")
+        assert {"ratelimit", "retry-after"} <= set(refused.headers.keys())
+
+    running(app, main)
+
+
+def test_on_rejected_answers_rules_and_routes_and_a_handler_of_a_status_goes_first() -> None:
+    def rejected(scope: Any, refusal: Any) -> Any:
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            start = {"type": "http.response.start", "status": 420, "headers": [(b"x-mine", b"1"), (b"x-mine", b"2")]}
+            await send(start)
+            await send({"type": "http.response.body", "body": b"mine", "more_body": True})
+            await send({"type": "http.response.body", "body": b"!", "more_body": False})
+
+        return answer
+
+    app = application(on_rejected=rejected)
+    _decorated(app)
+
+    async def main(client: Any) -> None:
+        for path in ("/x", "/other/a"):
+            await client.get(path)
+            refused = await client.get(path)
+            assert (refused.status_code, await refused.get_data(as_text=True)) == (420, "mine!")
+            assert refused.headers.getlist("x-mine") == ["1", "2"]
+            assert "retry-after" in refused.headers
+
+    running(app, main)
+    app = application(on_rejected=rejected)
+    _decorated(app)
+    app.register_error_handler(429, lambda error: ("", 421))
+
+    async def again(client: Any) -> None:
+        assert await statuses(client, "/x") == [200, 421]
+
+    running(app, again)
+
+
+def _websockets(app: Quart) -> None:
+    blueprint = Blueprint("chats", "test")
+    limit_blueprint(blueprint, "once:{user}")
+
+    @app.websocket("/decorated")
+    @limited("once:{user}")
+    async def decorated() -> None:
+        await websocket.send("welcome")
+
+    @blueprint.websocket("/blueprint")
+    async def of_blueprint() -> None:
+        await websocket.send("welcome")
+
+    app.register_blueprint(blueprint)
+
+
+@pytest.mark.parametrize("path", ["/decorated", "/blueprint"])
+def test_a_websocket_is_closed_with_1008_or_answered_429_where_the_server_can(path: str) -> None:
+    app = application()
+    _websockets(app)
+
+    async def main(client: Any) -> None:
+        async with client.websocket(path) as chat:
+            assert await chat.receive() == "welcome"
+        closed = await call(app, websocket_scope(path), {"type": "websocket.connect"})
+        assert [(each["type"], each["code"]) for each in closed.messages] == [("websocket.close", 1008)]
+        with pytest.raises(WebsocketResponseError) as answered:
+            async with client.websocket(path) as chat:
+                await chat.receive()
+        assert answered.value.response.status_code == 429
+        assert answered.value.response.headers["ratelimit"].startswith('"once";r=0')
+
+    running(app, main)
+
+
+def test_a_websocket_that_is_open_already_is_closed() -> None:
+    app = application(on_rejected=lambda scope, refusal: None)
+    _websockets(app)
+
+    @app.before_websocket
+    async def accept() -> None:
+        await websocket.accept()
+
+    async def main(client: Any) -> None:
+        connect = {"type": "websocket.connect"}
+        replies = [await call(app, websocket_scope("/decorated"), connect) for _ in range(2)]
+        assert [each["type"] for each in replies[1].messages] == ["websocket.accept", "websocket.close"]
+        assert replies[1].messages[-1]["code"] == 1008
+
+    running(app, main)
+
+
+def test_who_asks_may_be_told_by_what_the_view_knows() -> None:
+    app = application()
+
+    @app.before_request
+    async def load() -> None:
+        g.user = request.args["user"]
+
+    async def who(connection: Any) -> dict[str, str]:
+        return {"user": g.user}
+
+    app.get("/x")(limited("once:{user}", identify=who)(a_view()))
+
+    async def main(client: Any) -> None:
+        assert await statuses(client, "/x?user=ann") == [200, 429]
+        assert await statuses(client, "/x?user=bob") == [200, 429]
+
+    running(app, main)
+
+
+def test_a_function_that_raises_is_a_503(caplog: pytest.LogCaptureFixture) -> None:
+    app = application()
+    app.get("/x")(limited("once:{user}", identify=lambda connection: connection.args["missing"])(a_view()))
+
+    async def main(client: Any) -> None:
+        assert await statuses(client, "/x") == [503, 503]
+
+    running(app, main)
+    assert "a function of the application raised" in caplog.text
+
+
+def _typo_of_a_view(app: Quart) -> None:
+    app.get("/x")(limited("one:{user}")(a_view()))
+
+
+def _typo_of_a_websocket(app: Quart) -> None:
+    app.websocket("/x")(limited("one:{user}")(a_view()))
+
+
+def _typo_of_a_blueprint(app: Quart) -> None:
+    blueprint = Blueprint("some", "test")
+    limit_blueprint(blueprint, "one:{user}")
+    app.register_blueprint(blueprint)
+
+
+@pytest.mark.parametrize("place", [_typo_of_a_view, _typo_of_a_websocket, _typo_of_a_blueprint])
+def test_a_key_that_no_rule_has_ends_the_start(place: Callable[[Quart], None]) -> None:
+    app = application()
+    place(app)
+
+    async def main(client: Any) -> None: ...
+
+    with pytest.raises(Exception, match="did you mean 'once:"):
+        running(app, main)
+
+
+def test_a_limit_that_cannot_work_is_told_where_it_is_written() -> None:
+    with pytest.raises(RulesError):
+        limited("once:{user")
+    with pytest.raises(RulesError):
+        limit_blueprint(Blueprint("some", "test"), "once:{user}", cost=-1)
+    with pytest.raises(TypeError):
+        application(identfy=None)
+
+
+def _bare(app: Quart) -> None:
+    limited("once:{user}")(app.get("/x")(a_view()))
+
+
+def test_a_decorator_above_the_route_ends_the_start() -> None:
+    app = application()
+    _bare(app)
+
+    async def main(client: Any) -> None: ...
+
+    with pytest.raises(Exception, match=r"write @limited below @app.route \(hello\)"):
+        running(app, main)
+
+
+def test_a_decorator_above_the_route_is_a_503_where_nobody_told_of_a_start(caplog: pytest.LogCaptureFixture) -> None:
+    app = application()
+    _bare(app)
+    app.get("/y")(lambda: "y")
+
+    async def main() -> None:
+        client = app.test_client()
+        refused = await client.get("/x")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert await statuses(client, "/x") == [503, 503]
+        assert await statuses(client, "/y") == [200, 200]
+
+    asyncio.run(main())
+    assert [each.levelname for each in caplog.records if "'hello'" in each.getMessage()] == ["ERROR"]
+
+
+def test_a_function_that_another_route_has_with_a_limit_may_be_a_view_without() -> None:
+    app, hello = application(), a_view()
+    app.get("/free", endpoint="free")(hello)
+    app.get("/x")(limited("once:{user}")(hello))
+
+    async def main(client: Any) -> None:
+        assert await statuses(client, "/free") == [200, 200]
+        assert await statuses(client, "/x") == [200, 429]
+
+    running(app, main)
+
+
+def test_without_limits_a_limited_view_is_closed_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    app = Quart("test")
+    app.get("/x")(limited("nobody:{user}")(a_view()))
+
+    async def main(client: Any) -> None:
+        replies = [await client.get("/x") for _ in range(2)]
+        assert [(each.status_code, each.headers["retry-after"]) for each in replies] == [(503, "1")] * 2
+
+    running(app, main)
+    assert [each.levelname for each in caplog.records if "'nobody:{user}'" in each.getMessage()] == ["ERROR"]
+
+
+def test_what_a_view_decides_is_settled_when_its_stream_has_ended() -> None:
+    app, told = application(), list[Any]()
+
+    def charge(response: Any) -> bool:
+        told.append((response.status, response.sent))
+        return False
+
+    @app.get("/x")
+    @limited("once:{user}", charge=charge)
+    async def view() -> Response:
+        async def parts() -> Any:
+            assert not has_request_context()
+            for _ in range(3):
+                yield b"x" * 10
+
+        return Response(parts(), 201)
+
+    async def main(client: Any) -> None:
+        assert await statuses(client, "/x", 3) == [201] * 3
+        assert told == [(201, 30)] * 3
+
+    running(app, main)
