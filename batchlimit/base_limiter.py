@@ -5,7 +5,7 @@ from typing import Any, Protocol, Self
 
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.reservoir.bucket_view import Fill
-from batchlimit.reservoir.failure_policy import FailureSource
+from batchlimit.reservoir.fallback.failure_policy import FailureSource
 from batchlimit.reservoir.options import Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.statistics import Statistics

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from batchlimit.quota.template import Cost, Key
     from batchlimit.reservoir.bucket_view import Fill
     from batchlimit.reservoir.estimate import OnError
-    from batchlimit.reservoir.failure_policy import FailureSource
+    from batchlimit.reservoir.fallback.failure_policy import FailureSource
     from batchlimit.sync.decorator import Limit
     from batchlimit.sync.key_handle import KeyHandle
     from batchlimit.sync.reservation import Reservation
@@ -30,7 +30,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.quota.template": "Cost Key",
             "batchlimit.reservoir.bucket_view": "Fill",
             "batchlimit.reservoir.estimate": "OnError",
-            "batchlimit.reservoir.failure_policy": "FailureSource",
+            "batchlimit.reservoir.fallback.failure_policy": "FailureSource",
             "batchlimit.decision": "Source",
             "batchlimit.sync.decorator": "Limit",
             "batchlimit.sync.key_handle": "KeyHandle",

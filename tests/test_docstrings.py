@@ -13,7 +13,7 @@ import pytest
 
 from tests.examples import run_examples
 
-PACKAGES = ["quota", "bucket", "reservoir", "rules", "stores", "sync", "aio"]
+PACKAGES = ["quota", "bucket", "reservoir", "keyspace", "rules", "stores", "sync", "aio"]
 FACE = ["batchlimit", *(f"batchlimit.{module}" for module in ("batching", "errors", "rules", "stores", "types"))]
 ELSEWHERE = "batchlimit.concurrency."
 """Its names are looked at in tests/concurrency."""

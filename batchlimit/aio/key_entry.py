@@ -8,9 +8,9 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
 from batchlimit.aio.waiting_task import NO_GATE, WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
@@ -68,7 +68,7 @@ class KeyEntry:
         return caller
 
     def resume(self, single: SingleAsk) -> None:
-        """See reservoir.keyspace.Entry."""
+        """See keyspace.keyspace.Entry."""
         caller = WaitingTask(self, single.cost, single.deadline, prompt=True)
         caller.waited = True
         self.reservoir.resume(caller.waiter, single.fetch)

@@ -19,13 +19,13 @@ from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.keyspace.keyspace import Keyspace
+from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.failure_policy import warn_if_uncounted
-from batchlimit.reservoir.keyspace import Keyspace
+from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import AsyncStore
 from batchlimit.unique import Living
@@ -143,7 +143,7 @@ class Registry:
     def ask_once(self, key: str, cost: int, until: float) -> SingleAsk | None:
         """Send one ask for a call at a key that is not in use; None: the call needs its entry.
 
-        To be followed by a wait for `who`, and by `leave` if that is interrupted. See reservoir/single_ask.py.
+        To be followed by a wait for `who`, and by `leave` if that is interrupted. See keyspace/single_ask.py.
         """
         quota = self._rule(check_key(key))
         self.check_open()

@@ -8,9 +8,9 @@ from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission_result import AdmissionResult
-from batchlimit.reservoir.single_ask import Settled, SingleAsk
 from batchlimit.reservoir.statistics import outlook
 from batchlimit.reservoir.waiter import Retired
 from batchlimit.waiting import NO_WAIT, deadline

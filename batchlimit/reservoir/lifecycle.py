@@ -5,7 +5,7 @@ import math
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests

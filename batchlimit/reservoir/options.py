@@ -7,7 +7,7 @@ from typing import Any
 from batchlimit.bucket.fair_share import LARGEST_WEIGHT
 from batchlimit.redaction import shown
 from batchlimit.reservoir.bucket_view import FILLS, Fill
-from batchlimit.reservoir.failure_policy import FailureSource, failure_rule
+from batchlimit.reservoir.fallback.failure_policy import FailureSource, failure_rule
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 
 

@@ -4,7 +4,7 @@ import math
 
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.failure_policy import CircuitOpen
+from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.options import Options

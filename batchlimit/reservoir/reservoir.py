@@ -51,8 +51,8 @@ aio/key_entry.py) does. It holds the key's lock for each call here that is not s
   caller that is interrupted calls `leave`. What a `tentative` waiter is given is not spent before `admission.confirm`.
 - The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it renews leases, sends
   refunds, prefetches, and retires the reservoir.
-- A key that is not in use, and leases nothing ahead, has no reservoir: `single_ask.py`. If its one ask turns out not to
-  be all, a new reservoir begins with that ask in flight, by `resume`.
+- A key that is not in use, and leases nothing ahead, has no reservoir: `keyspace/single_ask.py`. If its one ask is
+  not all, a new reservoir begins with that ask in flight, by `resume`.
 - `refund` and `debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
   `lifecycle.last_ask`, which settles what is owed or lost, then `lifecycle.drain`, which returns the tokens.
 - After every call the API takes `to_wake`, which also sets `tokens.denied_until`, and wakes these without the lock.
@@ -63,14 +63,14 @@ import math
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.dormant import KeySnapshot
-from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
+from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
+from batchlimit.reservoir.fallback.outage import Outage, fall_back
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.options import Options
-from batchlimit.reservoir.outage import Outage, fall_back
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT, Overdraft
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from batchlimit.blocking import Event, TaskEvent, warn_in_loop
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import RETIRED, Fetch, Step, Waiter
 from batchlimit.sync.guarded_store import GuardedStore
@@ -169,7 +169,7 @@ class KeyEntry:
         return self.locked(lambda: self._enter(waiter, only_first))
 
     def resume(self, single: SingleAsk) -> None:
-        """See reservoir.keyspace.Entry."""
+        """See keyspace.keyspace.Entry."""
         caller = Waiter(single.cost, single.deadline, self.thread_event())
         self.reservoir.resume(caller, single.fetch)
         self.sender = Sender(single.fetch, single.who)

@@ -9,9 +9,9 @@ from queue import Empty, SimpleQueue
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.redaction import shown
 from batchlimit.reentry import own_lock
-from batchlimit.reservoir.timer_heap import TimerHeap
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.sync import store_calls
 from batchlimit.sync.guarded_store import GuardedStore

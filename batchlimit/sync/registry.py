@@ -11,14 +11,14 @@ from batchlimit.blocking import warn_in_loop
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.keyspace.keyspace import Keyspace
+from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
-from batchlimit.reservoir.failure_policy import warn_if_uncounted
-from batchlimit.reservoir.keyspace import Keyspace
+from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.single_ask import Settled, SingleAsk
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import Store
 from batchlimit.sync import store_calls
@@ -110,7 +110,7 @@ class Registry:
     def ask_once(self, key: str, cost: int, until: float) -> Settled | None:
         """Settle a call for a key that is not in use by one ask; raises what went wrong. None: by its entry.
 
-        See reservoir/single_ask.py.
+        See keyspace/single_ask.py.
         """
         quota = self._rule(check_key(key))
         largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)

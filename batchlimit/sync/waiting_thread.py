@@ -5,9 +5,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from batchlimit.blocking import warn_in_loop
+from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.reentry import AMID
 from batchlimit.reservoir.admission_result import AdmissionResult
-from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry

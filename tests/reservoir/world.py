@@ -8,8 +8,8 @@ import pytest
 
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.dormant import KeySnapshot
-from batchlimit.reservoir.failure_policy import CLOSED, FailurePolicy
+from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.instance import Instance, InstanceCount
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir

@@ -11,11 +11,11 @@ from batchlimit import Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import BucketUnavailable
+from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.timer_heap import TimerHeap
 from batchlimit.stores import MemoryStore
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry

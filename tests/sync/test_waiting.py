@@ -11,25 +11,22 @@ import pytest
 from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.blocking import Event
+from batchlimit.keyspace import dormant, keyspace, single_ask
 from batchlimit.reservoir import (
     admission,
     bucket_view,
     denial_cache,
-    dormant,
-    fallback,
     forecast,
     key_state,
-    keyspace,
     lifecycle,
-    outage,
     prefetch,
     requests,
     reservoir,
-    single_ask,
     sizing,
     wait_queue,
 )
 from batchlimit.reservoir import tokens as tokens_module
+from batchlimit.reservoir.fallback import fallback, outage
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_calls, key_entry, registry, slow_path, store_calls, waiting_thread
 from tests.servers import Server

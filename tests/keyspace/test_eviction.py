@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.reservoir.eviction import ClockCache
+from batchlimit.keyspace.eviction import ClockCache
 
 
 class Key:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.keyspace.dormant import DormantKeys
+from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.dormant import DormantKeys
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
-from batchlimit.reservoir.single_ask import SingleAsk
 
 E = TypeVar("E")
 

@@ -1,42 +1,10 @@
 """Dormant keys: no caller uses them now. A snapshot of each is kept until it is used again, or idle."""
 
 import math
-import struct
 from collections import deque
-from typing import NamedTuple
 
-_FORM = struct.Struct("9d")
-"""A double holds each field exactly: the largest, an epoch (us) and a level, stay below 2^53 for centuries."""
+from batchlimit.reservoir.bucket_view import KeySnapshot
 
-
-class KeySnapshot(NamedTuple):
-    """What a retired reservoir leaves for the next one of its key. Instants are of the instance's clock."""
-
-    used: float
-    """When a caller last asked for a token."""
-    demand: float
-    """Tokens per second that callers asked for, at `counted_at`."""
-    counted_at: float
-    last_want: float
-    epoch: float
-    level: float
-    active_instances: float
-    round_trip: float
-    heard: float
-    """When the bucket last answered; -inf: never."""
-
-    def pack(self) -> bytes:
-        """Return the snapshot in 105 bytes that the garbage collector never visits; a tuple of floats has 336."""
-        return _FORM.pack(*self)
-
-    @classmethod
-    def unpack(cls, packed: bytes) -> "KeySnapshot":
-        """Return the snapshot that was packed."""
-        return cls(*_FORM.unpack(packed))
-
-
-pack = _FORM.pack
-"""Packs the fields of a KeySnapshot without making one."""
 _SHELVES = 8
 """Parts into which `idle_after` and the room are divided: a key leaves in the order of its shelf."""
 _MOST_SHELVES = 2 * _SHELVES

@@ -4,16 +4,17 @@ import itertools
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from batchlimit.keyspace.dormant import DormantKeys
+from batchlimit.keyspace.eviction import ClockCache, Evictable
+from batchlimit.keyspace.single_ask import SingleAsk
+from batchlimit.keyspace.single_asks import SingleAsks
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.dormant import DormantKeys, KeySnapshot
-from batchlimit.reservoir.eviction import ClockCache, Evictable
-from batchlimit.reservoir.failure_policy import failure_rule
+from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.fallback.failure_policy import failure_rule
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.single_ask import SingleAsk
-from batchlimit.reservoir.single_asks import SingleAsks
 from batchlimit.reservoir.statistics import Health, KeyStatistics, Statistics
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.dormant import KeySnapshot
+from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
-from batchlimit.reservoir.single_ask import SingleAsk
 from batchlimit.reservoir.sizing import Demand, FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT

@@ -2,9 +2,9 @@
 
 from batchlimit.errors import BucketUnavailable
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.failure_policy import CircuitOpen
+from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
+from batchlimit.reservoir.fallback.local_bucket import FallbackBucket, Wish
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.local_bucket import FallbackBucket, Wish
 from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
 

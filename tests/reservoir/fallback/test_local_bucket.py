@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.failure_policy import FailurePolicy
-from batchlimit.reservoir.local_bucket import LocalBucket, OpenBucket, Wish, fallback
+from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
+from batchlimit.reservoir.fallback.local_bucket import LocalBucket, OpenBucket, Wish, fallback
 from tests.reservoir.world import SECOND, about, excess
 
 HUNDRED = Quota(100.0, 100)

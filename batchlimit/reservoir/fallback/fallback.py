@@ -4,9 +4,9 @@ import math
 
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView
-from batchlimit.reservoir.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
+from batchlimit.reservoir.fallback.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
+from batchlimit.reservoir.fallback.local_bucket import LEASE, FallbackBucket, Wish, fallback
 from batchlimit.reservoir.lease import Lease
-from batchlimit.reservoir.local_bucket import LEASE, FallbackBucket, Wish, fallback
 from batchlimit.reservoir.waiter import Fail
 
 _ABSOLVED = 60.0

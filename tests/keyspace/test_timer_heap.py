@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.reservoir.timer_heap import TimerHeap
+from batchlimit.keyspace.timer_heap import TimerHeap
 
 
 class Thing:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.reservoir.dormant import DormantKeys, KeySnapshot
+from batchlimit.keyspace.dormant import DormantKeys
+from batchlimit.reservoir.bucket_view import KeySnapshot
 
 EPOCH = 4_000_000_000_000_000
 """Microseconds: the year 2096."""
