@@ -53,7 +53,8 @@ def served(app: str, kind: str, url: str, prefix: str) -> Iterator[httpx.Client]
     finally:
         process.terminate()
         try:
-            process.communicate(timeout=_PATIENCE_S)
+            _, said = process.communicate(timeout=_PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            _, said = process.communicate()
+        sys.stdout.write(said)  # shown if a test fails

@@ -68,7 +68,8 @@ def working(command: list[str], folder: Path, **environment: str) -> Iterator[Cr
     finally:
         process.terminate()
         try:
-            process.communicate(timeout=DEADLINE)
+            said, _ = process.communicate(timeout=DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            said, _ = process.communicate()
+        sys.stdout.write(said)  # shown if the test fails

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Response, WebSocket
 from fastapi.responses import StreamingResponse
 
 from batchlimit.integrations.fastapi import add_exception_handlers, add_rate_limits, limited, responses
-from tests.integrations.faces.rules import RULES, parts, user_of
+from tests.integrations.faces.rules import RULES, endless, parts, user_of
 
 
 def build(limiter: Any, *, typo: bool = False, **options: Any) -> FastAPI:
@@ -40,6 +40,10 @@ def build(limiter: Any, *, typo: bool = False, **options: Any) -> FastAPI:
     async def stream() -> StreamingResponse:
         return StreamingResponse(parts(), media_type="text/plain")
 
+    @app.get("/endless", dependencies=[Depends(limited("gone:{user}"))])
+    async def without_end() -> StreamingResponse:
+        return StreamingResponse(endless(), media_type="text/plain")
+
     @app.get("/login/{status}", dependencies=[Depends(limited("login:{user}", charge=[401]))])
     async def login(status: int) -> Response:
         return Response(status_code=status)
@@ -49,6 +53,7 @@ def build(limiter: Any, *, typo: bool = False, **options: Any) -> FastAPI:
         raise ZeroDivisionError
 
     @app.get("/closed", dependencies=[Depends(limited("closed"))])
+    @app.get("/local", dependencies=[Depends(limited("local"))])
     @app.get("/open", dependencies=[Depends(limited("open"))])
     async def away() -> str:
         return "here"

@@ -10,7 +10,7 @@ from litestar.params import FromPath
 from litestar.response import Stream
 
 from batchlimit.integrations.litestar import add_rate_limits, limited, route_limit
-from tests.integrations.faces.rules import RULES, parts, user_of
+from tests.integrations.faces.rules import RULES, endless, parts, user_of
 
 
 def told(connection: ASGIConnection[Any, Any, Any, Any]) -> dict[str, str]:
@@ -56,6 +56,11 @@ async def stream() -> Stream:
     return Stream(parts(), media_type="text/plain")
 
 
+@get("/endless", guards=[limited("gone:{user}")])
+async def without_end() -> Stream:
+    return Stream(endless(), media_type="text/plain")
+
+
 @get("/login/{status:int}", guards=[limited("login:{user}", charge=[401])])
 async def login(status: FromPath[int]) -> Response[None]:
     return Response(None, status_code=status)
@@ -76,6 +81,11 @@ async def opened() -> str:
     return "here"
 
 
+@get("/local", guards=[limited("local")])
+async def local() -> str:
+    return "here"
+
+
 @get("/typo", middleware=[route_limit("serch:{user}")])
 async def typing_error() -> str:
     return "here"
@@ -93,6 +103,7 @@ async def echo(socket: WebSocketConnection[Any, Any, Any]) -> None:
 
 def build(limiter: Any, *, typo: bool = False, **options: Any) -> Litestar:
     handlers: list[Any] = [hello, search, Included, by_told, item, stream, login, broken, closed, opened, echo]
+    handlers += [local, without_end]
     router = Router("/mounted", route_handlers=[mounted], guards=[limited("search:{user}")])
     app = Litestar([*handlers, router, *([typing_error] if typo else [])], openapi_config=None, logging_config=None)
     add_rate_limits(app, limiter, RULES, identify=user_of, **options)

@@ -10,7 +10,7 @@ from starlette.routing import Mount, Route, Router, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from batchlimit.integrations.starlette import RouteLimit, RouteLimitMiddleware, add_rate_limits, charge_request
-from tests.integrations.faces.rules import RULES, parts, user_of
+from tests.integrations.faces.rules import RULES, endless, parts, user_of
 
 
 def limited(key: str, **options: Any) -> list[Middleware]:
@@ -39,6 +39,10 @@ async def stream(request: Request) -> Response:
     return StreamingResponse(parts(), media_type="text/plain")
 
 
+async def without_end(request: Request) -> Response:
+    return StreamingResponse(endless(), media_type="text/plain")
+
+
 async def login(request: Request) -> Response:
     return Response(status_code=request.path_params["status"])
 
@@ -64,10 +68,12 @@ def build(limiter: Any, *, typo: bool = False, **options: Any) -> Starlette:
             Route("/told", told),
             Route("/items/{id}", item),
             Route("/stream", stream, middleware=limited("bytes:{user}")),
+            Route("/endless", without_end, middleware=limited("gone:{user}")),
             Route("/login/{status:int}", login, middleware=limited("login:{user}", charge=[401])),
             Route("/broken", broken, middleware=limited("broken:{user}")),
             Route("/closed", hello, middleware=limited("closed")),
             Route("/open", hello, middleware=limited("open")),
+            Route("/local", hello, middleware=limited("local")),
             WebSocketRoute("/ws", echo),
             Mount("/included", Router([Route("/search", hello)]), middleware=of_search),
             Mount("/mounted", mounted),

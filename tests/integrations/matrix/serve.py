@@ -1,0 +1,108 @@
+"""An application of the matrix behind a real server, in a process of its own: FACE URL PREFIX. It says its port."""
+
+import asyncio
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from tests.integrations.faces.rules import RULES
+from tests.integrations.matrix.backing import Backing
+
+
+def say(port: int) -> None:
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+
+
+def listening() -> socket.socket:
+    found = socket.create_server(("127.0.0.1", 0))
+    say(found.getsockname()[1])
+    return found
+
+
+def uvicorn(app: Any) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=10, timeout_keep_alive=1000)
+    uvicorn.Server(config).run(sockets=[listening()])
+
+
+def waitress(app: Any) -> None:
+    from waitress.server import create_server
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    create_server(
+        app, sockets=[listening()], threads=8, channel_timeout=1000, clear_untrusted_proxy_headers=False
+    ).run()
+
+
+def aiohttp(app: Any) -> None:
+    from aiohttp import web
+
+    web.run_app(app, sock=listening(), print=None, shutdown_timeout=10.0, keepalive_timeout=1000.0)
+
+
+def grpc_on_threads(limiter: Any) -> None:
+    from tests.integrations.matrix.with_grpc import on_threads
+
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    server, port = on_threads(limiter)
+    say(port)
+    ended.wait()
+    server.stop(1.0).wait()
+
+
+def grpc_on_asyncio(limiter: Any) -> None:
+    from tests.integrations.matrix.with_grpc import on_asyncio
+
+    async def main() -> None:
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+        server, port = await on_asyncio(limiter)
+        say(port)
+        await ended.wait()
+        await server.stop(1.0)
+
+    asyncio.run(main())
+
+
+def _built(module: str, *kind: str) -> Callable[[Any], Any]:
+    return lambda limiter: import_module(f"tests.integrations.{module}").build(limiter, *kind)
+
+
+SERVED: dict[str, tuple[Callable[[Any], None], Callable[[Any], Any]]] = {
+    "asgi": (uvicorn, _built("matrix.with_asgi")),
+    "starlette": (uvicorn, _built("faces.with_starlette")),
+    "fastapi": (uvicorn, _built("faces.with_fastapi")),
+    "litestar": (uvicorn, _built("faces.with_litestar")),
+    "django-async": (uvicorn, _built("matrix.with_django", "async")),
+    "django": (waitress, _built("matrix.with_django", "sync")),
+    "django-rest": (waitress, _built("matrix.with_django", "rest")),
+    "flask": (waitress, _built("matrix.with_flask")),
+    "aiohttp": (aiohttp, _built("matrix.with_aiohttp")),
+    "grpc": (grpc_on_threads, lambda limiter: limiter),
+    "grpc-async": (grpc_on_asyncio, lambda limiter: limiter),
+}
+"""How each face is served, and what makes its application."""
+GRPC = ("grpc", "grpc-async")
+HTTP = [face for face in SERVED if face not in GRPC]
+THREADS = ("django", "django-rest", "flask", "grpc")
+WEBSOCKETS = ("asgi", "starlette", "fastapi", "litestar", "aiohttp")
+
+
+def main(face: str, url: str, prefix: str) -> None:
+    from tests.integrations.matrix import with_grpc
+
+    backing = Backing(url, prefix, with_grpc.RULES if face in GRPC else RULES)
+    backing.obey()
+    serve, make = SERVED[face]
+    serve(make(backing.open if face in THREADS else backing.open_async))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

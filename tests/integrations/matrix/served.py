@@ -1,0 +1,123 @@
+"""A server of the matrix as its tests see it: a process, and its clients."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import httpx
+
+from tests.integrations.matrix.backing import VIRTUAL
+from tests.integrations.stage import Call, Client
+from tests.integrations.structured import Limit, read_limits
+
+DEADLINE = 100.0
+ROOT = Path(__file__).parents[3]
+
+
+class Process:
+    """The server process. It says its port, and does what it is told."""
+
+    def __init__(self, face: str, url: str) -> None:
+        self.face = face
+        prefix = f"matrix-{face}-{os.urandom(6).hex()}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integrations.matrix.serve", face, url, prefix],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            start_new_session=True,
+        )
+        self._telling = threading.Lock()
+        try:
+            self.port = self._read()
+        except BaseException:
+            self.end()
+            raise
+
+    def tell(self, word: str, value: object) -> int:
+        """Have it do something; return what it says."""
+        assert self._process.stdin is not None
+        with self._telling:
+            self._process.stdin.write(f"{word} {value}\n")
+            return self._read()
+
+    def end(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+    def _read(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+
+class Served:
+    """The server, and what is behind it."""
+
+    def __init__(self, process: Process) -> None:
+        self.face, self.port, self._process = process.face, process.port, process
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=DEADLINE, trust_env=False)
+
+    def get(self, path: str, user: str = "ann", **fields: str) -> httpx.Response:
+        return self.client.get(path, headers={"x-user": user, **fields})
+
+    def statuses(self, times: int, path: str, user: str = "ann", **fields: str) -> list[int]:
+        return [self.get(path, user, **fields).status_code for _ in range(times)]
+
+    def pass_by(self, seconds: float) -> None:
+        self._process.tell("pass", seconds)
+
+    def left(self, key: str) -> int:
+        return self._process.tell("left", key)
+
+    def until_left(self, key: str, wanted: int) -> None:
+        """Wait for what happens in the server after the client has heard enough."""
+        until(lambda: self.left(key) == wanted)
+
+    @contextlib.contextmanager
+    def calls(self) -> Iterator[Callable[..., Call]]:
+        """Calls of gRPC, over a channel of their own: of a kind, to a service, with requests."""
+        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+            client = Client(channel)
+
+            def call(service: str, *requests: str, user: str = "ann", kind: str = "unary_unary") -> Call:
+                metadata = (("user", user),)
+                return client.call(kind, *requests, service=f"test.{service}", metadata=metadata, timeout=DEADLINE)
+
+            yield call
+
+
+def until(fact: Callable[[], bool]) -> None:
+    for _ in range(50_000):
+        if fact():
+            return
+    raise AssertionError("it never came")
+
+
+def limits_of(reply: httpx.Response) -> dict[str, Limit]:
+    return read_limits({name.lower(): value for name, value in reply.headers.raw})
+
+
+def limits_told(call: Call) -> dict[str, Limit]:
+    return read_limits({name.encode(): value.encode() for name, value in call.told.items()})
+
+
+@contextlib.contextmanager
+def serving(face: str, url: str = VIRTUAL) -> Iterator[Served]:
+    process = Process(face, url)
+    try:
+        served = Served(process)
+        with served.client:
+            yield served
+    finally:
+        process.end()

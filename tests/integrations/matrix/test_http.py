@@ -1,0 +1,116 @@
+"""One behaviour for every framework: each behind a real server in a process of its own, with real clients.
+
+Buckets are in the memory of that process, in a time that the test sets.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from tests.integrations.matrix.serve import HTTP, WEBSOCKETS
+from tests.integrations.matrix.served import DEADLINE, Served, limits_of, serving
+
+
+@pytest.fixture(scope="module", params=HTTP)
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
+    with serving(request.param) as served:
+        yield served
+
+
+@pytest.mark.parametrize("path", ["/search", "/included/search", "/mounted/search"])
+def test_of_a_burst_as_many_as_the_limit_are_admitted_and_after_retry_after_one_more(served: Served, path: str) -> None:
+    user = path.strip("/").replace("/", "-") + os.urandom(3).hex()
+    with ThreadPoolExecutor(6) as pool:
+        replies = list(pool.map(lambda _: served.get(path, user), range(6)))
+    assert sorted(each.status_code for each in replies) == [200] * 2 + [429] * 4
+    for reply in replies:
+        limit = limits_of(reply)["search"]
+        assert (limit.q, limit.w) == (5, 3600)
+        assert limit.r in (1, 3)
+        assert ("all" in limits_of(reply)) == (reply.status_code == 200)
+        assert ("retry-after" in reply.headers) == (reply.status_code == 429)
+    assert served.left(f"search:{user}") == 1
+    waits = [int(reply.headers["retry-after"]) for reply in replies if reply.status_code == 429]
+    assert all(720 <= each <= 1.1 * 721 for each in waits)
+    served.pass_by(min(waits))
+    assert served.statuses(2, path, user) == [200, 429]
+
+
+def test_a_refusal_is_problem_details_that_no_cache_keeps(served: Served) -> None:
+    refused = [served.get("/search", "refused") for _ in range(3)][-1]
+    assert refused.status_code == 429
+    assert refused.headers["cache-control"] == "no-store"
+    if not served.face.startswith("django"):  # which leaves it to a middleware of its own
+        assert int(refused.headers["content-length"]) == len(refused.content)
+    if served.face != "django-rest":  # it answers by itself
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.json()["violated-policies"] == ["search"]
+
+
+def test_one_user_does_not_spend_what_is_of_another_one(served: Served) -> None:
+    assert served.statuses(3, "/search", "one") == [200, 200, 429]
+    assert served.statuses(1, "/search", "other") == [200]
+
+
+def test_the_rules_of_the_application_limit_what_asks_for_nothing(served: Served) -> None:
+    reply = served.get("/hello")
+    assert (reply.status_code, reply.text.strip('"'), list(limits_of(reply))) == (200, "hello", ["all"])
+
+
+def test_path_parameters_of_the_route_make_keys(served: Served) -> None:
+    assert served.statuses(3, "/items/7") == [200, 200, 429]
+    assert served.statuses(1, "/items/8") == [200]
+
+
+def test_only_failed_logins_are_charged(served: Served) -> None:
+    statuses = [served.get(f"/login/{status}").status_code for status in (200, 401, 200, 401, 200)]
+    assert statuses == [200, 401, 200, 401, 429]
+
+
+def test_a_stream_arrives_whole_and_is_charged_by_what_was_sent(served: Served) -> None:
+    assert served.get("/stream", "whole").content == b"000000000011111111112222222222"
+    served.until_left("bytes:whole", 70)
+
+
+def test_a_stream_whose_client_goes_away_is_settled(served: Served) -> None:
+    with served.client.stream("GET", "/endless", headers={"x-user": "gone"}) as reply:
+        parts = reply.iter_raw()  # when it is forgotten, the client goes away
+        assert next(parts)
+        assert served.left("gone:gone") == 4
+    served.until_left("gone:gone", 8)
+
+
+def test_a_handler_that_raises_is_a_500_of_its_own_and_is_charged(served: Served) -> None:
+    # A server may close the connection of an application that raised.
+    assert served.statuses(3, "/broken", connection="close") == [500, 500, 429]
+
+
+@pytest.mark.parametrize("served", WEBSOCKETS, indirect=True)
+def test_a_websocket_is_refused_with_a_response_that_says_when(served: Served) -> None:
+    url = f"ws://127.0.0.1:{served.port}/ws"
+    with connect(url, additional_headers={"x-user": "ann"}, proxy=None) as websocket:
+        websocket.send("hello")
+        assert websocket.recv(DEADLINE) == "hello"
+        assert websocket.response is not None
+        assert websocket.response.headers["RateLimit"].startswith('"handshake";r=0')
+    with pytest.raises(InvalidStatus) as caught:
+        connect(url, additional_headers={"x-user": "ann"}, proxy=None)
+    assert caught.value.response.status_code == 429
+    wait = int(caught.value.response.headers["Retry-After"])
+    served.pass_by(wait)
+    with connect(url, additional_headers={"x-user": "ann"}, proxy=None):
+        pass
+
+
+def test_a_server_goes_on_after_clients_that_went_away_amid_their_requests(served: Served) -> None:
+    for data in (b"GET /search HTT", b"POST /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\nhalf"):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=DEADLINE) as connection:
+            connection.sendall(data)
+    with httpx.Client(base_url=served.client.base_url, timeout=DEADLINE, trust_env=False) as client:
+        assert client.get("/hello").status_code == 200
