@@ -1,11 +1,11 @@
 """Workers of a real server under more traffic than the limit allows: what the responses say was admitted, audited.
 
-    python -m benchmarks.web_audit [--workers 4] [--seconds 10] [--rate 50] [--times 3]
+    python -m benchmarks.web_audit [--workers 4] [--seconds 10] [--rate 50] [--times 3] [--url URL]
 
 uvicorn runs the workers, each with the ASGI middleware and a limiter of its own, before one real Valkey. Threads of
 this process send requests at `times` the rate, each over its own connections. A request was admitted at some instant
 between sending it and receiving its 200. The audit finds every window in which surely more than burst + rate x t were
-admitted; the excess must be 0.
+admitted; the excess must be 0. With `--url memory://` each worker has a limit of its own, and there must be an excess.
 """
 
 import argparse
@@ -16,7 +16,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from os import getloadavg
 from pathlib import Path
 from typing import NamedTuple
@@ -94,6 +95,12 @@ def _client(port: int, requests: int, every: float, traffic: Traffic) -> None:
     connection.close()
 
 
+@contextmanager
+def _own() -> Iterator[str]:
+    with closing(EmbeddedStore()) as store:
+        yield store.url
+
+
 def main() -> int:
     """Run and tell; 1 if too much was admitted, or something but 200 and 429 was answered."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -101,10 +108,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="default 10")
     parser.add_argument("--rate", type=int, default=50, help="of the limit, a second; its burst is as many (50)")
     parser.add_argument("--times", type=float, default=3.0, help="traffic, in times of the rate (default 3)")
+    parser.add_argument("--url", default="", help="of the store (default: a Valkey of its own)")
     chosen = parser.parse_args()
     quota, pace = f"{chosen.rate}/s", chosen.rate * chosen.times
-    with closing(EmbeddedStore()) as store:
-        traffic = audited(store.url, chosen.workers, quota, int(pace * chosen.seconds), pace)
+    with nullcontext(chosen.url) if chosen.url else _own() as url:
+        traffic = audited(url, chosen.workers, quota, int(pace * chosen.seconds), pace)
     found = traffic.admitted
     lasted = max(after for _, after, _ in found) - min(before for before, _, _ in found)
     too_many = excess(found, Quota.parse(quota))

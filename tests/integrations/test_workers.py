@@ -108,3 +108,10 @@ def test_what_four_workers_admit_of_three_times_a_limit_is_what_one_bucket_allow
     assert traffic.admitted
     assert set(traffic.statuses) <= {200, 429}
     assert excess(traffic.admitted, Quota.parse("50/s")) == 0
+
+
+def test_the_audit_finds_what_workers_admit_that_share_no_limit() -> None:
+    tried = (audited("memory://", 2, "10/hour", requests=64, pace=1000.0) for _ in range(20))
+    # One worker may have answered all before the other one was there.
+    traffic = next(each for each in tried if len(each.workers) == 2)
+    assert excess(traffic.admitted, Quota.parse("10/hour")) >= 1
