@@ -62,6 +62,9 @@ class TaskEvent:
             async with asyncio.timeout(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT)):
                 await self._event.wait()
 
+    def over(self) -> None:
+        """As of an Event."""
+
 
 _MESSAGE = (
     "a RateLimiter is about to block the event loop that runs here, with all of its tasks: "

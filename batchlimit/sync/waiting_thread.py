@@ -134,6 +134,8 @@ class WaitingCoroutine:
         except BaseException:
             self._entry.locked(lambda: reservoir.leave(self._waiter, self._entry.clock()))
             raise
+        finally:
+            self._event.over()
         return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir)
 
     async def _verdict(self) -> Admit | Refuse | None:

@@ -8,8 +8,24 @@ from typing import TYPE_CHECKING
 from batchlimit.lazy import names
 
 if TYPE_CHECKING:
+    from batchlimit.testing.assertion import assert_limited
     from batchlimit.testing.frozen import FrozenLimits, frozen_limits
+    from batchlimit.testing.switch import Switch, limiting_off, limiting_on
 else:  # where __getattr__ would hide a name that there is not
-    __getattr__, __dir__ = names(__name__, {"batchlimit.testing.frozen": "FrozenLimits frozen_limits"})
+    __getattr__, __dir__ = names(
+        __name__,
+        {
+            "batchlimit.testing.assertion": "assert_limited",
+            "batchlimit.testing.frozen": "FrozenLimits frozen_limits",
+            "batchlimit.testing.switch": "Switch limiting_off limiting_on",
+        },
+    )
 
-__all__ = ["FrozenLimits", "frozen_limits"]
+__all__ = [
+    "FrozenLimits",
+    "Switch",
+    "assert_limited",
+    "frozen_limits",
+    "limiting_off",
+    "limiting_on",
+]

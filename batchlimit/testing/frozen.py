@@ -1,22 +1,14 @@
 """frozen_limits: every limiter of the process in time that stands still until a test moves it."""
 
 import contextlib
-import threading
-import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from batchlimit.clock import steady
-from batchlimit.quota.key import place_of, stored
-from batchlimit.stores.memory import AsyncMemoryStore
-from batchlimit.sync.registry import Registry
-from batchlimit.testing import tasks, threads
+from batchlimit.quota.key import stored
+from batchlimit.redaction import shown
 from batchlimit.testing.length import seconds_of
 from batchlimit.testing.scene import SCENE
-from batchlimit.testing.virtual_store import VirtualStore
-from batchlimit.testing.virtual_time import ROUNDING, VirtualTime
-
-_Registry = threads.VirtualRegistry | tasks.VirtualRegistry
+from batchlimit.testing.world import VirtualWorld
 
 
 class FrozenLimits:
@@ -35,15 +27,11 @@ class FrozenLimits:
         True
     """
 
-    def __init__(self) -> None:
-        self._time = VirtualTime()
-        self._time.inhabitants.append(self)
-        self._stores: dict[object, VirtualStore] = {}
-        self._insides: weakref.WeakKeyDictionary[Any, _Registry] = weakref.WeakKeyDictionary()
-        self._lock = threading.RLock()
+    def __init__(self, world: VirtualWorld) -> None:
+        self._world, self._time = world, world.time
 
     def __repr__(self) -> str:
-        return f"<FrozenLimits of {len(self._insides)} limiters, {self.elapsed:g} s after the begin>"
+        return f"<FrozenLimits {self.elapsed:g} s after the begin>"
 
     @property
     def elapsed(self) -> float:
@@ -59,8 +47,7 @@ class FrozenLimits:
         Raises:
             ValueError, TypeError: it is no length of time.
         """
-        length = seconds_of(seconds)
-        self._time.move(self._time() + length + ROUNDING)
+        self._time.advance(seconds_of(seconds))
 
     def drain(self, key: str) -> None:
         """Empty the bucket of a key: its next caller is refused.
@@ -85,9 +72,9 @@ class FrozenLimits:
         if key is not None:
             self._fill(key, 1.0)
             return
-        for store in self._stores.values():
+        for store in self._world.stores:
             store.refill()
-        self.arrive()
+        self._world.arrive()
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
@@ -105,64 +92,15 @@ class FrozenLimits:
             self._time.held = False
             self._time.move(self._time())  # whoever waits may move it now
 
-    def inside(self, limiter: Any, original: Any) -> _Registry | None:
-        """See World."""
-        if original.clock is not steady:
-            return None  # it lives in a time of its own
-        with self._lock:
-            if (found := self._insides.get(limiter)) is None:
-                found = self._insides[limiter] = self._made(original)
-            return found
-
-    def leave(self, instant: float) -> None:
-        """See virtual_time.Moved."""
-        by_name = {each._keyspace._instance.name: each for each in list(self._insides.values())}
-
-        def held(name: str, key: str) -> int:
-            entry = by_name[name].entries.get(place_of(key)) if name in by_name else None
-            return 0 if entry is None else entry.reservoir.state.lease.leased + entry.reservoir.state.lease.pledged
-
-        for store in list(self._stores.values()):
-            store.leave(instant, held)
-
-    def arrive(self) -> None:
-        """See virtual_time.Moved."""
-        for inside in list(self._insides.values()):
-            inside.arrive()
-
-    def end(self) -> None:
-        """Let nobody spend in this time any more."""
-        for inside in list(self._insides.values()):
-            inside.rest()
-
-    def _made(self, original: Any) -> _Registry:
-        store = self._store_of(original._opened)
-        if isinstance(original, Registry):
-            return threads.VirtualRegistry(original, store, self._time)
-        return tasks.VirtualRegistry(original, store, self._time)
-
-    def _store_of(self, original: Any) -> VirtualStore:
-        """Return the store in place of this one: one for all limiters that would share their buckets there."""
-        inner = original._store if isinstance(original, AsyncMemoryStore) else original
-        name = (inner.address, inner._prefix) if hasattr(inner, "_prefix") else inner
-        if (found := self._stores.get(name)) is None:
-            found = self._stores[name] = VirtualStore(self._time)
-        return found
-
     def _fill(self, key: str, part: float) -> None:
-        quotas = [(each, quota) for each in list(self._insides.values()) if (quota := _quota(each._rule, key))]
-        if not quotas:
-            raise ValueError(f"no limiter has a quota for {key!r}, so it has no bucket; name the key as limiters do")
-        for each, quota in quotas:
-            each.buckets.fill(stored(key), quota, part)
-        self.arrive()
-
-
-def _quota(rule: Callable[[str], Any], key: str) -> Any:
-    try:
-        return rule(key)
-    except ValueError:
-        return None
+        buckets = self._world.buckets(key)
+        if not buckets:
+            raise ValueError(
+                f"no limiter has a quota for {shown(key)}, so it has no bucket; name the key as limiters do"
+            )
+        for store, quota in buckets:
+            store.fill(stored(key), quota, part)
+        self._world.arrive()
 
 
 @contextlib.contextmanager
@@ -186,10 +124,10 @@ def frozen_limits() -> Iterator[FrozenLimits]:
         [True, True, True, True, True, False]
         12 seconds later
     """
-    limits = FrozenLimits()
-    leave = SCENE.enter(limits)
+    world = VirtualWorld(concerns=lambda registry: registry.clock is steady)
+    leave = SCENE.enter(world)
     try:
-        yield limits
+        yield FrozenLimits(world)
     finally:
         leave()
-        limits.end()
+        world.end()

@@ -16,3 +16,21 @@ def frozen_limits() -> "Iterator[FrozenLimits]":
 
     with frozen_limits() as limits:
         yield limits
+
+
+@pytest.fixture
+def limiting_off() -> Iterator[None]:
+    """No limiter refuses."""
+    from batchlimit.testing import limiting_off
+
+    with limiting_off():
+        yield
+
+
+@pytest.fixture
+def limiting_on() -> Iterator[None]:
+    """Limiters limit, though the suite has called `limiting_off()`."""
+    from batchlimit.testing import limiting_on
+
+    with limiting_on():
+        yield

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.living import adopters, living
+from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.sync.key_calls import KeyCalls
+from batchlimit.waiting import LONG_AGO
 
 
 class World(Protocol):
@@ -32,6 +34,11 @@ class Scene:
 
     def __repr__(self) -> str:
         return f"<Scene {self._worlds}>"
+
+    @property
+    def worlds(self) -> list[World | None]:
+        """All that were entered, the outermost first."""
+        return [world for _, world in self._worlds]
 
     @property
     def world(self) -> World | None:
@@ -69,6 +76,10 @@ class Scene:
 
 def _put(limiter: Any, registry: Any) -> None:
     if limiter._registry is not registry:
+        for entry in list(limiter._registry.entries.values()):
+            entry.tokens = FreeTokens(LONG_AGO)  # a handle of a key may know it: it is to ask the limiter
+        for entry in list(registry.entries.values()):
+            entry.tokens = entry.reservoir.tokens
         (KeyCalls if isinstance(limiter, KeyCalls) else AsyncKeyCalls).__init__(limiter, registry)
 
 

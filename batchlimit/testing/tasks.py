@@ -15,6 +15,7 @@ from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import AsyncMemoryStore
@@ -129,9 +130,16 @@ class VirtualRegistry(Registry):
     clock: VirtualTime
     _home: VirtualHome
 
-    def __init__(self, original: Registry, store: VirtualStore, time: VirtualTime) -> None:
+    def __init__(
+        self, original: Registry, store: VirtualStore, time: VirtualTime, change: Callable[[Quota], Quota]
+    ) -> None:
         self._original, self.buckets = original, store
-        super().__init__(AsyncMemoryStore(store), original._rule, replace(original._options, sizer=EXACT), time)
+        super().__init__(
+            AsyncMemoryStore(store),
+            lambda key: change(original._rule(key)),
+            replace(original._options, sizer=EXACT),
+            time,
+        )
 
     def own_store(self, connect_timeout: float) -> None:
         """Tell the original: its store is not used meanwhile."""
@@ -145,9 +153,7 @@ class VirtualRegistry(Registry):
         self._home.arrive()
 
     def rest(self) -> None:
-        """End: nobody spends here any more, not even by a handle that is kept."""
-        for entry in list(self.entries.values()):
-            entry.tokens.disown()
+        """End: a limiter that was closed here is closed."""
         if self.closed:
             self._original.closed, self._original.thread = True, 0
 

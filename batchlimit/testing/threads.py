@@ -9,6 +9,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.blocking import TaskEvent
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.outage import addressed, unavailable
@@ -100,9 +101,11 @@ class VirtualRegistry(Registry):
     clock: VirtualTime
     _refresher: Attendant
 
-    def __init__(self, original: Registry, store: VirtualStore, time: VirtualTime) -> None:
+    def __init__(
+        self, original: Registry, store: VirtualStore, time: VirtualTime, change: Callable[[Quota], Quota]
+    ) -> None:
         self._original, self.buckets = original, store
-        super().__init__(store, original._rule, replace(original._options, sizer=EXACT), time)
+        super().__init__(store, lambda key: change(original._rule(key)), replace(original._options, sizer=EXACT), time)
 
     def own_store(self, connect_timeout: float) -> None:
         """Tell the original: its store is not used meanwhile."""
@@ -115,9 +118,7 @@ class VirtualRegistry(Registry):
         self._refresher.arrive()
 
     def rest(self) -> None:
-        """End: nobody spends here any more, not even by a handle that is kept."""
-        for entry in list(self.entries.values()):
-            entry.tokens.disown()
+        """End: a limiter that was closed here is closed."""
         if self.closed:
             self._original.close()
 

@@ -10,7 +10,7 @@ from batchlimit.blocking import Event, TaskEvent
 
 _BEGINS = 1e8
 """Seconds. No machine has run for as long: an instant of the real clock that leaks in here lies in the past."""
-ROUNDING = 2e-6
+_ROUNDING = 2e-6
 """Seconds that a move takes on top: a bucket counts whole microseconds, and rounds up when it says when to return."""
 TURNS = 10
 """So many rounds of a loop all tasks that could go on have had their turn, before a task that waits moves the clock."""
@@ -45,7 +45,7 @@ class VirtualTime:
         self.changed = threading.Condition(threading.RLock())  # held to move, and notified of every move and wake-up
         self._asleep: set[ThreadEvent] = set()
         self._acting: set[ThreadEvent] = set()
-        self.tasks: dict[LoopEvent, float] = {}  # until when they wait
+        self.tasks: dict[LoopEvent, float] = {}  # until when they wait; -inf: they are about to act
 
     def __repr__(self) -> str:
         return f"<VirtualTime {self._now - _BEGINS:g} s after its begin, {len(self._asleep)} threads wait>"
@@ -58,6 +58,10 @@ class VirtualTime:
     def elapsed(self) -> float:
         """Seconds since it began."""
         return self._now - _BEGINS
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.move(self._now + seconds + _ROUNDING)
 
     def move(self, instant: float) -> None:
         """Set the clock to this instant, unless it is later already."""
@@ -133,6 +137,7 @@ class LoopEvent(TaskEvent):
     def __init__(self, time: VirtualTime) -> None:
         super().__init__()
         self._time = time
+        time.tasks[self] = -math.inf
 
     async def wait(self, seconds: float | None) -> None:
         """Wait until it is set, so many seconds of virtual time at most."""
@@ -142,7 +147,11 @@ class LoopEvent(TaskEvent):
             while not self._event.is_set() and self._time() < due:
                 await self._look_again(due)
         finally:
-            del self._time.tasks[self]
+            self._time.tasks[self] = -math.inf
+
+    def over(self) -> None:
+        """Nobody waits any more."""
+        self._time.tasks.pop(self, None)
 
     async def _look_again(self, due: float) -> None:
         for _ in range(TURNS):

@@ -1,13 +1,20 @@
 """In frozen time a bucket is one token bucket, on both APIs, and a call that waits moves the clock."""
 
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import freezegun
 import pytest
+import redis
+import time_machine
 
-from batchlimit import AsyncRateLimiter, RateLimited, RateLimiter
+from batchlimit import AsyncRateLimiter, LimiterClosed, RateLimited, RateLimiter
+from batchlimit.stores import MemoryStore
 from batchlimit.testing import FrozenLimits, frozen_limits
-from tests.sync.stage import DEADLINE, start
+from batchlimit.testing import scene as scene_module
+from tests.sync.stage import DEADLINE, Clock, start, until
 
 URL = "redis://192.0.2.1:1/0"
 """Nobody is there."""
@@ -108,3 +115,195 @@ def test_threads_that_wait_are_served_in_time_one_after_the_other(limits: Frozen
 
     calls = [start(call) for _ in range(5)]
     assert sorted(round(each.result(DEADLINE)) for each in calls) == [12, 24, 36, 48, 60]
+
+
+def test_a_limiter_made_before_lives_in_frozen_time_and_goes_on_afterwards_as_before() -> None:
+    limiter = RateLimiter.from_url("memory://", "5/hour")
+    ann, bob = limiter.bucket("ann"), limiter.bucket("bob")
+    assert [ann.try_acquire() for _ in range(3)] == [True] * 3
+    assert [bob.try_acquire() for _ in range(6)] == [True] * 5 + [False]
+    for _ in range(2):
+        with frozen_limits() as limits:
+            assert [bob.try_acquire() for _ in range(6)] == [True] * 5 + [False]
+            limits.advance("12m")
+            assert [bob.try_acquire() for _ in range(2)] == [True, False]
+            assert spend(limiter) == 5
+    assert [ann.try_acquire() for _ in range(3)] == [True, True, False]
+    assert not bob.try_acquire()
+
+
+def test_a_handle_made_in_frozen_time_is_of_use_afterwards() -> None:
+    limiter = RateLimiter.from_url("memory://", "5/hour")
+    with frozen_limits() as limits:
+        ann = limiter.bucket("ann")
+        assert [ann.try_acquire() for _ in range(6)] == [True] * 5 + [False]
+        limits.advance("12m")
+        assert [ann.try_acquire() for _ in range(2)] == [True, False]
+    assert [ann.try_acquire() for _ in range(6)] == [True] * 5 + [False]
+
+
+def test_limiters_with_one_url_and_prefix_share_their_buckets(limits: FrozenLimits) -> None:
+    limiters = [RateLimiter.from_url(URL, FIVE, prefix=prefix) for prefix in ("a", "a", "b")]
+    assert [spend(limiter) for limiter in limiters] == [5, 0, 5]
+    assert spend(RateLimiter.from_url("memory://", FIVE)) == spend(RateLimiter.from_url("memory://", FIVE)) == 5
+
+
+def test_threads_and_tasks_share_their_buckets(limits: FrozenLimits) -> None:
+    async def main() -> None:
+        async with AsyncRateLimiter.from_url(URL, FIVE) as limiter:
+            assert not await limiter.try_acquire("ann")
+            assert await limiter.try_acquire("bob")
+
+    assert spend(RateLimiter.from_url(URL, FIVE)) == 5
+    asyncio.run(main())
+
+
+def test_a_limiter_with_a_clock_of_its_own_is_left_alone(limits: FrozenLimits) -> None:
+    clock = Clock()
+    limiter = RateLimiter(MemoryStore(clock), FIVE, clock=clock)
+    assert spend(limiter) == 5
+    limits.advance("1h")
+    assert spend(limiter) == 0
+
+
+def test_a_client_is_not_asked(limits: FrozenLimits) -> None:
+    limiter = RateLimiter(redis.Redis("192.0.2.1"), FIVE)
+    assert spend(limiter) == 5
+
+
+def test_a_limiter_that_was_closed_is_closed_afterwards() -> None:
+    limiter = RateLimiter.from_url("memory://", FIVE)
+    with frozen_limits():
+        limiter.close()
+        with pytest.raises(LimiterClosed):
+            limiter.try_acquire("ann")
+    with pytest.raises(LimiterClosed):
+        limiter.try_acquire("ann")
+
+
+def test_drain_and_refill_concern_one_key(limits: FrozenLimits) -> None:
+    limiter = RateLimiter.from_url(URL, "5/minute; 100/day")
+    limits.drain("ann")
+    assert (spend(limiter, "ann"), spend(limiter, "bob")) == (0, 5)
+    limits.refill("ann")
+    assert (spend(limiter, "ann"), spend(limiter, "bob")) == (5, 0)
+    limits.refill()
+    assert (spend(limiter, "ann"), spend(limiter, "bob")) == (5, 5)
+    limits.drain("ann")
+    limits.advance("1m")
+    assert spend(limiter, "ann") == 0
+    limits.advance("14m")
+    assert spend(limiter, "ann") == 1
+
+
+def test_a_key_that_no_limiter_has_a_quota_for_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scene_module, "living", [])  # those of other tests
+    with frozen_limits() as limits:
+        _limiter = RateLimiter.from_url(URL, {"ann": FIVE})
+        limits.drain("ann")
+        with pytest.raises(ValueError, match="no limiter has a quota for 'bob'"):
+            limits.drain("bob")
+
+
+@pytest.mark.parametrize("length", ["soon", -1, float("nan"), "1m30s", True, None])
+def test_what_is_no_length_of_time_is_a_mistake(limits: FrozenLimits, length: float) -> None:
+    with pytest.raises((ValueError, TypeError), match="length of time"):
+        limits.advance(length)
+
+
+def test_a_held_clock_is_moved_by_the_test_alone(limits: FrozenLimits) -> None:
+    limiter = RateLimiter.from_url(URL, FIVE)
+    spend(limiter)
+    with limits.holding():
+        call = start(lambda: limiter.acquire("ann", timeout=20))
+        until(lambda: limiter.statistics().waiting == 1)
+        limits.advance(11)
+        assert not call.done()
+        limits.advance(1)
+        call.result(DEADLINE)
+    assert limits.elapsed == pytest.approx(12, abs=0.01)
+
+
+def test_a_held_clock_holds_tasks_too(limits: FrozenLimits) -> None:
+    async def main() -> None:
+        async with AsyncRateLimiter.from_url(URL, FIVE) as limiter:
+            await limiter.acquire("ann", 5)
+            with limits.holding():
+                call = asyncio.create_task(limiter.acquire("ann", timeout=20))
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                assert limits.elapsed == 0
+                limits.advance(12)
+                await call
+
+    asyncio.run(main())
+
+
+def test_a_coroutine_limited_by_a_limiter_of_threads_moves_the_clock(limits: FrozenLimits) -> None:
+    limiter = RateLimiter.from_url(URL, FIVE)
+
+    @limiter.limit("ann", timeout=100)
+    async def call() -> float:
+        return limits.elapsed
+
+    async def main() -> list[float]:
+        return list(await asyncio.gather(*(call() for _ in range(7))))
+
+    assert [round(at) for at in asyncio.run(main())] == [0] * 5 + [12, 24]
+
+
+def test_several_keys_are_waited_for_together(limits: FrozenLimits) -> None:
+    limiter = RateLimiter.from_url(URL, {"user:*": "5/minute", "all": "1/minute"})
+    limits.drain("user:ann")
+    limits.drain("all")
+    limiter.acquire_all({"user:ann": 2, "all": 1}, timeout=100)
+    assert limits.elapsed == pytest.approx(60, abs=0.1)
+    assert limiter.decide("user:ann", 0).remaining == 3
+
+
+def test_threads_that_wait_for_several_keys_come_to_an_end(limits: FrozenLimits) -> None:
+    limiter = RateLimiter.from_url(URL, {"a": "5/minute", "b": "3/minute"})
+
+    def call() -> None:
+        limiter.acquire_all({"a": 1, "b": 1})
+
+    for each in [start(call) for _ in range(12)]:
+        each.result(DEADLINE)
+    assert limits.elapsed >= 9 * 20 - 0.1
+
+
+def test_a_call_that_cannot_be_served_in_time_does_not_move_the_clock(limits: FrozenLimits) -> None:
+    limiter = RateLimiter.from_url(URL, FIVE)
+    limits.drain("ann")
+    with pytest.raises(RateLimited) as refusal:
+        limiter.acquire("ann", timeout=5)
+    assert limits.elapsed == 0
+    limits.advance(refusal.value.retry_after)
+    assert limiter.try_acquire("ann")
+
+
+@pytest.mark.parametrize(
+    "other", [lambda: freezegun.freeze_time("2026-01-01"), lambda: time_machine.travel(0, tick=False)]
+)
+def test_another_frozen_clock_changes_nothing(other: Callable[[], Any]) -> None:
+    async def main() -> None:
+        async with AsyncRateLimiter.from_url(URL, FIVE) as limiter:
+            await limiter.acquire("ann", 5)
+            await limiter.acquire("ann", timeout=20)
+
+    with other(), frozen_limits() as limits:
+        limiter = RateLimiter.from_url("memory://", FIVE)
+        assert spend(limiter) == 5
+        limiter.acquire("ann", timeout=20)
+        assert limits.elapsed == pytest.approx(12, abs=0.01)
+        asyncio.run(main())
+        assert limits.elapsed == pytest.approx(24, abs=0.01)
+
+
+def test_no_thread_is_started(limits: FrozenLimits) -> None:
+    before = threading.active_count()
+    limiter = RateLimiter.from_url(URL, FIVE)
+    spend(limiter)
+    limits.advance("1m")
+    limiter.acquire("ann", 5, timeout=60)
+    assert threading.active_count() == before

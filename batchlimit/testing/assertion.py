@@ -1,0 +1,136 @@
+"""assert_limited: so many calls are admitted, and no more."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, ParamSpec, overload
+
+from batchlimit.decision import Decision
+from batchlimit.errors import RateLimited
+from batchlimit.testing.length import seconds_of
+from batchlimit.testing.scene import SCENE
+from batchlimit.testing.world import VirtualWorld
+
+P = ParamSpec("P")
+_TOO_MANY = 429
+_EXHAUSTED = "RESOURCE_EXHAUSTED"
+
+
+@overload
+def assert_limited(
+    call: Callable[..., Awaitable[object]], *args: Any, after: int, within: float | str | None = None, **kwargs: Any
+) -> Awaitable[None]: ...
+
+
+@overload
+def assert_limited(
+    call: Callable[..., object], *args: Any, after: int, within: float | str | None = None, **kwargs: Any
+) -> None: ...
+
+
+def assert_limited(
+    call: Callable[..., object], *args: Any, after: int, within: float | str | None = None, **kwargs: Any
+) -> Awaitable[None] | None:
+    """Check that a limit admits `after` calls and refuses the next one.
+
+    A call counts as refused if it raises RateLimited, or an exception with status 429; if it returns False, a Decision
+    that is false, or a response with status 429; and a call of gRPC if its status is RESOURCE_EXHAUSTED.
+
+    Args:
+        call: a function, a coroutine function, or a method of a test client.
+        args, kwargs: what it is called with.
+        after: how many calls are admitted.
+        within: the length of time that the limit is for, such as "1m": after it as many calls are admitted again, and
+            no more; needs `frozen_limits` (default None: that is not looked at).
+
+    Returns:
+        None; for a coroutine function something to await.
+
+    Raises:
+        AssertionError: another number of calls was admitted.
+        RuntimeError: `within` is given, and time is not frozen.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.testing import assert_limited, frozen_limits
+        >>> with frozen_limits():
+        ...     limiter = RateLimiter.from_url("redis://localhost:6379/0", "5/minute")
+        ...     assert_limited(limiter.try_acquire, "ann", after=5, within="1m")
+    """
+    steps = _steps(lambda: call(*args, **kwargs), after, within)
+    try:
+        outcome = next(steps)
+        while not inspect.isawaitable(outcome):
+            outcome = steps.send(outcome)
+    except StopIteration:
+        return None
+    return _go_on(steps, outcome)
+
+
+async def _go_on(steps: "_Steps", outcome: object) -> None:
+    try:
+        while True:
+            outcome = steps.send(await _outcome(outcome))
+    except StopIteration:
+        return
+
+
+async def _outcome(call: Any) -> object:
+    try:
+        return await call
+    except Exception as error:  # noqa: BLE001  it is looked at, and raised again if it is no refusal
+        return _Raised(error)
+
+
+_Steps = Generator[object, object, None]
+
+
+class _Raised:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _steps(call: Callable[[], object], after: int, within: float | str | None) -> _Steps:
+    """Yield what each call returns, to be sent back when it was awaited."""
+    yield from _exactly(call, after, "")
+    if within is not None:
+        _pass(within)
+        yield from _exactly(call, after, f" {within} later")
+
+
+def _exactly(call: Callable[[], object], after: int, when: str) -> _Steps:
+    for number in range(1, after + 1):
+        if _is_refused((yield _result(call))):
+            raise AssertionError(f"call {number}{when} was refused: {after} should be admitted")
+    if not _is_refused((yield _result(call))):
+        raise AssertionError(f"call {after + 1}{when} was admitted: no more than {after} should be")
+
+
+def _result(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001  it is looked at, and raised again if it is no refusal
+        return _Raised(error)
+
+
+def _is_refused(outcome: object) -> bool:
+    if isinstance(outcome, _Raised):
+        if isinstance(outcome.error, RateLimited) or _says_too_many(outcome.error):
+            return True
+        raise outcome.error
+    return outcome is False or (isinstance(outcome, Decision) and not outcome) or _says_too_many(outcome)
+
+
+def _says_too_many(thing: object) -> bool:
+    if _TOO_MANY in (getattr(thing, "status_code", None), getattr(thing, "status", None)):
+        return True
+    code = getattr(thing, "code", None)
+    told = code() if inspect.ismethod(code) else code
+    return told == _TOO_MANY or getattr(told, "name", None) == _EXHAUSTED
+
+
+def _pass(within: float | str) -> None:
+    seconds = seconds_of(within)
+    world = next((world for world in reversed(SCENE.worlds) if isinstance(world, VirtualWorld)), None)
+    if world is None:
+        raise RuntimeError("time would have to pass for real: use frozen_limits, or leave out `within`")
+    world.time.advance(seconds)

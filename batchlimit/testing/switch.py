@@ -1,0 +1,99 @@
+"""limiting_off and limiting_on: no limiter of the process refuses, for a block or from now on."""
+
+from collections.abc import Callable
+from types import TracebackType
+
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.quota.quota import Quota
+from batchlimit.testing.scene import SCENE, World
+from batchlimit.testing.virtual_store import VirtualStore
+from batchlimit.testing.world import VirtualWorld
+
+_ANY = Quota(1e9, 2**40)
+"""In place of a quota that admits nothing."""
+_LEASE = 60.0
+"""Seconds of a time that stands still."""
+
+
+class FullStore(VirtualStore):
+    """Lends whatever is wanted: its buckets are always full."""
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        return Grant(ask.want, ask.held, 0.0, _LEASE, 0.0, quota.largest_cost, 1, 1, 1)
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        return 0
+
+    def peek(self, key: str, quota: Quota) -> Level:
+        """See Store.peek."""
+        return Level(quota.largest_cost, 0, 0)
+
+
+class _Off(VirtualWorld):
+    """The world without limits."""
+
+    def __init__(self) -> None:
+        super().__init__(FullStore, change_quota=lambda quota: _ANY if quota.denies_all else quota)
+
+
+class Switch:
+    """What limiting_off and limiting_on return: it is on from the call on; a `with` block ends it."""
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+
+    def __repr__(self) -> str:
+        return "<Switch of limits>"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+
+def limiting_off() -> Switch:
+    """Have every rate limiter of this process admit every call, from now on, or for the length of a `with` block.
+
+    Wrong keys and costs raise as ever. A decision tells of a full bucket, no store is asked, and nothing is counted
+    when limits are on again. A limiter that is on takes no longer for this: nothing looks at a flag.
+
+    Returns:
+        A context manager, which need not be used.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.testing import limiting_off
+        >>> limiter = RateLimiter.from_url("memory://", "1/hour")
+        >>> with limiting_off():
+        ...     [limiter.try_acquire("ann") for _ in range(3)]
+        [True, True, True]
+        >>> [limiter.try_acquire("ann") for _ in range(3)]
+        [True, False, False]
+    """
+    return Switch(SCENE.enter(_Off()))
+
+
+def limiting_on() -> Switch:
+    """Have limiters limit again, where `limiting_off` was called: from now on, or for the length of a `with` block.
+
+    Returns:
+        A context manager, which need not be used.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.testing import limiting_off, limiting_on
+        >>> limiter = RateLimiter.from_url("memory://", "1/hour")
+        >>> with limiting_off(), limiting_on():
+        ...     [limiter.try_acquire("ann") for _ in range(3)]
+        [True, False, False]
+    """
+    return Switch(SCENE.enter(_without_off()))
+
+
+def _without_off() -> World | None:
+    return next((world for world in reversed(SCENE.worlds) if not isinstance(world, _Off)), None)

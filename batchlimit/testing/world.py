@@ -1,0 +1,100 @@
+"""Limiters in virtual time, each with another inside, on stores in memory."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from batchlimit.quota.key import place_of
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.memory import AsyncMemoryStore
+from batchlimit.sync.registry import Registry
+from batchlimit.testing import tasks, threads
+from batchlimit.testing.virtual_store import VirtualStore
+from batchlimit.testing.virtual_time import VirtualTime
+
+Inside = threads.VirtualRegistry | tasks.VirtualRegistry
+
+
+class VirtualWorld:
+    """What limiters of one virtual time are made of: it finds their stores, and tells them when time passes."""
+
+    def __init__(
+        self,
+        make_store: Callable[[VirtualTime], VirtualStore] = VirtualStore,
+        concerns: Callable[[Any], bool] = lambda _registry: True,
+        change_quota: Callable[[Quota], Quota] = lambda quota: quota,
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            make_store: makes a store of this time.
+            concerns: says of the original registry of a limiter whether it lives here.
+            change_quota: returns the quota that a key has here.
+        """
+        self.time = VirtualTime()
+        self.time.inhabitants.append(self)
+        self._make_store, self._concerns, self._change_quota = make_store, concerns, change_quota
+        self._stores: dict[object, VirtualStore] = {}
+        self._insides: weakref.WeakKeyDictionary[Any, Inside] = weakref.WeakKeyDictionary()
+        self._lock = threading.RLock()  # held to make an inside
+
+    def __repr__(self) -> str:
+        return f"<VirtualWorld of {len(self._insides)} limiters, {self.time!r}>"
+
+    @property
+    def stores(self) -> list[VirtualStore]:
+        """All stores."""
+        return list(self._stores.values())
+
+    def inside(self, limiter: Any, original: Any) -> Inside | None:
+        """See scene.World."""
+        if not self._concerns(original):
+            return None
+        with self._lock:
+            if (found := self._insides.get(limiter)) is None:
+                kind = threads.VirtualRegistry if isinstance(original, Registry) else tasks.VirtualRegistry
+                store = self._store_of(original._opened)
+                found = self._insides[limiter] = kind(original, store, self.time, self._change_quota)
+            return found
+
+    def buckets(self, key: str) -> list[tuple[VirtualStore, Quota]]:
+        """Return the stores that have a bucket of this key, or would make one, each with the key's quota there."""
+        found = [(each.buckets, _quota(each._rule, key)) for each in list(self._insides.values())]
+        return [(store, quota) for store, quota in found if quota is not None]
+
+    def leave(self, instant: float) -> None:
+        """See virtual_time.Moved."""
+        by_name = {each._keyspace._instance.name: each for each in list(self._insides.values())}
+
+        def held(name: str, key: str) -> int:
+            entry = by_name[name].entries.get(place_of(key)) if name in by_name else None
+            return 0 if entry is None else entry.reservoir.state.lease.leased + entry.reservoir.state.lease.pledged
+
+        for store in self.stores:
+            store.leave(instant, held)
+
+    def arrive(self) -> None:
+        """See virtual_time.Moved."""
+        for inside in list(self._insides.values()):
+            inside.arrive()
+
+    def end(self) -> None:
+        """Close the limiters that were closed here."""
+        for inside in list(self._insides.values()):
+            inside.rest()
+
+    def _store_of(self, original: Any) -> VirtualStore:
+        """Return the store in place of this one: one for all limiters that would share their buckets there."""
+        inner = original._store if isinstance(original, AsyncMemoryStore) else original
+        name = (inner.address, inner._prefix) if hasattr(inner, "_prefix") else inner
+        if (found := self._stores.get(name)) is None:
+            found = self._stores[name] = self._make_store(self.time)
+        return found
+
+
+def _quota(rule: Callable[[str], Quota], key: str) -> Quota | None:
+    try:
+        return rule(key)
+    except ValueError:
+        return None

@@ -1,0 +1,99 @@
+"""limiting_off admits everything, for a block or from now on; limiting_on ends that."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.testing import frozen_limits, limiting_off, limiting_on
+from batchlimit.testing.scene import SCENE
+
+URL = "redis://192.0.2.1:1/0"
+"""Nobody is there."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before = len(SCENE.worlds)
+    yield
+    del SCENE._worlds[before:]
+    SCENE._move_all()
+
+
+def spend(limiter: RateLimiter) -> int:
+    return sum(limiter.try_acquire("ann") for _ in range(20))
+
+
+def test_no_limiter_refuses_within_the_block_made_before_or_in_it() -> None:
+    before = RateLimiter.from_url("memory://", "5/hour")
+    with limiting_off():
+        assert spend(before) == 20
+        assert spend(RateLimiter.from_url(URL, "5/hour")) == 20
+    assert spend(before) == 5
+
+
+def test_a_limiter_that_was_empty_admits_and_is_empty_afterwards() -> None:
+    limiter = RateLimiter.from_url("memory://", "5/hour")
+    ann = limiter.bucket("ann")
+    assert spend(limiter) == 5
+    assert not ann.try_acquire()
+    with limiting_off():
+        assert ann.try_acquire()
+        assert limiter.decide("ann", 5).allowed
+        limiter.acquire("ann", timeout=0)
+        limiter.acquire_all({"ann": 5, "bob": 1}, timeout=0)
+    assert not ann.try_acquire()
+    assert spend(limiter) == 0
+
+
+def test_a_quota_of_nothing_admits() -> None:
+    limiter = RateLimiter.from_url(URL, "0/s")
+    with limiting_off():
+        assert limiter.try_acquire("ann")
+
+
+def test_a_wrong_argument_raises_as_ever() -> None:
+    limiter = RateLimiter.from_url(URL, {"ann": "5/hour"})
+    with limiting_off():
+        with pytest.raises(ValueError, match="no quota"):
+            limiter.try_acquire("bob")
+        with pytest.raises(ValueError, match="never fit"):
+            limiter.try_acquire("ann", 6)
+
+
+def test_a_limiter_with_a_clock_of_its_own_admits() -> None:
+    limiter = RateLimiter.from_url(URL, "5/hour", clock=lambda: 7.0)
+    with limiting_off():
+        assert spend(limiter) == 20
+
+
+def test_tasks_are_admitted() -> None:
+    async def main() -> None:
+        async with AsyncRateLimiter.from_url(URL, "5/hour") as limiter:
+            with limiting_off():
+                assert all([await limiter.try_acquire("ann") for _ in range(20)])
+                assert (await limiter.decide("ann")).remaining == 5
+
+    asyncio.run(main())
+
+
+def test_without_a_block_it_is_off_until_it_is_on() -> None:
+    limiter = RateLimiter.from_url("memory://", "5/hour")
+    limiting_off()
+    assert spend(limiter) == 20
+    with limiting_on():
+        assert spend(limiter) == 5
+    assert spend(limiter) == 20
+    limiting_on()
+    assert spend(limiter) == 0
+
+
+def test_frozen_limits_limit_though_limiting_is_off() -> None:
+    limiter = RateLimiter.from_url(URL, "5/hour")
+    with limiting_off(), frozen_limits():
+        assert spend(limiter) == 5
+        with limiting_off():
+            assert spend(limiter) == 20
+            with limiting_on():
+                assert spend(limiter) == 0
