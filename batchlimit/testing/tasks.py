@@ -18,7 +18,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.stores.memory import AsyncMemoryStore
+from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.outage import addressed, unavailable
 from batchlimit.testing.threads import EXACT, be_patient
 from batchlimit.testing.virtual_store import VirtualStore
@@ -131,9 +131,15 @@ class VirtualRegistry(Registry):
     _home: VirtualHome
 
     def __init__(
-        self, original: Registry, store: VirtualStore, time: VirtualTime, change: Callable[[Quota], Quota]
+        self,
+        original: Registry,
+        buckets: VirtualStore,
+        store: MemoryStore,
+        time: VirtualTime,
+        change: Callable[[Quota], Quota],
     ) -> None:
-        self._original, self.buckets = original, store
+        """Ask for the quotas of the original, changed, of `store`, whose buckets are `buckets`."""
+        self._original, self.buckets = original, buckets
         super().__init__(
             AsyncMemoryStore(store),
             lambda key: change(original._rule(key)),

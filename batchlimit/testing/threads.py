@@ -1,6 +1,7 @@
 """The inside of a RateLimiter in virtual time: no thread of its own, no deadline and no circuit breaker."""
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar, TypeVarTuple
@@ -12,6 +13,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
+from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.outage import addressed, unavailable
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
@@ -102,10 +104,20 @@ class VirtualRegistry(Registry):
     _refresher: Attendant
 
     def __init__(
-        self, original: Registry, store: VirtualStore, time: VirtualTime, change: Callable[[Quota], Quota]
+        self,
+        original: Registry,
+        buckets: VirtualStore,
+        store: MemoryStore,
+        time: VirtualTime,
+        change: Callable[[Quota], Quota],
     ) -> None:
-        self._original, self.buckets = original, store
-        super().__init__(store, lambda key: change(original._rule(key)), replace(original._options, sizer=EXACT), time)
+        """Ask for the quotas of the original, changed, of `store`, whose buckets are `buckets`."""
+        self._original, self.buckets = original, buckets
+        with warnings.catch_warnings():  # the original has warned
+            warnings.simplefilter("ignore")
+            super().__init__(
+                store, lambda key: change(original._rule(key)), replace(original._options, sizer=EXACT), time
+            )
 
     def own_store(self, connect_timeout: float) -> None:
         """Tell the original: its store is not used meanwhile."""

@@ -1,13 +1,18 @@
 """Buckets in virtual time: exactly one token bucket a key, whatever limiters lease of it."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from batchlimit.bucket.bucket import Bucket
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
+from batchlimit.testing.faults import Faults
 from batchlimit.testing.virtual_time import VirtualTime
 
+T = TypeVar("T")
 Held = Callable[[str, str], int]
 """Returns how many tokens of a stored key an instance, by its name, has leased and not spent."""
 
@@ -39,10 +44,47 @@ class VirtualStore(MemoryStore):
             bucket._levels = [max(0.0, band.burst * part - room) for band in bucket._bands]
             self._buckets[stored(key)] = bucket, now + bucket.expires_in()
 
+    def forget(self) -> None:
+        """Lose all buckets."""
+        with self._lock:
+            self._buckets.clear()
+
     def refill(self) -> None:
         """Have all buckets full."""
         for key, (bucket, _) in list(self._buckets.items()):
             self.fill(key, bucket._quota, 1.0)
+
+
+class FaultyVirtualStore(MemoryStore):
+    """Buckets in virtual time behind the faults of a FaultStore: a slow call moves the clock, up to its deadline."""
+
+    def __init__(self, buckets: VirtualStore, faults: Faults, time: VirtualTime, deadline: float) -> None:
+        super().__init__(time)
+        self._inner, self._faults, self._time, self._deadline = buckets, faults, time, deadline
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        return self._do(lambda: self._inner.take(key, quota, ask))
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        return self._do(lambda: self._inner.give_back(key, quota, back))
+
+    def peek(self, key: str, quota: Quota) -> Level:
+        """See Store.peek."""
+        return self._do(lambda: self._inner.peek(key, quota))
+
+    def _do(self, call: Callable[[], T]) -> T:
+        if seconds := min(self._faults.slow, self._deadline):
+            self._time.move(self._time() + seconds)
+        self._faults.check_down()
+        if self._faults.befalls("loses_state"):
+            self._inner.forget()
+        result = call()
+        self._faults.check_reply()
+        if self._faults.slow > self._deadline:
+            raise StoreUnavailable(f"{self.address} did not answer in time ({self._deadline:g} s)")
+        return result
 
 
 def _settle(bucket: Bucket, now: int, then: int, held: Callable[[str], int]) -> None:

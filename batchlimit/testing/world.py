@@ -7,12 +7,14 @@ from typing import Any
 
 from batchlimit.quota.key import place_of
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.memory import AsyncMemoryStore
+from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.sync.registry import Registry
 from batchlimit.testing import tasks, threads
-from batchlimit.testing.virtual_store import VirtualStore
+from batchlimit.testing.faults import AsyncFaultStore, FaultStore
+from batchlimit.testing.virtual_store import FaultyVirtualStore, VirtualStore
 from batchlimit.testing.virtual_time import VirtualTime
 
+FAULTY = (FaultStore, AsyncFaultStore)
 Inside = threads.VirtualRegistry | tasks.VirtualRegistry
 
 
@@ -54,8 +56,9 @@ class VirtualWorld:
         with self._lock:
             if (found := self._insides.get(limiter)) is None:
                 kind = threads.VirtualRegistry if isinstance(original, Registry) else tasks.VirtualRegistry
-                store = self._store_of(original._opened)
-                found = self._insides[limiter] = kind(original, store, self.time, self._change_quota)
+                buckets = self._store_of(original._opened)
+                store = self._faulty(original, buckets) if isinstance(original._opened, FAULTY) else buckets
+                found = self._insides[limiter] = kind(original, buckets, store, self.time, self._change_quota)
             return found
 
     def buckets(self, key: str) -> list[tuple[VirtualStore, Quota]]:
@@ -83,6 +86,9 @@ class VirtualWorld:
         """Close the limiters that were closed here."""
         for inside in list(self._insides.values()):
             inside.rest()
+
+    def _faulty(self, original: Any, buckets: VirtualStore) -> MemoryStore:
+        return FaultyVirtualStore(buckets, original._opened.faults, self.time, original._options.deadline)
 
     def _store_of(self, original: Any) -> VirtualStore:
         """Return the store in place of this one: one for all limiters that would share their buckets there."""

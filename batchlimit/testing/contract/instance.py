@@ -1,0 +1,60 @@
+"""A limiter instance as a store sees it, for the rules of the contract."""
+
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.protocols import Store
+
+KEY = "tenant:42"
+SLOW = 0.001
+"""Tokens a second: no whole token flows in while a rule is looked at."""
+HUNDRED = Quota(SLOW, 100)
+
+
+class Instance:
+    """A limiter instance's side of the talk: it numbers what it sends, and remembers what it holds and has seen.
+
+    Its leases last 4 s unless told, since it says that it is 2 s away: a machine that stalls for less loses none.
+    """
+
+    def __init__(
+        self, store: Store, quota: Quota = HUNDRED, *, key: str = KEY, name: str = "a", trip: float = 2.0
+    ) -> None:
+        self.store, self.quota, self.key, self.name, self.trip = store, quota, key, name, trip
+        self.seq = self.held = self.epoch = 0
+        self.age = 0.0
+        self.rank = 0, 0  # rules, revision
+
+    def ask(self, need: int, *, queued: int | None = None, want: int | None = None, back: int = 0) -> Ask:
+        """The next ask: queued is at least the need and want at least the queued, unless told."""
+        self.seq += 1
+        queued = need if queued is None else queued
+        want = queued if want is None else want
+        held, epoch = self.held - back, self.epoch
+        ask = Ask(self.name, self.seq, need, queued, want, held, back, age=self.age, epoch=epoch, round_trip=self.trip)
+        return ask._replace(rules=self.rank[0], revision=self.rank[1])
+
+    def send(self, ask: Ask) -> Grant:
+        grant = self.store.take(self.key, self.quota, ask)
+        self.held, self.epoch = grant.kept + grant.granted, grant.epoch
+        return grant
+
+    def take(self, need: int, *, queued: int | None = None, want: int | None = None, max_wait: float = 0.0) -> Grant:
+        return self.send(self.ask(need, queued=queued, want=want)._replace(max_wait=max_wait))
+
+    def report(self) -> Grant:
+        """Tell what is still held, and ask for nothing."""
+        return self.take(0)
+
+    def spend(self, n: int) -> None:
+        """Take n tokens for n waiting callers, who spend them at once; report it."""
+        assert self.take(n).granted == n
+        self.held -= n
+        self.report()
+
+    def give_back(self, tokens: int, *, held: int | None = None, refund: int = 0) -> int:
+        self.seq += 1
+        self.held = self.held - tokens if held is None else held
+        return self.store.give_back(self.key, self.quota, GiveBack(self.name, self.seq, tokens, self.held, refund))
+
+    def peek(self) -> Level:
+        return self.store.peek(self.key, self.quota)

@@ -1,0 +1,52 @@
+"""Keys, and the end of a store."""
+
+from batchlimit.bucket.messages import Level
+from batchlimit.stores.protocols import Store
+from batchlimit.testing.contract.instance import HUNDRED, KEY, Instance
+
+_TEXTS = (
+    "a",
+    "löwe",
+    "🦁",
+    "{a}",
+    "}{",
+    "{}",
+    "with space",
+    "line\nfeed",
+    "nul\0",
+    "*",
+    "a:b",
+    "%s",
+    "x" * 10_240,
+    "é" * 5000,
+)
+
+
+def any_text_is_a_key(store: Store) -> None:
+    for key in _TEXTS:
+        instance = Instance(store, key=key)
+        instance.spend(60)
+        assert instance.peek().level == 40, ascii(key[:12])
+        assert store.peek(key + "X", HUNDRED).level == 100, ascii(key[:12])
+
+
+def long_keys_that_begin_and_end_alike_do_not_share_a_bucket(store: Store) -> None:
+    Instance(store, key="x" * 5000 + "1" + "x" * 5000).spend(60)
+    assert store.peek("x" * 5000 + "2" + "x" * 5000, HUNDRED).level == 100
+
+
+def any_text_names_a_instance(store: Store) -> None:
+    for i, name in enumerate(["a b", "{}", "h:x", "löwe", "%d", "level", "config"], start=1):
+        instance = Instance(store, name=name)
+        instance.take(1)
+        assert instance.peek() == Level(level=100 - i, outstanding=i, active_instances=i)
+
+
+def a_store_says_where_it_is(store: Store) -> None:
+    assert store.address
+
+
+def a_store_closes_twice(store: Store) -> None:
+    store.take(KEY, HUNDRED, Instance(store).ask(1))
+    store.close()
+    store.close()

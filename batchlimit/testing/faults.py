@@ -1,0 +1,204 @@
+"""FaultStore and AsyncFaultStore: stores that fail as they are told."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
+from batchlimit.stores.protocols import AsyncStore, Store
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Faults:
+    """What is wrong now; a number is of so many calls, and True of all."""
+
+    down: bool | int
+    slow: float
+    loses_state: bool | int
+    loses_replies: bool | int
+
+    def befalls(self, name: str) -> bool:
+        """Whether a fault of this name befalls this call; it is one fewer then."""
+        left = getattr(self, name)
+        if left is not True and left:
+            setattr(self, name, left - 1)
+        return bool(left)
+
+    def check_down(self) -> None:
+        """Raise what a call raises that the store never hears of."""
+        if self.befalls("down"):
+            raise StoreUnavailable("the store is down: a FaultStore was told so")
+
+    def check_reply(self) -> None:
+        """Raise what a call raises that was carried out."""
+        if self.befalls("loses_replies"):
+            raise StoreUnavailable("the reply was lost: a FaultStore was told so")
+
+
+class _Faulty:
+    """Has faults, which may be set at any time."""
+
+    faults: Faults
+    if TYPE_CHECKING:
+        down: bool | int
+        slow: float
+        loses_state: bool | int
+        loses_replies: bool | int
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in Faults.__slots__:
+                return getattr(self.faults, name)
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}", name=name, obj=self)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in Faults.__slots__:
+                setattr(self.faults, name, value)
+            else:
+                super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.faults}>"
+
+
+class FaultStore(_Faulty):
+    """A Store that fails as it is told, for tests of what happens then.
+
+    Each fault may be set at any time, as in `store.down = True`. It befalls all calls if it is True, or so many if it
+    is a number. In frozen time a slow store moves the clock.
+
+    Args:
+        make: makes the store that answers otherwise, and another one when the state is lost (default MemoryStore).
+        down: calls fail, and the store never hears of them (default False).
+        slow: seconds that each call takes (default 0).
+        loses_state: the store finds all of its buckets gone (default False).
+        loses_replies: calls are carried out, and fail (default False).
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.testing import FaultStore
+        >>> store = FaultStore(down=1)
+        >>> limiter = RateLimiter(store, "2/hour")
+        >>> [limiter.try_acquire("ann") for _ in range(4)]
+        [False, True, True, False]
+    """
+
+    address = "fault://"
+
+    def __init__(
+        self,
+        make: Callable[[], Store] = MemoryStore,
+        *,
+        down: bool | int = False,
+        slow: float = 0.0,
+        loses_state: bool | int = False,
+        loses_replies: bool | int = False,
+    ) -> None:
+        self.faults = Faults(down, slow, loses_state, loses_replies)
+        self._make, self._inner = make, make()
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        return self._do(lambda inner: inner.take(key, quota, ask))
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        return self._do(lambda inner: inner.give_back(key, quota, back))
+
+    def peek(self, key: str, quota: Quota) -> Level:
+        """See Store.peek."""
+        return self._do(lambda inner: inner.peek(key, quota))
+
+    def after_fork(self) -> None:
+        """See Store.after_fork."""
+        self._inner.after_fork()
+
+    def close(self) -> None:
+        """See Store.close."""
+        self._inner.close()
+
+    def _do(self, call: Callable[[Store], T]) -> T:
+        if self.faults.slow:
+            time.sleep(self.faults.slow)
+        self.faults.check_down()
+        if self.faults.befalls("loses_state"):
+            self._inner = self._make()
+        result = call(self._inner)
+        self.faults.check_reply()
+        return result
+
+
+class AsyncFaultStore(_Faulty):
+    """A FaultStore for tasks.
+
+    Args:
+        make: makes the AsyncStore that answers otherwise (default: one in memory).
+        down, slow, loses_state, loses_replies: as of FaultStore (default: nothing is wrong).
+
+    Example:
+        >>> from batchlimit import AsyncRateLimiter
+        >>> from batchlimit.testing import AsyncFaultStore
+        >>> store = AsyncFaultStore(down=True)
+        >>> limiter = AsyncRateLimiter(store, "2/hour", on_failure="open")
+        >>> await limiter.try_acquire("ann")
+        True
+    """
+
+    address = "fault://"
+
+    def __init__(
+        self,
+        make: Callable[[], AsyncStore] = lambda: AsyncMemoryStore(MemoryStore()),
+        *,
+        down: bool | int = False,
+        slow: float = 0.0,
+        loses_state: bool | int = False,
+        loses_replies: bool | int = False,
+    ) -> None:
+        self.faults = Faults(down, slow, loses_state, loses_replies)
+        self._make, self._inner = make, make()
+
+    async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        return await self._do(lambda inner: inner.take(key, quota, ask))
+
+    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        return await self._do(lambda inner: inner.give_back(key, quota, back))
+
+    async def peek(self, key: str, quota: Quota) -> Level:
+        """See Store.peek."""
+        return await self._do(lambda inner: inner.peek(key, quota))
+
+    def after_fork(self) -> None:
+        """See Store.after_fork."""
+        self._inner.after_fork()
+
+    def renew(self) -> None:
+        """See AsyncStore.renew."""
+        self._inner.renew()
+
+    async def disconnect(self) -> None:
+        """See AsyncStore.disconnect."""
+        await self._inner.disconnect()
+
+    async def aclose(self) -> None:
+        """See AsyncStore.aclose."""
+        await self._inner.aclose()
+
+    async def _do(self, call: Callable[[AsyncStore], Awaitable[T]]) -> T:
+        if self.faults.slow:
+            await asyncio.sleep(self.faults.slow)
+        self.faults.check_down()
+        if self.faults.befalls("loses_state"):
+            self._inner = self._make()
+        result = await call(self._inner)
+        self.faults.check_reply()
+        return result

@@ -1,0 +1,122 @@
+"""A FaultStore fails as it is told, in real time and in frozen time, on both APIs."""
+
+import asyncio
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, FailurePolicy, RateLimiter, StoreUnavailable
+from batchlimit.batching import FixedBatch
+from batchlimit.reservoir.fallback.failure_policy import FailureSource
+from batchlimit.stores import AsyncStore, Store
+from batchlimit.testing import AsyncFaultStore, FaultStore, FrozenLimits, check_store
+
+URL = "redis://192.0.2.1:1/0"
+FIVE = "5/minute"
+
+
+@pytest.fixture
+def store(without_breaker: None) -> FaultStore:
+    return FaultStore()
+
+
+def limiter_on(store: FaultStore) -> RateLimiter:
+    return RateLimiter(store, "5/hour", sizer=FixedBatch(0))
+
+
+def test_a_store_without_faults_is_a_store() -> None:
+    assert isinstance(FaultStore(), Store)
+    assert isinstance(AsyncFaultStore(), AsyncStore)
+    check_store(FaultStore, seeds=1)
+    check_store(AsyncFaultStore, seeds=1)
+
+
+def test_a_store_that_is_down_hears_of_nothing(store: FaultStore) -> None:
+    limiter = limiter_on(store)
+    store.down = 2
+    assert [limiter.try_acquire("ann") for _ in range(8)] == [False] * 2 + [True] * 5 + [False]
+
+
+def test_a_store_is_down_until_it_is_told_otherwise(store: FaultStore) -> None:
+    limiter = limiter_on(store)
+    store.down = True
+    for _ in range(5):
+        with pytest.raises(StoreUnavailable, match="is down"):
+            limiter.decide("ann")
+    store.down = False
+    assert limiter.try_acquire("ann")
+
+
+def test_a_lost_reply_is_to_a_call_that_was_carried_out(store: FaultStore) -> None:
+    limiter = limiter_on(store)
+    store.loses_replies = 1
+    assert [limiter.try_acquire("ann") for _ in range(7)] == [False] + [True] * 5 + [False]
+
+
+def test_a_store_that_lost_its_state_begins_anew(store: FaultStore) -> None:
+    limiter = limiter_on(store)
+    assert all(limiter.try_acquire("ann") for _ in range(5))
+    store.loses_state = 1
+    assert limiter.peek("ann").remaining == 5
+
+
+POLICIES: list[tuple[FailureSource, list[bool]]] = [
+    ("closed", [False] * 3),
+    ("open", [True] * 3),
+    (FailurePolicy.local(instances=1), [True, False, False]),
+]
+
+
+@pytest.mark.parametrize(("policy", "admitted"), POLICIES)
+def test_in_frozen_time_the_policy_decides_while_a_store_is_down(
+    frozen_limits: FrozenLimits, policy: FailureSource, admitted: list[bool]
+) -> None:
+    store = FaultStore(down=True)
+    limiter = RateLimiter(store, "1/minute", on_failure=policy)
+    assert [limiter.try_acquire("ann") for _ in range(3)] == admitted
+    store.down = False
+    frozen_limits.advance("2m")
+    assert [limiter.try_acquire("ann") for _ in range(2)] == [True, False]
+
+
+def test_in_frozen_time_a_slow_store_moves_the_clock_up_to_the_deadline(frozen_limits: FrozenLimits) -> None:
+    store = FaultStore(slow=0.03)
+    limiter = RateLimiter(store, FIVE, deadline=0.05)
+    assert limiter.try_acquire("ann")
+    assert frozen_limits.elapsed == pytest.approx(0.03)
+    store.slow = 10.0
+    with pytest.raises(StoreUnavailable, match="in time"):
+        limiter.decide("bob")
+    assert frozen_limits.elapsed == pytest.approx(0.08)
+
+
+def test_in_frozen_time_a_loss_of_state_fills_all_buckets(frozen_limits: FrozenLimits) -> None:
+    store = FaultStore()
+    limiter = RateLimiter(store, FIVE)
+    assert sum(limiter.try_acquire("ann") for _ in range(9)) == 5
+    store.loses_state = 1
+    assert limiter.peek("ann").remaining == 5
+
+
+def test_tasks_hear_of_the_same_faults(frozen_limits: FrozenLimits) -> None:
+    async def main() -> None:
+        store = AsyncFaultStore(down=1)
+        async with AsyncRateLimiter(store, FIVE) as limiter:
+            assert not await limiter.try_acquire("ann")
+            assert await limiter.try_acquire("ann")
+            store.loses_replies = True
+            with pytest.raises(StoreUnavailable, match="lost"):
+                await limiter.decide("ann")
+
+    asyncio.run(main())
+
+
+def test_tasks_in_real_time_hear_of_faults_too() -> None:
+    async def main() -> None:
+        store = AsyncFaultStore(down=1)
+        async with AsyncRateLimiter(store, FIVE) as limiter:
+            assert not await limiter.try_acquire("ann")
+            assert await limiter.try_acquire("ann")
+            store.loses_state = 1
+            assert (await limiter.peek("ann")).remaining == 5
+
+    asyncio.run(main())
