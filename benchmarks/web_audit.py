@@ -47,7 +47,7 @@ async def app(scope, receive, send):
         if message["type"] == "http.response.start":
             message = {{**message, "headers": [*message["headers"], (b"x-worker", b"%d" % os.getpid())]}}
         await send(message)
-    await limited(scope, receive, marked)
+    await (plain if scope["type"] == "http" and scope["path"] == "/met" else limited)(scope, receive, marked)
 """
 
 
@@ -65,6 +65,7 @@ def audited(url: str, workers: int, quota: str, requests: int, pace: float) -> T
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "audited.py").write_text(_APP.format(quota=quota, url=url, prefix=uuid.uuid4().hex), "utf-8")
         with working([*_UVICORN, "--workers", str(workers), "audited:app"], Path(folder)) as crew:
+            _meet(crew.port, workers)
             clients = [
                 threading.Thread(target=_client, args=(crew.port, requests // CLIENTS, CLIENTS / pace, traffic))
                 for _ in range(CLIENTS)
@@ -74,6 +75,18 @@ def audited(url: str, workers: int, quota: str, requests: int, pace: float) -> T
             for each in clients:
                 each.join()
     return traffic
+
+
+def _meet(port: int, workers: int) -> None:
+    """Wait until so many workers have answered: the first one would have all requests while others start."""
+    found: set[str | None] = set()
+    for _ in range(50_000):
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=100.0)) as connection:
+            connection.request("GET", "/met", headers={"Connection": "close"})
+            found.add(connection.getresponse().headers["x-worker"])
+        if len(found) == workers:
+            return
+    raise RuntimeError(f"only {len(found)} of {workers} workers answer")
 
 
 def _client(port: int, requests: int, every: float, traffic: Traffic) -> None:
