@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quart.testing.connections import WebsocketDisconnectError
 from starlette.testclient import TestClient
 
 ROOT = Path(__file__).parents[3]
@@ -40,11 +41,20 @@ def test_the_example_of_quart_does_what_its_page_tells(monkeypatch: pytest.Monke
         assert replies[2].headers["ratelimit"].startswith('"search";r=0')
         assert [it.get("/reports/x", headers={"x-user": "ann"}).status_code for _ in range(3)] == [200, 200, 429]
         assert [it.post("/login", data={"password": "guess"}).status_code for _ in range(6)] == [401] * 5 + [429]
-        chat: Any = it.app
-        asyncio.run(_talk(chat.test_client()))
 
 
-async def _talk(client: Any) -> None:
-    async with client.websocket("/chat") as chat:
-        await chat.send("hello")
-        assert await chat.receive() == "hello"
+def test_the_example_of_quart_limits_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat: Any = client("quart", monkeypatch).app  # the client of Starlette cannot end a websocket of Quart
+
+    async def main() -> None:
+        peer = {"client": ("192.0.2.1", 50_000)}
+        async with chat.test_app() as it, it.test_client().websocket("/chat", scope_base=peer) as websocket:
+            for _ in range(20):
+                await websocket.send("hello")
+                assert await websocket.receive() == "hello"
+            await websocket.send("hello")
+            with pytest.raises(WebsocketDisconnectError) as closed:
+                await websocket.receive()
+            assert closed.value.args == (1008,)
+
+    asyncio.run(main())
