@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Protocol, Self
 
+from batchlimit.overrides.known import Known
+from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.lookup import QuotaSource, quota_rule
+from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.fallback.failure_policy import FailureSource
 from batchlimit.reservoir.options import Options, check_seconds
@@ -11,6 +14,12 @@ from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.unique import Unique
+
+
+class RuleReader(Protocol):
+    """Reads overrides."""
+
+    known: Known
 
 
 class Registry(Protocol):
@@ -24,6 +33,16 @@ class Registry(Protocol):
     @property
     def store(self) -> Any:
         """The store, which has an `address`."""
+        ...
+
+    @property
+    def rules(self) -> RuleReader:
+        """What it knows of the overrides."""
+        ...
+
+    @property
+    def rule(self) -> Callable[[str], Quota]:
+        """The quota of a key by the code."""
         ...
 
     def own_store(self, connect_timeout: float) -> None:
@@ -98,6 +117,17 @@ class BaseRateLimiter(Unique):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self._registry.store.address}: {self._registry.keys} keys>"
+
+    @property
+    def rules(self) -> LimiterRules:
+        """The quotas that operators have set meanwhile, as far as this limiter has heard of them.
+
+        Example:
+            >>> from batchlimit import RateLimiter
+            >>> print(RateLimiter.from_url("memory://", "2/hour").rules.explain("ann"))
+            ann: 2/h, by the code
+        """
+        return LimiterRules(self._registry.rules.known, self._registry.rule)
 
     def statistics(self) -> Statistics:
         """Return what this limiter has done so far; it adds up all keys, so not for every call.

@@ -5,6 +5,7 @@
     ├── ConcurrencyLimited the caller waits: too many calls are under way; `reason` and `retry_after` say more
     ├── StoreUnavailable   the operator looks: the store did not answer, or cannot serve
     │   └── BucketUnavailable   nor can it serve this key; the others it may
+    ├── RulesChanged       the operator looks: somebody else changed the same override at the same moment
     ├── LimiterClosed      the programmer looks: the limiter was used after close()
     └── WatcherUnavailable the operator looks: this machine does not tell what a watcher would watch
 
@@ -22,6 +23,7 @@ __all__ = [
     "ConcurrencyLimited",
     "LimiterClosed",
     "RateLimited",
+    "RulesChanged",
     "StoreUnavailable",
     "WatcherUnavailable",
 ]
@@ -179,6 +181,23 @@ class StoreUnavailable(BatchLimitError):
 
 class BucketUnavailable(StoreUnavailable):
     """The store answers, but not for this key: something else lies at its name, or its bucket lies elsewhere."""
+
+
+class RulesChanged(BatchLimitError):
+    """Another operator changed the same override at the same moment: nothing of this change was made.
+
+    Look at what is set now, and decide anew.
+
+    Example:
+        >>> from batchlimit.admin import Admin
+        >>> from batchlimit.errors import RulesChanged
+        >>> from batchlimit.stores import MemoryStore
+        >>> admin = Admin(MemoryStore())
+        >>> try:
+        ...     _ = admin.set("search:*", "20/s")
+        ... except RulesChanged:
+        ...     print(list(admin.overrides()))
+    """
 
 
 class LimiterClosed(BatchLimitError):

@@ -10,8 +10,10 @@
 --   max_wait, round_trip  (us: how far in the future a grant may begin, how long answers take)
 --   weight                (a whole number: an instance of weight 2 has twice the share of one of weight 1)
 --   rules, revision       (the rank of the instance's quota: of two that differ the higher one counts, rules first)
+-- ARGV[4] rules (name of the hash of overrides; missing in a cluster, where it is at another node. Not one of KEYS:
+--         the server would demand the right to write it)
 -- returns {granted, kept, starts_in (us), lease (us), retry_after (us), level, active_instances, epoch (us), version,
---          quota ('' unless the bucket obeys another one than the caller's)}
+--          quota ('' unless the bucket obeys another one than the caller's), revision of the overrides (-1: not seen)}
 
 local seq, age, epoch_seen, fill, need, queued, want, held, back, max_wait, round_trip, weight, rules, revision =
     match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
@@ -189,6 +191,14 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
     end
 end
 
+-- Overrides that cannot be read leave the bucket as it is: the instance finds out why.
+local told = -1
+if ARGV[4] then
+    local published = redis.pcall('HGET', ARGV[4], 'revision')
+    published = type(published) ~= 'table' and tonumber(published or 0)
+    told = published and published >= 0 and published < 2 ^ 53 and published or -1
+end
+
 local left = max(0, instance.expires - now - starts_in) -- of the lease
 local reply = {granted, still, starts_in, left, retry_after, floor(min(unpack(levels))), active, epoch, version,
-               obeyed == quota and '' or obeyed}
+               obeyed == quota and '' or obeyed, told}

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from batchlimit.overrides.known import Published
+from batchlimit.overrides.log import Change, Entry
+from batchlimit.stores.protocols import AsyncRuled, AsyncRuleStore, Ruled, RuleStore
 from batchlimit.testing.contract.tasks import BlockingStore as BlockingStore
 from batchlimit.testing.contract.tasks import awaited as _awaited
 
@@ -10,3 +13,31 @@ from batchlimit.testing.contract.tasks import awaited as _awaited
 def awaited(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call it on the loop, and return what it returns when it is awaited."""
     return _awaited(call, *args, **kwargs)
+
+
+class BlockingRules:
+    """The overrides of an AsyncStore, for threads."""
+
+    def __init__(self, inner: AsyncRuleStore) -> None:
+        self._inner = inner
+
+    def read(self, known: int) -> Published:
+        published: Published = awaited(self._inner.read, known)
+        return published
+
+    def change(self, change: Change) -> tuple[bool, int]:
+        done: tuple[bool, int] = awaited(self._inner.change, change)
+        return done
+
+    def log(self, count: int) -> list[Entry]:
+        entries: list[Entry] = awaited(self._inner.log, count)
+        return entries
+
+
+def rules_of(store: object) -> RuleStore:
+    """The overrides of any store."""
+    if isinstance(store, BlockingStore):
+        assert isinstance(store._inner, AsyncRuled)
+        return BlockingRules(store._inner.rules)
+    assert isinstance(store, Ruled)
+    return store.rules

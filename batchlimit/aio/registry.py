@@ -6,7 +6,7 @@ import logging
 import math
 import secrets
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -14,20 +14,22 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.awaitable import Known
 from batchlimit.aio.drain import Drain
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.home import Home
+from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.aio.rule_reader import RuleReader
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import SingleAsk
-from batchlimit.quota.key import check_key
+from batchlimit.overrides.overrides import NONE
+from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
-from batchlimit.stores.protocols import AsyncStore
+from batchlimit.stores.protocols import AsyncRuled, AsyncStore
 from batchlimit.unique import Living
 
 _logger = logging.getLogger("batchlimit")
@@ -50,7 +52,10 @@ class Registry:
         self.clock = clock
         self.entries: dict[str, KeyEntry] = {}
         self.closed = False
-        self._rule, self._options = rule, options
+        self._options = options
+        self.rule = rule
+        rules = store.rules if isinstance(store, AsyncRuled) else None
+        self.rules = RuleReader(rules, clock, self._start, self._reconsider)
         self._born = clock()  # a fork changes the instance, but not when its quotas were set
         self._inherited: object = None
         self._begin()
@@ -71,6 +76,7 @@ class Registry:
             clock=self.clock,
             make=self._make,
             left=lambda entry: self._come_at(self._keyspace.due),
+            rules=self.rules.known,
         )
         self._singles = self._keyspace.singles
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
@@ -134,7 +140,7 @@ class Registry:
 
     def live_entry(self, key: str) -> KeyEntry:
         """Return the key's entry that has not retired; make it if there is none. LimiterClosed after close()."""
-        quota = self._rule(check_key(key))
+        quota = self.rule(check_key(key))
         self.check_open()
         entry = self._keyspace.find(key, quota)
         entry.changed()
@@ -145,12 +151,13 @@ class Registry:
 
         To be followed by a wait for `who`, and by `leave` if that is interrupted. See keyspace/single_ask.py.
         """
-        quota = self._rule(check_key(key))
+        code, in_force = self.rule(check_key(key)), self.rules.known.in_force
+        quota = code if in_force is NONE else in_force.quota(stored(key), code)
         self.check_open()
         largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
-        single = SingleAsk(key, quota, cost, until)
+        single = SingleAsk(key, quota, cost, until, code=code, edition=in_force.edition)
         if (ask := self._singles.begin(single)) is None:
             return None
         single.who = asyncio.get_running_loop().create_future()
@@ -214,7 +221,20 @@ class Registry:
 
     def ring(self) -> None:
         """Forget dormant keys that are idle by now, or some of them; the timer calls it when they are `due`."""
-        self._come_at(self._keyspace.forget_idle())
+        self._come_at(min(self._keyspace.forget_idle(), self.rules.expire()))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._home.start(work)
+
+    async def _reconsider(self) -> None:
+        """Have all keys go by the overrides that are known now; other tasks run in between."""
+        entries = list(self.entries.values())
+        for number, entry in enumerate(entries, start=1):
+            entry.reservoir.reconsider()
+            entry.changed()
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._come_at(self.rules.known.next_end)
 
     def _come_at(self, at: float) -> None:
         if at < self.due:
@@ -276,6 +296,7 @@ class Registry:
             entry.tokens.disown()  # an AsyncBucket may still know it
         self._inherited = (self._inherited, dict(self.__dict__), dict(self.entries))
         self.entries.clear()
+        self.rules.known.after_fork()
         self._begin()
         self.store.after_fork()
 

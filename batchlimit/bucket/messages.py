@@ -74,6 +74,7 @@ class Grant(NamedTuple):
         epoch: the instant of the bucket's birth (us of the server); another one means that the state was lost.
         version: how often the bucket's quota was set.
         quota: the quota that the bucket obeys, if it outranks the one that this instance asked with (default None).
+        rules: the revision of the overrides in the store (default 0: there are none); -1 if the bucket cannot see it.
 
     Example:
         >>> from batchlimit import Quota
@@ -93,6 +94,7 @@ class Grant(NamedTuple):
     epoch: int
     version: int
     quota: Quota | None = None
+    rules: int = 0
 
 
 class GiveBack(NamedTuple):

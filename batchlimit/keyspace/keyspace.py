@@ -12,7 +12,7 @@ from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.fallback.failure_policy import failure_rule
-from batchlimit.reservoir.instance import Instance
+from batchlimit.reservoir.instance import Instance, Rules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, KeyStatistics, Statistics
@@ -62,6 +62,7 @@ class Keyspace(Generic[E]):
         clock: Callable[[], float],
         make: Callable[[str, Reservoir], E],
         left: Callable[[E], None],
+        rules: Rules,
     ) -> None:
         """Begin with no key.
 
@@ -73,9 +74,10 @@ class Keyspace(Generic[E]):
             clock: returns seconds.
             make: makes the entry of a stored key around a reservoir.
             left: is told of each entry after it was let go of.
+            rules: the overrides that the instance knows.
         """
         self._entries, self._options, self._clock = entries, options, clock
-        self._instance, self._make, self._left = Instance(instance, itertools.count(1), born), make, left
+        self._instance, self._make, self._left = Instance(instance, itertools.count(1), born, rules=rules), make, left
         self._policy = failure_rule(options.on_failure)
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)
@@ -174,4 +176,5 @@ class Keyspace(Generic[E]):
 
     def _reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
         """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
-        return Reservoir(quota, self._instance, self._options, now, policy=self._policy(key), snapshot=snapshot)
+        policy, name = self._policy(key), stored(key)
+        return Reservoir(quota, self._instance, self._options, now, key=name, policy=policy, snapshot=snapshot)

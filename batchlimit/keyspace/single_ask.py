@@ -36,15 +36,17 @@ class SingleAsk:
     """
 
     __slots__ = (
-        "_count",
         "_demand",
         "_fetch",
+        "_instance",
         "_level",
         "_round_trip",
         "ask",
         "caller",
+        "code",
         "cost",
         "deadline",
+        "edition",
         "entry",
         "key",
         "name",
@@ -57,9 +59,20 @@ class SingleAsk:
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that is settled: its call was admitted."""
 
-    def __init__(self, key: str, quota: Quota, cost: int, deadline: float, who: Any = None) -> None:
-        """`key` is checked; `who` tells the API whose call it is."""
+    def __init__(
+        self,
+        key: str,
+        quota: Quota,
+        cost: int,
+        deadline: float,
+        who: Any = None,
+        *,
+        code: Quota | None = None,
+        edition: int = 0,
+    ) -> None:
+        """`key` is checked; `who` tells the API whose call it is; `code` is the quota without overrides."""
         self.key, self.quota, self.cost, self.deadline, self.who = key, quota, cost, deadline, who
+        self.code, self.edition = code or quota, edition
         self.name = name = stored(key)
         self.place = place_of(name)
         self.ask: Ask | None = None
@@ -92,11 +105,11 @@ class SingleAsk:
         demand.observe(cost, now)
         if wanted(options.sizer, Usage(quota, demand.rate, last, 0, is_rich)) > cost:
             return None
-        self._demand, self._count, self._round_trip = demand, instance.count, round_trip
+        self._demand, self._instance, self._round_trip = demand, instance, round_trip
         self.snapshot, self.sent = snapshot, now
         max_wait = 0.0 if self.deadline == NO_WAIT else max(0.0, min(furthest(quota), self.deadline - now))
         name, number, age = instance.name, next(instance.numbers), max(0.0, now - instance.since)
-        rank = options.weight, 0, options.revision
+        rank = options.weight, self.edition, options.revision
         self.ask = Ask(name, number, cost, cost, cost, 0, 0, max_wait, age, epoch, fill, round_trip, *rank)
         return self.ask
 
@@ -114,7 +127,8 @@ class SingleAsk:
         ):
             return None
         instances, demand = grant.active_instances, self._demand
-        self._count.learn(instances, now)
+        self._instance.count.learn(instances, now)
+        self._instance.rules.hear(grant.rules)
         self._level = level
         round_trip = smoothed(self._round_trip, now - self.sent)
         return pack(now, demand.rate, demand.at, self.cost, grant.epoch, level, max(1, instances), round_trip, now)

@@ -100,7 +100,7 @@ class SingleAsks(Generic[E]):
     def entry_of(self, single: SingleAsk) -> E:
         """Return the entry that has to take in the answer."""
         if single.entry is None:
-            self._find(single.key, single.quota)
+            self._find(single.key, single.code)
         found: E = single.entry
         return found
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from batchlimit.overrides.overrides import NONE, InForce
 
 _WINDOW = 60.0
 """Seconds. Within this time a key that few instances ask for must not hide the others; instances that left must go."""
@@ -36,6 +39,28 @@ class InstanceCount:
         self._now = max(self._now, instances)
 
 
+class Rules(Protocol):
+    """The overrides that an instance knows; see overrides/known.py."""
+
+    @property
+    def in_force(self) -> InForce:
+        """What counts now."""
+        ...
+
+    def hear(self, told: int) -> None:
+        """Compare the revision that an answer told."""
+        ...
+
+
+class NoRules:
+    """Nobody sets any."""
+
+    in_force = NONE
+
+    def hear(self, told: int) -> None:
+        """Do nothing: nobody would look."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """What all keys of one limiter instance share in front of the store."""
@@ -46,3 +71,4 @@ class Instance:
     since: float
     """When the quotas of this instance were set (seconds, instance clock): of one rank the bucket obeys the younger."""
     count: InstanceCount = field(default_factory=InstanceCount)
+    rules: Rules = field(default_factory=NoRules)

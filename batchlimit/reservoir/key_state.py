@@ -22,13 +22,17 @@ class KeyState:
 
     __slots__ = (
         "asked",
+        "code",
         "demand",
         "denials",
+        "edition",
         "failing_until",
         "fallback",
         "in_flight",
+        "is_outdated",
         "is_retired",
         "is_untouched",
+        "key",
         "largest_cost",
         "lease",
         "overdraft",
@@ -41,7 +45,10 @@ class KeyState:
         "view",
     )  # fmt: skip
 
-    def __init__(self, quota: Quota, policy: FailurePolicy, fill: Fill, count: InstanceCount, now: float) -> None:
+    def __init__(
+        self, quota: Quota, policy: FailurePolicy, fill: Fill, count: InstanceCount, now: float, key: str = ""
+    ) -> None:
+        """`quota` is the one of the code; `key` is as `stored` returns it."""
         self.tokens, self.queue, self.overdraft = FreeTokens(now), WaitQueue(), NO_OVERDRAFT
         self.lease = Lease(self.tokens, now)
         self.denials, self.demand = DenialCache(), Demand(now)
@@ -52,10 +59,10 @@ class KeyState:
         self.asked = self.spent = 0  # tokens asked for, and spent, up to the last count
         self.used = now  # when somebody last wanted a token
         self.is_untouched = True  # nothing was spent since the last grant
-        self.own = quota  # the one that we ask with; `quota` is what the bucket obeys
+        self.key, self.code = key, quota
+        self.own, self.edition = quota, 0  # what we ask with, by the overrides known then; the bucket obeys `quota`
+        self.is_outdated = False  # the tokens here were leased with another one
         self.set_quota(quota)
-        if quota.denies_all:
-            self.denials.never()
 
     def __repr__(self) -> str:
         return f"<KeyState {self.quota}: {self.lease}, {len(self.queue)} in the queue, {self.denials}>"
@@ -80,6 +87,8 @@ class KeyState:
     def set_quota(self, quota: Quota) -> None:
         """Go by another quota from now on."""
         self.quota = quota
+        if quota.denies_all:
+            self.denials.never()
         self.fallback.bucket = None
         self.largest_cost = LARGEST_BURST if quota.denies_all else quota.largest_cost
 

@@ -62,6 +62,8 @@ class Lifecycle:
         expires = state.tokens.expires
         if state.lease.borrowed:
             return expires
+        if state.is_outdated:
+            return rests_until
         margin = max(2 * state.view.round_trip, 0.1 * (expires - state.lease.starts))
         return max(min(expires - margin, self._prefetch.checks_at), rests_until)
 

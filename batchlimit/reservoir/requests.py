@@ -94,6 +94,7 @@ class Requests:
         left = tokens.reclaim()
         back = max(0, left - self._target(left))
         tokens.remove(back)
+        self._state.is_outdated = False
         return self.ask(now, back=back)
 
     def repay(self, waiter: Waiter | None = None) -> GiveBack | None:
@@ -140,8 +141,9 @@ class Requests:
         view, held, age = state.view, state.lease.report(), max(0.0, now - self._instance.since)
         number = next(self._instance.numbers) if lost is None else lost
         known = view.epoch(state.quota, now), view.fill, view.round_trip
-        who, weight, revision = self._instance.name, self._options.weight, self._options.revision
-        ask = Ask(who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight, 0, revision)
+        who, weight = self._instance.name, self._options.weight
+        rank = state.edition, self._options.revision
+        ask = Ask(who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight, *rank)
         self._prefetch.stop()
         self.calls += 1
         fetch = Fetch(ask, state.own, now, needed, lost is not None)

@@ -61,6 +61,7 @@ aio/key_entry.py) does. It holds the key's lock for each call here that is not s
 import math
 
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.bucket_view import KeySnapshot
@@ -82,7 +83,7 @@ from batchlimit.waiting import NO_WAIT
 class Reservoir:
     """The state machine; see the top of this file."""
 
-    __slots__ = "admission", "forecast", "lifecycle", "outage", "prefetch", "requests", "state", "tokens"
+    __slots__ = "_rules", "admission", "forecast", "lifecycle", "outage", "prefetch", "requests", "state", "tokens"
 
     def __init__(
         self,
@@ -91,11 +92,23 @@ class Reservoir:
         options: Options,
         now: float,
         *,
+        key: str = "",
         policy: FailurePolicy = CLOSED,
         snapshot: KeySnapshot | None = None,
     ) -> None:
-        """`policy` is this key's, of `options.on_failure`; `snapshot` is what the key's last reservoir left."""
-        state = self.state = KeyState(quota, policy, options.fill, instance.count, now)
+        """Begin with nothing leased.
+
+        Args:
+            quota: the key's, by the code.
+            instance: who asks.
+            options: the limiter's.
+            now: the instance's clock.
+            key: as `stored` returns it.
+            policy: this key's, of `options.on_failure`.
+            snapshot: what the key's last reservoir left.
+        """
+        state = self.state = KeyState(quota, policy, options.fill, instance.count, now, key)
+        self._rules = instance.rules
         self.tokens = state.tokens  # one look less for every hit
         self.forecast = Forecast(state)
         self.prefetch = Prefetch(state)
@@ -105,6 +118,8 @@ class Reservoir:
         self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)
         if snapshot is not None:
             self.lifecycle.restore(snapshot)
+        if instance.rules.in_force is not NONE:
+            self.reconsider()
 
     def __repr__(self) -> str:
         return f"<Reservoir {self.state}>"
@@ -186,19 +201,35 @@ class Reservoir:
         state.count(now)
         state.in_flight = self.requests.lost_number = self.outage = None
         state.view.learn(fetch, grant, now)
+        self._rules.hear(grant.rules)
         if state.lease.borrowed or state.fallback.bucket is not None:
             state.fallback.end(state.lease, now)
-        quota = grant.quota or fetch.quota
-        if quota is not state.quota and quota != state.quota:
-            self.admission.obey(quota)
-        state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
+        if fetch.quota is state.own or fetch.quota == state.own:
+            state.is_outdated = False
+            self._obey(grant.quota or fetch.quota)
+            state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
         state.lease.credit(fetch, grant, now)
+        if state.quota.denies_all:
+            state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends
         state.is_untouched = True
         self.admission.advance(now)
         self.admission.refuse_answered(now, fetch, grant)
         state.count(now)  # those served just now used the key now, and not at the next look
         self.prefetch.set_watermark(now)
         self._wake_next()
+
+    def reconsider(self) -> None:
+        """Go by the overrides that are known now. Tokens leased before go back with the next request, which is due."""
+        state, in_force = self.state, self._rules.in_force
+        own, state.edition = in_force.quota(state.key, state.code), in_force.edition
+        if own == state.own:
+            return
+        state.own, state.is_outdated = own, True
+        state.denials.forget()
+        self._obey(own)
+        if own.denies_all:
+            state.lease.take_all()
+        state.queue.wake_leader()
 
     def failed(self, fetch: Fetch, error: Exception | None, now: float) -> None:
         """Take note that `fetch` had no answer; None: its thread was interrupted, and another is to ask again."""
@@ -258,6 +289,10 @@ class Reservoir:
         """Publish `tokens.denied_until`, and take the list of waiters to wake; to be called after every change."""
         self.state.publish()
         return self.state.queue.to_wake()
+
+    def _obey(self, quota: Quota) -> None:
+        if quota is not self.state.quota and quota != self.state.quota:
+            self.admission.obey(quota)
 
     def _review(self, waiter: Waiter, now: float) -> None:
         """Put a caller whose tokens expired before it woke back in its place, if its key is still served here.

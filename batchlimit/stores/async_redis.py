@@ -1,7 +1,7 @@
 """Buckets in Redis or Valkey, for tasks: each call is one EVALSHA of an atomic script."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -10,10 +10,12 @@ import redis.asyncio
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable
+from batchlimit.overrides.known import Published
+from batchlimit.overrides.log import Change, Entry
 from batchlimit.quota.key import bucket_name, check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
-from batchlimit.stores.client import factory
+from batchlimit.stores.client import factory, rulebook
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
 from batchlimit.stores.client.async_transport import (
@@ -23,6 +25,7 @@ from batchlimit.stores.client.async_transport import (
 )
 from batchlimit.stores.client.cluster import AsyncClusterTransport
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
+from batchlimit.stores.client.rulebook import Command, log_name, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
@@ -71,6 +74,7 @@ class AsyncRedisStore(Unique):
         self._inherited: object = None
         self._connect_timeout, self._prompt = 0.0, False
         self._use(_transport_of(client))
+        self._seen = () if isinstance(self._transport, AsyncClusterTransport) else (rules_name(prefix),)
 
     def _use(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -125,6 +129,11 @@ class AsyncRedisStore(Unique):
         """See AsyncRemote.is_prompt. True for connections of the store's own to one server."""
         return self._prompt
 
+    @property
+    def rules(self) -> "AsyncRedisRules":
+        """See Ruled.rules."""
+        return AsyncRedisRules(self._ask, self._run, self._prefix)
+
     def part(self, key: str) -> str:
         """See Remote.part."""
         transport = self._transport
@@ -132,14 +141,15 @@ class AsyncRedisStore(Unique):
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        return read_grant(await self._run("take", bucket_name(self._prefix, key), take_arguments(quota, ask)))
+        arguments = take_arguments(quota, ask, self._seen)
+        return read_grant(await self._run("take", bucket_name(self._prefix, key), arguments))
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
         """See AsyncSender.send. Only an AsyncDirectTransport can."""
         transport = self._transport
         if not isinstance(transport, AsyncDirectTransport):
             return None
-        return transport.send("take", bucket_name(self._prefix, key), take_arguments(quota, ask))
+        return transport.send("take", bucket_name(self._prefix, key), take_arguments(quota, ask, self._seen))
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
         """See AsyncSender.receive."""
@@ -191,12 +201,19 @@ class AsyncRedisStore(Unique):
 
     async def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
         transport = self._transport
+        return await self._talk(transport, lambda: transport.run(name, bucket, arguments))
+
+    async def _ask(self, key: str, *commands: Command) -> Sequence[Any]:
+        transport = self._transport
+        return await self._talk(transport, lambda: transport.ask(key, *commands))
+
+    async def _talk(self, transport: AsyncTransport, work: Callable[[], Awaitable[Sequence[Any]]]) -> Sequence[Any]:
         try:
             # The caller's client bounds its own connections; an AsyncDirectTransport has one.
             if self._connect is None or isinstance(transport, AsyncDirectTransport):
-                return await transport.run(name, bucket, arguments)
+                return await work()
             async with _FreeConnection(self._free, self._connect_timeout):
-                return await transport.run(name, bucket, arguments)
+                return await work()
         except FAILURES as error:
             if self._connect is not None:
                 await transport.reset_after(error)
@@ -204,6 +221,36 @@ class AsyncRedisStore(Unique):
         except BaseException as error:  # such as a cancellation
             untraced(error)
             raise
+
+
+class AsyncRedisRules:
+    """See RedisRules."""
+
+    def __init__(
+        self,
+        ask: Callable[..., Awaitable[Sequence[Any]]],
+        run: Callable[[str, str, Sequence[str | bytes]], Awaitable[Sequence[Any]]],
+        prefix: str,
+    ) -> None:
+        self._ask, self._run, self._prefix = ask, run, prefix
+
+    async def read(self, known: int) -> Published:
+        """See RuleStore.read."""
+        name = rules_name(self._prefix)
+        if rulebook.is_known((await self._ask(name, rulebook.look(self._prefix)))[0], known):
+            return Published(known, 0.0, None)
+        return rulebook.published(await self._ask(name, *rulebook.read(self._prefix)))
+
+    async def change(self, change: Change) -> tuple[bool, int]:
+        """See RuleStore.change."""
+        return rulebook.changed(
+            await self._run("change", rules_name(self._prefix), rulebook.change_arguments(self._prefix, change))
+        )
+
+    async def log(self, count: int) -> list[Entry]:
+        """See RuleStore.log."""
+        (reply,) = await self._ask(log_name(self._prefix), rulebook.read_log(self._prefix, count))
+        return rulebook.entries(reply)
 
 
 class _FreeConnection:

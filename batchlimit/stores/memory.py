@@ -6,6 +6,9 @@ from collections.abc import Callable
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import MARGIN
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.overrides.known import Published
+from batchlimit.overrides.log import Change, Entry
+from batchlimit.overrides.overrides import FORM, RULE
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
@@ -15,6 +18,8 @@ _SECOND = 1_000_000
 _SWEEP = 1024
 """The fewest takes between two sweeps for expired buckets; as many as buckets were left, so O(1) on average. After a
 flood few takes may follow, so the first take after a bucket's shortest life sweeps too."""
+_LOGGED = 1000
+"""Changes of overrides that are remembered."""
 
 
 class MemoryStore(Unique):
@@ -39,6 +44,7 @@ class MemoryStore(Unique):
         self._clock = clock
         self._buckets: dict[str, tuple[Bucket, int]] = {}  # with the instant (us) at which each expires
         self._takes_left, self._sweeps_at = _SWEEP, 0
+        self.rules = MemoryRules(clock)
         self._lock = own_lock()  # held for each operation, which makes it atomic
 
     def __repr__(self) -> str:
@@ -56,7 +62,8 @@ class MemoryStore(Unique):
             bucket = self._live(key, now) or Bucket(quota, now, ask.fill if ask.epoch else 1.0)
             grant = bucket.take(quota, ask, now)
             self._buckets[stored(key)] = bucket, now + bucket.expires_in()
-        return grant
+        revision = self.rules.revision
+        return grant._replace(rules=revision) if revision else grant
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
@@ -78,8 +85,9 @@ class MemoryStore(Unique):
         """Do nothing: memory is always reachable."""
 
     def after_fork(self) -> None:
-        """Replace the lock: a thread of the parent may hold the old one, which would stay locked for ever."""
+        """Replace the locks: a thread of the parent may hold an old one, which would stay locked for ever."""
         self._lock = own_lock()
+        self.rules.after_fork()
 
     def close(self) -> None:
         """Do nothing: nothing is open, and the buckets end with the store."""
@@ -97,6 +105,72 @@ class MemoryStore(Unique):
             return
         self._buckets = {key: each for key, each in self._buckets.items() if now < each[1]}
         self._takes_left, self._sweeps_at = max(_SWEEP, len(self._buckets)), now + MARGIN
+
+
+class MemoryRules:
+    """A RuleStore in a dict; see lua/change.lua. Its clock is the store's, set to the time of day when it is made."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._began = clock, time.time() - clock()
+        self._lock = own_lock()
+        self._fields: dict[str, str] = {}
+        self._log: list[Entry] = []
+        self.revision = 0
+
+    def read(self, known: int) -> Published:
+        """See RuleStore.read."""
+        with free(self._lock):
+            fields = None if self.revision == known else dict(self._fields)
+            return Published(self.revision, self._now(), fields)
+
+    def change(self, change: Change) -> tuple[bool, int]:
+        """See RuleStore.change."""
+        with free(self._lock):
+            if change.revision != self.revision:
+                return False, self.revision
+            now = self._now()
+            self.revision = max(self.revision + 1, int(now))
+            self._fields |= {"revision": str(self.revision), "form": FORM}
+            for name, text in change.texts.items():
+                old = self._fields.pop(RULE + name, "")
+                if text:
+                    self._fields[RULE + name] = text
+                self._log.insert(0, Entry(now, self.revision, name, old, text, change.who, change.why))
+            del self._log[_LOGGED:]
+            return True, self.revision
+
+    def log(self, count: int) -> list[Entry]:
+        """See RuleStore.log."""
+        with free(self._lock):
+            return self._log[:count]
+
+    def after_fork(self) -> None:
+        """Replace the lock."""
+        self._lock = own_lock()
+
+    def _now(self) -> float:
+        return self._began + self._clock()
+
+
+class AsyncMemoryRules:
+    """An AsyncRuleStore on a MemoryRules."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: MemoryRules) -> None:
+        self._rules = rules
+
+    async def read(self, known: int) -> Published:
+        """See RuleStore.read."""
+        return self._rules.read(known)
+
+    async def change(self, change: Change) -> tuple[bool, int]:
+        """See RuleStore.change."""
+        return self._rules.change(change)
+
+    async def log(self, count: int) -> list[Entry]:
+        """See RuleStore.log."""
+        return self._rules.log(count)
 
 
 class AsyncMemoryStore(Unique):
@@ -120,6 +194,11 @@ class AsyncMemoryStore(Unique):
     def part(self, key: str) -> str:
         """See Remote.part."""
         return self._store.part(key)
+
+    @property
+    def rules(self) -> AsyncMemoryRules:
+        """See Ruled.rules."""
+        return AsyncMemoryRules(self._store.rules)
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""

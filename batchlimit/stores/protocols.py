@@ -9,6 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import StoreUnavailable
+from batchlimit.overrides.known import Published
+from batchlimit.overrides.log import Change, Entry
 from batchlimit.quota.quota import Quota
 
 
@@ -187,6 +189,62 @@ class AsyncSender(Protocol):
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
         """Return the Grant of an ask that was sent, or raise as `take` does; None if `take` has to repeat it."""
+        ...
+
+
+class RuleStore(Protocol):
+    """The overrides that operators set. Every method raises StoreUnavailable if there is no answer."""
+
+    def read(self, known: int) -> Published:
+        """Return all of them and their revision, or only the revision if it is the known one."""
+        ...
+
+    def change(self, change: Change) -> tuple[bool, int]:
+        """Make a change unless the revision is another than the operator saw.
+
+        Returns:
+            Whether it was made, and the revision that holds now.
+        """
+        ...
+
+    def log(self, count: int) -> list[Entry]:
+        """Return the last changes, newest first."""
+        ...
+
+
+@runtime_checkable
+class Ruled(Protocol):
+    """Optional for a Store: it keeps overrides, and its grants tell their revision."""
+
+    @property
+    def rules(self) -> RuleStore:
+        """The overrides of all its buckets."""
+        ...
+
+
+class AsyncRuleStore(Protocol):
+    """A RuleStore whose methods are awaited."""
+
+    async def read(self, known: int) -> Published:
+        """See RuleStore.read."""
+        ...
+
+    async def change(self, change: Change) -> tuple[bool, int]:
+        """See RuleStore.change."""
+        ...
+
+    async def log(self, count: int) -> list[Entry]:
+        """See RuleStore.log."""
+        ...
+
+
+@runtime_checkable
+class AsyncRuled(Protocol):
+    """Optional for an AsyncStore, as Ruled is for a Store."""
+
+    @property
+    def rules(self) -> AsyncRuleStore:
+        """The overrides of all its buckets."""
         ...
 
 

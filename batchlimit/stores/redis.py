@@ -8,15 +8,18 @@ import redis
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.overrides.known import Published
+from batchlimit.overrides.log import Change, Entry
 from batchlimit.quota.key import bucket_name, check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
-from batchlimit.stores.client import factory
+from batchlimit.stores.client import factory, rulebook
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
 from batchlimit.stores.client.direct import Calls, DirectTransport
+from batchlimit.stores.client.rulebook import Command, log_name, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
@@ -59,6 +62,8 @@ class RedisStore(Unique):
         self._inherited: object = None
         self._prompt = False
         self._transport: Transport = transport_of(client)
+        # In a cluster they are at another node than most buckets, and no script can read them.
+        self._seen = () if isinstance(self._transport, ClusterTransport) else (rules_name(prefix),)
 
     @classmethod
     def from_url(
@@ -107,6 +112,11 @@ class RedisStore(Unique):
         """See Remote.is_prompt. True for connections of the store's own to one server without TLS or health checks."""
         return self._prompt
 
+    @property
+    def rules(self) -> "RedisRules":
+        """See Ruled.rules."""
+        return RedisRules(self._ask, self._run, self._prefix)
+
     def part(self, key: str) -> str:
         """See Remote.part."""
         transport = self._transport
@@ -116,7 +126,13 @@ class RedisStore(Unique):
         """See Store.take."""
         transport = self._transport
         return read_grant(
-            self._talk(transport, transport.run, "take", bucket_name(self._prefix, key), take_arguments(quota, ask))
+            self._talk(
+                transport,
+                transport.run,
+                "take",
+                bucket_name(self._prefix, key),
+                take_arguments(quota, ask, self._seen),
+            )
         )
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
@@ -124,7 +140,7 @@ class RedisStore(Unique):
         transport = self._transport
         if not isinstance(transport, DirectTransport):
             return [self._taken(*each) for each in asks]
-        calls = [(bucket_name(self._prefix, key), take_arguments(quota, ask)) for key, quota, ask in asks]
+        calls = [(bucket_name(self._prefix, key), take_arguments(quota, ask, self._seen)) for key, quota, ask in asks]
         replies = self._talk(transport, _served, transport, calls)
         return [self._outcome(each) for each in replies]
 
@@ -166,6 +182,10 @@ class RedisStore(Unique):
         transport = self._transport
         return self._talk(transport, transport.run, name, bucket, arguments)
 
+    def _ask(self, key: str, *commands: Command) -> Sequence[Any]:
+        transport = self._transport
+        return self._talk(transport, transport.ask, key, *commands)
+
     def _talk(self, transport: Transport, run: Callable[[*Ts], T], *args: *Ts) -> T:
         try:
             return run(*args)
@@ -196,6 +216,35 @@ class RedisStore(Unique):
         """Replace all connections: one of them may have the unread reply of this call."""
         if self._connect is not None and self._transport is transport:
             self._transport = self._connect()
+
+
+class RedisRules:
+    """The overrides under one prefix."""
+
+    def __init__(
+        self,
+        ask: Callable[..., Sequence[Any]],
+        run: Callable[[str, str, Sequence[str | bytes]], Sequence[Any]],
+        prefix: str,
+    ) -> None:
+        self._ask, self._run, self._prefix = ask, run, prefix
+
+    def read(self, known: int) -> Published:
+        """See RuleStore.read."""
+        name = rules_name(self._prefix)
+        if rulebook.is_known(self._ask(name, rulebook.look(self._prefix))[0], known):
+            return Published(known, 0.0, None)
+        return rulebook.published(self._ask(name, *rulebook.read(self._prefix)))
+
+    def change(self, change: Change) -> tuple[bool, int]:
+        """See RuleStore.change."""
+        arguments = rulebook.change_arguments(self._prefix, change)
+        return rulebook.changed(self._run("change", rules_name(self._prefix), arguments))
+
+    def log(self, count: int) -> list[Entry]:
+        """See RuleStore.log."""
+        (reply,) = self._ask(log_name(self._prefix), rulebook.read_log(self._prefix, count))
+        return rulebook.entries(reply)
 
 
 def transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:

@@ -13,19 +13,21 @@ from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import Settled, SingleAsk
-from batchlimit.quota.key import check_key
+from batchlimit.overrides.overrides import NONE
+from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
-from batchlimit.stores.protocols import Store
+from batchlimit.stores.protocols import Ruled, Store
 from batchlimit.sync import store_calls
 from batchlimit.sync.drain import Drain
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
+from batchlimit.sync.rule_reader import RuleReader
 from batchlimit.sync.waiting_thread import WaitingThread
 from batchlimit.unique import Living
 
@@ -52,7 +54,9 @@ class Registry:
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.clock = clock
         self.entries: dict[str, KeyEntry] = {}
-        self._rule, self._options = rule, options
+        self._options = options
+        self.rule = rule
+        self.rules = RuleReader(store.rules if isinstance(store, Ruled) else None, clock, self._reconsider)
         self._born = clock()  # a fork changes the instance, but not when its quotas were set
         self._begin()
         _registries.add(self)
@@ -67,7 +71,7 @@ class Registry:
         self.closed = False
         self._drained = Drain(LimiterClosed(_CLOSED))
         self._lock = own_lock()  # held to touch the keyspace
-        self._refresher = self._refreshes(self.clock, self.store, self._drop, self._forget_idle, self._drain)
+        self._refresher = self._refreshes(self.clock, self.store, self._drop, self._tidy, self._drain)
         self._watch = self._refresher.watch  # one bound method for all keys
         self._keyspace = Keyspace(
             self.entries,
@@ -77,6 +81,7 @@ class Registry:
             clock=self.clock,
             make=self._make,
             left=self._refresher.forget,
+            rules=self.rules.known,
         )
         self._singles = self._keyspace.singles
 
@@ -100,7 +105,7 @@ class Registry:
         return self._find(key) if entry.reservoir.is_retired else entry
 
     def _find(self, key: str) -> KeyEntry:
-        quota = self._rule(check_key(key))  # without the lock: it may be a function of the user's own
+        quota = self.rule(check_key(key))  # without the lock: it may be a function of the user's own
         with free(self._lock):
             self.check_open()
             entry = self._keyspace.find(key, quota)
@@ -112,11 +117,12 @@ class Registry:
 
         See keyspace/single_ask.py.
         """
-        quota = self._rule(check_key(key))
+        code, in_force = self.rule(check_key(key)), self.rules.known.in_force
+        quota = code if in_force is NONE else in_force.quota(stored(key), code)
         largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
-        single = SingleAsk(key, quota, cost, until, get_ident())
+        single = SingleAsk(key, quota, cost, until, get_ident(), code=code, edition=in_force.edition)
         try:
             with free(self._lock):
                 if self.closed:
@@ -168,9 +174,18 @@ class Registry:
         with free(self._lock):
             self._keyspace.let_go(entry)
 
-    def _forget_idle(self) -> float:
+    def _tidy(self) -> float:
         with free(self._lock):
-            return self._keyspace.forget_idle()
+            idle_at = self._keyspace.forget_idle()
+        return min(idle_at, self.rules.expire())
+
+    def _reconsider(self) -> None:
+        """Have all keys go by the overrides that are known now."""
+        with free(self._lock):
+            entries = list(self.entries.values())
+        for entry in entries:
+            entry.locked(entry.reservoir.reconsider)
+        self._refresher.come_by(self.rules.known.next_end)
 
     def statistics(self) -> Statistics:
         """Return what all key entries did, those that were dropped among them."""
@@ -205,6 +220,7 @@ class Registry:
         for entry in self.entries.values():
             entry.tokens.disown()
         self.entries.clear()
+        self.rules.known.after_fork()
         closed = self.closed
         self._begin()
         self.closed = closed

@@ -142,7 +142,7 @@ class VirtualRegistry(Registry):
         self._original, self.buckets = original, buckets
         super().__init__(
             AsyncMemoryStore(store),
-            lambda key: change(original._rule(key)),
+            lambda key: change(original.rule(key)),
             replace(original._options, sizer=EXACT),
             time,
         )

@@ -116,7 +116,7 @@ class VirtualRegistry(Registry):
         with warnings.catch_warnings():  # the original has warned
             warnings.simplefilter("ignore")
             super().__init__(
-                store, lambda key: change(original._rule(key)), replace(original._options, sizer=EXACT), time
+                store, lambda key: change(original.rule(key)), replace(original._options, sizer=EXACT), time
             )
 
     def own_store(self, connect_timeout: float) -> None:

@@ -63,7 +63,7 @@ class VirtualWorld:
 
     def buckets(self, key: str) -> list[tuple[VirtualStore, Quota]]:
         """Return the stores that have a bucket of this key, or would make one, each with the key's quota there."""
-        found = [(each.buckets, _quota(each._rule, key)) for each in list(self._insides.values())]
+        found = [(each.buckets, _quota(each.rule, key)) for each in list(self._insides.values())]
         return [(store, quota) for store, quota in found if quota is not None]
 
     def leave(self, instant: float) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self
 
 from batchlimit import AsyncRateLimiter, Decision, RateLimiter, Statistics
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from batchlimit.types import AsyncReservation
@@ -130,6 +131,10 @@ class Blocking:
 
     def statistics(self) -> Statistics:
         return self._inner.statistics()
+
+    @property
+    def rules(self) -> LimiterRules:
+        return self._inner.rules
 
     def close(self) -> None:
         awaited(self._inner.close)

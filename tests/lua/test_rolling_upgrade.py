@@ -7,6 +7,7 @@ import pytest
 
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.scripts import read_grant, take_arguments
 from tests.lua.interpreter import Interpreter
 
 _BEFORE = Path(__file__).with_name("golden") / "take_before_ranks.lua.gz"
@@ -27,7 +28,7 @@ class Mixed:
         """It sends no rank: the old script knows fewer arguments."""
         ask = self._ask("old", age, need)
         self.lua.load("told", _without_rank(gzip.decompress(_BEFORE.read_bytes()).decode()))
-        return self.lua.take(quota, ask, "told")
+        return read_grant([*self.lua.listed("told", take_arguments(quota, ask)), 0])
 
     def new(self, quota: Quota, *, age: float, rules: int = _CODE, need: int = 0) -> Grant:
         return self.lua.take(quota, self._ask("new", age, need)._replace(rules=rules))

@@ -10,7 +10,7 @@ from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
-from batchlimit.reservoir.instance import Instance, InstanceCount
+from batchlimit.reservoir.instance import Instance, InstanceCount, NoRules, Rules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 
@@ -47,11 +47,12 @@ def made(
     count: InstanceCount | None = None,
     policy: FailurePolicy = CLOSED,
     snapshot: KeySnapshot | None = None,
+    rules: Rules | None = None,
     **options: Any,
 ) -> Reservoir:
-    """A reservoir of the instance `a`."""
-    instance = Instance("a", itertools.count(1), since, count or InstanceCount())
-    return Reservoir(quota, instance, Options(**options), now, policy=policy, snapshot=snapshot)
+    """A reservoir of the instance `a`, for the key `key`."""
+    instance = Instance("a", itertools.count(1), since, count or InstanceCount(), rules or NoRules())
+    return Reservoir(quota, instance, Options(**options), now, key="key", policy=policy, snapshot=snapshot)
 
 
 ANSWER = Grant(

@@ -10,23 +10,31 @@ import pytest
 
 from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack, Level
+from batchlimit.overrides.known import UNTOLD
+from batchlimit.overrides.log import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
-from tests.awaiting import BlockingStore
+from tests.awaiting import BlockingStore, rules_of
 from tests.nodes import Node, await_fact, node
 from tests.servers import Unavailable, redis_binary, valkey_binary
 from tests.topologies import Cluster, Watched, cluster, sentinel
 
 ROOT = Path(__file__).parents[2]
 # The rules in the order in which the document has them.
-SERVER, OPTIONS, CLUSTER, SENTINELS = re.findall(
+SERVER, OPERATOR, OPTIONS, CLUSTER, SENTINELS = re.findall(
     r"^ACL (SETUSER .*)$", (ROOT / "docs" / "redis.md").read_text(), re.MULTILINE
 )
 HUNDRED = Quota(0.001, 100)
 POOR = Quota(1000.0, 10)
-OF_THE_SCRIPTS = {
-    word.lower() for path in (ROOT / "lua").glob("*.lua") for word in re.findall(r"\bp?call\('(\w+)'", path.read_text())
-}
+
+
+def called_by(*names: str) -> set[str]:
+    """The commands in these files of lua/."""
+    texts = [(ROOT / "lua" / f"{name}.lua").read_text() for name in names]
+    return {word.lower() for text in texts for word in re.findall(r"\bp?call\('(\w+)'", text)}
+
+
+OF_THE_SCRIPTS = called_by("bucket", "sweep", "refill", "take", "write", "give_back", "peek")
 
 AnyStore = RedisStore | BlockingStore
 
@@ -109,7 +117,8 @@ def test_the_rule_names_the_commands_of_the_scripts_and_no_others() -> None:
 
 def test_the_rule_stands_in_one_place() -> None:
     texts = [path.read_text() for path in (ROOT / "docs").glob("*.md")] + [(ROOT / "README.md").read_text()]
-    assert sum("+evalsha" in line for text in texts for line in text.splitlines()) == 1
+    assert sum("+evalsha" in line and "+pexpire" in line for text in texts for line in text.splitlines()) == 1
+    assert sum("+evalsha" in line and "+xadd" in line for text in texts for line in text.splitlines()) == 1
 
 
 # One server
@@ -152,6 +161,53 @@ def test_a_task_needs_these_rights_too(one: Node, command: str) -> None:
     forbid(one, command)
     with stores(named(one.url)) as both, pytest.raises(StoreUnavailable, match=r"NOPERM.*docs/redis\.md"):
         use(both[1], "k", lambda: one.ask("SCRIPT", "FLUSH"))
+
+
+def test_the_rule_of_operators_names_the_commands_of_their_script_and_what_they_read() -> None:
+    of_readers = {"evalsha", "script|load", "hget", "hgetall", "time", "xrevrange"}
+    assert set(rights(OPERATOR)) == called_by("change") | of_readers
+
+
+def test_an_operator_sets_what_a_limiter_may_read_and_not_change(one: Node) -> None:
+    allow(one, "SETUSER operator reset", OPERATOR)
+    operator = RedisStore.from_url(named(one.url).replace("limiter:", "operator:"), deadline=30.0)
+    with stores(named(one.url)) as both:
+        assert operator.rules.change(Change(0, {"ann": '{"quota": "5/s"}'}))[0]
+        assert len(operator.rules.log(9)) == 1
+        for n, store in enumerate(both):
+            grant = store.take(f"k{n}", HUNDRED, Ask("a", 1, 5, 5, 5))
+            published = rules_of(store).read(0)
+            assert grant.rules == published.revision == operator.rules.read(0).revision
+            with pytest.raises(StoreUnavailable, match=r"NOPERM|No permission|no permission"):
+                rules_of(store).change(Change(published.revision, {"ann": ""}))
+        assert (operator.rules.read(0).fields or {})["rule:ann"] == '{"quota": "5/s"}'
+    with pytest.raises(StoreUnavailable):
+        operator.take("k0", HUNDRED, Ask("a", 2, 5, 5, 5))
+    operator.close()
+
+
+@pytest.mark.parametrize("command", sorted(rights(OPERATOR)))
+def test_an_operator_needs_every_right(one: Node, command: str) -> None:
+    allow(one, "SETUSER operator reset", OPERATOR, f"SETUSER operator -{command}")
+    one.ask("SCRIPT", "FLUSH")
+    operator = RedisStore.from_url(named(one.url).replace("limiter:", "operator:"), deadline=30.0)
+
+    def work() -> None:
+        operator.rules.change(Change(0, {"ann": "text"}))
+        operator.rules.change(Change(operator.rules.read(0).revision, {"ann": ""}))
+        operator.rules.log(9)
+
+    with pytest.raises(StoreUnavailable):
+        work()
+    operator.close()
+
+
+def test_a_limiter_that_may_not_read_the_rules_serves_by_its_code(one: Node) -> None:
+    allow(one, "SETUSER limiter reset", SERVER.replace(" %R~{batchlimit:}rules", ""))
+    with stores(named(one.url)) as both:
+        for n, store in enumerate(both):
+            grant = store.take(f"k{n}", HUNDRED, Ask("a", 1, 5, 5, 5))
+            assert (grant.granted, grant.rules) == (5, UNTOLD)
 
 
 def test_a_user_reaches_no_keys_but_those_of_the_prefix(one: Node) -> None:

@@ -6,7 +6,9 @@ opens and greets the connection, and then lets go of its transport.
 """
 
 import asyncio
+import math
 from collections import deque
+from collections.abc import Sequence
 from contextvars import Context
 from typing import Any
 
@@ -154,6 +156,10 @@ def _settle(answer: "asyncio.Future[Any]", reply: Any) -> None:
         answer.set_result(reply)
 
 
+_LONG = 5.0
+"""Seconds for a reply that may be long."""
+
+
 class AsyncDirectTransport(AsyncServerTransport):
     """The one server of a client that nobody else uses, by one MultiplexedConnection after another."""
 
@@ -171,6 +177,9 @@ class AsyncDirectTransport(AsyncServerTransport):
         except NoScriptError:
             await self._ask(command(("SCRIPT", "LOAD", script(name))))
             return await self._ask(ask)
+
+    async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        return [await self._ask(command(each), _LONG) for each in commands]
 
     def send(self, name: str, bucket: str, arguments: Arguments) -> "asyncio.Future[Any] | None":
         """Send a script in this turn of the loop, as `run` does; None if it would have to connect first."""
@@ -190,7 +199,7 @@ class AsyncDirectTransport(AsyncServerTransport):
             await self._multiplexed.close()
         await super().aclose()
 
-    async def _ask(self, packed: bytes) -> Any:
+    async def _ask(self, packed: bytes, seconds: float = 0.0) -> Any:
         multiplexed = (
             self._multiplexed
             if self._multiplexed is not None and self._multiplexed.is_open
@@ -199,7 +208,7 @@ class AsyncDirectTransport(AsyncServerTransport):
         if WATCH.get() is not None:  # the caller's watch bounds the time
             return await multiplexed.ask(packed)
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(max(seconds, self._seconds or math.inf)):
                 return await multiplexed.ask(packed)
         except TimeoutError as error:
             raise redis.TimeoutError(f"Timeout reading from the server after {self._seconds} s") from error

@@ -24,6 +24,10 @@ class AsyncTransport(Protocol):
         """See Transport.run."""
         ...
 
+    async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        """See Transport.ask."""
+        ...
+
     def part(self, bucket: str) -> str:
         """See Remote.part."""
         ...
@@ -53,6 +57,10 @@ class AsyncServerTransport:
         # redis-py's replies have no type; here they get one.
         reply: Sequence[Any] = await self._scripts[name](keys=[bucket], args=arguments)
         return reply
+
+    async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        client: Any = self.client
+        return [await client.execute_command(*each) for each in commands]
 
     def part(self, bucket: str) -> str:
         return ""

@@ -56,6 +56,11 @@ class ClusterTransport:
             client.nodes_manager.initialize()
             raise RedisClusterException("a node of the cluster is new") from error
 
+    def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        client: Any = self._client or self._connected()
+        node = client.get_node_from_key(key)
+        return [client.execute_command(*each, target_nodes=node) for each in commands]
+
     def part(self, bucket: str) -> str:
         return slot_owner(self._client, bucket) if self._client else ""
 
@@ -112,6 +117,12 @@ class AsyncClusterTransport:
         except AttributeError as error:  # redis-py follows an ASK to a node that it does not know yet
             await self.client.aclose()
             raise RedisClusterException("a node of the cluster is new") from error
+
+    async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        if self.client.get_default_node() is None:
+            await self.client.initialize()
+        node = self.client.get_node_from_key(key)
+        return [await self.client.execute_command(*each, target_nodes=node) for each in commands]
 
     def part(self, bucket: str) -> str:
         return slot_owner(self.client, bucket)

@@ -14,6 +14,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from batchlimit.stores.client.deadline import Deadlined, RespSocket
 from batchlimit.stores.client.diagnosis import FAILURES, PASSING, code_of
+from batchlimit.stores.client.rulebook import first_error
 from batchlimit.stores.client.scripts import command, digest, script
 from batchlimit.stores.client.transport import Arguments, ServerTransport
 
@@ -52,6 +53,9 @@ class DirectTransport(ServerTransport):
             for i, reply in zip(lost, again, strict=True):
                 replies[i] = loaded if isinstance(loaded, Exception) else reply
         return replies
+
+    def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        return first_error(self._exchange(b"".join(map(command, commands)), len(commands)))
 
     def reset_after(self, error: Exception) -> None:
         if code_of(error) in PASSING:

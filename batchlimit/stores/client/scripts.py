@@ -24,6 +24,7 @@ SCRIPTS = {
     "take": ("bucket", "sweep", "refill", "take", "write"),
     "give_back": ("bucket", "refill", "give_back", "write"),
     "peek": ("bucket", "refill", "peek"),
+    "change": ("change",),
 }
 """The files in `lua/` of each script, in order: they read, compute and write."""
 
@@ -72,12 +73,12 @@ command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has
 """Returns a command, by its words, in the bytes that are sent."""
 
 
-def take_arguments(quota: Quota, ask: Ask) -> list[str | bytes]:
-    """Return ARGV of take.lua."""
+def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str | bytes]:
+    """Return ARGV of take.lua; `seen` has the name of the hash of overrides, if the script can read it."""
     instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, round_trip, weight, rules, revision = ask
     wait, old, trip = round(max_wait * _SECOND), round(age * _SECOND), round(round_trip * _SECOND)
     told = f"{seq} {old} {epoch} {fill} {need} {queued} {want} {held} {back} {wait} {trip} {weight} {rules} {revision}"
-    return [spelled(quota), instance, told]
+    return [spelled(quota), instance, told, *seen]
 
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
@@ -99,14 +100,15 @@ def spelled(quota: Quota) -> str:
 def read_grant(reply: Sequence[Any]) -> Grant:
     """Return the Grant in a reply of take.lua; raise BucketUnavailable if the bucket was damaged."""
     try:
-        granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, config = reply
+        granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, config, rules = reply
         starts_in, lease, retry_after = starts_in / _SECOND, lease / _SECOND, retry_after / _SECOND
         quota = _quota(config) if config else None
     except (TypeError, ValueError) as error:
         raise BucketUnavailable(f"what lies at the bucket's name is no bucket: {error}") from error
-    return Grant(granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, quota)
+    return Grant(granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, quota, rules)
 
 
+@lru_cache(maxsize=1024)
 def _quota(told: str | bytes) -> Quota:
     quota = Quota.decode(told.decode() if isinstance(told, bytes) else told)
     if quota.denies_all:

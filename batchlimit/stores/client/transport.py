@@ -26,6 +26,10 @@ class Transport(Protocol):
         """Run one of SCRIPTS for the bucket of this name, once."""
         ...
 
+    def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        """Run commands, of which none is a script, at the server that has the key; return each reply."""
+        ...
+
     def part(self, bucket: str) -> str:
         """See Remote.part."""
         ...
@@ -60,6 +64,10 @@ class ServerTransport:
             client.script_load(script(name))
             reply = client.execute_command("EVALSHA", digest(name), "1", bucket, *arguments)
         return reply
+
+    def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        client: Any = self.client
+        return [client.execute_command(*each) for each in commands]
 
     def part(self, bucket: str) -> str:
         return ""

@@ -1,0 +1,294 @@
+"""What operators do while processes run: set other quotas, take them back, and see who did what."""
+
+import asyncio
+import getpass
+import socket
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+
+from batchlimit.errors import RulesChanged
+from batchlimit.overrides.log import Change, Entry
+from batchlimit.overrides.override import Override, check_name
+from batchlimit.overrides.overrides import Overrides
+from batchlimit.overrides.plan import Until, end_of, removal, setting
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.syntax import look, sure
+from batchlimit.stores.open import open_store
+from batchlimit.stores.protocols import Ruled, RuleStore
+from batchlimit.stores.redis import RedisStore
+from batchlimit.unique import Unique
+
+__all__ = ["Admin", "AsyncAdmin", "Entry", "Override", "Overrides", "RulesChanged"]
+_TRIES = 10
+"""How often a change is made anew after other operators changed something else."""
+
+
+class Admin(Unique):
+    """Changes quotas for processes that run. They obey within a lease: at most 1.5 s after their next request.
+
+    An override counts instead of the quota in code, whichever process starts or asks, until it is removed or has ended.
+    An exact key counts before patterns. Of patterns the one with more characters that stand for themselves counts,
+    then the one that was set later.
+
+    Args:
+        store: a redis-py client, or a store that keeps overrides, such as the MemoryStore of a limiter.
+        prefix: as of the limiters (default "batchlimit"); a store ignores it.
+        who: who the log says it was (default None: user@machine).
+
+    Raises:
+        TypeError: the store keeps no overrides.
+
+    Example:
+        >>> from batchlimit.admin import Admin
+        >>> from batchlimit.stores import MemoryStore
+        >>> admin = Admin(MemoryStore(), who="ann")
+        >>> print(admin.set("search:*", "20/s", until="1h", why="the index is slow"))
+        search:* 20/s (the index is slow)
+        >>> [entry.who for entry in admin.history()]
+        ['ann']
+    """
+
+    def __init__(
+        self, store: "redis.Redis | redis.RedisCluster | Ruled", *, prefix: str = "batchlimit", who: str | None = None
+    ) -> None:
+        clients = (redis.Redis, redis.RedisCluster)
+        opened: Any = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
+        if not isinstance(opened, Ruled):
+            raise TypeError(f"a {type(store).__name__} keeps no overrides; use a redis.Redis client or a URL")
+        self._store: Any = opened
+        self._rules, self._owns_store = opened.rules, False
+        self._who = _someone() if who is None else who
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        prefix: str = "batchlimit",
+        who: str | None = None,
+        connect_timeout: float = 1.0,
+        deadline: float = 1.0,
+    ) -> Self:
+        """Connect to the store at `url`, at the first call; `close` closes it.
+
+        Args:
+            url: as of the limiters; memory:// would be a store that nobody else has.
+            prefix: as of the limiters (default "batchlimit").
+            who: as for the class.
+            connect_timeout: seconds that a connection may take (default 1).
+            deadline: seconds that each reply may take (default 1).
+
+        Returns:
+            The Admin.
+
+        Raises:
+            ValueError, TypeError: the URL cannot be read, or another argument cannot work.
+        """
+        found = look(url)
+        del url  # the frames of a traceback show no password
+        store: Any = open_store(sure(found), prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+        made = cls(store, prefix=prefix, who=who)
+        made._owns_store = True
+        return made
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._store!r}>"
+
+    def overrides(self) -> Overrides:
+        """Return all overrides that are set, those among them that have ended.
+
+        Returns:
+            The Overrides, which can be iterated and have a `revision`.
+
+        Raises:
+            StoreUnavailable: the store does not answer.
+            ValueError: what stands there was damaged, or written by a later version.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> len(Admin(MemoryStore()).overrides())
+            0
+        """
+        return _seen(self._rules)[0]
+
+    def set(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
+        """Set another quota for a key, or for all keys that match a pattern, whatever the code says.
+
+        Used tokens stay used, as a share of the burst.
+
+        Args:
+            name: a key, or a pattern with `*`, `?` or `[`; "*" is the default for all keys.
+            quota: a Quota or its text; a rate of 0 refuses everything.
+            until: how long it counts: seconds, a text such as "1h" or "1h30m", a timedelta, or a datetime with its
+                zone. It ends by the server's clock, by itself (default None: it counts until it is removed).
+            why: the reason, for the log and for others (one line, default "").
+
+        Returns:
+            The Override.
+
+        Raises:
+            StoreUnavailable: the store does not answer; the override may be set all the same.
+            RulesChanged: another operator changed this override at the same time; nothing of yours is set.
+            ValueError, TypeError: an argument cannot work, or what stands in the store cannot be read.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).set("search:ann", "5/s burst 10").quota
+            Quota(rate=5.0, burst=10, also=())
+        """
+        wanted = Quota.parse(quota) if isinstance(quota, str) else quota
+        made: list[Override] = []
+
+        def plan(overrides: Overrides, now: float) -> Change:
+            made[:] = [Override(check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who)]
+            return setting(overrides, made[0], self._who, now)
+
+        self._change(plan)
+        return made[0]
+
+    def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
+        """Remove overrides: the code counts again, or another override that matches.
+
+        Args:
+            names: keys and patterns, as they were set.
+            why: the reason, for the log (one line, default "").
+
+        Returns:
+            The names of those that were set, and are no more.
+
+        Raises:
+            StoreUnavailable, RulesChanged, ValueError, TypeError: as for `set`.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).unset("search:ann")
+            ()
+        """
+        removed = self._change(lambda overrides, now: removal(overrides, list(names), self._who, why, now))
+        return tuple(name for name in map(check_name, names) if name in removed.texts)
+
+    def history(self, limit: int = 20) -> list[Entry]:
+        """Return the last changes, newest first; the store keeps about a thousand.
+
+        Args:
+            limit: changes at most (default 20).
+
+        Returns:
+            An Entry for each override that was changed.
+
+        Raises:
+            StoreUnavailable: the store does not answer.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).history()
+            []
+        """
+        return self._rules.log(limit)
+
+    def close(self) -> None:
+        """Close the store if `from_url` opened it. To close twice is no error."""
+        if self._owns_store:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _change(self, plan: Callable[[Overrides, float], Change]) -> Change:
+        """Make a change, by what stands there now; make it anew if meanwhile something else was changed."""
+        overrides, now = _seen(self._rules)
+        for _ in range(_TRIES):
+            change = plan(overrides, now)
+            if not change.texts or self._rules.change(change)[0]:
+                return change
+            before = overrides
+            overrides, now = _seen(self._rules)
+            _check_same(before, overrides, change)
+        raise RulesChanged(f"others changed overrides {_TRIES} times at the same moment; nothing was changed")
+
+
+class AsyncAdmin(Unique):
+    """An Admin whose methods are awaited; each runs in a thread.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit.admin import Admin, AsyncAdmin
+        >>> from batchlimit.stores import MemoryStore
+        >>> async def main():
+        ...     async with AsyncAdmin(Admin(MemoryStore())) as admin:
+        ...         return await admin.set("search:*", "20/s")
+        >>> print(asyncio.run(main()))
+        search:* 20/s
+    """
+
+    def __init__(self, admin: Admin) -> None:
+        """Use an Admin; `aclose` closes it."""
+        self._admin = admin
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> Self:
+        """Connect to the store at `url`, as Admin.from_url."""
+        return cls(Admin.from_url(url, **options))
+
+    def __repr__(self) -> str:
+        return f"<AsyncAdmin by {self._admin!r}>"
+
+    async def overrides(self) -> Overrides:
+        """See Admin.overrides."""
+        return await asyncio.to_thread(self._admin.overrides)
+
+    async def set(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
+        """See Admin.set."""
+        return await asyncio.to_thread(self._admin.set, name, quota, until=until, why=why)
+
+    async def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
+        """See Admin.unset."""
+        return await asyncio.to_thread(self._admin.unset, *names, why=why)
+
+    async def history(self, limit: int = 20) -> list[Entry]:
+        """See Admin.history."""
+        return await asyncio.to_thread(self._admin.history, limit)
+
+    async def aclose(self) -> None:
+        """See Admin.close."""
+        await asyncio.to_thread(self._admin.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _seen(rules: RuleStore) -> tuple[Overrides, float]:
+    """Return what stands in the store, and the server's clock."""
+    published = rules.read(-1)
+    fields = published.fields
+    return Overrides.read(fields) if fields else Overrides(), published.now
+
+
+def _check_same(before: Overrides, now: Overrides, change: Change) -> None:
+    """Raise RulesChanged if somebody else changed what was to be changed."""
+    for name in change.texts:
+        found = now.by_name.get(name)
+        if found != before.by_name.get(name) and (found is not None or change.texts[name]):
+            who = f"it is {found} by {found.who or 'somebody'} now" if found else "it was removed"
+            raise RulesChanged(f"the override of {name!r} was changed at the same moment: {who}; yours is not set")
+
+
+def _someone() -> str:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container without a user of this number
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,58 @@
+"""Reads the overrides for an AsyncRateLimiter, in a task, when an answer of the store told of another revision."""
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from batchlimit.errors import StoreUnavailable
+from batchlimit.overrides.known import Known
+from batchlimit.overrides.override import NotUnderstood
+from batchlimit.stores.protocols import AsyncRuleStore
+
+_logger = logging.getLogger("batchlimit")
+Work = Coroutine[Any, Any, None]
+
+
+class RuleReader:
+    """What the limiter knows of the overrides, and the task that reads them."""
+
+    def __init__(
+        self,
+        rules: AsyncRuleStore | None,
+        clock: Callable[[], float],
+        start: Callable[[Work], object],
+        reconsider: Callable[[], Work],
+    ) -> None:
+        """`rules` is None if the store keeps none; `start` starts a task; `reconsider` has all keys go by the rules."""
+        self._rules, self._clock, self._start, self._reconsider = rules, clock, start, reconsider
+        self.known = Known(clock, self._begin)
+
+    def __repr__(self) -> str:
+        return f"<RuleReader: {self.known!r}>"
+
+    def expire(self) -> float:
+        """Let overrides end that are over; return when the next one ends."""
+        if self.known.expire():
+            self._start(self._reconsider())
+        return self.known.next_end
+
+    def _begin(self) -> None:
+        if self._rules is None:
+            return
+        try:
+            self._start(self._read(self._rules))
+        except Exception as error:  # noqa: BLE001  a task factory of the user's own
+            self.known.fail(error)
+
+    async def _read(self, rules: AsyncRuleStore) -> None:
+        sent, before = self._clock(), self.known.in_force
+        try:
+            self.known.learn(await rules.read(self.known.revision), sent)
+            if self.known.in_force is not before:
+                await self._reconsider()
+        except (StoreUnavailable, NotUnderstood) as error:
+            if self.known.fail(error):
+                _logger.error("the overrides in the store are not used, and those known before still are: %s", error)
+        except Exception as error:
+            self.known.fail(error)
+            _logger.exception("reading the overrides failed; those known before are used")

@@ -1,0 +1,140 @@
+"""What one limiter instance knows of the overrides, and when it looks again. It reads no clock and asks no store."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from batchlimit.overrides.override import NotUnderstood
+from batchlimit.overrides.overrides import NONE, InForce, Overrides
+
+REFRESH = 1.0
+"""Where buckets cannot tell the revision, as in a cluster: seconds between two looks, as long as anything is asked."""
+_LONGEST = 10.0
+"""Seconds after which nobody reads any more who began."""
+UNTOLD = -1
+"""What such a bucket tells."""
+
+
+class Published(NamedTuple):
+    """What a store says of the overrides.
+
+    Attributes:
+        revision: of the hash; 0: there is none.
+        now: the server's clock (seconds since 1970).
+        fields: of the hash; None: the revision is the one that the caller knows.
+    """
+
+    revision: int
+    now: float
+    fields: Mapping[str, str] | None
+
+
+class Trouble:
+    """What was wrong with the overrides in the store: told once, and counted."""
+
+    __slots__ = ("count", "last")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last = ""
+
+    def is_news(self, error: Exception) -> bool:
+        """Count an error that is not the last one again."""
+        if (told := str(error)) == self.last:
+            return False
+        self.count, self.last = self.count + 1, told
+        return True
+
+
+class Known:
+    """The overrides that an instance goes by, from when it hears of another revision until it has read that.
+
+    Every answer of the store tells the revision, and `hear` compares it. If it is another one, or none is told and the
+    last look is a while ago, `on_news` is called once: then the API reads the hash and calls `learn` or `fail`. Until
+    it has, what was known stays in force. Instants are of the instance's clock, unless said to be the server's.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_looking_until",
+        "_looks_after",
+        "_offset",
+        "_on_news",
+        "_understood",
+        "_useless",
+        "in_force",
+        "trouble",
+    )
+
+    def __init__(self, clock: Callable[[], float], on_news: Callable[[], None]) -> None:
+        self._clock, self._on_news = clock, on_news
+        self.in_force = NONE
+        self.trouble = Trouble()
+        self._looking_until = -math.inf  # somebody reads, or was interrupted before
+        self._useless: int | None = None  # a revision that was told, and not found when it was looked for
+        self._looks_after = -math.inf
+        self._understood: int | None = 0  # the revision that was read last; None: what was read made no sense
+        self._offset = 0.0  # of the server's clock
+
+    def __repr__(self) -> str:
+        return f"<Known: {self.in_force.overrides!r}>"
+
+    @property
+    def revision(self) -> int:
+        """The revision that is known."""
+        return self.in_force.overrides.revision
+
+    def hear(self, told: int) -> None:
+        """Compare what an answer told; most answers tell what is known."""
+        if told != self._understood:
+            self._look(told)
+
+    def _look(self, told: int) -> None:
+        now = self._clock()
+        if now < self._looking_until or (told in (UNTOLD, self._useless) and now < self._looks_after):
+            return
+        self._useless, self._looking_until = told, now + _LONGEST
+        self._on_news()
+
+    def learn(self, published: Published, sent: float) -> None:
+        """Take in what was read, by a request that left at `sent`; raises NotUnderstood, and keeps what was known.
+
+        A hash that has gone is no removal of what it said: that would have left another revision.
+        """
+        self._done()
+        if published.fields is None:
+            return
+        self._understood = None
+        if not published.fields:
+            raise NotUnderstood("it has gone, and with it what it said")
+        overrides = Overrides.read(published.fields)
+        self.trouble.last = ""
+        self._understood = overrides.revision
+        self._offset = published.now - sent
+        self.in_force = InForce.at(overrides, published.now)
+
+    def fail(self, error: Exception) -> bool:
+        """Take note that nothing could be read, or not understood; return whether that is news for people."""
+        self._done()
+        return isinstance(error, NotUnderstood) and self.trouble.is_news(error)
+
+    def after_fork(self) -> None:
+        """In the child: whoever was reading is the parent's."""
+        self._looking_until = -math.inf
+
+    def _done(self) -> None:
+        self._looking_until = -math.inf
+        self._looks_after = self._clock() + REFRESH
+
+    def expire(self) -> bool:
+        """Let overrides end that are over; return whether there are some."""
+        now, in_force = self._clock() + self._offset, self.in_force
+        if in_force is NONE or in_force.overrides.edition(now) == in_force.edition:
+            return False
+        self.in_force = InForce.at(in_force.overrides, now)
+        return True
+
+    @property
+    def next_end(self) -> float:
+        """The instant at which the next override ends; inf: none does."""
+        return self.in_force.overrides.next_end(self.in_force.as_of) - self._offset

@@ -1,0 +1,126 @@
+"""One override: another quota for a key or a pattern, with an end and a reason, and its text in the store."""
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from batchlimit.quota.key import check_key, stored
+from batchlimit.quota.quota import Quota
+from batchlimit.redaction import shown
+
+LONGEST_NAME = 1024
+"""Characters of a key or a pattern."""
+LONGEST_TEXT = 1000
+"""Characters of a reason, and of who gave it."""
+_FIELDS = ("quota", "until", "at", "why", "who")
+
+
+class NotUnderstood(ValueError):
+    """What stands in the store is damaged, or was written by a later version: nothing of it is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A quota that counts instead of the one in code, until it is removed or has ended.
+
+    Args:
+        name: a key, or a pattern of keys with `*`, `?` or `[`, case-sensitive; "*" is the default for all.
+        quota: what each such key may spend; a rate of 0 refuses everything.
+        until: when it ends (seconds since 1970, by the server's clock; default None: never).
+        at: when it was set (the same).
+        why: the reason, for people (default "").
+        who: who set it (default "").
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.overrides.override import Override
+        >>> print(Override("search:*", Quota.parse("20/s"), why="the index is slow"))
+        search:* 20/s (the index is slow)
+    """
+
+    name: str
+    quota: Quota
+    until: float | None = None
+    at: float = 0.0
+    why: str = ""
+    who: str = ""
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        _check_quota(self.quota)
+        _check_line("why", self.why)
+        _check_line("who", self.who)
+        _check_instant(self.at)
+        if self.until is not None:
+            _check_instant(self.until)
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it is for all keys that match the name."""
+        return is_pattern(self.name)
+
+    def has_ended(self, now: float) -> bool:
+        """Whether it counts no more (seconds since 1970, by the server's clock)."""
+        return self.until is not None and self.until <= now
+
+    def encode(self) -> str:
+        """Return its text in the store, without the name: one line of JSON that an operator can read."""
+        said: dict[str, Any] = {"quota": str(self.quota), "until": self.until, "at": self.at}
+        said |= {"why": self.why, "who": self.who}
+        return json.dumps({each: said[each] for each in said if said[each] not in (None, "")}, ensure_ascii=False)
+
+    @classmethod
+    def decode(cls, name: str, text: str) -> "Override":
+        """Read what `encode` wrote. Raises NotUnderstood."""
+        try:
+            said = json.loads(text)
+            if not isinstance(said, dict):
+                raise TypeError(f"{shown(text)} is no object")
+            if unknown := said.keys() - set(_FIELDS):
+                raise ValueError(f"{', '.join(sorted(unknown))}: written by a later version of batchlimit?")
+            return cls(**{**said, "name": name, "quota": Quota.parse(said["quota"])})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise NotUnderstood(f"the override of {shown(name)} cannot be read: {error}") from error
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.quota}{f' ({self.why})' if self.why else ''}"
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name stands for many keys."""
+    return bool(set(name) & set("*?["))
+
+
+def literals(name: str) -> int:
+    """Return how many characters of a pattern stand for themselves: the more, the more special it is."""
+    return len(re.sub(r"\[.*?\]|[*?]", "", name))
+
+
+def check_name(name: object) -> str:
+    """Return the name of an override, as buckets are named by it; ValueError or TypeError if it can be none."""
+    name = check_key(name)
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"the name of an override has at most {LONGEST_NAME} characters, not {len(name)}")
+    if not name.isprintable():
+        raise ValueError(f"the name of an override must be printable, not {shown(name)}")
+    return name if is_pattern(name) else stored(name)
+
+
+def _check_quota(quota: object) -> None:
+    if not isinstance(quota, Quota):
+        raise TypeError(f"an override needs a Quota, not {shown(quota)}")
+
+
+def _check_line(what: str, text: object) -> None:
+    if not isinstance(text, str) or len(text) > LONGEST_TEXT or not text.isprintable():
+        raise ValueError(f"{what} must be one line of at most {LONGEST_TEXT} characters")
+
+
+def _check_instant(instant: object) -> None:
+    if isinstance(instant, bool) or not isinstance(instant, int | float) or not 0 <= instant < math.inf:
+        raise ValueError(f"an instant is in seconds since 1970, not {shown(instant)}")

@@ -1,0 +1,153 @@
+"""All overrides at one revision, and which of them counts for a key: a table that anyone can look up, and no clock."""
+
+import bisect
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from batchlimit.overrides.override import NotUnderstood, Override, literals
+from batchlimit.quota.quota import Quota
+from batchlimit.redaction import shown
+
+MOST = 10_000
+"""Overrides under one prefix."""
+FORM = "1"
+"""Of the hash. A version that writes what this one would misread gives it another."""
+RULE = "rule:"
+"""A field of the hash is named by this and the name of its override."""
+_STEPS = 2**14
+"""More than there are overrides that can end between two revisions."""
+_LARGEST = 2**38
+"""A revision: with its steps it is a whole number that Lua holds exactly."""
+
+
+class _Candidate(NamedTuple):
+    """A pattern and its place in the order."""
+
+    order: tuple[int, float, str]
+    is_start: bool
+    """Whether every key matches that begins as the pattern does."""
+    override: Override
+
+    @classmethod
+    def of(cls, override: Override, start: str) -> "_Candidate":
+        name = override.name
+        return cls((literals(name), override.at, name), name == f"{start}*", override)
+
+    def matches(self, key: str, now: float) -> bool:
+        return not self.override.has_ended(now) and (self.is_start or fnmatchcase(key, self.override.name))
+
+
+class Overrides:
+    """What stood in the store at one revision. It never changes.
+
+    An exact name counts before patterns. Of patterns the one with more characters that stand for themselves counts,
+    then the one that was set later. An override that has ended counts as removed.
+
+    Args:
+        revision: of the hash; 0: there is none.
+        each: overrides, each with a name of its own.
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.overrides.override import Override
+        >>> from batchlimit.overrides.overrides import Overrides
+        >>> overrides = Overrides(7, [Override("*", Quota(9.0)), Override("search:*", Quota(5.0), until=100.0)])
+        >>> [overrides.find("search:ann", now).name for now in (99.0, 100.0)]
+        ['search:*', '*']
+    """
+
+    def __init__(self, revision: int = 0, each: Iterable[Override] = ()) -> None:
+        self.revision = revision
+        self.by_name = {one.name: one for one in each}
+        self._by_start: dict[str, list[_Candidate]] = {}
+        for one in self:
+            if one.is_pattern:
+                start = _start(one.name)
+                self._by_start.setdefault(start, []).append(_Candidate.of(one, start))
+        self._lengths = {len(start) for start in self._by_start}
+        self._ends = sorted(one.until for one in self if one.until is not None)
+
+    def __iter__(self) -> Iterator[Override]:
+        return iter(self.by_name.values())
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def __repr__(self) -> str:
+        return f"<Overrides at revision {self.revision}: {len(self)}>"
+
+    @classmethod
+    def read(cls, fields: Mapping[str, str]) -> "Overrides":
+        """Return what a hash says; raises NotUnderstood. Nothing of a hash is used that is not understood whole."""
+        if (form := fields.get("form")) != FORM:
+            raise NotUnderstood(
+                f"its form is {shown(form)} and not {FORM!r}: written by a later version of batchlimit?"
+            )
+        revision = fields.get("revision", "")
+        if not (is_number(revision) and 0 < int(revision) < _LARGEST):
+            raise NotUnderstood(f"its revision is {shown(revision)}")
+        names = [name for name in fields if name not in ("form", "revision")]
+        if strange := [name for name in names if not name.startswith(RULE)]:
+            raise NotUnderstood(f"it has a field {shown(strange[0])}")
+        if len(names) > MOST:
+            raise NotUnderstood(f"it has {len(names)} overrides, and {MOST} are the most")
+        return cls(int(revision), [Override.decode(name.removeprefix(RULE), fields[name]) for name in names])
+
+    def find(self, key: str, now: float) -> Override | None:
+        """Return the override of a key, which is as `stored` returns it; None: its code counts."""
+        exact = self.by_name.get(key)
+        if exact is not None and not exact.is_pattern and not exact.has_ended(now):
+            return exact
+        found = [
+            candidate
+            for length in self._lengths
+            for candidate in self._by_start.get(key[:length], ())
+            if candidate.matches(key, now)
+        ]
+        return max(found).override if found else None
+
+    def edition(self, now: float) -> int:
+        """Return a number that grows with each revision and each end; the instance with the larger one knows better."""
+        return self.revision * _STEPS + bisect.bisect_right(self._ends, now)
+
+    def next_end(self, now: float) -> float:
+        """Return when the next of them ends; inf: never."""
+        at = bisect.bisect_right(self._ends, now)
+        return self._ends[at] if at < len(self._ends) else math.inf
+
+
+class InForce(NamedTuple):
+    """The overrides as of one instant: for the same key it always has the same answer."""
+
+    overrides: Overrides
+    as_of: float
+    edition: int
+
+    @classmethod
+    def at(cls, overrides: Overrides, now: float) -> "InForce":
+        """Return what counts at an instant (seconds since 1970, by the server's clock)."""
+        return cls(overrides, now, overrides.edition(now))
+
+    def quota(self, key: str, code: Quota) -> Quota:
+        """Return the quota of a key, as `stored` returns it, which the code would give another."""
+        if not self.overrides.by_name:
+            return code
+        found = self.overrides.find(key, self.as_of)
+        return code if found is None else found.quota
+
+
+NONE = InForce(Overrides(), 0.0, 0)
+"""What an instance begins with: nobody has set anything yet."""
+
+
+def _start(pattern: str) -> str:
+    """Return the characters of a pattern before its first wildcard."""
+    return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number in the digits 0 to 9."""
+    return text.isascii() and text.isdecimal()

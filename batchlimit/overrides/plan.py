@@ -1,0 +1,70 @@
+"""What an operator's wish changes: overrides as they are in, a Change out."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from batchlimit.overrides.log import Change
+from batchlimit.overrides.override import Override, check_name
+from batchlimit.overrides.overrides import MOST, Overrides
+from batchlimit.redaction import shown
+
+Until = float | timedelta | datetime | str | None
+"""How long an override counts: seconds, a text such as "90s", "1h" or "1h30m", or until an instant; None: for ever."""
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*")
+
+
+def end_of(until: Until, now: float) -> float | None:
+    """Return the instant at which something ends that begins now (seconds since 1970); None: never.
+
+    Raises ValueError if that is no instant after now, and TypeError for another type.
+    """
+    if until is None:
+        return None
+    end = _aware(until).timestamp() if isinstance(until, datetime) else now + _duration(until)
+    if not now < end < datetime.max.replace(tzinfo=UTC).timestamp():
+        raise ValueError(f"{shown(until)} is no time after now: write how long it is to last, as 90s, 1h or 2d")
+    return round(end, 3)
+
+
+def setting(overrides: Overrides, override: Override, who: str, now: float) -> Change:
+    """Return the change that sets one override; those that have ended leave on the occasion. Raises ValueError."""
+    texts = _without_ended(overrides, now) | {override.name: override.encode()}
+    left = len(overrides.by_name.keys() | texts.keys()) - sum(not text for text in texts.values())
+    if left > MOST:
+        raise ValueError(f"there are {len(overrides)} overrides, and {MOST} are the most: remove some, or use patterns")
+    return Change(overrides.revision, texts, who, override.why)
+
+
+def removal(overrides: Overrides, names: list[str], who: str, why: str, now: float) -> Change:
+    """Return the change that removes overrides; of no names, or of names that are not there, nothing changes."""
+    wanted = {check_name(name) for name in names} & overrides.by_name.keys()
+    texts = _without_ended(overrides, now) | dict.fromkeys(sorted(wanted), "")
+    return Change(overrides.revision, texts if wanted else {}, who, why)
+
+
+def _without_ended(overrides: Overrides, now: float) -> dict[str, str]:
+    return {each.name: "" for each in overrides if each.has_ended(now)}
+
+
+def _aware(instant: datetime) -> datetime:
+    if instant.tzinfo is None:
+        raise ValueError(f"{instant} has no time zone: write datetime(..., tzinfo=UTC)")
+    return instant
+
+
+def _duration(until: object) -> float:
+    if isinstance(until, timedelta):
+        return until.total_seconds()
+    if isinstance(until, str):
+        return _read(until)
+    if isinstance(until, bool) or not isinstance(until, int | float):
+        raise TypeError(f"how long an override counts is in seconds, or a text such as '1h', not {shown(until)}")
+    return float(until)
+
+
+def _read(text: str) -> float:
+    parts = _PART.findall(text)
+    if not parts or "".join(_PART.sub("", text).split()):
+        raise ValueError(f"{shown(text)} is no duration: write 90s, 30m, 1h, 1h30m or 2d")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

@@ -1,0 +1,95 @@
+"""Which quota counts for a key in this process, and why: for people."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from batchlimit.overrides.known import Known
+from batchlimit.overrides.override import Override
+from batchlimit.quota.key import check_key, stored
+from batchlimit.quota.quota import Quota
+
+
+class Explanation(NamedTuple):
+    """Which quota counts for a key.
+
+    Attributes:
+        key: the key.
+        quota: the quota that counts.
+        code: the quota that the limiter was made with; None if it is not known, or has none for this key.
+        override: the override that counts instead; None: the code counts.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> print(RateLimiter.from_url("memory://", "100/s").rules.explain("ann"))
+        ann: 100/s, by the code
+    """
+
+    key: str
+    quota: Quota | None
+    code: Quota | None
+    override: Override | None
+
+    def __str__(self) -> str:
+        if self.override is None:
+            return f"{self.key}: {self.quota or 'no quota'}, by the code"
+        one = self.override
+        until = "" if one.until is None else f" until {spelled(one.until)}"
+        by = f" by {one.who}" if one.who else ""
+        why = f": {one.why}" if one.why else ""
+        code = f" instead of {self.code}" if self.code else ""
+        return f"{self.key}: {self.quota}{code}, by the override of {one.name}{until}, set{by}{why}"
+
+
+class LimiterRules:
+    """The overrides that a limiter knows, and what they mean for its keys.
+
+    Attributes of `limiter.rules`; a limiter hears of a change with its next request to the store.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> RateLimiter.from_url("memory://", "100/s").rules.revision
+        0
+    """
+
+    def __init__(self, known: Known, rule: Callable[[str], Quota]) -> None:
+        self._known, self._rule = known, rule
+
+    def __repr__(self) -> str:
+        return f"<LimiterRules: {self._known!r}>"
+
+    @property
+    def revision(self) -> int:
+        """The revision that this limiter goes by; 0: nobody has set an override, or it has not heard of one yet."""
+        return self._known.revision
+
+    @property
+    def overrides(self) -> tuple[Override, ...]:
+        """All overrides at that revision, those among them that have ended."""
+        return tuple(self._known.in_force.overrides)
+
+    @property
+    def failures(self) -> int:
+        """How often the overrides in the store were damaged, gone or of a later version; those known before stayed."""
+        return self._known.trouble.count
+
+    def explain(self, key: str) -> Explanation:
+        """Say which quota counts for a key.
+
+        Args:
+            key: what is limited.
+
+        Returns:
+            The Explanation; `str` makes a line of it.
+
+        Raises:
+            ValueError, TypeError: the key is empty or no str, or the code has no quota for it.
+        """
+        in_force, code = self._known.in_force, self._rule(check_key(key))
+        override = in_force.overrides.find(stored(key), in_force.as_of)
+        return Explanation(key, code if override is None else override.quota, code, override)
+
+
+def spelled(instant: float) -> str:
+    """Return an instant (seconds since 1970) as people write it."""
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

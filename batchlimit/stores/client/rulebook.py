@@ -1,0 +1,99 @@
+"""Where overrides are in Redis: names, commands and replies. `batchlimit.overrides` says what they mean.
+
+The hash has a slot of its own in a cluster. Its name matches no bucket's: those end with a brace.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from batchlimit.errors import BucketUnavailable
+from batchlimit.overrides.known import Published
+from batchlimit.overrides.log import Change, Entry
+from batchlimit.overrides.overrides import FORM, MOST, RULE, is_number
+
+Command = tuple[str, ...]
+
+
+def rules_name(prefix: str) -> str:
+    """Return the name of the hash, of a checked prefix."""
+    return "{" + prefix + ":}rules"
+
+
+def log_name(prefix: str) -> str:
+    """Return the name of the stream with the last changes."""
+    return "{" + prefix + ":}log"
+
+
+def look(prefix: str) -> Command:
+    """Return the command that reads the revision."""
+    return "HGET", rules_name(prefix), "revision"
+
+
+def read(prefix: str) -> Sequence[Command]:
+    """Return the commands that read all, and the server's clock."""
+    return ("HGETALL", rules_name(prefix)), ("TIME",)
+
+
+def read_log(prefix: str, count: int) -> Command:
+    """Return the command that reads the last changes, newest first."""
+    return "XREVRANGE", log_name(prefix), "+", "-", "COUNT", str(count)
+
+
+def change_arguments(prefix: str, change: Change) -> list[str | bytes]:
+    """Return ARGV of change.lua."""
+    said = [word for name, text in change.texts.items() for word in (RULE + name, text)]
+    return [log_name(prefix), str(change.revision), FORM, str(MOST), change.who, change.why, *said]
+
+
+def is_known(reply: Any, known: int) -> bool:
+    """Whether the reply to `look` is the known revision."""
+    return text(reply or b"0") == str(known)
+
+
+def published(replies: Sequence[Any]) -> Published:
+    """Return what the replies to `read` say."""
+    fields, (seconds, microseconds) = replies
+    told = {text(name): text(value) for name, value in _pairs(fields)}
+    revision = told.get("revision", "0")
+    return Published(int(revision) if is_number(revision) else 0, int(seconds) + int(microseconds) / 1e6, told)
+
+
+def entries(reply: Iterable[Any]) -> list[Entry]:
+    """Return the changes that a reply to `read_log` tells of; those that cannot be read are left out."""
+    found = []
+    for number, fields in reply:
+        said = {text(name): text(value) for name, value in _pairs(fields)}
+        name = said.get("field", "")
+        if name.startswith(RULE) and is_number(said.get("revision", "")):
+            at = int(text(number).partition("-")[0]) / 1000
+            told = [said.get(each, "") for each in ("old", "new", "who", "why")]
+            found.append(Entry(at, int(said["revision"]), name.removeprefix(RULE), *told))
+    return found
+
+
+def changed(reply: Sequence[Any]) -> tuple[bool, int]:
+    """Return whether a change was made, and the revision that holds now."""
+    done, revision = reply
+    return bool(done), int(revision)
+
+
+def text(value: str | bytes) -> str:
+    """Return text, also where a client does not decode replies. Bytes that are no UTF-8 stay visible."""
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+
+
+def first_error(replies: Sequence[Any]) -> Sequence[Any]:
+    """Return the replies; raise the first error among them."""
+    for each in replies:
+        if isinstance(each, Exception):
+            raise each
+    return replies
+
+
+def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the pairs of a hash, which some clients have in a dict and others in a list."""
+    if isinstance(reply, Mapping):
+        return reply.items()
+    if not isinstance(reply, Sequence) or len(reply) % 2:
+        raise BucketUnavailable("what lies at the name of the rules is no hash")
+    return zip(reply[::2], reply[1::2], strict=True)

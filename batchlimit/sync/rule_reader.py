@@ -1,0 +1,53 @@
+"""Reads the overrides for a RateLimiter, in a thread, when an answer of the store told of another revision."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from batchlimit.errors import StoreUnavailable
+from batchlimit.overrides.known import Known
+from batchlimit.overrides.override import NotUnderstood
+from batchlimit.stores.protocols import RuleStore
+
+_logger = logging.getLogger("batchlimit")
+
+
+class RuleReader:
+    """What the limiter knows of the overrides, and the thread that reads them; there is one only while it reads."""
+
+    def __init__(self, rules: RuleStore | None, clock: Callable[[], float], reconsider: Callable[[], None]) -> None:
+        """`rules` is None if the store keeps none; `reconsider` has all keys go by what is known now."""
+        self._rules, self._clock, self._reconsider = rules, clock, reconsider
+        self.known = Known(clock, self._begin)
+
+    def __repr__(self) -> str:
+        return f"<RuleReader: {self.known!r}>"
+
+    def expire(self) -> float:
+        """Let overrides end that are over; return when the next one ends."""
+        if self.known.expire():
+            self._reconsider()
+        return self.known.next_end
+
+    def _begin(self) -> None:
+        """Start to read; the caller may hold the lock of a key."""
+        if self._rules is None:
+            return
+        try:
+            threading.Thread(target=self._read, name="batchlimit-rules", daemon=True).start()
+        except RuntimeError as error:  # no thread can be had: another answer will tell of it again
+            self.known.fail(error)
+
+    def _read(self) -> None:
+        assert self._rules is not None
+        sent, before = self._clock(), self.known.in_force
+        try:
+            self.known.learn(self._rules.read(self.known.revision), sent)
+            if self.known.in_force is not before:
+                self._reconsider()
+        except (StoreUnavailable, NotUnderstood) as error:
+            if self.known.fail(error):
+                _logger.error("the overrides in the store are not used, and those known before still are: %s", error)
+        except Exception as error:
+            self.known.fail(error)
+            _logger.exception("reading the overrides failed; those known before are used")

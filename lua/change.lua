@@ -1,0 +1,32 @@
+-- Changes overrides, all or none, unless somebody else has changed them since the caller looked.
+--
+-- The hash has the fields revision, form, and one for each override. The revision is at least the clock's second: so it
+-- is a larger one even after the hash was lost.
+--
+-- KEYS[1] rules      (the hash)
+-- ARGV[1] log        (a stream in the same slot, of the last changes)
+-- ARGV[2] revision   (the one that the caller saw; 0: there was no hash)
+-- ARGV[3] form       (of the hash, as the caller writes it)
+-- ARGV[4] most       (overrides that there may be)
+-- ARGV[5] who, ARGV[6] why
+-- ARGV[7...] field, text  (of each override that changes; '' removes it)
+-- returns {1, revision} or, if it is another one than the caller saw, {0, revision}
+
+local rules, log, form = KEYS[1], ARGV[1], ARGV[3]
+local KEPT = 1000 -- changes in the log, about
+
+local published, known = unpack(redis.call('HMGET', rules, 'revision', 'form'))
+if known and known ~= form then return redis.error_reply('ERR these rules have another form: ' .. known) end
+local revision = tonumber(published or '0')
+if revision ~= tonumber(ARGV[2]) then return {0, revision} end
+
+local after = math.max(revision + 1, tonumber(redis.call('TIME')[1]))
+redis.call('HSET', rules, 'revision', string.format('%.0f', after), 'form', form)
+for i = 7, #ARGV, 2 do
+    local field, text = ARGV[i], ARGV[i + 1]
+    local old = redis.call('HGET', rules, field) or ''
+    if text == '' then redis.call('HDEL', rules, field) else redis.call('HSET', rules, field, text) end
+    redis.call('XADD', log, 'MAXLEN', '~', KEPT, '*', 'revision', string.format('%.0f', after), 'field', field,
+        'old', old, 'new', text, 'who', ARGV[5], 'why', ARGV[6])
+end
+return {1, after}

@@ -1,0 +1,173 @@
+"""Limiters of both APIs obey overrides: set, replaced, ended, removed, damaged, lost."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from batchlimit import RateLimiter
+from batchlimit.admin import Admin
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import MemoryStore
+from tests.apis.blocking import Api
+from tests.awaiting import awaited
+from tests.nodes import await_fact
+from tests.sync.stage import Clock
+
+KEY = "search:ann"
+
+
+class Stage:
+    """A limiter, an operator and a store in one process, whose clock stands still."""
+
+    def __init__(self, api: Api, clock: Clock, quota: Any = "1000/s") -> None:
+        self.clock, self.store = clock, MemoryStore(clock)
+        self.admin = Admin(self.store, who="ann")
+        self.limiter: Any = api(self.store, quota, sizer=FixedBatch(1), clock=clock)
+
+    def hear(self) -> None:
+        """Have the limiter ask the store, until it knows what is there."""
+        revision = self.store.rules.revision
+        self.until(lambda: bool(self.limiter.rules.revision == revision))
+
+    def until(self, fact: Callable[[], bool]) -> None:
+        def asked() -> bool:
+            self.limiter.try_acquire("another key")
+            return fact()
+
+        await_fact(asked, "the limiter heard of it")
+
+    def look_at_the_clock(self) -> None:
+        """What the background thread does, or the timer."""
+
+        async def look() -> None:
+            self.limiter._inner._registry.rules.expire()
+
+        if isinstance(self.limiter, RateLimiter):
+            self.limiter._registry.rules.expire()
+        else:
+            awaited(look)
+
+    @property
+    def limit(self) -> int:
+        return int(self.limiter.decide(KEY, 0).limit)
+
+
+@pytest.fixture
+def stage(api: Api, clock: Clock) -> Iterator[Stage]:
+    made = Stage(api, clock)
+    yield made
+    made.limiter.close()
+
+
+def test_an_override_counts_for_the_keys_that_it_names_and_no_others(stage: Stage) -> None:
+    stage.admin.set("search:*", "20/s", why="slow index")
+    stage.hear()
+    assert stage.limit == 20
+    assert stage.limiter.decide("export", 0).limit == 1000
+    assert 0 < sum(stage.limiter.try_acquire(KEY) for _ in range(40)) <= 20
+
+
+def test_a_key_in_use_obeys_and_what_was_used_stays_used(stage: Stage) -> None:
+    assert [stage.limiter.try_acquire(KEY) for _ in range(500)] == [True] * 500
+    stage.admin.set(KEY, "20/s")
+    stage.hear()
+    stage.until(lambda: stage.limit == 20)
+    assert 0 < sum(stage.limiter.try_acquire(KEY) for _ in range(40)) <= 10
+
+
+def test_an_override_that_is_removed_leaves_the_quota_of_the_code(stage: Stage) -> None:
+    stage.admin.set("*", "20/s")
+    stage.hear()
+    assert stage.limit == 20
+    stage.admin.unset("*")
+    stage.hear()
+    stage.until(lambda: stage.limit == 1000)
+
+
+def test_an_override_ends_by_itself(stage: Stage) -> None:
+    stage.admin.set("search:*", "20/s", until="1h")
+    stage.hear()
+    assert stage.limit == 20
+    stage.clock.now += 3599.0
+    assert stage.limit == 20
+    stage.clock.now += 2.0
+    assert stage.limiter.rules.explain(KEY).override is not None, "nobody has looked at the clock yet"
+    stage.look_at_the_clock()
+    stage.until(lambda: stage.limit == 1000)
+    assert stage.limiter.rules.explain(KEY).override is None
+
+
+def test_a_limiter_that_starts_later_obeys_too(stage: Stage, api: Api) -> None:
+    """Neither a deployment nor a restarted pod undoes an override."""
+    stage.admin.set("search:*", "20/s")
+    stage.hear()
+    assert stage.limiter.decide(KEY).limit == 20
+    later: Any = api(stage.store, "5000/s", revision=99, sizer=FixedBatch(1), clock=stage.clock)
+    assert later.decide(KEY).limit == 20, "the bucket tells, even before it has read anything"
+    assert stage.limiter.decide(KEY).limit == 20
+    later.close()
+
+
+def test_an_override_of_nothing_refuses_all_until_it_is_removed(stage: Stage) -> None:
+    assert stage.limiter.try_acquire(KEY)
+    stage.admin.set(KEY, "0/s")
+    stage.hear()
+    stage.until(lambda: not stage.limiter.try_acquire(KEY))
+    stage.admin.unset(KEY)
+    stage.hear()
+    stage.until(lambda: bool(stage.limiter.try_acquire(KEY)))
+
+
+def test_a_limiter_explains_which_quota_counts_and_why(stage: Stage) -> None:
+    stage.admin.set("search:*", "20/s", why="slow index")
+    stage.hear()
+    explanation = stage.limiter.rules.explain(KEY)
+    assert str(explanation) == (
+        "search:ann: 20/s instead of 1000/s, by the override of search:*, set by ann: slow index"
+    )
+    assert str(stage.limiter.rules.explain("export")) == "export: 1000/s, by the code"
+    assert [each.name for each in stage.limiter.rules.overrides] == ["search:*"]
+
+
+def test_damage_leaves_overrides_in_force_and_is_said_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    stage.admin.set("search:*", "20/s")
+    stage.hear()
+    stage.store.rules._fields["rule:search:*"] = "garbage"
+    stage.store.rules.revision += 1
+    with caplog.at_level(logging.ERROR, "batchlimit"):
+        for _ in range(3):
+            stage.clock.now += 2.0
+            stage.until(lambda: stage.limiter.rules.failures == 1)
+    assert [each.levelname for each in caplog.records] == ["ERROR"]
+    assert "those known before still are" in caplog.text
+    assert stage.limit == 20
+
+
+def test_a_hash_that_has_gone_leaves_overrides_in_force(stage: Stage) -> None:
+    stage.admin.set("search:*", "20/s")
+    stage.hear()
+    stage.store.rules._fields.clear()
+    stage.store.rules.revision = 0
+    stage.until(lambda: stage.limiter.rules.failures == 1)
+    assert stage.limit == 20
+    stage.clock.now += 2.0
+    stage.admin.set("search:*", "30/s")
+    stage.until(lambda: stage.limit == 30)
+
+
+def test_ten_thousand_overrides_are_obeyed(stage: Stage) -> None:
+    texts = {f"rule:user:{n}:*": '{"quota": "7/s"}' for n in range(9_998)}
+    stage.store.rules._fields |= {"form": "1", "revision": "7"} | texts
+    stage.store.rules.revision = 7
+    stage.hear()
+    assert stage.limiter.decide("user:9000:x", 0).limit == 7
+    assert stage.limiter.decide("user:9999:x", 0).limit == 1000
+
+
+def test_no_thread_is_left_that_reads(stage: Stage) -> None:
+    stage.admin.set("search:*", "20/s")
+    stage.hear()
+    await_fact(lambda: not any(each.name == "batchlimit-rules" for each in threading.enumerate()), "it ended")

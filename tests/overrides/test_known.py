@@ -1,0 +1,119 @@
+"""When an instance looks at the overrides, and what it goes by until it has."""
+
+import pytest
+
+from batchlimit.overrides.known import REFRESH, UNTOLD, Known, Published
+from batchlimit.overrides.override import NotUnderstood
+from batchlimit.quota.quota import Quota
+
+CODE = Quota(1000.0)
+
+
+class Limiter:
+    """The clock of one, and how often it was to look."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+        self.looks = 0
+        self.known = Known(lambda: self.now, self._look)
+
+    def _look(self) -> None:
+        self.looks += 1
+
+    def learn(self, revision: int, rule: str | None = None, now: float = 1000.0) -> None:
+        fields = {"revision": str(revision), "form": "1"} | ({} if rule is None else {"rule:ann": rule})
+        self.known.learn(Published(revision, now, fields), self.now)
+
+    @property
+    def rate(self) -> float:
+        return self.known.in_force.quota("ann", CODE).rate
+
+
+FIVE = '{"quota": "5/s"}'
+
+
+def test_another_revision_is_read_once_and_then_heard_without_a_look() -> None:
+    limiter = Limiter()
+    for told in (0, 0, 7, 7, 7):
+        limiter.known.hear(told)
+    assert (limiter.looks, limiter.rate) == (1, 1000.0)
+    limiter.learn(7, FIVE)
+    limiter.known.hear(7)
+    assert (limiter.looks, limiter.rate, limiter.known.revision) == (1, 5.0, 7)
+
+
+def test_an_earlier_revision_is_read_as_well() -> None:
+    """After a failover the store may have lost the last change."""
+    limiter = Limiter()
+    limiter.learn(8, FIVE)
+    limiter.known.hear(7)
+    limiter.learn(7, '{"quota": "6/s"}')
+    assert (limiter.looks, limiter.rate) == (1, 6.0)
+
+
+def test_a_revision_that_was_told_and_not_found_is_looked_for_once_a_second() -> None:
+    limiter = Limiter()
+    for _ in range(3):
+        limiter.known.hear(9)
+        limiter.learn(8, FIVE)
+    assert limiter.looks == 1
+    limiter.now += REFRESH
+    limiter.known.hear(9)
+    assert limiter.looks == 2
+
+
+def test_where_no_revision_is_told_an_instance_looks_once_a_second_while_it_asks() -> None:
+    limiter = Limiter()
+    for step in range(16):
+        limiter.now = 50.0 + step / 4
+        before = limiter.looks
+        limiter.known.hear(UNTOLD)
+        if limiter.looks > before:
+            limiter.known.learn(Published(0, 0.0, None), limiter.now)
+    assert limiter.looks == 4
+
+
+def test_a_look_that_never_ends_does_not_keep_others_from_looking() -> None:
+    """The thread that was to look may have been interrupted."""
+    limiter = Limiter()
+    limiter.known.hear(7)
+    limiter.now += 5.0
+    limiter.known.hear(7)
+    assert limiter.looks == 1
+    limiter.now += 6.0
+    limiter.known.hear(7)
+    assert limiter.looks == 2
+
+
+def test_a_child_looks_for_itself() -> None:
+    limiter = Limiter()
+    limiter.known.hear(7)
+    limiter.known.after_fork()
+    limiter.known.hear(7)
+    assert limiter.looks == 2
+
+
+@pytest.mark.parametrize("fields", [{}, {"form": "2", "revision": "9"}, {"form": "1", "revision": "9", "rule:a": ""}])
+def test_damage_leaves_the_overrides_that_were_known_in_force_and_is_news_once(fields: dict[str, str]) -> None:
+    limiter = Limiter()
+    limiter.learn(7, FIVE)
+    news = []
+    for _ in range(3):
+        with pytest.raises(NotUnderstood) as raised:
+            limiter.known.learn(Published(9, 1000.0, fields), limiter.now)
+        news.append(limiter.known.fail(raised.value))
+    assert (news, limiter.known.trouble.count, limiter.rate) == ([True, False, False], 1, 5.0)
+
+
+def test_an_override_ends_by_the_servers_clock() -> None:
+    limiter = Limiter()
+    limiter.learn(7, '{"quota": "5/s", "until": 1003.0}', now=1000.0)
+    edition = limiter.known.in_force.edition
+    assert limiter.known.next_end == 53.0
+    limiter.now = 52.9
+    assert not limiter.known.expire()
+    assert limiter.rate == 5.0
+    limiter.now = 53.0
+    assert limiter.known.expire()
+    assert (limiter.rate, limiter.known.in_force.edition) == (1000.0, edition + 1)
+    assert not limiter.known.expire()

@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+from batchlimit.overrides.override import NotUnderstood, Override, check_name
+from batchlimit.quota.key import stored
+from batchlimit.quota.quota import Quota
+
+FULL = Override("search:*", Quota.parse("5/minute; 100/day"), until=1000.5, at=900.0, why="slow index", who="ann")
+
+
+@pytest.mark.parametrize("override", [FULL, Override("ann", Quota(0.0)), Override("löwe 🦁", Quota(1 / 3, 7))], ids=str)
+def test_an_override_reads_back_as_it_was(override: Override) -> None:
+    assert Override.decode(override.name, override.encode()) == override
+
+
+def test_the_text_in_the_store_is_for_people() -> None:
+    assert json.loads(FULL.encode()) == {
+        "quota": "5/m; 100/d",
+        "until": 1000.5,
+        "at": 900.0,
+        "why": "slow index",
+        "who": "ann",
+    }
+    assert "until" not in Override("ann", Quota(1.0)).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "garbage",
+        "[]",
+        "null",
+        "{}",
+        '{"quota": 5}',
+        '{"quota": "5/fortnight"}',
+        '{"quota": "5/s", "until": "tomorrow"}',
+        '{"quota": "5/s", "until": true}',
+        '{"quota": "5/s", "until": NaN}',
+        '{"quota": "5/s", "why": "two\\nlines"}',
+        '{"quota": "5/s", "mode": "of a later version"}',
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_text_that_is_not_understood_whole_is_refused(text: str) -> None:
+    with pytest.raises(NotUnderstood, match="'ann' cannot be read"):
+        Override.decode("ann", text)
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", "x" * 1025, "\ud800"], ids=ascii)
+def test_a_name_that_is_no_key_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"key|name"):
+        Override(name, Quota(1.0))
+
+
+def test_a_name_is_a_pattern_by_its_wildcards() -> None:
+    assert [Override(name, Quota(1.0)).is_pattern for name in ("ann", "a*", "a?", "[ab]")] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(("now", "has_ended"), [(999.0, False), (1000.5, True), (2000.0, True)])
+def test_an_override_ends_at_its_instant(now: float, has_ended: bool) -> None:
+    assert FULL.has_ended(now) is has_ended
+    assert not Override("ann", Quota(1.0)).has_ended(now)
+
+
+def test_a_long_key_is_named_as_its_bucket_is() -> None:
+    key = "x" * 500
+    assert check_name(key) == stored(key)
+    assert check_name(key + "*") == key + "*"

@@ -1,0 +1,105 @@
+"""Which override counts for which key at which time, as a table."""
+
+import math
+import random
+
+import pytest
+
+from batchlimit.overrides.override import NotUnderstood, Override
+from batchlimit.overrides.overrides import MOST, InForce, Overrides
+from batchlimit.quota.quota import Quota
+
+CODE = Quota(1000.0)
+
+
+def override(name: str, rate: float, *, until: float | None = None, at: float = 0.0) -> Override:
+    return Override(name, Quota(rate, 100), until, at)
+
+
+RULES = [
+    override("search:ann", 1.0, until=100.0),
+    override("search:*", 2.0, until=200.0),
+    override("search:a*", 3.0, until=150.0),
+    override("*:ann", 4.0),
+    override("search:b?b", 5.0, at=10.0),
+    override("search:[bc]ob", 6.0, at=20.0),
+    override("*", 7.0, until=300.0),
+    override("export", 8.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "now", "rate"),
+    [
+        ("search:ann", 99.9, 1.0),  # the key itself comes first
+        ("search:ann", 100.0, 3.0),  # it has ended: the pattern with most characters of its own
+        ("search:ann", 150.0, 2.0),
+        ("search:ann", 200.0, 4.0),
+        ("search:ann", 300.0, 4.0),
+        ("search:bob", 0.0, 6.0),  # eight characters stand for themselves... and of two alike the one set later
+        ("search:cob", 0.0, 6.0),
+        ("search:bub", 0.0, 5.0),
+        ("search:zoe", 0.0, 2.0),
+        ("search:zoe", 200.0, 7.0),
+        ("search:zoe", 300.0, None),  # the code
+        ("export", 0.0, 8.0),
+        ("export:all", 0.0, 7.0),
+        ("Export", 300.0, None),  # case counts
+    ],
+)
+def test_the_override_that_counts(key: str, now: float, rate: float | None) -> None:
+    for shuffle in range(5):
+        rules = random.Random(shuffle).sample(RULES, len(RULES))
+        quota = InForce.at(Overrides(1, rules), now).quota(key, CODE)
+        assert quota == (CODE if rate is None else Quota(rate, 100)), shuffle
+
+
+def test_an_edition_grows_with_each_end_and_with_each_revision() -> None:
+    old, new = Overrides(7, RULES), Overrides(8, ())
+    editions = [old.edition(now) for now in (0.0, 100.0, 120.0, 150.0, 1e9)]
+    assert editions == sorted(editions)
+    assert [one - editions[0] for one in editions] == [0, 1, 1, 2, 4]
+    assert new.edition(0.0) > editions[-1]
+    assert Overrides(2**38 - 1, RULES).edition(1e9) < 2**53
+
+
+def test_the_next_end_is_the_first_that_has_not_come() -> None:
+    overrides = Overrides(7, RULES)
+    assert [overrides.next_end(now) for now in (0.0, 100.0, 299.0, 300.0)] == [100.0, 150.0, 300.0, math.inf]
+
+
+def fields(**more: str) -> dict[str, str]:
+    return {"revision": "7", "form": "1", "rule:ann": '{"quota": "5/s"}'} | more
+
+
+def test_a_hash_reads_as_its_overrides() -> None:
+    read = Overrides.read(fields(**{"rule:rule:*": '{"quota": "6/s", "until": 9.5}'}))
+    assert (read.revision, {each.name: str(each.quota) for each in read}) == (7, {"ann": "5/s", "rule:*": "6/s"})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"form": "2"},
+        {"form": ""},
+        {"revision": "0"},
+        {"revision": "-1"},
+        {"revision": "seven"},
+        {"revision": "\u0667"},
+        {"revision": str(2**60)},
+        {"rule:bob": "garbage"},
+        {"rule:": '{"quota": "5/s"}'},
+        {"mode": "shadow"},
+    ],
+    ids=str,
+)
+def test_a_hash_with_anything_strange_is_refused_whole(damage: dict[str, str]) -> None:
+    with pytest.raises(NotUnderstood):
+        Overrides.read(fields(**damage))
+
+
+def test_as_many_overrides_as_there_may_be_are_read_and_one_more_are_not() -> None:
+    many = {f"rule:user:{n}": '{"quota": "5/s"}' for n in range(MOST - 1)}
+    assert len(Overrides.read(fields(**many))) == MOST
+    with pytest.raises(NotUnderstood, match="10001 overrides"):
+        Overrides.read(fields(**many, **{"rule:one more": '{"quota": "5/s"}'}))

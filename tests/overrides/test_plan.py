@@ -1,0 +1,71 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from batchlimit.overrides.override import Override
+from batchlimit.overrides.overrides import MOST, Overrides
+from batchlimit.overrides.plan import Until, end_of, removal, setting
+from batchlimit.quota.quota import Quota
+
+NOW = 1_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("until", "seconds"),
+    [
+        (90, 90.0),
+        (0.5, 0.5),
+        ("90s", 90.0),
+        ("1h", 3600.0),
+        ("1h30m", 5400.0),
+        ("1.5h", 5400.0),
+        ("2d 12h", 216_000.0),
+        ("250ms", 0.25),
+        (timedelta(minutes=2), 120.0),
+        (datetime.fromtimestamp(NOW + 7, UTC), 7.0),
+    ],
+)
+def test_an_end_is_so_many_seconds_from_now(until: Until, seconds: float) -> None:
+    assert end_of(until, NOW) == NOW + seconds
+
+
+def test_without_an_end_an_override_stays() -> None:
+    assert end_of(None, NOW) is None
+
+
+@pytest.mark.parametrize("until", ["", "1", "h", "1 fortnight", "-1h", "1h!", 0, -5, "0s", 1e18, float("nan")])
+def test_what_is_no_time_after_now_is_refused(until: Until) -> None:
+    with pytest.raises(ValueError, match="write"):
+        end_of(until, NOW)
+
+
+def test_a_time_of_day_needs_its_zone() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        end_of(datetime(2030, 1, 1), NOW)  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("until", [True, [], b"1h"])
+def test_another_type_is_refused(until: Until) -> None:
+    with pytest.raises(TypeError):
+        end_of(until, NOW)
+
+
+OLD = Overrides(7, [Override("gone", Quota(1.0), until=NOW - 1), Override("ann", Quota(2.0))])
+
+
+def test_overrides_that_have_ended_leave_with_the_next_change() -> None:
+    bob = Override("bob", Quota(3.0))
+    change = setting(OLD, bob, "me", NOW)
+    assert (change.revision, change.texts) == (7, {"gone": "", "bob": bob.encode()})
+    assert removal(OLD, ["ann"], "me", "", NOW).texts == {"gone": "", "ann": ""}
+
+
+def test_what_is_not_set_is_not_removed() -> None:
+    assert removal(OLD, ["bob", "carl"], "me", "", NOW).texts == {}
+
+
+def test_there_is_an_end_to_overrides() -> None:
+    full = Overrides(7, [Override(f"user:{n}", Quota(1.0)) for n in range(MOST)])
+    with pytest.raises(ValueError, match="10000 are the most"):
+        setting(full, Override("one more", Quota(1.0)), "me", NOW)
+    assert setting(full, Override("user:7", Quota(2.0)), "me", NOW).texts

@@ -1,0 +1,176 @@
+"""What a key does when its instance hears of another override."""
+
+import math
+
+import pytest
+
+from batchlimit.overrides.override import Override
+from batchlimit.overrides.overrides import NONE, InForce, Overrides
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait
+from batchlimit.waiting import NO_WAIT
+from tests.reservoir.front import HUNDRED, Front
+
+LOW, HIGH, NOTHING = Quota(5.0, 5), Quota(1000.0, 1000), Quota(0.0)
+
+
+class Rules:
+    """What the instance knows."""
+
+    def __init__(self) -> None:
+        self.in_force = NONE
+        self.heard: list[int] = []
+
+    def set(self, quota: Quota | None, revision: int = 7) -> None:
+        overrides = [] if quota is None else [Override("key", quota)]
+        self.in_force = InForce.at(Overrides(revision, overrides), 0.0)
+
+    def hear(self, told: int) -> None:
+        self.heard.append(told)
+
+
+def front(rules: Rules, tokens: int = 0) -> Front:
+    return Front(tokens=tokens, rules=rules)
+
+
+def test_a_key_asks_with_the_override_that_is_known_and_in_its_rank() -> None:
+    rules = Rules()
+    rules.set(LOW)
+    fetch = front(rules).fetch(front(rules).join(1))
+    assert (fetch.quota, fetch.ask.rules) == (LOW, rules.in_force.edition)
+
+
+def test_each_answer_tells_the_instance_a_revision() -> None:
+    rules = Rules()
+    caller = front(rules)
+    caller.grant(caller.fetch(caller.join(1)), tokens=1, rules=9)
+    assert rules.heard == [9]
+
+
+def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_is_due_at_once() -> None:
+    rules = Rules()
+    caller = front(rules, tokens=60)
+    assert caller.reservoir.lifecycle.due() > 0.5
+    caller.reservoir.tokens.take(1)
+    rules.set(LOW)
+    caller.reservoir.reconsider()
+    assert caller.reservoir.lifecycle.due() <= 0.5
+    fetch = caller.tend(0.5)
+    assert (fetch.quota, fetch.ask.back + fetch.ask.held) == (LOW, 59)
+    assert fetch.ask.back >= 59 - LOW.burst
+    caller.grant(fetch, 0.5)
+    assert caller.reservoir.lifecycle.due() > 0.5, "it is done once"
+
+
+def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
+    rules = Rules()
+    caller = front(rules, tokens=60)
+    rules.set(LOW)
+    caller.reservoir.reconsider()
+    assert caller.tend(0.5).ask.back == 60
+
+
+def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go_back() -> None:
+    rules = Rules()
+    caller = front(rules)
+    fetch = caller.fetch(caller.join(1))
+    rules.set(LOW)
+    caller.reservoir.reconsider()
+    caller.grant(fetch, 0.1, tokens=50)
+    assert caller.reservoir.quota == LOW
+    assert caller.reservoir.lifecycle.due() <= 0.1
+
+
+def test_a_raised_limit_undoes_what_was_refused_from_memory() -> None:
+    rules = Rules()
+    caller = front(rules)
+    caller.refuse(caller.fetch(caller.join(1, NO_WAIT)))
+    caller.reservoir.to_wake()
+    assert caller.reservoir.forecast.denied_for(1, 0.1)
+    rules.set(HIGH)
+    caller.reservoir.reconsider()
+    caller.reservoir.to_wake()
+    assert not caller.reservoir.forecast.denied_for(1, 0.1)
+    assert caller.reservoir.tokens.denied_until <= 0.1
+
+
+def test_an_answer_to_an_older_limit_refuses_nobody_from_memory() -> None:
+    rules = Rules()
+    caller = front(rules)
+    fetch = caller.fetch(caller.join(1, NO_WAIT))
+    rules.set(HIGH)
+    caller.reservoir.reconsider()
+    caller.refuse(fetch, 0.1)
+    assert not caller.reservoir.forecast.denied_for(1, 0.1)
+
+
+def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> None:
+    rules = Rules()
+    caller = front(rules, tokens=60)
+    rules.set(NOTHING)
+    caller.reservoir.reconsider()
+    caller.reservoir.to_wake()
+    assert caller.held == 0
+    assert caller.reservoir.tokens.denied_until == math.inf
+    assert isinstance(caller.step(caller.join(1)), Refuse)
+
+
+def test_tokens_that_arrive_after_a_limit_of_nothing_was_set_are_not_spent() -> None:
+    rules = Rules()
+    caller = front(rules)
+    waiter = caller.join(1)
+    fetch = caller.fetch(waiter)
+    rules.set(NOTHING)
+    caller.reservoir.reconsider()
+    caller.grant(fetch, 0.1, tokens=50)
+    assert not isinstance(waiter.verdict, Admit)
+    assert caller.held == 0
+
+
+def test_after_a_limit_of_nothing_the_bucket_is_asked_again() -> None:
+    rules = Rules()
+    rules.set(NOTHING)
+    caller = front(rules)
+    waiter = caller.join(1)
+    assert isinstance(caller.step(waiter), Refuse)
+    rules.set(None, 8)
+    caller.reservoir.reconsider()
+    fetch = caller.fetch(caller.join(1))
+    assert (fetch.quota, caller.reservoir.tokens.denied_until) == (HUNDRED, -math.inf)
+
+
+def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
+    rules = Rules()
+    caller = front(rules)
+    leader, big, small = caller.join(1), caller.join(40), caller.join(3)
+    fetch = caller.fetch(leader)
+    rules.set(LOW)
+    caller.reservoir.reconsider()
+    assert isinstance(big.verdict, Fail)
+    assert big in caller.woken()
+    assert small.verdict is None
+    caller.grant(fetch, 0.1, tokens=1)
+
+
+def test_who_waits_while_nothing_is_in_flight_is_woken_to_ask_anew() -> None:
+    rules = Rules()
+    caller = front(rules)
+    leader = caller.join(1)
+    caller.refuse(caller.fetch(leader))
+    assert isinstance(caller.step(leader), Wait)
+    rules.set(HIGH)
+    caller.reservoir.reconsider()
+    assert leader in caller.woken()
+    assert isinstance(caller.step(leader), Fetch)
+
+
+@pytest.mark.parametrize("revision", [8, 9])
+def test_a_revision_that_says_the_same_for_this_key_disturbs_nothing_but_is_its_rank(revision: int) -> None:
+    rules = Rules()
+    rules.set(LOW)
+    caller = front(rules, tokens=3)
+    due = caller.reservoir.lifecycle.due()
+    rules.set(LOW, revision)
+    caller.reservoir.reconsider()
+    assert (caller.held, caller.reservoir.lifecycle.due()) == (3, due)
+    assert caller.fetch(caller.join(5)).ask.rules == rules.in_force.edition

@@ -1,0 +1,164 @@
+"""What operators do, alone and at the same time."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from batchlimit import Quota
+from batchlimit.admin import Admin, AsyncAdmin
+from batchlimit.errors import RulesChanged
+from batchlimit.overrides.log import Change
+from batchlimit.overrides.override import Override
+from batchlimit.stores import MemoryStore
+from batchlimit.stores.memory import MemoryRules
+from tests.servers import Server
+from tests.sync.stage import Clock
+
+
+class Raced(MemoryRules):
+    """Somebody else makes a change just before each of ours, as long as there are some."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.others: list[dict[str, str]] = []
+
+    def change(self, change: Change) -> tuple[bool, int]:
+        if self.others:
+            super().change(Change(self.revision, self.others.pop(), "bob"))
+        return super().change(change)
+
+
+@pytest.fixture
+def rules(clock: Clock) -> Raced:
+    return Raced(clock)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def admin(rules: Raced, clock: Clock) -> Admin:
+    store = MemoryStore(clock)
+    store.rules = rules
+    return Admin(store, who="ann")
+
+
+def names(admin: Admin) -> list[str]:
+    return sorted(each.name for each in admin.overrides())
+
+
+def test_what_is_set_stands_there_until_it_is_unset(admin: Admin) -> None:
+    made = admin.set("search:*", "20/s", until=timedelta(hours=1), why="slow index")
+    assert [*admin.overrides()] == [made]
+    assert (made.quota, made.who, made.why) == (Quota(20.0), "ann", "slow index")
+    assert made.until == pytest.approx(made.at + 3600.0, abs=0.01)
+    assert admin.unset("search:*", "never set", why="fast again") == ("search:*",)
+    assert names(admin) == []
+
+
+def test_an_override_replaces_the_one_of_its_name(admin: Admin) -> None:
+    admin.set("ann", "20/s", until="1h")
+    admin.set("ann", Quota(30.0))
+    assert [(str(each.quota), each.until) for each in admin.overrides()] == [("30/s", None)]
+
+
+def test_the_history_tells_of_each_change(admin: Admin) -> None:
+    admin.set("ann", "20/s", why="one")
+    admin.set("ann", "30/s", why="two")
+    admin.unset("ann", why="three")
+    assert [(each.why, bool(each.old), bool(each.new)) for each in admin.history()] == [
+        ("three", True, False),
+        ("two", True, True),
+        ("one", False, True),
+    ]
+    assert len(admin.history(1)) == 1
+
+
+def test_to_unset_what_is_not_set_changes_nothing(admin: Admin) -> None:
+    assert admin.unset("ann") == ()
+    assert admin.overrides().revision == 0
+
+
+def test_overrides_that_have_ended_leave_with_the_next_change(admin: Admin, clock: Clock) -> None:
+    admin.set("ann", "20/s", until="1s")
+    clock.now += 2.0
+    assert names(admin) == ["ann"]
+    admin.set("bob", "20/s")
+    assert names(admin) == ["bob"]
+
+
+def test_two_operators_who_change_different_overrides_both_succeed(admin: Admin, rules: Raced) -> None:
+    rules.others = [{"carl": Override("carl", Quota(1.0)).encode()}, {"dora": Override("dora", Quota(1.0)).encode()}]
+    admin.set("ann", "20/s")
+    assert names(admin) == ["ann", "carl", "dora"]
+
+
+def test_an_operator_is_told_that_another_changed_the_same_override(admin: Admin, rules: Raced) -> None:
+    rules.others = [{"ann": Override("ann", Quota(7.0), who="bob").encode()}]
+    with pytest.raises(RulesChanged, match="it is ann 7/s by bob now"):
+        admin.set("ann", "20/s")
+    rules.others = [{"ann": ""}]
+    with pytest.raises(RulesChanged, match="it was removed"):
+        admin.set("ann", "20/s")
+    assert names(admin) == []
+
+
+def test_two_operators_who_remove_the_same_override_both_succeed(admin: Admin, rules: Raced) -> None:
+    admin.set("ann", "20/s")
+    rules.others = [{"ann": ""}]
+    assert admin.unset("ann") == (), "the other one did it"
+    assert names(admin) == []
+
+
+def test_an_operator_gives_up_against_changes_without_end(admin: Admin, rules: Raced) -> None:
+    rules.others = [{"bob": Override("bob", Quota(float(n))).encode()} for n in range(1, 30)]
+    with pytest.raises(RulesChanged, match="nothing was changed"):
+        admin.set("ann", "20/s")
+
+
+@pytest.mark.parametrize(
+    ("name", "quota", "rest", "error"),
+    [
+        ("", "20/s", {}, ValueError),
+        (7, "20/s", {}, TypeError),
+        ("ann", "20/fortnight", {}, ValueError),
+        ("ann", 20, {}, TypeError),
+        ("ann", "20/s", {"until": "yesterday"}, ValueError),
+        ("ann", "20/s", {"until": datetime(2020, 1, 1, tzinfo=UTC)}, ValueError),
+        ("ann", "20/s", {"why": "two\nlines"}, ValueError),
+    ],
+)
+def test_what_cannot_work_is_refused_and_nothing_is_set(
+    admin: Admin, name: Any, quota: Any, rest: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        admin.set(name, quota, **rest)
+    assert admin.overrides().revision == 0
+
+
+def test_what_cannot_be_read_is_not_changed(admin: Admin, rules: Raced) -> None:
+    admin.set("ann", "20/s")
+    rules._fields["rule:ann"] = "garbage"
+    with pytest.raises(ValueError, match="cannot be read"):
+        admin.set("bob", "20/s")
+
+
+def test_a_store_without_overrides_is_refused() -> None:
+    store: Any = object()
+    with pytest.raises(TypeError, match="keeps no overrides"):
+        Admin(store)
+
+
+def test_an_admin_for_tasks_does_the_same(valkey: Server, prefix: str) -> None:
+    async def work() -> tuple[list[str], list[str]]:
+        async with AsyncAdmin.from_url(valkey.url, prefix=prefix, who="ann") as admin:
+            await admin.set("ann", "20/s", until="1h")
+            names = [each.name for each in await admin.overrides()]
+            await admin.unset("ann")
+            return names, [each.who for each in await admin.history()]
+
+    assert asyncio.run(work()) == (["ann"], ["ann", "ann"])
