@@ -11,6 +11,7 @@ The modules below hold the rest:
     batchlimit.watchers      watchers of memory, CPU, latency and event loop for the concurrency limiter
     batchlimit.errors        every error, and who should act on it
     batchlimit.types         types of arguments and results, for annotations
+    batchlimit.testing       limits in tests: frozen time, switches, faults, and the contract of stores
 """
 
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from batchlimit import laws as laws
     from batchlimit import rules as rules
     from batchlimit import stores as stores
+    from batchlimit import testing as testing
     from batchlimit import types as types
     from batchlimit import watchers as watchers
     from batchlimit.aio.limiter import AsyncRateLimiter
@@ -55,7 +57,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.reservoir.statistics": "Statistics",
             "batchlimit.sync.limiter": "RateLimiter",
         },
-        modules="batching concurrency errors laws rules stores types watchers",
+        modules="batching concurrency errors laws rules stores testing types watchers",
         distribution="batchlimit",
     )
 

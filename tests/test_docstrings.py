@@ -13,12 +13,16 @@ import pytest
 
 from tests.examples import run_examples
 
-PACKAGES = ["quota", "bucket", "reservoir", "keyspace", "rules", "stores", "sync", "aio"]
-FACE = ["batchlimit", *(f"batchlimit.{module}" for module in ("batching", "errors", "rules", "stores", "types"))]
+PACKAGES = ["quota", "bucket", "reservoir", "keyspace", "rules", "stores", "sync", "aio", "testing"]
+FACE = [
+    "batchlimit",
+    *(f"batchlimit.{module}" for module in ("batching", "errors", "rules", "stores", "testing", "types")),
+]
 ELSEWHERE = "batchlimit.concurrency."
 """Its names are looked at in tests/concurrency."""
 PROMISED = {"AsyncStore", "Remote", "AsyncRemote", "RedisStore", "AsyncRedisStore", "MemoryStore"}
-"""The methods of Store, and what Remote adds: the sections stand at Store, once."""
+PROMISED |= {"FaultStore", "AsyncFaultStore", "FakeLimiter", "AsyncFakeLimiter"}
+"""The methods of Store, and what Remote adds: the sections stand at Store, once. Those of RateLimiter stand there."""
 WITHOUT_EXAMPLE = {"BucketUnavailable", "WatcherUnavailable", "Remote", "AsyncRemote"}
 """Nobody makes them, or the example of their base is theirs."""
 

@@ -10,32 +10,39 @@ from batchlimit.lazy import names
 if TYPE_CHECKING:
     from batchlimit.testing.assertion import assert_limited
     from batchlimit.testing.contract.check import check_store, store_rules
-    from batchlimit.testing.contract.rule import Rule
+    from batchlimit.testing.fake import AsyncFakeLimiter, FakeLimiter, Script, fake_async_limiter, fake_limiter
     from batchlimit.testing.faults import AsyncFaultStore, FaultStore
     from batchlimit.testing.frozen import FrozenLimits, frozen_limits
-    from batchlimit.testing.switch import Switch, limiting_off, limiting_on
+    from batchlimit.testing.isolation import fresh_prefix, isolated_limits
+    from batchlimit.testing.switch import limiting_off, limiting_on
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
             "batchlimit.testing.assertion": "assert_limited",
             "batchlimit.testing.contract.check": "check_store store_rules",
-            "batchlimit.testing.contract.rule": "Rule",
+            "batchlimit.testing.fake": "AsyncFakeLimiter FakeLimiter Script fake_async_limiter fake_limiter",
             "batchlimit.testing.faults": "AsyncFaultStore FaultStore",
             "batchlimit.testing.frozen": "FrozenLimits frozen_limits",
-            "batchlimit.testing.switch": "Switch limiting_off limiting_on",
+            "batchlimit.testing.isolation": "fresh_prefix isolated_limits",
+            "batchlimit.testing.switch": "limiting_off limiting_on",
         },
     )
 
 __all__ = [
+    "AsyncFakeLimiter",
     "AsyncFaultStore",
+    "FakeLimiter",
     "FaultStore",
     "FrozenLimits",
-    "Rule",
-    "Switch",
+    "Script",
     "assert_limited",
     "check_store",
+    "fake_async_limiter",
+    "fake_limiter",
+    "fresh_prefix",
     "frozen_limits",
+    "isolated_limits",
     "limiting_off",
     "limiting_on",
     "store_rules",

@@ -80,6 +80,9 @@ class FrozenLimits:
     def holding(self) -> Iterator[None]:
         """Within this block a waiting call does not move the clock: it waits until the test does.
 
+        Returns:
+            A context manager.
+
         Example:
             >>> from batchlimit.testing import frozen_limits
             >>> with frozen_limits() as limits, limits.holding():

@@ -34,3 +34,20 @@ def limiting_on() -> Iterator[None]:
 
     with limiting_on():
         yield
+
+
+@pytest.fixture
+def isolated_limits() -> Iterator[str]:
+    """Limiters use buckets of this test alone, on the stores that they have; the value is the prefix."""
+    from batchlimit.testing import isolated_limits
+
+    with isolated_limits() as prefix:
+        yield prefix
+
+
+@pytest.fixture
+def limit_prefix() -> str:
+    """A prefix for limiters that a test makes, which no other test has."""
+    from batchlimit.testing import fresh_prefix
+
+    return fresh_prefix()

@@ -68,6 +68,8 @@ class Scene:
             self._originals.clear()
 
     def _adopt(self, limiter: Any) -> None:
+        if getattr(limiter, "is_fake", False):
+            return
         with self._lock:
             original = self._originals.setdefault(limiter, limiter._registry)
             registry = None if self.world is None else self.world.inside(limiter, original)

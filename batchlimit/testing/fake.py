@@ -1,0 +1,259 @@
+"""fake_limiter and fake_async_limiter: limiters that do as they are told, for tests of what calls them."""
+
+from collections.abc import Iterable, Mapping
+
+from batchlimit.aio.limiter import AsyncRateLimiter
+from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
+from batchlimit.decision import Decision
+from batchlimit.errors import RateLimited, StoreUnavailable
+from batchlimit.patterns import by_name
+from batchlimit.quota.key import check_cost, check_costs, check_key
+from batchlimit.quota.lookup import QuotaSource, quota_rule
+from batchlimit.reservoir.statistics import decision
+from batchlimit.stores.memory import MemoryStore
+from batchlimit.sync.limiter import RateLimiter
+from batchlimit.sync.slow_path import SlowPath
+from batchlimit.waiting import patience
+
+_LATER = 60.0
+
+
+class Script:
+    """What a fake limiter was told to do, and what it was asked.
+
+    Attributes:
+        calls: each call that asked for tokens, as (key, cost), in order; those of `acquire_all` key by key.
+        refunds: each refund, as (key, tokens); what a reservation settled for less too.
+
+    Example:
+        >>> from batchlimit.testing import fake_limiter
+        >>> limiter = fake_limiter()
+        >>> limiter.script.refuse("search:*", retry_after=30.0)
+        >>> limiter.decide("search:ann").retry_after
+        30.0
+        >>> limiter.script.calls
+        [('search:ann', 1)]
+    """
+
+    def __init__(self, quota: QuotaSource, refuses: Mapping[str, float], fails: Iterable[str]) -> None:
+        self.rule = quota_rule(quota)
+        self.calls: list[tuple[str, int]] = []
+        self.refunds: list[tuple[str, int]] = []
+        self._fates: dict[str, float | None] = dict(refuses) | dict.fromkeys(fails)
+
+    def __repr__(self) -> str:
+        return f"<Script: {self._fates}>"
+
+    def refuse(self, key: str, retry_after: float = _LATER) -> None:
+        """Refuse calls for a key, or for keys of a pattern such as "search:*", from now on.
+
+        Args:
+            key: the key or pattern.
+            retry_after: what refusals say (seconds, default 60). A caller whose `timeout` is longer is admitted.
+        """
+        self._fates[key] = retry_after
+
+    def fail(self, key: str) -> None:
+        """Raise StoreUnavailable for a key, or for keys of a pattern, from now on.
+
+        Args:
+            key: the key or pattern.
+        """
+        self._fates[key] = None
+
+    def admit(self, key: str) -> None:
+        """Take back `refuse` or `fail`.
+
+        Args:
+            key: the key or pattern, as it was told then.
+        """
+        self._fates.pop(key, None)
+
+    def _ask(self, key: str, cost: int, seconds: float = 0.0) -> Decision:
+        """Note a call that waits so many seconds at most, and decide it; raises StoreUnavailable."""
+        told = self._look(key, cost, seconds)
+        self.calls.append((key, cost))
+        return told
+
+    def _look(self, key: str, cost: int, seconds: float = 0.0) -> Decision:
+        """Decide a call without noting it; raises StoreUnavailable."""
+        quota = self.rule(check_key(key))
+        check_cost(cost, quota.largest_cost, key)
+        fate = by_name({name: (wait,) for name, wait in self._fates.items()})(key)
+        if fate is None or cost == 0 or (fate[0] is not None and fate[0] <= seconds):
+            return decision(quota, quota.largest_cost, 0.0, "local")
+        if fate[0] is None:
+            raise StoreUnavailable(f"the store is down for {key!r}: a fake limiter was told so", key=key)
+        return decision(quota, 0, fate[0], "denied")
+
+    def _acquire(self, key: str, cost: int, timeout: float | None) -> None:
+        """Note a call; RateLimited if it is refused."""
+        told = self._ask(key, cost, patience(timeout))
+        if not told:
+            raise RateLimited(key, told.retry_after, told)
+
+    def _try_acquire(self, key: str, cost: int) -> bool:
+        """Note a call; whether it is admitted."""
+        try:
+            return self._ask(key, cost).allowed
+        except StoreUnavailable:
+            return False
+
+    def _decide_all(self, costs: object, seconds: float = 0.0) -> dict[str, Decision]:
+        """Note a call for several keys; the decisions, or that on the key that is refused."""
+        checked = check_costs(costs)
+        told = {key: self._ask(key, cost, seconds) for key, cost in checked.items()}
+        refused = {key: each for key, each in told.items() if not each}
+        return dict(list(refused.items())[:1]) or told
+
+    def _acquire_all(self, costs: object, timeout: float | None) -> None:
+        """Note a call for several keys; RateLimited if one of them is refused."""
+        for key, told in self._decide_all(costs, patience(timeout)).items():
+            if not told:
+                raise RateLimited(key, told.retry_after, told)
+
+    def _adjust(self, key: str, tokens: int) -> None:
+        """Note tokens that a reservation settled for less; for more, a call."""
+        (self.refunds if tokens < 0 else self.calls).append((key, abs(tokens)))
+
+
+class _Path(SlowPath):
+    """Every call of a FakeLimiter comes here: it has no key in memory."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.acquire, self.try_acquire = script._acquire, script._try_acquire  # type: ignore[method-assign]
+        self.decide, self.adjust = script._ask, script._adjust  # type: ignore[method-assign]
+
+    async def acquire_in_loop(self, key: str, cost: int, timeout: float | None) -> None:
+        self._script._acquire(key, cost, timeout)
+
+    def peek(self, key: str) -> Decision:
+        return self._script._look(key, 1)
+
+    def refund(self, key: str, cost: int) -> None:
+        self._script._adjust(key, -cost)
+
+
+class _AsyncPath(AsyncSlowPath):
+    """As _Path."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def acquire(self, key: str, cost: int, timeout: float | None) -> None:
+        self._script._acquire(key, cost, timeout)
+
+    async def decide(self, key: str, cost: int) -> Decision:
+        return self._script._ask(key, cost)
+
+    async def try_acquire(self, key: str, cost: int) -> bool:
+        return self._script._try_acquire(key, cost)
+
+    async def peek(self, key: str) -> Decision:
+        return self._script._look(key, 1)
+
+    async def refund(self, key: str, cost: int) -> None:
+        self._script._adjust(key, -cost)
+
+    def adjust(self, key: str, tokens: int) -> None:
+        self._script._adjust(key, tokens)
+
+
+class FakeLimiter(RateLimiter):
+    """A RateLimiter that does as its `script` says; `fake_limiter` makes it.
+
+    Example:
+        >>> from batchlimit.testing import fake_limiter
+        >>> fake_limiter(refuses={"ann": 30.0})
+        <FakeLimiter on memory://: 0 keys>
+    """
+
+    is_fake = True
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(MemoryStore(), script.rule)
+        self.script = script
+        self._entries, self._slow_path = {}, _Path(script)
+
+    def acquire_all(self, costs: object, *, timeout: float | None = None) -> None:
+        """See RateLimiter."""
+        self.script._acquire_all(costs, timeout)
+
+    def decide_all(self, costs: object) -> dict[str, Decision]:
+        """See RateLimiter."""
+        return self.script._decide_all(costs)
+
+
+class AsyncFakeLimiter(AsyncRateLimiter):
+    """An AsyncRateLimiter that does as its `script` says; `fake_async_limiter` makes it.
+
+    Example:
+        >>> from batchlimit.testing import fake_async_limiter
+        >>> fake_async_limiter(refuses={"ann": 30.0})
+        <AsyncFakeLimiter on memory://: 0 keys>
+    """
+
+    is_fake = True
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(MemoryStore(), script.rule)
+        self.script = script
+        self._entries, self._slow_path = {}, _AsyncPath(script)
+
+    async def acquire_all(self, costs: object, *, timeout: float | None = None) -> None:
+        """See RateLimiter."""
+        self.script._acquire_all(costs, timeout)
+
+    async def decide_all(self, costs: object) -> dict[str, Decision]:
+        """See RateLimiter."""
+        return self.script._decide_all(costs)
+
+
+def fake_limiter(
+    quota: QuotaSource = "1_000_000/s", *, refuses: Mapping[str, float] | None = None, fails: Iterable[str] = ()
+) -> FakeLimiter:
+    """Return a RateLimiter for a unit test of what calls it: it admits all calls but those that it is told to refuse.
+
+    It has no store, no clock and no thread, counts no tokens, and never waits. `limiter.script` tells what it was
+    asked, and changes what it does. Frozen time and `limiting_off` do not concern it.
+
+    Args:
+        quota: as of RateLimiter; decisions tell of it (default "1_000_000/s").
+        refuses: seconds after which to come back, by the key or pattern that is refused (default None: no key).
+        fails: keys or patterns whose calls raise StoreUnavailable (default none).
+
+    Returns:
+        The limiter.
+
+    Example:
+        >>> from batchlimit.testing import fake_limiter
+        >>> limiter = fake_limiter(refuses={"search:ann": 30.0})
+        >>> limiter.try_acquire("search:bob"), limiter.try_acquire("search:ann")
+        (True, False)
+        >>> limiter.script.calls
+        [('search:bob', 1), ('search:ann', 1)]
+    """
+    return FakeLimiter(Script(quota, refuses or {}, fails))
+
+
+def fake_async_limiter(
+    quota: QuotaSource = "1_000_000/s", *, refuses: Mapping[str, float] | None = None, fails: Iterable[str] = ()
+) -> AsyncFakeLimiter:
+    """Return an AsyncRateLimiter that does as it is told; see `fake_limiter`.
+
+    Args:
+        quota, refuses, fails: as of `fake_limiter` (default: all calls are admitted).
+
+    Returns:
+        The limiter.
+
+    Example:
+        >>> from batchlimit.testing import fake_async_limiter
+        >>> limiter = fake_async_limiter(fails=["*"])
+        >>> await limiter.decide("ann")
+        Traceback (most recent call last):
+        ...
+        batchlimit.errors.StoreUnavailable: the store is down for 'ann': a fake limiter was told so
+    """
+    return AsyncFakeLimiter(Script(quota, refuses or {}, fails))

@@ -1,0 +1,99 @@
+"""isolated_limits: buckets of one test alone, on the store that the limiters have."""
+
+import contextlib
+import os
+import uuid
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from batchlimit.aio.registry import Registry as AsyncRegistry
+from batchlimit.stores.async_redis import AsyncRedisStore
+from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
+from batchlimit.stores.redis import RedisStore
+from batchlimit.sync.registry import Registry
+from batchlimit.testing.scene import SCENE
+
+
+def fresh_prefix() -> str:
+    """Return a prefix that no other test has, in no process; it tells the worker of pytest-xdist.
+
+    Returns:
+        Such as "test-gw0-1f0c...".
+    """
+    return f"test-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-{uuid.uuid4().hex}"
+
+
+class IsolatedWorld:
+    """Real time and real stores, with a prefix of its own."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._insides: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<IsolatedWorld {self._prefix}>"
+
+    def inside(self, limiter: Any, original: Any) -> Any:
+        """See scene.World; a limiter on a store of another kind stays as it is."""
+        if limiter not in self._insides:
+            self._insides[limiter] = self._made(original)
+        return self._insides[limiter]
+
+    def end(self) -> None:
+        """Return what was leased, in the background."""
+        for inside in list(self._insides.values()):
+            if inside is not None:
+                inside.abandon()
+
+    def _made(self, original: Any) -> Any:
+        if (store := self._store_of(original._opened)) is None:
+            return None
+        kind = Registry if isinstance(original, Registry) else AsyncRegistry
+        made = kind(store, original._rule, original._options, original.clock)
+        made.store.allow(original.store._connecting)
+        return made
+
+    def _store_of(self, original: Any) -> Any:
+        if isinstance(original, MemoryStore):
+            return MemoryStore(original._clock)
+        if isinstance(original, AsyncMemoryStore):
+            return AsyncMemoryStore(MemoryStore(original._store._clock))
+        for kind in (RedisStore, AsyncRedisStore):
+            if isinstance(original, kind):
+                twin = object.__new__(kind)  # on the same connections
+                vars(twin).update(vars(original), _prefix=f"{self._prefix}:{original._prefix}")
+                return twin
+        return None
+
+
+@contextlib.contextmanager
+def isolated_limits() -> Iterator[str]:
+    """Have all limiters of this process use buckets that nobody else has, for the length of a block.
+
+    They stay on their stores and in real time; the prefix of their buckets begins with one of its own. So tests on one
+    server do not see each other, in whatever order and on however many workers, and nothing needs to be flushed: the
+    server drops the buckets when they are full again. A store of another kind stays as it is.
+
+    Returns:
+        A context manager, whose value is that prefix.
+
+    Example:
+        >>> import fakeredis
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.testing import isolated_limits
+        >>> limiter = RateLimiter(fakeredis.FakeRedis(), "1/hour")
+        >>> for _ in range(2):
+        ...     with isolated_limits():
+        ...         print(limiter.try_acquire("ann"), limiter.try_acquire("ann"))
+        True False
+        True False
+    """
+    prefix = fresh_prefix()
+    world = IsolatedWorld(prefix)
+    leave = SCENE.enter(world)
+    try:
+        yield prefix
+    finally:
+        leave()
+        world.end()

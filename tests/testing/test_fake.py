@@ -1,0 +1,114 @@
+"""A fake limiter does as it is told, on both APIs, and tells what it was asked."""
+
+import asyncio
+
+import pytest
+
+from batchlimit import RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.testing import fake_async_limiter, fake_limiter, frozen_limits, limiting_off
+
+
+def test_it_is_a_limiter_that_admits_whatever_it_is_asked() -> None:
+    limiter = fake_limiter("5/hour")
+    assert isinstance(limiter, RateLimiter)
+    assert all(limiter.try_acquire("ann") for _ in range(20))
+    limiter.acquire("ann", 3)
+    assert limiter.decide("ann").remaining == 5
+    assert limiter.bucket("bob").try_acquire()
+    assert limiter.script.calls == [("ann", 1)] * 20 + [("ann", 3), ("ann", 1), ("bob", 1)]
+
+
+def test_it_refuses_what_it_is_told_to_until_it_is_told_otherwise() -> None:
+    limiter = fake_limiter(refuses={"search:*": 30.0})
+    assert (limiter.try_acquire("search:ann"), limiter.try_acquire("mail:ann")) == (False, True)
+    with pytest.raises(RateLimited) as refusal:
+        limiter.acquire("search:ann", timeout=29)
+    assert refusal.value.retry_after == 30.0
+    limiter.acquire("search:ann", timeout=30)
+    limiter.script.admit("search:*")
+    assert limiter.try_acquire("search:ann")
+    limiter.script.refuse("mail:ann", 5.0)
+    assert limiter.decide("mail:ann").retry_after == 5.0
+
+
+def test_it_fails_as_it_is_told() -> None:
+    limiter = fake_limiter(fails=["ann"])
+    assert not limiter.try_acquire("ann")
+    with pytest.raises(StoreUnavailable) as failure:
+        limiter.acquire("ann")
+    assert failure.value.key == "ann"
+
+
+def test_several_keys_are_refused_by_the_one_that_is() -> None:
+    limiter = fake_limiter(refuses={"b": 1.0})
+    limiter.acquire_all({"a": 1, "c": 2})
+    assert set(limiter.decide_all({"a": 1, "b": 2})) == {"b"}
+    with pytest.raises(RateLimited, match="b"):
+        limiter.acquire_all({"a": 1, "b": 2}, timeout=0)
+
+
+def test_it_notes_refunds_and_what_is_settled() -> None:
+    limiter = fake_limiter()
+    limiter.refund("ann", 2)
+    with limiter.reserve("ann", 5) as reservation:
+        reservation.settle(2)
+    assert limiter.script.refunds == [("ann", 2), ("ann", 3)]
+
+
+def test_a_wrong_argument_raises_as_ever() -> None:
+    limiter = fake_limiter({"ann": "5/hour"})
+    with pytest.raises(ValueError, match="no quota"):
+        limiter.try_acquire("bob")
+    with pytest.raises(ValueError, match="never fit"):
+        limiter.acquire("ann", 6)
+    with pytest.raises(TypeError):
+        limiter.acquire("ann", timeout="soon")  # type: ignore[arg-type]
+
+
+def test_a_decorated_function_is_refused() -> None:
+    limiter = fake_limiter(refuses={"user:ann": 30.0})
+
+    @limiter.limit("user:{user}", timeout=1.0)
+    def call(user: str) -> str:
+        return user
+
+    @limiter.limit("user:{user}", timeout=1.0)
+    async def call_in_loop(user: str) -> str:
+        return user
+
+    assert call("bob") == asyncio.run(call_in_loop("bob")) == "bob"
+    with pytest.raises(RateLimited):
+        call("ann")
+    with pytest.raises(RateLimited):
+        asyncio.run(call_in_loop("ann"))
+
+
+def test_frozen_time_and_a_switch_do_not_concern_it() -> None:
+    limiter = fake_limiter(refuses={"ann": 30.0})
+    with frozen_limits(), limiting_off():
+        assert not limiter.try_acquire("ann")
+    assert not limiter.try_acquire("ann")
+    with frozen_limits():
+        assert not fake_limiter(refuses={"ann": 30.0}).try_acquire("ann")
+
+
+def test_tasks_have_one_too() -> None:
+    async def main() -> None:
+        limiter = fake_async_limiter(refuses={"ann": 30.0}, fails=["eve"])
+        assert await limiter.try_acquire("bob")
+        assert not await limiter.try_acquire("ann")
+        assert not (await limiter.decide("ann")).allowed
+        with pytest.raises(RateLimited):
+            await limiter.acquire("ann", timeout=1)
+        with pytest.raises(RateLimited):
+            await limiter.acquire_all({"bob": 1, "ann": 1}, timeout=1)
+        with pytest.raises(StoreUnavailable):
+            await limiter.acquire("eve")
+        async with limiter.reserve("bob", 5) as reservation:
+            await reservation.settle(2)
+        await limiter.refund("bob")
+        assert limiter.script.refunds == [("bob", 3), ("bob", 1)]
+        assert await limiter.bucket("bob").try_acquire()
+        assert (await limiter.peek("ann")).retry_after == 30.0
+
+    asyncio.run(main())
