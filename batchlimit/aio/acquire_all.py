@@ -8,7 +8,7 @@ from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.decision import Decision
 from batchlimit.errors import RateLimited
 from batchlimit.quota.key import check_cost, check_costs, stored
-from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Refuse, Retired, half_of
 from batchlimit.waiting import NO_WAIT
 
@@ -100,7 +100,7 @@ class AcquireAll:
     def _result(self, entry: KeyEntry, caller: WaitingTask, verdict: Refuse | None = None) -> AdmissionResult:
         found = verdict or caller.waiter.verdict
         assert isinstance(found, Admit | Refuse)
-        return AdmissionResult(found, caller.waited, caller.waiter.asked > 0, entry.reservoir)
+        return AdmissionResult(found, caller.waited, caller.waiter.asked > 0, entry.reservoir.forecast)
 
     def _join(self, key: str, until: float) -> WaitingTask:
         entry = self._find(key)

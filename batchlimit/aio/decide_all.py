@@ -4,9 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.decision import Decision, Source
-from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import decision
+from batchlimit.decision import Decision
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.waiting import LONG_AGO
 
@@ -38,7 +36,7 @@ def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[st
     taken, now = _take(entries, costs, clock)
     if taken is None:
         return _denied(entries, costs, now)
-    return {key: _told(entry.reservoir, 0.0, "local", now) for entry, key, _, _ in taken}
+    return {key: entry.reservoir.forecast.told(0.0, "local", now) for entry, key, _, _ in taken}
 
 
 def _take(entries: Entries, costs: Mapping[str, int], clock: Clock) -> tuple[list[Taken] | None, float]:
@@ -84,10 +82,5 @@ def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str,
         forecast = reservoir.forecast
         if forecast.is_failing(now) or not (wait := forecast.denied_for(cost, now)):
             return None
-        return {key: _told(reservoir, wait, "denied", now)} if reservoir.admission.deny(cost, now) else None
+        return {key: forecast.told(wait, "denied", now)} if reservoir.admission.deny(cost, now) else None
     return None
-
-
-def _told(reservoir: Reservoir, wait: float, source: Source, now: float) -> Decision:
-    remaining = reservoir.forecast.remaining(now)
-    return decision(reservoir.quota, remaining, wait, "fallback" if reservoir.state.lease.borrowed else source)

@@ -10,7 +10,7 @@ from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.quota.key import check_cost
-from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.statistics import outlook
 from batchlimit.reservoir.waiter import Retired
 from batchlimit.waiting import NO_WAIT, deadline
@@ -87,10 +87,10 @@ class SlowPath:
     async def _admit_at(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
         """Admit or refuse a call at this key entry; None: it has retired."""
         if (before := entry.take(cost)) != NO_WAIT:
-            return AdmissionResult.hit(before, entry.reservoir)
+            return AdmissionResult.hit(before, entry.reservoir.forecast)
         if entry.refill_gate.admits(cost):
             if (before := await self._wait_for_refill(entry, cost, until)) != NO_WAIT:
-                return AdmissionResult.hit(before, entry.reservoir, waited=True)
+                return AdmissionResult.hit(before, entry.reservoir.forecast, waited=True)
             if entry.reservoir.is_retired:
                 return None
         return await self._result(entry, entry.join(cost, until, prompt=True))
@@ -115,7 +115,7 @@ class SlowPath:
             return None
         if entry.reservoir.admission.confirm(caller.waiter):
             entry.changed()
-        return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir)
+        return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir.forecast)
 
     async def _wait_for_refill(self, entry: KeyEntry, cost: int, until: float) -> float:
         """Wait for tokens that come for many callers, and take some, as `take` does; NO_WAIT: join the queue."""

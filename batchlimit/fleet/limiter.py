@@ -10,7 +10,7 @@ from batchlimit.aio.registry import Registry as AsyncRegistry
 from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
 from batchlimit.keyspace.single_ask import Settled
 from batchlimit.quota.lookup import QuotaSource
-from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.stores import AsyncStore, MemoryStore, Store
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry

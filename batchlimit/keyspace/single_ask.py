@@ -15,7 +15,7 @@ from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.decision import Decision
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot, is_plenty, pack, smoothed
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options

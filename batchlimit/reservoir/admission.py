@@ -1,8 +1,11 @@
 """Who is served, who is refused and who waits."""
 
 import math
+from typing import NamedTuple
 
 from batchlimit.bucket.messages import Grant
+from batchlimit.decision import Decision, Source
+from batchlimit.errors import RateLimited
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
@@ -158,3 +161,42 @@ def _is_answered(waiter: Waiter, fetch: Fetch, grant: Grant) -> bool:
     """
     short = grant.granted < fetch.ask.queued
     return not fetch.repeated and waiter.asked >= (1 if short else 2)
+
+
+class AdmissionResult(NamedTuple):
+    """How one call was settled: the verdict, how it came about, and what its caller is told of it."""
+
+    verdict: Admit | Refuse
+    waited: bool
+    """Whether the call was not served from memory: its caller asked the store, or waited in the queue."""
+    asked: bool
+    """Whether an ask of the store spoke for it."""
+    forecast: Forecast
+    """Of the key that it was settled at."""
+
+    @classmethod
+    def hit(cls, before: float, forecast: Forecast, *, waited: bool = False) -> "AdmissionResult":
+        """Return the result of a call that was admitted by tokens in memory, which count until `before`."""
+        return cls(Admit(before), waited, asked=False, forecast=forecast)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the call may go ahead."""
+        return isinstance(self.verdict, Admit)
+
+    def decision(self, now: float) -> Decision:
+        """Say all that a caller wants to be told."""
+        retry_after = self.verdict.retry_after if isinstance(self.verdict, Refuse) else 0.0
+        return self.forecast.told(retry_after, self.source, now)
+
+    def refusal(self, key: str, now: float) -> RateLimited:
+        """Return what to raise where the call was refused."""
+        told = self.decision(now)
+        return RateLimited(key, told.retry_after, told)
+
+    @property
+    def source(self) -> Source:
+        """Who decided, unless the fallback did."""
+        if self.asked:
+            return "store"
+        return "local" if self.admitted else "denied"

@@ -4,11 +4,11 @@ import math
 from enum import IntEnum
 from operator import length_hint
 
-from batchlimit.decision import Decision
+from batchlimit.decision import Decision, Source
 from batchlimit.reservoir.bucket_view import fastest_rate
 from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.statistics import outlook
+from batchlimit.reservoir.statistics import decision, outlook
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.waiting import NO_WAIT
 
@@ -73,6 +73,15 @@ class Forecast:
             level = local.level(now)
         here = tokens.free + length_hint(tokens.lock_free) if now < tokens.expires else 0
         return level + here if level > 0 else here
+
+    def told(self, retry_after: float, source: Source, now: float) -> Decision:
+        """Return the Decision on a call that was refused for `retry_after` seconds, or admitted if that is 0.
+
+        `source` says who decided, unless the fallback did.
+        """
+        state = self._state
+        by = "fallback" if state.lease.borrowed else source
+        return decision(state.quota, self.remaining(now), retry_after, by)
 
     def outlook(self, now: float) -> Decision | None:
         """Return the decision on a call of cost 1 while the store is away; None: the call would fail."""

@@ -6,7 +6,7 @@ from batchlimit.blocking import warn_in_loop
 from batchlimit.decision import Decision
 from batchlimit.errors import RateLimited
 from batchlimit.quota.key import check_cost, check_costs, stored
-from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.forecast import Prospect
 from batchlimit.reservoir.waiter import Fetch, Refuse, half_of
 from batchlimit.sync import store_calls

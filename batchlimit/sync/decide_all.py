@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from batchlimit.decision import Decision, Source
-from batchlimit.reservoir.statistics import decision
+from batchlimit.decision import Decision
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -33,7 +32,7 @@ def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[st
         return _denied(*found[-1], now) if found else None
     if not _charge(found, clock):
         return None
-    return {key: _told(entry, 0.0, "local", now) for key, entry, _ in found}
+    return {key: entry.reservoir.forecast.told(0.0, "local", now) for key, entry, _ in found}
 
 
 def _found(entries: Entries, costs: Mapping[str, int], now: float) -> tuple[Found, bool]:
@@ -81,10 +80,4 @@ def _denied(key: str, entry: KeyEntry, cost: int, now: float) -> dict[str, Decis
         return None
     if not entry.locked(lambda: reservoir.admission.deny(cost, now)):
         return None
-    return {key: _told(entry, wait, "denied", now)}
-
-
-def _told(entry: KeyEntry, wait: float, source: Source, now: float) -> Decision:
-    reservoir = entry.reservoir
-    remaining = reservoir.forecast.remaining(now)
-    return decision(reservoir.quota, remaining, wait, "fallback" if reservoir.state.lease.borrowed else source)
+    return {key: reservoir.forecast.told(wait, "denied", now)}

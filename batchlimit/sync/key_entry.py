@@ -188,10 +188,6 @@ class KeyEntry:
 
         return self.locked(look)
 
-    def plan(self) -> None:
-        """Have the background thread come when there will be something to do, and publish what callers see."""
-        self.locked(lambda: None)
-
     def figures(self) -> KeyStatistics:
         """Return the reservoir's figures at one moment."""
         with free(self.lock):

@@ -109,7 +109,7 @@ class Registry:
         with free(self._lock):
             self.check_open()
             entry = self._keyspace.find(key, quota)
-        entry.plan()
+        entry.locked(lambda: None)  # what callers see is published, and the background thread comes in time
         return entry
 
     def ask_once(self, key: str, cost: int, until: float) -> Settled | None:

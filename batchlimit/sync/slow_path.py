@@ -5,7 +5,7 @@ from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.single_ask import Settled
 from batchlimit.quota.key import check_cost
-from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.statistics import outlook
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -108,7 +108,7 @@ class SlowPath:
             entry = self._registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.largest_cost, key)
             if (before := entry.take(cost)) != NO_WAIT:
-                return AdmissionResult.hit(before, entry.reservoir)
+                return AdmissionResult.hit(before, entry.reservoir.forecast)
             if (result := self._wait(entry, cost, until)) is not None:
                 return result
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from batchlimit.blocking import warn_in_loop
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.reentry import AMID
-from batchlimit.reservoir.admission_result import AdmissionResult
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -68,7 +68,7 @@ class WaitingThread:
     def told(self) -> AdmissionResult:
         """Return the result of a caller that has its verdict."""
         assert isinstance(self.waiter.verdict, Admit | Refuse)
-        return AdmissionResult(self.waiter.verdict, self.waited, self.waiter.asked > 0, self.entry.reservoir)
+        return AdmissionResult(self.waiter.verdict, self.waited, self.waiter.asked > 0, self.entry.reservoir.forecast)
 
     def confirm(self) -> None:
         """Spend what a tentative caller was given."""
@@ -136,7 +136,7 @@ class WaitingCoroutine:
             raise
         finally:
             self._event.over()
-        return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir)
+        return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir.forecast)
 
     async def _verdict(self) -> Admit | Refuse | None:
         step = self._entry.enter(self._waiter)

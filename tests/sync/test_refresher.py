@@ -189,7 +189,7 @@ def test_a_plan_that_nobody_told_of_is_made_anew(
         entry._watch = lambda entry: told.append(entry.key)
         told.clear()
         entry.due = -math.inf  # as it was noted, and nobody told
-        entry.plan()
+        entry.locked(lambda: None)
         assert told == [KEY]
-        entry.plan()
+        entry.locked(lambda: None)
         assert told == [KEY]
