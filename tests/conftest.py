@@ -126,8 +126,8 @@ def valkey_store(valkey: Server, prefix: str) -> Iterator[RedisStore]:
 @pytest.fixture
 def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instances say that their server is 2 s away, so that leases last 4 s: a machine that stalls loses no token."""
-    for asks in ("requests", "single_ask"):
-        monkeypatch.setattr(f"batchlimit.reservoir.{asks}.Ask", far)
+    for module in ("reservoir.requests", "keyspace.single_ask"):
+        monkeypatch.setattr(f"batchlimit.{module}.Ask", far)
 
 
 @pytest.fixture
