@@ -107,7 +107,7 @@ class KeyEntry:
                 store_calls.give_back(self, back)
             case None:
                 pass
-        if self.reservoir.is_retired:
+        if self.reservoir.state.is_retired:
             self.home.drop(self)
         self.changed()
 

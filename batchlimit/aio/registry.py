@@ -22,8 +22,7 @@ from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import SingleAsk
-from batchlimit.overrides.overrides import NONE
-from batchlimit.quota.key import check_key, stored
+from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.options import Options
@@ -151,14 +150,10 @@ class Registry:
 
         To be followed by a wait for `who`, and by `leave` if that is interrupted. See keyspace/single_ask.py.
         """
-        code, in_force = self.rule(check_key(key)), self.rules.known.in_force
-        quota = code if in_force is NONE else in_force.quota(stored(key), code)
+        code = self.rule(check_key(key))
         self.check_open()
-        largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
-        if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
-            return None
-        single = SingleAsk(key, quota, cost, until, code=code, edition=in_force.edition)
-        if (ask := self._singles.begin(single)) is None:
+        single = self._singles.made(key, code, cost, until)
+        if single is None or (ask := self._singles.begin(single)) is None:
             return None
         single.who = asyncio.get_running_loop().create_future()
         self._send(single, ask)

@@ -67,7 +67,7 @@ class SlowPath:
             return store_calls.refund(self._registry.entry(key), -tokens)
         if tokens > 0:
             entry = self._registry.entry(key)
-            entry.reservoir.debit(tokens, self._clock())
+            entry.reservoir.corrections.debit(tokens, self._clock())
             entry.changed()
         return None
 
@@ -80,7 +80,10 @@ class SlowPath:
                 continue
             entry = self._registry.entry(key)
             check_cost(cost, entry.reservoir.state.largest_cost, key)
-            if not entry.reservoir.is_retired and (result := await self._admit_at(entry, cost, until)) is not None:
+            if (
+                not entry.reservoir.state.is_retired
+                and (result := await self._admit_at(entry, cost, until)) is not None
+            ):
                 return result
             self._registry.live_entry(key)
 
@@ -91,7 +94,7 @@ class SlowPath:
         if entry.refill_gate.admits(cost):
             if (before := await self._wait_for_refill(entry, cost, until)) != NO_WAIT:
                 return AdmissionResult.hit(before, entry.reservoir.forecast, waited=True)
-            if entry.reservoir.is_retired:
+            if entry.reservoir.state.is_retired:
                 return None
         return await self._result(entry, entry.join(cost, until, prompt=True))
 
@@ -125,7 +128,7 @@ class SlowPath:
             last = min(last, until - patience)
         while entry.refill_gate.admits(cost) and self._clock() <= last:
             await entry.refill_gate.turn(cost)
-            if entry.reservoir.is_retired:
+            if entry.reservoir.state.is_retired:
                 return NO_WAIT
             if (before := entry.take(cost)) != NO_WAIT:
                 return before

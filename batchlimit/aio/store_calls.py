@@ -83,7 +83,7 @@ def give_back(entry: Entry, back: GiveBack) -> "asyncio.Task[int | StoreUnavaila
 
 def refund(entry: Entry, cost: int) -> "asyncio.Task[int | StoreUnavailable] | None":
     """Take back tokens that were admitted and not used; return the task by which they travel, if they do."""
-    back = entry.reservoir.refund(Waiter(cost, NO_WAIT, NOBODY), entry.home.clock())
+    back = entry.reservoir.corrections.refund(Waiter(cost, NO_WAIT, NOBODY), entry.home.clock())
     task: asyncio.Task[Any] | None = None if back is None else give_back(entry, back)
     if task is not None and not entry.reservoir.state.fallback.fails_closed:
         task = entry.home.start(_silenced(task))

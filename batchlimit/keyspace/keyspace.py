@@ -98,7 +98,7 @@ class Keyspace(Generic[E]):
         name = stored(key)
         place = place_of(name)
         if (entry := self._entries.get(place)) is not None:
-            if not entry.reservoir.is_retired:
+            if not entry.reservoir.state.is_retired:
                 return entry
             self.let_go(entry)
         single = self.singles.at(place)
@@ -156,7 +156,7 @@ class Keyspace(Generic[E]):
 
     def statistics(self, health: Health) -> Statistics:
         """Add up what all entries did, those that are gone among them; retired ones count once they are let go of."""
-        live = [entry.figures() for entry in self._entries.values() if not entry.reservoir.is_retired]
+        live = [entry.figures() for entry in self._entries.values() if not entry.reservoir.state.is_retired]
         now = KeyStatistics(*(sum(column) for column in zip(*live, KeyStatistics(), strict=True)))
         admitted, refused, calls, fallback, losses = (old + new for old, new in zip(self._past, now, strict=False))
         return Statistics(

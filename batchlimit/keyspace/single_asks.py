@@ -6,6 +6,8 @@ from typing import Generic, TypeVar
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.single_ask import SingleAsk
+from batchlimit.overrides.overrides import NONE
+from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
@@ -71,6 +73,23 @@ class SingleAsks(Generic[E]):
     def at(self, place: str) -> SingleAsk | None:
         """Return the one in flight for the key at a `place_of`."""
         return self._by_place.get(place)
+
+    def made(self, key: str, code: Quota, cost: int, until: float, who: object = None) -> SingleAsk | None:
+        """Return one for a call, which is to `begin`; None: the call needs an entry, because no ask can admit it.
+
+        Args:
+            key: as the caller named it.
+            code: the quota that the code has for it.
+            cost: what the call costs, whatever its type.
+            until: the call's deadline.
+            who: tells the API whose call it is (default None).
+        """
+        in_force = self._instance.rules.in_force
+        quota = code if in_force is NONE else in_force.quota(stored(key), code)
+        largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
+        if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
+            return None
+        return SingleAsk(key, quota, cost, until, who, code=code, edition=in_force.edition)
 
     def begin(self, single: SingleAsk) -> Ask | None:
         """Return what to ask for; None: the key is in use, or is to be."""

@@ -11,6 +11,7 @@ from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.sizing import Demand
+from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Fetch
@@ -107,6 +108,13 @@ class KeyState:
         if asked or spent:
             self.used = now
         self.is_untouched = self.is_untouched and not spent
+
+    def statistics(self, calls: int) -> KeyStatistics:
+        """Return what happened up to this moment, by so many calls of the store."""
+        spent, waiting = self.tokens.spent, len(self.queue) - (self.overdraft.waiter in self.queue)
+        unbacked = self.fallback.admitted + (spent - self.spent if self.lease.borrowed else 0)
+        done = (spent, self.tokens.refused, calls, unbacked, self.view.losses)
+        return KeyStatistics(*done, held=self.lease.held, waiting=waiting, owed=self.overdraft.total)
 
     def publish(self) -> None:
         """Set `tokens.denied_until`, by which callers of cost 1 are refused without the lock."""

@@ -26,13 +26,14 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `requests`               | builds and numbers Ask and GiveBack                                       |
 | `prefetch`               | says when to ask in the background, before the tokens run out             |
 | `outage`                 | Outage: fails waiters, from a failed request until an answer; else None   |
+| `corrections`            | takes back what was not used, charges what was used beyond an estimate    |
 | `lifecycle`              | renews and returns tokens without a caller; ends as dormant, idle, closed |
 
 The states. A reservoir is in three at a time: one of the first two, one of the next two, one of the last three.
 
 | state     | it means                          | it ends when                                                     |
 |-----------|-----------------------------------|------------------------------------------------------------------|
-| quiet     | no request is in flight           | `step`, `refund` or a method of `lifecycle` returns a request    |
+| quiet     | no request is in flight           | `step`, `corrections` or `lifecycle` returns a request           |
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its caller leaves |
 | leased    | the tokens here are the bucket's  | a request fails while a caller waits, and the fallback answers   |
 | fallback  | `state.lease.borrowed`            | the next Grant arrives; the borrowed tokens that are left go     |
@@ -53,7 +54,7 @@ aio/key_entry.py) does. It holds the key's lock for each call here that is not s
   refunds, prefetches, and retires the reservoir.
 - A key that is not in use, and leases nothing ahead, has no reservoir: `keyspace/single_ask.py`. If its one ask is
   not all, a new reservoir begins with that ask in flight, by `resume`.
-- `refund` and `debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
+- `corrections.refund` and `.debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
   `lifecycle.last_ask`, which settles what is owed or lost, then `lifecycle.drain`, which returns the tokens.
 - After every call the API takes `to_wake`, which also sets `tokens.denied_until`, and wakes these without the lock.
 """
@@ -65,6 +66,7 @@ from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.fallback.outage import Outage, fall_back
 from batchlimit.reservoir.forecast import Forecast
@@ -72,7 +74,6 @@ from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.options import Options
-from batchlimit.reservoir.overdraft import NO_OVERDRAFT, Overdraft
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.statistics import KeyStatistics
@@ -83,7 +84,10 @@ from batchlimit.waiting import NO_WAIT
 class Reservoir:
     """The state machine; see the top of this file."""
 
-    __slots__ = "_rules", "admission", "forecast", "lifecycle", "outage", "prefetch", "requests", "state", "tokens"
+    __slots__ = (
+        "_rules", "admission", "corrections", "forecast", "lifecycle",
+        "outage", "prefetch", "requests", "state", "tokens",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -116,6 +120,7 @@ class Reservoir:
         self.requests = Requests(state, self.prefetch, instance, options)
         self.outage: Outage | None = None  # from a request without an answer until the next answer
         self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)
+        self.corrections = Corrections(state, self.admission, self.requests, self.lifecycle)
         if snapshot is not None:
             self.lifecycle.restore(snapshot)
         if instance.rules.in_force is not NONE:
@@ -130,18 +135,9 @@ class Reservoir:
         return self.state.quota
 
     @property
-    def is_retired(self) -> bool:
-        """Whether another reservoir stands for the key."""
-        return self.state.is_retired
-
-    @property
     def statistics(self) -> KeyStatistics:
         """What happened up to this moment."""
-        state, spent = self.state, self.tokens.spent
-        waiting = len(state.queue) - (state.overdraft.waiter in state.queue)
-        unbacked = state.fallback.admitted + (spent - state.spent if state.lease.borrowed else 0)
-        done = (spent, self.tokens.refused, self.requests.calls, unbacked, state.view.losses)
-        return KeyStatistics(*done, held=state.lease.held, waiting=waiting, owed=state.overdraft.total)
+        return self.state.statistics(self.requests.calls)
 
     def resume(self, waiter: Waiter, fetch: Fetch) -> None:
         """Begin with this in flight, which was sent for the first caller before there was a reservoir."""
@@ -252,38 +248,6 @@ class Reservoir:
         self.requests.gave_back(unsent, now)
         self.admission.advance(now)
         self._wake_next()
-
-    def refund(self, waiter: Waiter, now: float) -> GiveBack | None:
-        """Take back the spent tokens of a waiter that was admitted.
-
-        The store counts all tokens of this lease as ours until we report them spent, so within the lease a refund
-        needs no request. More than that goes to the store, now or when it can.
-        """
-        state = self.state
-        self.admission.advance(now)
-        if state.quota.denies_all:
-            return None  # nothing was ever admitted
-        cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
-        self.requests.refunds += cost - state.lease.put_back(cost, now)
-        state.denials.forget()
-        self.admission.serve()
-        state.queue.wake_leader()
-        return self.requests.repay(waiter)
-
-    def debit(self, tokens: int, now: float) -> None:
-        """Charge tokens that were used and not admitted: those here pay for them, in their turn, or later ones.
-
-        Nobody waits for that but the callers who come behind.
-        """
-        state = self.state
-        self.admission.advance(now)
-        if state.quota.denies_all or self.lifecycle.ended is not None:
-            return
-        if state.overdraft is NO_OVERDRAFT:
-            state.overdraft = Overdraft()
-        state.overdraft.waiter.beyond += tokens
-        state.overdraft.line_up(state.queue, state.largest_cost)
-        self.admission.serve()
 
     def to_wake(self) -> list[Waiter]:
         """Publish `tokens.denied_until`, and take the list of waiters to wake; to be called after every change."""

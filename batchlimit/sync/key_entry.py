@@ -223,7 +223,7 @@ class KeyEntry:
 
     def _enter(self, waiter: Waiter, only_first: bool) -> Step | None:
         reservoir = self.reservoir
-        if reservoir.is_retired:
+        if reservoir.state.is_retired:
             return RETIRED
         if only_first and (reservoir.state.queue or reservoir.state.in_flight is not None):
             return None

@@ -159,7 +159,7 @@ class Refresher:
             _logger.exception("looking after %s failed; the other keys are looked after", shown(entry.key))
             entry.due = self._clock() + _PATIENCE
             self.watch(entry)
-        if entry.reservoir.is_retired:
+        if entry.reservoir.state.is_retired:
             self._retire(entry)
 
     def _ask(self, asks: Asks) -> None:

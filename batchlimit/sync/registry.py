@@ -13,8 +13,7 @@ from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import Settled, SingleAsk
-from batchlimit.overrides.overrides import NONE
-from batchlimit.quota.key import check_key, stored
+from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
@@ -102,7 +101,7 @@ class Registry:
     def live_entry(self, key: str) -> KeyEntry:
         """Return the key's entry that has not retired; make it if there is none. LimiterClosed after close()."""
         entry = self.entry(key)
-        return self._find(key) if entry.reservoir.is_retired else entry
+        return self._find(key) if entry.reservoir.state.is_retired else entry
 
     def _find(self, key: str) -> KeyEntry:
         quota = self.rule(check_key(key))  # without the lock: it may be a function of the user's own
@@ -117,12 +116,8 @@ class Registry:
 
         See keyspace/single_ask.py.
         """
-        code, in_force = self.rule(check_key(key)), self.rules.known.in_force
-        quota = code if in_force is NONE else in_force.quota(stored(key), code)
-        largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
-        if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
+        if (single := self._singles.made(key, self.rule(check_key(key)), cost, until, get_ident())) is None:
             return None
-        single = SingleAsk(key, quota, cost, until, get_ident(), code=code, edition=in_force.edition)
         try:
             with free(self._lock):
                 if self.closed:
@@ -190,7 +185,7 @@ class Registry:
     def statistics(self) -> Statistics:
         """Return what all key entries did, those that were dropped among them."""
         with free(self._lock):
-            for entry in [each for each in self.entries.values() if each.reservoir.is_retired]:
+            for entry in [each for each in self.entries.values() if each.reservoir.state.is_retired]:
                 self._keyspace.let_go(entry)  # the background thread is about to: else it would be counted nowhere
             return self._keyspace.statistics(self.store.health)
 

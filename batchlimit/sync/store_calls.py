@@ -62,9 +62,9 @@ def refund(entry: KeyEntry, cost: int) -> bool:
     waiter = Waiter(cost, NO_WAIT, Event())
 
     def take_back() -> tuple[bool, GiveBack | None]:
-        if entry.reservoir.is_retired:
+        if entry.reservoir.state.is_retired:
             return False, None
-        return True, entry.reservoir.refund(waiter, entry.clock())
+        return True, entry.reservoir.corrections.refund(waiter, entry.clock())
 
     is_live, failed = True, None
     try:

@@ -31,7 +31,7 @@ def served(**rest: Any) -> Front:
 def rests_at(front: Front) -> float:
     """When it retires with a snapshot, if nobody comes."""
     at = due = front.reservoir.lifecycle.due()
-    while not front.reservoir.is_retired and due < math.inf:
+    while not front.reservoir.state.is_retired and due < math.inf:
         front.reservoir.lifecycle.tend(due)
         at, due = due, front.reservoir.lifecycle.due()
     return at if front.reservoir.lifecycle.snapshot is not None else math.inf
@@ -40,7 +40,7 @@ def rests_at(front: Front) -> float:
 def test_a_key_comes_to_rest_when_it_was_quiet_for_a_while() -> None:
     front = served()
     assert front.reservoir.lifecycle.tend(AWAKE - 0.01) is None
-    assert not front.reservoir.is_retired
+    assert not front.reservoir.state.is_retired
     assert rests_at(front) == AWAKE
 
 
@@ -48,7 +48,7 @@ def test_one_that_is_used_stays_awake() -> None:
     front = served()
     front.grant(front.fetch(front.join(1), 0.9), 0.9, 1)
     front.reservoir.lifecycle.tend(AWAKE)
-    assert not front.reservoir.is_retired
+    assert not front.reservoir.state.is_retired
     assert rests_at(front) == about(0.9 + AWAKE)
 
 

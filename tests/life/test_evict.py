@@ -39,7 +39,7 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
     here, waiter = filled()
     assert isinstance(here.step(waiter, 0.0), Admit)
     assert here.lifecycle.evict()
-    assert here.is_retired
+    assert here.state.is_retired
     assert here.statistics == KeyStatistics(admitted=1, calls=1)
     assert here.tokens.take(1) == NO_WAIT
     assert here.forecast.spendable(0.0) == 0
@@ -77,14 +77,14 @@ def test_tokens_that_travel_back_keep_it() -> None:
 
 def test_a_debt_keeps_it() -> None:
     here, _ = filled()
-    here.debit(20, 0.0)
+    here.corrections.debit(20, 0.0)
     assert not here.lifecycle.evict()
 
 
 def test_a_refund_that_is_owed_keeps_it() -> None:
     here, _ = filled()
     back = here.lifecycle.drain()
-    assert here.refund(Waiter(5, NO_WAIT, NOBODY), 0.0) is None, "it has to wait"
+    assert here.corrections.refund(Waiter(5, NO_WAIT, NOBODY), 0.0) is None, "it has to wait"
     assert isinstance(back, GiveBack)
     here.gave_back(0.0)
     assert not here.lifecycle.evict()
@@ -119,7 +119,7 @@ def test_who_wakes_too_late_at_an_idle_one_begins_anew() -> None:
     here, waiter = filled()
     for now in (20.0, 40.0):  # what was held has expired, and then nobody came
         assert here.lifecycle.tend(now) is None
-    assert here.is_retired
+    assert here.state.is_retired
     assert here.step(waiter, 40.0) == RETIRED
 
 
@@ -129,7 +129,7 @@ def test_who_was_served_and_has_not_looked_keeps_an_idle_one() -> None:
     for now in (2.0, 5.0, 50.0):
         assert here.lifecycle.due() <= now
         assert here.lifecycle.tend(now) is None
-        assert not here.is_retired
+        assert not here.state.is_retired
         assert here.lifecycle.due() > now, "the refresher would come back at once, again and again"
     assert isinstance(here.step(waiter, 50.0), Fetch), "it asks anew, in its old place"
 

@@ -56,7 +56,7 @@ class Front:
 
     def refund(self, cost: int, at: float = 0.0) -> GiveBack | None:
         """A refund; what of it goes to the store is there at once."""
-        back = self.reservoir.refund(Waiter(cost, NO_WAIT, Bell()), at)
+        back = self.reservoir.corrections.refund(Waiter(cost, NO_WAIT, Bell()), at)
         if back is not None:
             self.reservoir.gave_back(at)
         return back

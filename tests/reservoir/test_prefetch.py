@@ -151,7 +151,7 @@ def test_at_rest_nobody_looks() -> None:
     assert demand.looks <= 5
     demand.rest(5.0)
     assert demand.looks <= 3, "what is left goes back, and the key retires"
-    assert demand.reservoir.is_retired
+    assert demand.reservoir.state.is_retired
 
 
 def test_while_more_is_on_its_way_nobody_looks() -> None:

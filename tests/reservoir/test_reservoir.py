@@ -468,7 +468,7 @@ def test_what_comes_back_drops_the_memory_of_a_refusal(comes: str) -> None:
     front.refuse(front.fetch(front.join(10, NO_WAIT)))
     assert front.reservoir.forecast.denied_for(10, 0.1) > 0.0
     if comes == "refund":
-        front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 0.1)
+        front.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 0.1)
     else:
         front.grant(front.fetch(front.join(1, NO_WAIT), 0.1), 0.1, 1)
     assert front.reservoir.forecast.denied_for(10, 0.1) == 0.0
@@ -670,9 +670,9 @@ def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None
     front.reservoir.gave_back(due)
     assert front.reservoir.lifecycle.due() == front.reservoir.tokens.expires
     assert front.reservoir.lifecycle.tend(due) is None
-    assert not front.reservoir.is_retired
+    assert not front.reservoir.state.is_retired
     assert front.reservoir.lifecycle.tend(front.reservoir.lifecycle.due()) is None
-    assert front.reservoir.is_retired
+    assert front.reservoir.state.is_retired
     assert front.reservoir.lifecycle.due() == math.inf
     assert front.counted == (1, 0)
 
@@ -683,7 +683,7 @@ def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
     front.grant(front.fetch(waiter), 0.0, 5, starts_in=0.5, level=-5)
     assert front.reservoir.lifecycle.tend(0.6) is None
     assert waiter.verdict == Admit(1.5)
-    assert not front.reservoir.is_retired
+    assert not front.reservoir.state.is_retired
 
 
 def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
@@ -694,13 +694,13 @@ def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     front.grant(front.fetch(waiter), 0.0, 5)
     for now in (2.0, 4.0, 40.0):
         assert front.reservoir.lifecycle.tend(now) is None
-        assert not front.reservoir.is_retired
+        assert not front.reservoir.state.is_retired
         assert now < front.reservoir.lifecycle.due() < math.inf
     assert isinstance(front.step(waiter, 40.0), Fetch)
     front.reservoir.leave(waiter, 40.0)
     for now in (50.0, 60.0):  # the first look sees that somebody has left
         assert front.reservoir.lifecycle.tend(now) is None
-    assert front.reservoir.is_retired
+    assert front.reservoir.state.is_retired
 
 
 def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -752,7 +752,7 @@ def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
         assert [front.step(front.join(cost, deadline), 1.0) for deadline in (NO_WAIT, 5.0, PATIENT)] == [
             Refuse(math.inf)
         ] * 3
-    assert front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 1.0) is None
+    assert front.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 1.0) is None
     assert front.reservoir.forecast.denied_for(1, 1e9) == math.inf
     assert front.reservoir.requests.calls == 0
 
@@ -778,7 +778,7 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
     front.reservoir.lifecycle.close(closed, Waiter(0, NO_WAIT, Bell()))
     assert [waiter.verdict for waiter in line] == [Fail(closed)] * 3
     assert set(front.woken()) == set(line)
-    assert front.reservoir.is_retired
+    assert front.reservoir.state.is_retired
     assert front.reservoir.lifecycle.due() == math.inf
     assert front.reservoir.lifecycle.drain() is None, "not before the answer is here"
     front.grant(fetch, 0.1, 7)
@@ -813,7 +813,7 @@ def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take() -> None:
 def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
     front = Front(tokens=9)
     assert front.reservoir.tokens.take(9) == 1.0
-    assert front.reservoir.refund(Waiter(4, NO_WAIT, Bell()), 0.5) is None
+    assert front.reservoir.corrections.refund(Waiter(4, NO_WAIT, Bell()), 0.5) is None
     assert front.held == 4
     assert front.reservoir.tokens.take(4) == 1.0
     assert front.reservoir.requests.calls == 1
@@ -833,7 +833,7 @@ def test_a_refund_wakes_who_waits() -> None:
 def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: int) -> None:
     front = Front(tokens=9)
     front.reservoir.tokens.take(5)
-    back = front.reservoir.refund(Waiter(50, NO_WAIT, Bell()), at)
+    back = front.reservoir.corrections.refund(Waiter(50, NO_WAIT, Bell()), at)
     assert back == GiveBack("a", 2, tokens=0, held=10 if here else 0, refund=50 - here)
     assert front.held == (10 if here else 0)
 
@@ -841,7 +841,7 @@ def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: i
 def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
     front = Front()
     fetch = front.fetch(front.join(1, NO_WAIT))
-    assert front.reservoir.refund(Waiter(3, NO_WAIT, Bell()), 0.0) is None
+    assert front.reservoir.corrections.refund(Waiter(3, NO_WAIT, Bell()), 0.0) is None
     front.grant(fetch, 0.1, 1)
     assert front.reservoir.lifecycle.due() <= 0.1
     assert front.reservoir.lifecycle.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
@@ -884,7 +884,7 @@ def test_a_refund_while_an_ask_is_out_makes_no_tokens() -> None:
     pair.spend(60)
     fetch = pair.front.fetch(pair.front.join(1, 9.0), 0.1)
     grant = pair.take(fetch, 0.1)
-    pair.front.reservoir.refund(Waiter(50, NO_WAIT, Bell()), 0.1)
+    pair.front.reservoir.corrections.refund(Waiter(50, NO_WAIT, Bell()), 0.1)
     pair.front.reservoir.granted(fetch, grant, 0.1, 1.0)
     pair.check(0.1)
 
@@ -895,7 +895,7 @@ def test_a_refund_after_a_lost_answer_makes_no_tokens() -> None:
     fetch = pair.front.fetch(pair.front.join(1, 9.0), 0.1)
     pair.take(fetch, 0.1)
     pair.front.reservoir.failed(fetch, DEAD, 0.1)
-    pair.front.reservoir.refund(Waiter(50, NO_WAIT, Bell()), 0.1)
+    pair.front.reservoir.corrections.refund(Waiter(50, NO_WAIT, Bell()), 0.1)
     pair.check(0.1)
 
 
@@ -905,7 +905,7 @@ def test_a_refund_sent_while_an_ask_is_out_does_not_report_its_grant_as_spent() 
     waiter = pair.front.join(10, 9.0)
     fetch = pair.front.fetch(waiter, 0.1)
     grant = pair.take(fetch, 0.1)
-    back = pair.front.reservoir.refund(Waiter(60, NO_WAIT, Bell()), 0.1)
+    back = pair.front.reservoir.corrections.refund(Waiter(60, NO_WAIT, Bell()), 0.1)
     if back is not None:
         pair.bucket.give_back(back, round(0.1 * SECOND))
     pair.front.reservoir.granted(fetch, grant, 0.1, 1.0)
@@ -918,7 +918,7 @@ def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
     pair.spend(10)
     waiter = pair.front.join(10, NO_WAIT)
     fetch = pair.front.fetch(waiter, 0.3)
-    back = pair.front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 0.4)
+    back = pair.front.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 0.4)
     if back is not None:
         pair.bucket.give_back(back, round(0.4 * SECOND))
     pair.front.reservoir.granted(fetch, pair.take(fetch, 0.4), 0.4, 1.0)
@@ -934,7 +934,7 @@ def test_the_figures_are_exact() -> None:
     assert reservoir.statistics == KeyStatistics(1, 0, 1, held=20, waiting=0)
     reservoir.tokens.take(5)
     assert reservoir.statistics == KeyStatistics(6, 0, 1, held=15, waiting=0)
-    reservoir.refund(Waiter(2, NO_WAIT, Bell()), 0.1)
+    reservoir.corrections.refund(Waiter(2, NO_WAIT, Bell()), 0.1)
     assert reservoir.statistics == KeyStatistics(6, 0, 1, held=17, waiting=0)
     waiter = front.join(30, NO_WAIT)
     assert reservoir.statistics == KeyStatistics(6, 0, 1, held=17, waiting=1)
@@ -1023,7 +1023,7 @@ def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -
     front.reservoir.admission.join(waiter)
     front.step(waiter)
     assert not front.reservoir.lifecycle.evict()
-    assert not front.reservoir.is_retired
+    assert not front.reservoir.state.is_retired
     front.reservoir.admission.confirm(waiter)
     assert front.reservoir.lifecycle.evict()
 
@@ -1050,7 +1050,7 @@ def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
     front.step(waiter)
     front.grant(front.fetch(front.join(9)), tokens=3)
     front.refuse(front.fetch(front.join(1)))  # by this ask the bucket knows that all but those four are spent
-    back = front.reservoir.refund(Waiter(5, NO_WAIT, Bell()), 0.0)
+    back = front.reservoir.corrections.refund(Waiter(5, NO_WAIT, Bell()), 0.0)
     assert isinstance(back, GiveBack)
     assert back.refund == 5
 
@@ -1084,7 +1084,7 @@ def test_a_refund_ends_what_is_known_of_a_short_bucket() -> None:
     front = Front(tokens=10)
     front.refuse(front.fetch(front.join(11)), retry_after=5.0)
     assert isinstance(front.step(front.join(5, 1.0)), Refuse)
-    front.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 0.0)
+    front.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 0.0)
     assert not isinstance(front.step(front.join(5, 1.0)), Refuse)
 
 

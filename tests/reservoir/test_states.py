@@ -31,7 +31,7 @@ class World:
         reservoir = self.reservoir
         flight = "quiet" if reservoir.state.in_flight is None else "in flight"
         source = "fallback" if reservoir.state.lease.borrowed else "leased"
-        life = "closed" if reservoir.lifecycle.ended else "retired" if reservoir.is_retired else "open"
+        life = "closed" if reservoir.lifecycle.ended else "retired" if reservoir.state.is_retired else "open"
         return f"{flight}, {source}, {life}"
 
     def ask(self) -> Fetch:
@@ -69,7 +69,7 @@ class World:
 
     def refund(self) -> None:
         """After the end of the lease: the tokens are to go to the store."""
-        assert self.reservoir.refund(Waiter(1, NO_WAIT, Bell()), 1.5) is not None
+        assert self.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 1.5) is not None
 
     def gave_back(self) -> None:
         self.reservoir.gave_back(1.6)

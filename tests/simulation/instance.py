@@ -171,7 +171,7 @@ class Process:
 
     def debit(self, cost: int) -> None:
         """A caller used more than it was admitted for: it is charged as tokens come."""
-        self._do(lambda: self.reservoir.debit(cost, self.clock()))
+        self._do(lambda: self.reservoir.corrections.debit(cost, self.clock()))
 
     def stall(self, seconds: float, cost: int) -> None:
         """Stop the process just after a thread took `cost` tokens; it looks at the clock when it goes on."""
@@ -283,7 +283,7 @@ class Process:
 
     def _refund(self, cost: int) -> None:
         owed = self.reservoir.requests.refunds
-        back = self.reservoir.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
+        back = self.reservoir.corrections.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
         travelling = back.refund if back else self.reservoir.requests.refunds
         self._witness.refunded(owed + cost - travelling)
         if back is not None:
@@ -354,7 +354,7 @@ class Process:
                 self._give_back(back)
             case None:
                 pass
-        if self.reservoir.is_retired:
+        if self.reservoir.state.is_retired:
             admitted, refused, calls, *_ = self.reservoir.statistics
             self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
             self.reservoir, self._paid = self._new(self.reservoir.lifecycle.snapshot), 0

@@ -69,7 +69,7 @@ def _idle(limiter: RateLimiter, clock: Clock) -> None:
     entry.tend()
     clock.now += 10_000.0
     entry.tend()
-    assert entry.reservoir.is_retired
+    assert entry.reservoir.state.is_retired
 
 
 def _crowded_out(limiter: RateLimiter, _clock: Clock) -> None:

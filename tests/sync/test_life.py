@@ -446,11 +446,11 @@ def test_a_key_that_is_in_use_stays(clock: Clock, without_refresher: None) -> No
     for _ in range(10):
         clock.now += 0.9
         assert entry.tend() is None
-        assert not entry.reservoir.is_retired
+        assert not entry.reservoir.state.is_retired
         limiter.acquire(KEY)
     clock.now += 1.0
     entry.tend()
-    assert entry.reservoir.is_retired
+    assert entry.reservoir.state.is_retired
 
 
 # Fork

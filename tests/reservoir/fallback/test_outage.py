@@ -274,7 +274,7 @@ def test_a_refund_of_what_the_bucket_never_gave_does_not_go_there() -> None:
 
 def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
     front = away(FailurePolicy.closed(), tokens=20)
-    back = front.reservoir.refund(Waiter(30, NO_WAIT, Bell()), 0.1)
+    back = front.reservoir.corrections.refund(Waiter(30, NO_WAIT, Bell()), 0.1)
     assert back is not None
     calls = front.reservoir.requests.calls
     front.reservoir.gave_back(0.2, unsent=back)
@@ -327,7 +327,7 @@ def test_a_key_does_not_retire_before_its_share_is_full() -> None:
     front.reservoir.lifecycle.tend(1.0 + LEASE)
     assert front.reservoir.lifecycle.due() == about(1.0 + 86400)
     assert front.reservoir.lifecycle.tend(12.0) is None
-    assert not front.reservoir.is_retired
+    assert not front.reservoir.state.is_retired
 
 
 def test_remaining_is_what_the_share_has() -> None:
@@ -363,7 +363,7 @@ def test_a_bucket_that_lost_its_state_is_counted() -> None:
 
 def test_a_debt_alone_borrows_nothing() -> None:
     front = away()
-    front.reservoir.debit(5, 0.0)
+    front.reservoir.corrections.debit(5, 0.0)
     fetch = front.tend(0.0)
     front.reservoir.failed(fetch, DEAD, 0.1)
     assert not front.reservoir.state.lease.borrowed

@@ -1,0 +1,53 @@
+"""What a call has cost, corrected: a refund of what was not used, and a debit of what was used beyond an estimate."""
+
+from batchlimit.bucket.messages import GiveBack
+from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.key_state import KeyState
+from batchlimit.reservoir.lifecycle import Lifecycle
+from batchlimit.reservoir.overdraft import NO_OVERDRAFT, Overdraft
+from batchlimit.reservoir.requests import Requests
+from batchlimit.reservoir.waiter import Waiter
+
+
+class Corrections:
+    """Refunds and debits of one key. Each serves the waiters that it concerns, and may have a request to send."""
+
+    __slots__ = ("_admission", "_lifecycle", "_requests", "_state")
+
+    def __init__(self, state: KeyState, admission: Admission, requests: Requests, lifecycle: Lifecycle) -> None:
+        self._state, self._admission, self._requests, self._lifecycle = state, admission, requests, lifecycle
+
+    def __repr__(self) -> str:
+        return f"<Corrections of {self._state}>"
+
+    def refund(self, waiter: Waiter, now: float) -> GiveBack | None:
+        """Take back the spent tokens of a waiter that was admitted.
+
+        The store counts all tokens of this lease as ours until we report them spent, so within the lease a refund
+        needs no request. More than that goes to the store, now or when it can.
+        """
+        state = self._state
+        self._admission.advance(now)
+        if state.quota.denies_all:
+            return None  # nothing was ever admitted
+        cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
+        self._requests.refunds += cost - state.lease.put_back(cost, now)
+        state.denials.forget()
+        self._admission.serve()
+        state.queue.wake_leader()
+        return self._requests.repay(waiter)
+
+    def debit(self, tokens: int, now: float) -> None:
+        """Charge tokens that were used and not admitted: those here pay for them, in their turn, or later ones.
+
+        Nobody waits for that but the callers who come behind.
+        """
+        state = self._state
+        self._admission.advance(now)
+        if state.quota.denies_all or self._lifecycle.ended is not None:
+            return
+        if state.overdraft is NO_OVERDRAFT:
+            state.overdraft = Overdraft()
+        state.overdraft.waiter.beyond += tokens
+        state.overdraft.line_up(state.queue, state.largest_cost)
+        self._admission.serve()
