@@ -139,15 +139,27 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).set("search:ann", "5/s burst 10").quota
             Quota(rate=5.0, burst=10, also=())
         """
-        wanted = Quota.parse(quota) if isinstance(quota, str) else quota
         made: list[Override] = []
 
         def plan(overrides: Overrides, now: float) -> Change:
-            made[:] = [Override(check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who)]
+            made[:] = [self._override(name, quota, until, why, now)]
             return setting(overrides, made[0], self._who, now)
 
         self._change(plan)
         return made[0]
+
+    def plan(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
+        """Return what `set` would set, and set nothing. Args and errors are those of `set`.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> str(Admin(MemoryStore()).plan("search:*", "20/s"))
+            'search:* 20/s'
+        """
+        overrides, now = _seen(self._rules)
+        override = self._override(name, quota, until, why, now)
+        setting(overrides, override, self._who, now)
+        return override
 
     def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
         """Remove overrides: the code counts again, or another override that matches.
@@ -169,6 +181,19 @@ class Admin(Unique):
         """
         removed = self._change(lambda overrides, now: removal(overrides, list(names), self._who, why, now))
         return tuple(name for name in map(check_name, names) if name in removed.texts)
+
+    def clock(self) -> float:
+        """Return the server's clock, by which overrides end (seconds since 1970).
+
+        Raises:
+            StoreUnavailable: the store does not answer.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).clock() > 1_700_000_000
+            True
+        """
+        return self._rules.read(-1).now
 
     def history(self, limit: int = 20) -> list[Entry]:
         """Return the last changes, newest first; the store keeps about a thousand.
@@ -201,6 +226,10 @@ class Admin(Unique):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _override(self, name: str, quota: Quota | str, until: Until, why: str, now: float) -> Override:
+        wanted = Quota.parse(quota) if isinstance(quota, str) else quota
+        return Override(check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who)
 
     def _change(self, plan: Callable[[Overrides, float], Change]) -> Change:
         """Make a change, by what stands there now; make it anew if meanwhile something else was changed."""

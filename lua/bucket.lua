@@ -21,8 +21,8 @@
 --                kept: when the key expires (ms); since: when the quota was set. And while one of these is not 0:
 --                known: how long after `time` a refund is remembered; 1 if tokens are reserved
 --   reserved     tokens that only one instance may draw on; until when; the field of that instance
---   rank         rules and revision of the quota: it outranks all with less. And when an instance of this rank was last
---                heard that wants it (us since the epoch). Written once instances disagree, or have a rank above 0
+--   rank, heard  rules and revision of the quota: it outranks all with less. And when an instance of this rank was last
+--                heard that wants it. Written once instances disagree, or have a rank above 0
 --   instance:ID  held (tokens); seen: when it asked last; how long after that its tokens expire; granted (tokens) by
 --                the ask numbered seq; weight; how long before `seen` it was served last (its share began anew). And
 --                while one of these is not 0: how long after `seen` that grant starts, and a refund is known
@@ -59,7 +59,7 @@ local clock = call('TIME')
 clock = clock[1] * 1000000 + clock[2]
 local found, epoch, version, level, outstanding, shares, times, rank, entry = unpack(
     call('HMGET', key, 'quota', 'epoch', 'version', 'level', 'outstanding', 'shares', 'times', 'rank', name))
-local obeyed, was_rank = found or quota, rank
+local obeyed, heard_at = found or quota, nil
 if not found and #call('HGETALL', key) > 0 then error('this hash is no bucket') end
 
 -- Below, text + 0 is its number. A missing or damaged field fails the script: BucketUnavailable.

@@ -9,17 +9,16 @@
 --   held, back            (tokens of earlier grants: still here, returned unspent; the rest is spent)
 --   max_wait, round_trip  (us: how far in the future a grant may begin, how long answers take)
 --   weight                (a whole number: an instance of weight 2 has twice the share of one of weight 1)
---   rules, revision       (the rank of the instance's quota: of two that differ the higher one counts, rules first)
+--   claim                 (the rank of the instance's quota: which overrides it knows, and the revision of its code)
 -- ARGV[4] rules (name of the hash of overrides; missing in a cluster, where it is at another node. Not one of KEYS:
 --         the server would demand the right to write it)
 -- returns {granted, kept, starts_in (us), lease (us), retry_after (us), level, active_instances, epoch (us), version,
 --          quota ('' unless the bucket obeys another one than the caller's), revision of the overrides (-1: not seen)}
 
-local seq, age, epoch_seen, fill, need, queued, want, held, back, max_wait, round_trip, weight, rules, revision =
-    match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+local seq, age, epoch_seen, fill, need, queued, want, held, back, max_wait, round_trip, weight, claim =
+    match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+ %S+)$')
 seq, age, epoch_seen, fill, need, queued = seq + 0, age + 0, epoch_seen + 0, fill + 0, need + 0, queued + 0
 want, held, back, max_wait, round_trip, weight = want + 0, held + 0, back + 0, max_wait + 0, round_trip + 0, weight + 0
-rules, revision = rules + 0, revision + 0
 
 local ALPHA = 0.5       -- the share of a bucket that all instances together may hold in reserve
 local RICH = 1500000    -- the longest lease while the bucket is rich (us)
@@ -33,10 +32,11 @@ local SILENT = 60000000 -- a rank counts for so long after an instance that has 
 local FAR = 2 ^ 49      -- a quota by rules of the store is so much younger than any other: scripts without ranks obey it
 local BATCH = 25        -- how many tokens an instance accrues between two asks at an empty bucket, within those
 
-local set = now - age + (rules > 0 and FAR or 0)
-local of_rules, of_code, heard = 0, 0, now
+local set = now - age
+if claim ~= '0 0' and string.sub(claim, 1, 2) ~= '0 ' then set = set + FAR end
 if not found then
-    since, of_rules, of_code = set, rules, revision
+    since = set
+    if claim ~= '0 0' then rank, heard_at = claim, now end
     for i = 1, #levels do levels[i] = floor(bursts[i] * (epoch_seen > 0 and fill or 1)) end
 end
 instance = instance or {name = name, seq = -1, held = 0, expires = 0, last = now, seen = now, granted = 0, starts = 0,
@@ -58,37 +58,39 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
     -- The quota of the highest rank wins, and of one rank the younger, whichever instance asks first: an old process
     -- that starts or uses a key again does not restore its own. Once no instance wants the winner any more, as after a
     -- rollback, the next that asks for another gets it.
-    if rank then
-        of_rules, of_code, heard = match(rank, '^(%d+) (%d+) (%d+)$')
-        of_rules, of_code, heard = of_rules + 0, of_code + 0, heard + 0
-    end
-    local is_level = rules == of_rules and revision == of_code
-    local is_above = rules > of_rules or (rules == of_rules and revision > of_code)
-    local is_first = is_above or (is_level and set >= since) or now - heard >= SILENT
-    local is_changed = quota ~= obeyed and is_first
-    if is_changed then
-        -- Used tokens stay used, as a share of the burst, so that two quotas in turn create no tokens. A new bandwidth
-        -- begins with the least share of the others. Tokens that are leased count against the new burst at once.
-        local parts, poorest = {}, 1
-        for i = 1, #levels do
-            parts[i] = levels[i] / bursts[i]
-            poorest = min(poorest, parts[i])
+    local is_level = claim == (rank or '0 0')
+    if quota == obeyed and is_level and (not rank or swept < now) then
+        since = max(since, set)
+    else
+        local rules, revision = match(claim, '^(%d+) (%d+)$')
+        local of_rules, of_code = match(rank or '0 0', '^(%d+) (%d+)$')
+        local heard = rank and not heard_at and call('HGET', key, 'heard') + 0 or now
+        rules, revision, of_rules, of_code = rules + 0, revision + 0, of_rules + 0, of_code + 0
+        local is_above = rules > of_rules or (rules == of_rules and revision > of_code)
+        local is_first = is_above or (is_level and set >= since) or now - heard >= SILENT
+        local is_changed = quota ~= obeyed and is_first
+        if is_changed then
+            -- Used tokens stay used, as a share of the burst, so that two quotas in turn create no tokens. A new bandwidth
+            -- begins with the least share of the others. Tokens that are leased count against the new burst at once.
+            local parts, poorest = {}, 1
+            for i = 1, #levels do
+                parts[i] = levels[i] / bursts[i]
+                poorest = min(poorest, parts[i])
+            end
+            obeyed, version = quota, version + 1
+            rates, bursts, lease = bandwidths(quota)
+            levels = {}
+            for i = 1, #bursts do
+                levels[i] = min((parts[i] or poorest) * bursts[i], max(0, bursts[i] - outstanding))
+            end
         end
-        obeyed, version = quota, version + 1
-        rates, bursts, lease = bandwidths(quota)
-        levels = {}
-        for i = 1, #bursts do
-            levels[i] = min((parts[i] or poorest) * bursts[i], max(0, bursts[i] - outstanding))
+        if quota == obeyed and (is_first or is_level) then
+            local is_new = is_changed or not (rank and is_level)
+            since = is_level and not is_changed and max(since, set) or set
+            if rank or claim ~= '0 0' then rank = claim end
+            if rank and (is_new or now - heard >= SILENT / 4) then heard_at = now end
         end
-    end
-    local is_heard = false
-    if quota == obeyed and (is_first or is_level) then
-        is_heard = is_changed or not is_level or now - heard >= SILENT / 4
-        since = is_level and not is_changed and max(since, set) or set
-        of_rules, of_code = rules, revision
-    end
-    if rank and is_heard or not rank and (quota ~= obeyed or of_rules + of_code > 0) then
-        rank = format('%.0f %.0f %.0f', of_rules, of_code, now)
+        if not rank and quota ~= obeyed then rank, heard_at = '0 0', now end
     end
 
     -- The instance's report: spent tokens are gone, unspent ones go back as far as there is room.

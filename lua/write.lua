@@ -19,7 +19,7 @@ local expires = kept < enough or kept > enough + 2 * SLACK
 if expires then kept = enough + SLACK end
 
 if obeyed ~= found then call('HSET', key, 'quota', obeyed, 'epoch', epoch, 'version', version) end
-if rank ~= was_rank then call('HSET', key, 'rank', rank) end
+if heard_at then call('HSET', key, 'rank', rank, 'heard', heard_at) end
 
 local own = entry -- the caller's field
 for n = 1, #over + (instance and 1 or 0) do

@@ -164,7 +164,8 @@ class Bucket:
             self._reconfigure(quota)
             is_changed = True
         if quota == self._quota and (is_first or rank == self._rank):
-            is_old = is_changed or rank != self._rank or self._now - heard >= SILENT / 4
+            is_old = self._table.has_swept(self._now) and self._now - heard >= SILENT / 4
+            is_old = is_old or is_changed or rank != self._rank
             if self._heard is not None and is_old:
                 self._heard = self._now
             self._since = max(self._since, since) if rank == self._rank and not is_changed else since

@@ -31,6 +31,7 @@ class Ask(NamedTuple):
         rules: which rules of the store this instance knows (default 0: none). Of two quotas that differ the bucket
             obeys the one of the higher rank: that is `rules`, and if they are equal, `revision`.
         revision: of the instance's own quotas (default 0).
+        look: whether the grant is to tell the revision of the overrides (default True).
 
     Example:
         >>> from batchlimit import Quota
@@ -54,6 +55,7 @@ class Ask(NamedTuple):
     weight: int = 1
     rules: int = 0
     revision: int = 0
+    look: bool = True
 
 
 class Grant(NamedTuple):
@@ -74,7 +76,8 @@ class Grant(NamedTuple):
         epoch: the instant of the bucket's birth (us of the server); another one means that the state was lost.
         version: how often the bucket's quota was set.
         quota: the quota that the bucket obeys, if it outranks the one that this instance asked with (default None).
-        rules: the revision of the overrides in the store (default 0: there are none); -1 if the bucket cannot see it.
+        rules: the revision of the overrides in the store (default 0: there are none); -1 if the bucket cannot see it
+            or was not to look.
 
     Example:
         >>> from batchlimit import Quota

@@ -1,4 +1,4 @@
-"""The command line: `batchlimit demo`."""
+"""The command line: `batchlimit set`, `unset`, `rules`, `log`, `demo`."""
 
 import sys
 

@@ -2,9 +2,14 @@
 
 import typer
 
+from batchlimit.cli import rules
 from batchlimit.fleet.demo import demo
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("set")(rules.set_)
+app.command()(rules.unset)
+app.command("rules")(rules.rules)
+app.command()(rules.log)
 app.command()(demo)
 
 

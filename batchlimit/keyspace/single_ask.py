@@ -109,7 +109,7 @@ class SingleAsk:
         self.snapshot, self.sent = snapshot, now
         max_wait = 0.0 if self.deadline == NO_WAIT else max(0.0, min(furthest(quota), self.deadline - now))
         name, number, age = instance.name, next(instance.numbers), max(0.0, now - instance.since)
-        rank = options.weight, self.edition, options.revision
+        rank = options.weight, self.edition, options.revision, now >= instance.rules.looks_at
         self.ask = Ask(name, number, cost, cost, cost, 0, 0, max_wait, age, epoch, fill, round_trip, *rank)
         return self.ask
 
@@ -128,7 +128,8 @@ class SingleAsk:
             return None
         instances, demand = grant.active_instances, self._demand
         self._instance.count.learn(instances, now)
-        self._instance.rules.hear(grant.rules)
+        if ask.look:
+            self._instance.rules.hear(grant.rules, now)
         self._level = level
         round_trip = smoothed(self._round_trip, now - self.sent)
         return pack(now, demand.rate, demand.at, self.cost, grant.epoch, level, max(1, instances), round_trip, now)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from batchlimit.overrides.override import NotUnderstood
 from batchlimit.overrides.overrides import NONE, InForce, Overrides
 
+EVERY = 0.5
+"""Seconds between two answers that tell one instance the revision: for a script it is a twentieth of its work."""
 REFRESH = 1.0
 """Where buckets cannot tell the revision, as in a cluster: seconds between two looks, as long as anything is asked."""
 _LONGEST = 10.0
@@ -63,6 +65,7 @@ class Known:
         "_understood",
         "_useless",
         "in_force",
+        "looks_at",
         "trouble",
     )
 
@@ -71,6 +74,7 @@ class Known:
         self.in_force = NONE
         self.trouble = Trouble()
         self._looking_until = -math.inf  # somebody reads, or was interrupted before
+        self.looks_at = -math.inf  # no answer needs to tell the revision before
         self._useless: int | None = None  # a revision that was told, and not found when it was looked for
         self._looks_after = -math.inf
         self._understood: int | None = 0  # the revision that was read last; None: what was read made no sense
@@ -84,13 +88,13 @@ class Known:
         """The revision that is known."""
         return self.in_force.overrides.revision
 
-    def hear(self, told: int) -> None:
+    def hear(self, told: int, now: float) -> None:
         """Compare what an answer told; most answers tell what is known."""
+        self.looks_at = now + EVERY
         if told != self._understood:
-            self._look(told)
+            self._look(told, now)
 
-    def _look(self, told: int) -> None:
-        now = self._clock()
+    def _look(self, told: int, now: float) -> None:
         if now < self._looking_until or (told in (UNTOLD, self._useless) and now < self._looks_after):
             return
         self._useless, self._looking_until = told, now + _LONGEST

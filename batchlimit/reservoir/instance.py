@@ -1,5 +1,6 @@
 """One limiter instance as the buckets know it, and how many of its kind share their keys."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -47,7 +48,12 @@ class Rules(Protocol):
         """What counts now."""
         ...
 
-    def hear(self, told: int) -> None:
+    @property
+    def looks_at(self) -> float:
+        """From when on an answer is to tell the revision."""
+        ...
+
+    def hear(self, told: int, now: float) -> None:
         """Compare the revision that an answer told."""
         ...
 
@@ -55,9 +61,9 @@ class Rules(Protocol):
 class NoRules:
     """Nobody sets any."""
 
-    in_force = NONE
+    in_force, looks_at = NONE, math.inf
 
-    def hear(self, told: int) -> None:
+    def hear(self, told: int, now: float) -> None:
         """Do nothing: nobody would look."""
 
 

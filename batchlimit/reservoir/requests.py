@@ -142,7 +142,7 @@ class Requests:
         number = next(self._instance.numbers) if lost is None else lost
         known = view.epoch(state.quota, now), view.fill, view.round_trip
         who, weight = self._instance.name, self._options.weight
-        rank = state.edition, self._options.revision
+        rank = state.edition, self._options.revision, now >= self._instance.rules.looks_at
         ask = Ask(who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight, *rank)
         self._prefetch.stop()
         self.calls += 1

@@ -197,7 +197,8 @@ class Reservoir:
         state.count(now)
         state.in_flight = self.requests.lost_number = self.outage = None
         state.view.learn(fetch, grant, now)
-        self._rules.hear(grant.rules)
+        if fetch.ask.look:
+            self._rules.hear(grant.rules, now)
         if state.lease.borrowed or state.fallback.bucket is not None:
             state.fallback.end(state.lease, now)
         if fetch.quota is state.own or fetch.quota == state.own:

@@ -122,7 +122,7 @@ class Pair:
         assert known == max(0, twin._known - time)
         assert ("rank" in fields) == (twin._heard is not None)
         if twin._heard is not None:
-            assert tuple(_whole(fields["rank"])) == (*twin._rank, twin._heard)
+            assert (*_whole(fields["rank"]), int(fields["heard"])) == (*twin._rank, twin._heard)
         assert ("reserved" in fields) == bool(is_reserved) == (twin._reserved is not None)
         if twin._reserved:
             tokens, ends, whose = fields["reserved"].split(" ")

@@ -35,10 +35,10 @@ FIVE = '{"quota": "5/s"}'
 def test_another_revision_is_read_once_and_then_heard_without_a_look() -> None:
     limiter = Limiter()
     for told in (0, 0, 7, 7, 7):
-        limiter.known.hear(told)
+        limiter.known.hear(told, limiter.now)
     assert (limiter.looks, limiter.rate) == (1, 1000.0)
     limiter.learn(7, FIVE)
-    limiter.known.hear(7)
+    limiter.known.hear(7, limiter.now)
     assert (limiter.looks, limiter.rate, limiter.known.revision) == (1, 5.0, 7)
 
 
@@ -46,7 +46,7 @@ def test_an_earlier_revision_is_read_as_well() -> None:
     """After a failover the store may have lost the last change."""
     limiter = Limiter()
     limiter.learn(8, FIVE)
-    limiter.known.hear(7)
+    limiter.known.hear(7, limiter.now)
     limiter.learn(7, '{"quota": "6/s"}')
     assert (limiter.looks, limiter.rate) == (1, 6.0)
 
@@ -54,11 +54,11 @@ def test_an_earlier_revision_is_read_as_well() -> None:
 def test_a_revision_that_was_told_and_not_found_is_looked_for_once_a_second() -> None:
     limiter = Limiter()
     for _ in range(3):
-        limiter.known.hear(9)
+        limiter.known.hear(9, limiter.now)
         limiter.learn(8, FIVE)
     assert limiter.looks == 1
     limiter.now += REFRESH
-    limiter.known.hear(9)
+    limiter.known.hear(9, limiter.now)
     assert limiter.looks == 2
 
 
@@ -67,7 +67,7 @@ def test_where_no_revision_is_told_an_instance_looks_once_a_second_while_it_asks
     for step in range(16):
         limiter.now = 50.0 + step / 4
         before = limiter.looks
-        limiter.known.hear(UNTOLD)
+        limiter.known.hear(UNTOLD, limiter.now)
         if limiter.looks > before:
             limiter.known.learn(Published(0, 0.0, None), limiter.now)
     assert limiter.looks == 4
@@ -76,20 +76,20 @@ def test_where_no_revision_is_told_an_instance_looks_once_a_second_while_it_asks
 def test_a_look_that_never_ends_does_not_keep_others_from_looking() -> None:
     """The thread that was to look may have been interrupted."""
     limiter = Limiter()
-    limiter.known.hear(7)
+    limiter.known.hear(7, limiter.now)
     limiter.now += 5.0
-    limiter.known.hear(7)
+    limiter.known.hear(7, limiter.now)
     assert limiter.looks == 1
     limiter.now += 6.0
-    limiter.known.hear(7)
+    limiter.known.hear(7, limiter.now)
     assert limiter.looks == 2
 
 
 def test_a_child_looks_for_itself() -> None:
     limiter = Limiter()
-    limiter.known.hear(7)
+    limiter.known.hear(7, limiter.now)
     limiter.known.after_fork()
-    limiter.known.hear(7)
+    limiter.known.hear(7, limiter.now)
     assert limiter.looks == 2
 
 
@@ -117,3 +117,14 @@ def test_an_override_ends_by_the_servers_clock() -> None:
     assert limiter.known.expire()
     assert (limiter.rate, limiter.known.in_force.edition) == (1000.0, edition + 1)
     assert not limiter.known.expire()
+
+
+def test_a_busy_instance_has_itself_told_the_revision_twice_a_second() -> None:
+    limiter = Limiter()
+    told = 0
+    for step in range(64):
+        limiter.now = 50.0 + step / 16
+        if limiter.now >= limiter.known.looks_at:
+            told += 1
+            limiter.known.hear(0, limiter.now)
+    assert told == 8

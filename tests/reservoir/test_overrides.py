@@ -20,12 +20,13 @@ class Rules:
     def __init__(self) -> None:
         self.in_force = NONE
         self.heard: list[int] = []
+        self.looks_at = 0.0
 
     def set(self, quota: Quota | None, revision: int = 7) -> None:
         overrides = [] if quota is None else [Override("key", quota)]
         self.in_force = InForce.at(Overrides(revision, overrides), 0.0)
 
-    def hear(self, told: int) -> None:
+    def hear(self, told: int, now: float) -> None:
         self.heard.append(told)
 
 
@@ -40,10 +41,12 @@ def test_a_key_asks_with_the_override_that_is_known_and_in_its_rank() -> None:
     assert (fetch.quota, fetch.ask.rules) == (LOW, rules.in_force.edition)
 
 
-def test_each_answer_tells_the_instance_a_revision() -> None:
+def test_an_answer_tells_the_instance_the_revision_if_it_was_to() -> None:
     rules = Rules()
     caller = front(rules)
     caller.grant(caller.fetch(caller.join(1)), tokens=1, rules=9)
+    rules.looks_at = 1.0
+    caller.grant(caller.fetch(caller.join(1), 0.5), 0.5, tokens=1, rules=-1)
     assert rules.heard == [9]
 
 

@@ -1,0 +1,124 @@
+"""The commands that change quotas while processes run, and tell which are set."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from batchlimit.admin import Admin
+from batchlimit.cli.output import Output, Row, say, show
+from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, opened
+from batchlimit.overrides.log import Entry
+from batchlimit.overrides.override import NotUnderstood, Override
+from batchlimit.overrides.view import spelled
+
+Name = Annotated[str, typer.Argument(help="A key, or a pattern with *, ? or [; '*' is the default for all keys.")]
+
+
+def set_(
+    name: Name,
+    quota: Annotated[str, typer.Argument(help="Such as 20/s, '5/minute; 100/day', or 0/s to refuse everything.")],
+    url: Url,
+    until: Annotated[str | None, typer.Option(help="How long it counts: 90s, 30m, 1h30m, 2d.")] = None,
+    why: Why = "",
+    who: Who = None,
+    prefix: Prefix = DEFAULT_PREFIX,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    output: Form = Output.TABLE,
+) -> None:
+    """Set another quota for a key or a pattern. All processes obey within a lease, at most 1.5 s."""
+    with opened(url, prefix, who) as admin:
+        before = admin.overrides().by_name.get(name)
+        override = admin.plan(name, quota, until=until, why=why)
+        if not dry_run:
+            override = admin.set(name, quota, until=until, why=why)
+        show(_row(override, _now(admin)), output)
+        say(f"{'would be set' if dry_run else 'set'}; before: {before or 'no override'}")
+
+
+def unset(
+    url: Url,
+    names: Annotated[list[str] | None, typer.Argument(help="Keys and patterns, as they were set.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Remove all overrides.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    why: Why = "",
+    who: Who = None,
+    prefix: Prefix = DEFAULT_PREFIX,
+) -> None:
+    """Remove overrides: the code counts again, or another override. Status 1 if none of them was set."""
+    with opened(url, prefix, who) as admin:
+        if bool(names) == every:
+            raise ValueError("name what to remove, or use --all")
+        wanted = [each.name for each in admin.overrides()] if every else names or []
+        if every and wanted and not yes:
+            typer.confirm(f"Remove {len(wanted)} overrides?", abort=True, err=True)
+        removed = admin.unset(*wanted, why=why) if wanted else ()
+        say(f"removed: {', '.join(removed)}" if removed else "none of these was set")
+        if not removed:
+            raise typer.Exit(NOTHING_DONE)
+
+
+def rules(
+    url: Url,
+    explain: Annotated[str | None, typer.Option(metavar="KEY", help="Which override counts for this key.")] = None,
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
+    """Show the overrides that are set, those first that count before others."""
+    with opened(url, prefix) as admin:
+        now, found = _now(admin), admin.overrides()
+        if explain is None:
+            ordered = sorted(found, key=lambda each: (each.is_pattern, each.name))
+            show([_row(each, now) for each in ordered], output, empty="no overrides: the code counts", columns=_SHOWN)
+            return
+        one = found.find(explain, now)
+        counts = {"key": explain, "counts": "the code" if one is None else "override"}
+        show(counts if one is None else counts | _row(one, now), output)
+
+
+def log(
+    url: Url,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Changes at most.")] = 20,
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
+    """Show who changed which override, newest first."""
+    with opened(url, prefix) as admin:
+        show([_told(each) for each in admin.history(count)], output, empty="nothing was changed yet")
+
+
+_SHOWN = "name", "quota", "state", "until", "why", "who", "at"
+
+
+def _row(each: Override, now: float) -> Row:
+    ended = each.has_ended(now)
+    left = "" if each.until is None or ended else f"{timedelta(seconds=round(each.until - now))} left"
+    return {
+        "name": each.name,
+        "quota": str(each.quota),
+        "state": "ended" if ended else left or "counts",
+        "until": None if each.until is None else spelled(each.until),
+        "why": each.why,
+        "who": each.who,
+        "at": spelled(each.at),
+    }
+
+
+def _told(entry: Entry) -> Row:
+    row: dict[str, Any] = {"at": spelled(entry.at), "who": entry.who, "name": entry.name}
+    return row | {"old": _quota(entry, entry.old), "new": _quota(entry, entry.new), "why": entry.why}
+
+
+def _quota(entry: Entry, text: str) -> str | None:
+    """Return the quota that a text of the log names; the text itself if it cannot be read."""
+    if not text:
+        return None
+    try:
+        override = Override.decode(entry.name, text)
+    except NotUnderstood:
+        return text
+    return str(override.quota) + ("" if override.until is None else f" until {spelled(override.until)}")
+
+
+def _now(admin: Admin) -> float:
+    return admin.clock()

@@ -1,0 +1,46 @@
+"""Where the commands look: the options that all of them have, and how they end when something is wrong."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from batchlimit.admin import Admin
+from batchlimit.cli.output import Output, say
+from batchlimit.errors import RulesChanged, StoreUnavailable
+
+NOTHING_DONE, WRONG, AWAY = 1, 2, 3
+"""Exit statuses: nothing was changed, the command cannot work, the store does not answer."""
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url", envvar="BATCHLIMIT_URL", help="The store, as of the limiters.", show_envvar=True, show_default=False
+    ),
+]
+Prefix = Annotated[str, typer.Option(envvar="BATCHLIMIT_PREFIX", help="As of the limiters.", show_envvar=True)]
+Form = Annotated[Output, typer.Option("--output", "-o", help="The form of the output.")]
+Why = Annotated[str, typer.Option(help="The reason, for the log and for others.")]
+Who = Annotated[str | None, typer.Option(help="Who the log says it was.", show_default="user@machine")]
+DEFAULT_PREFIX = "batchlimit"
+
+
+@contextmanager
+def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
+    """Open the store, and end the command with a message and a status if something is wrong."""
+    try:
+        with Admin.from_url(url, prefix=prefix, who=who) as admin:
+            yield admin
+    except RulesChanged as error:
+        _end(error, NOTHING_DONE)
+    except StoreUnavailable as error:
+        _end(error, AWAY)
+    except (ValueError, TypeError) as error:
+        _end(error, WRONG)
+
+
+def _end(error: Exception, status: int) -> None:
+    say(f"batchlimit: {error}")
+    sys.exit(status)

@@ -1,0 +1,124 @@
+"""Operators change quotas at a terminal, on a real server."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from batchlimit.admin import Admin
+from batchlimit.cli.app import app
+from tests.servers import Server
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(valkey: Server, prefix: str) -> Run:
+    """A command, as it is typed."""
+
+    def typed(*words: str, typed_in: str | None = None) -> Result:
+        env = {"BATCHLIMIT_URL": valkey.url, "BATCHLIMIT_PREFIX": prefix, "NO_COLOR": "1", "TERMINAL_WIDTH": "200"}
+        return CliRunner().invoke(app, list(words), env=env, input=typed_in)
+
+    return typed
+
+
+@pytest.fixture
+def admin(valkey: Server, prefix: str) -> Any:
+    with Admin.from_url(valkey.url, prefix=prefix) as admin:
+        yield admin
+
+
+def test_what_is_set_is_shown_logged_and_removed(run: Run, admin: Admin) -> None:
+    done = run("set", "search:*", "20/s", "--until", "1h", "--why", "slow index", "--who", "ann")
+    assert (done.exit_code, "20/s" in done.stdout, "slow index" in done.stdout) == (0, True, True)
+    (override,) = admin.overrides()
+    assert (override.name, str(override.quota), override.who, override.why) == ("search:*", "20/s", "ann", "slow index")
+    assert override.until == pytest.approx(override.at + 3600.0, abs=0.01)
+    assert "search:*" in run("rules").stdout
+    assert run("unset", "search:*", "--why", "fast again").exit_code == 0
+    assert list(admin.overrides()) == []
+    shown = run("log").stdout.splitlines()
+    assert ["fast again" in shown[1], "slow index" in shown[2]] == [True, True]
+
+
+def test_programs_read_json_and_yaml(run: Run) -> None:
+    run("set", "ann", "20/s")
+    rows = json.loads(run("rules", "-o", "json").stdout)
+    assert [(each["name"], each["quota"], each["until"]) for each in rows] == [("ann", "20/s", None)]
+    assert yaml.safe_load(run("rules", "-o", "yaml").stdout) == rows
+    (entry,) = json.loads(run("log", "-o", "json").stdout)
+    assert (entry["name"], entry["old"], entry["new"]) == ("ann", None, "20/s")
+    assert json.loads(run("set", "bob", "5/s", "-o", "json").stdout)["quota"] == "5/s"
+
+
+def test_what_counts_for_a_key_is_explained(run: Run) -> None:
+    run("set", "*", "100/s")
+    run("set", "search:*", "20/s")
+    told = json.loads(run("rules", "--explain", "search:ann", "-o", "json").stdout)
+    assert (told["counts"], told["name"], told["quota"]) == ("override", "search:*", "20/s")
+    run("unset", "*")
+    assert json.loads(run("rules", "--explain", "export", "-o", "json").stdout)["counts"] == "the code"
+
+
+def test_a_dry_run_changes_nothing(run: Run, admin: Admin) -> None:
+    done = run("set", "search:*", "20/s", "--dry-run")
+    assert (done.exit_code, "would be set" in done.stderr) == (0, True)
+    assert list(admin.overrides()) == []
+    assert run("set", "search:*", "20/fortnight", "--dry-run").exit_code == 2
+
+
+def test_all_are_removed_only_after_a_yes(run: Run, admin: Admin) -> None:
+    run("set", "ann", "20/s")
+    run("set", "bob", "20/s")
+    assert run("unset", "--all", typed_in="n\n").exit_code == 1
+    assert len(admin.overrides()) == 2
+    assert run("unset", "--all", typed_in="y\n").exit_code == 0
+    assert len(admin.overrides()) == 0
+    run("set", "ann", "20/s")
+    assert run("unset", "--all", "--yes").exit_code == 0
+    assert len(admin.overrides()) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["unset", "never set"], 1),
+        (["unset", "--all"], 1),
+        (["unset"], 2),
+        (["unset", "ann", "--all"], 2),
+        (["set", "ann"], 2),
+        (["set", "", "20/s"], 2),
+        (["set", "ann", "20/fortnight"], 2),
+        (["set", "ann", "20/s", "--until", "yesterday"], 2),
+        (["set", "ann", "20/s", "--why", "two\nlines"], 2),
+        (["rules", "--url", "nowhere://"], 2),
+        (["rules", "--url", "redis://localhost:1/0"], 3),
+        (["rules"], 0),
+        (["log"], 0),
+    ],
+    ids=str,
+)
+def test_the_exit_status_says_what_went_wrong(run: Run, words: list[str], status: int) -> None:
+    done = run(*words)
+    assert done.exit_code == status
+    assert "Traceback" not in done.output
+
+
+def test_a_pipe_gets_no_colours_and_whole_rows(valkey: Server, prefix: str) -> None:
+    def command(*words: str) -> str:
+        env = os.environ | {"BATCHLIMIT_URL": valkey.url, "BATCHLIMIT_PREFIX": prefix}
+        line = [sys.executable, "-m", "batchlimit.cli", *words]
+        return subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout
+
+    command("set", "search:*", "20/s", "--why", "w" * 300)
+    lines = command("rules").splitlines()
+    assert len(lines) == 2
+    assert "w" * 300 in lines[1]
+    assert "\x1b" not in "".join(lines)
