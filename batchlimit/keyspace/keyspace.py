@@ -156,7 +156,8 @@ class Keyspace(Generic[E]):
 
     def statistics(self, health: Health) -> Statistics:
         """Add up what all entries did, those that are gone among them; retired ones count once they are let go of."""
-        live = [entry.figures() for entry in self._entries.values() if not entry.reservoir.state.is_retired]
+        entries = list(self._entries.values())  # a loop may change them while another thread reads
+        live = [entry.figures() for entry in entries if not entry.reservoir.state.is_retired]
         now = KeyStatistics(*(sum(column) for column in zip(*live, KeyStatistics(), strict=True)))
         admitted, refused, calls, fallback, losses = (old + new for old, new in zip(self._past, now, strict=False))
         return Statistics(

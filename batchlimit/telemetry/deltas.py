@@ -1,0 +1,94 @@
+"""A background thread that adds what has changed to counters that outlive their process."""
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable
+
+from batchlimit.telemetry.sources import Labelled, Sources
+
+Add = Callable[[Labelled, float], None]
+
+
+class Deltas:
+    """Reads sources now and then, and tells by how much each series has changed.
+
+    It ends when all sources are gone. It goes on in a forked child, from what the child has counted by then: what its
+    parent counted is the parent's.
+
+    Args:
+        sources: what is read.
+        add: is told of each change.
+        every: seconds between two readings.
+    """
+
+    def __init__(self, sources: Sources, add: Add, every: float) -> None:
+        self._sources, self._add, self._every = sources, add, every
+        self._last: dict[Labelled, float] = {}
+        self._begin()
+        _living.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Deltas of {self._sources!r} every {self._every:g} s>"
+
+    def _begin(self) -> None:
+        self._lock, self._stopped = threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to read in the background."""
+        self._thread = threading.Thread(target=self._run, name="batchlimit-telemetry", daemon=True)
+        self._thread.start()
+
+    def look(self) -> None:
+        """Tell of what has changed since the last look."""
+        with self._lock:
+            for labelled, value in self._sources.read().items():
+                change = value - self._last.get(labelled, 0)
+                if change < 0 and _is_counter(labelled):  # tokens taken too late were uncounted: wait for more
+                    continue
+                if change or labelled not in self._last:  # a series begins with 0
+                    self._add(labelled, change)
+                    self._last[labelled] = value
+
+    def stop(self) -> None:
+        """Look once more, and then never again."""
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self.look()
+
+    def _run(self) -> None:
+        stopped = self._stopped
+        while not stopped.wait(self._every) and self._sources:
+            self.look()
+
+    def after_fork(self) -> None:
+        """Go on in a forked child."""
+        is_running = not self._stopped.is_set() and self._thread is not None
+        self._begin()
+        self._last = {each: value for each, value in self._sources.read().items() if _is_counter(each)}
+        if is_running:
+            self.start()
+
+
+def _is_counter(labelled: Labelled) -> bool:
+    return labelled.series.metric.kind == "counter"
+
+
+_living: "weakref.WeakSet[Deltas]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for deltas in list(_living):
+        deltas.after_fork()
+
+
+def _at_exit() -> None:
+    for deltas in list(_living):
+        deltas.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

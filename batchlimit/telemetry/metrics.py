@@ -1,0 +1,87 @@
+"""The metrics: their names, kinds and units, as dashboards and alerts know them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: its name to OpenTelemetry; Prometheus writes "_" for "." and "_total" after a counter.
+        kind: "counter" only grows, "gauge" is a value now.
+        unit: what it counts, as OpenTelemetry writes units: things in braces, "1" for a fact.
+        text: one sentence for those who see it first.
+        labels: the names of its labels, beside "limiter".
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    text: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def prometheus_name(self) -> str:
+        """Its name to Prometheus, without "_total"."""
+        return self.name.replace(".", "_")
+
+
+REQUESTS = Metric(
+    "batchlimit.requests",
+    "counter",
+    "{request}",
+    "Requests that web rules decided, by rule and result.",
+    ("policy", "result"),
+)
+TOKENS = Metric("batchlimit.tokens", "counter", "{token}", "Tokens that callers asked for, by result.", ("result",))
+KEYS = Metric("batchlimit.keys", "gauge", "{key}", "Keys in memory.")
+QUEUED = Metric("batchlimit.queued_requests", "gauge", "{request}", "Callers that wait for tokens.")
+HELD = Metric("batchlimit.lease.held", "gauge", "{token}", "Tokens leased and not yet spent.")
+OWED = Metric("batchlimit.lease.owed", "gauge", "{token}", "Tokens used beyond estimates, not charged yet.")
+OPERATIONS = Metric("batchlimit.store.operations", "counter", "{call}", "Calls of the store.")
+FAILURES = Metric("batchlimit.store.failures", "counter", "{call}", "Calls that the store did not answer in time.")
+OUTAGES = Metric("batchlimit.store.outages", "counter", "{outage}", "Times that the circuit was opened.")
+LOSSES = Metric("batchlimit.store.losses", "counter", "{bucket}", "Buckets found without their state.")
+AVAILABLE = Metric("batchlimit.store.available", "gauge", "1", "1 while the store is asked, 0 while a circuit is open.")
+
+LIMIT = Metric("batchlimit.concurrency.limit", "gauge", "{call}", "Calls that may be under way.", ("policy",))
+IN_FLIGHT = Metric("batchlimit.concurrency.in_flight", "gauge", "{call}", "Calls under way.", ("policy",))
+WAITING = Metric("batchlimit.concurrency.queued_requests", "gauge", "{call}", "Callers in the queue.", ("policy",))
+CALLS = Metric(
+    "batchlimit.concurrency.requests",
+    "counter",
+    "{call}",
+    "Calls by how they ended, or why they were refused.",
+    ("policy", "result", "reason"),
+)
+WATCHED = Metric(
+    "batchlimit.concurrency.watcher.polls",
+    "counter",
+    "{poll}",
+    "Polls of watchers, by what came of them.",
+    ("watcher", "result"),
+)
+
+METRICS = (
+    REQUESTS,
+    TOKENS,
+    KEYS,
+    QUEUED,
+    HELD,
+    OWED,
+    OPERATIONS,
+    FAILURES,
+    OUTAGES,
+    LOSSES,
+    AVAILABLE,
+    LIMIT,
+    IN_FLIGHT,
+    WAITING,
+    CALLS,
+    WATCHED,
+)
+"""All of them."""

@@ -1,0 +1,83 @@
+"""Metrics for OpenTelemetry: observable instruments, read when the SDK collects."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+try:
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.telemetry.otel needs opentelemetry-api, of the 'otel' extra: pip install 'batchlimit[otel]'",
+        name="opentelemetry",
+    ) from error
+
+import batchlimit
+from batchlimit.telemetry.metrics import METRICS, Metric
+from batchlimit.telemetry.sources import Labelled, Sources
+
+__all__ = ["export"]
+
+
+def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None = None) -> None:
+    """Let OpenTelemetry see limiters and web fronts, until nobody else has them any more.
+
+    They are read when the SDK collects; calls pay nothing. Each worker process calls this, after a fork.
+
+    Args:
+        *sources: limiters, and web fronts such as the middleware; each has `statistics()`.
+        name: the value of their attribute "limiter" (default "").
+        meter_provider: what makes the meter (default None: the global one).
+
+    Raises:
+        TypeError: a source has no `statistics`.
+
+    Example:
+        >>> from opentelemetry.sdk.metrics import MeterProvider
+        >>> from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+        >>> reader = InMemoryMetricReader()
+        >>> export(limiter, name="api", meter_provider=MeterProvider([reader]))
+        >>> limiter.try_acquire("ann")
+        True
+        >>> found = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
+        >>> [metric.name for metric in found][:2]
+        ['batchlimit.tokens', 'batchlimit.keys']
+    """
+    found = Sources()
+    for source in sources:
+        found.add(name, source)
+    meter = (meter_provider or get_meter_provider()).get_meter("batchlimit", batchlimit.__version__)
+    readings = _Readings(found)
+    for metric in METRICS:
+        make: Callable[..., Any] = (
+            meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_up_down_counter
+        )
+        make(metric.name, callbacks=[readings.of(metric)], unit=metric.unit, description=metric.text)
+
+
+class _Readings:
+    """One reading for all instruments of a collection.
+
+    The SDK asks the instruments one after the other. The first one that is asked again begins a new reading.
+    """
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._reading: dict[Labelled, float] = {}
+        self._asked: set[Metric] = set(METRICS)
+
+    def of(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        """Return the callback of one instrument."""
+
+        def observe(_options: CallbackOptions) -> Iterable[Observation]:
+            if metric in self._asked:
+                self._reading, self._asked = self._sources.read(), set()
+            self._asked.add(metric)
+            return [
+                Observation(value, dict(zip(("limiter", *metric.labels), (limiter, *series.values), strict=True)))
+                for (series, limiter), value in self._reading.items()
+                if series.metric is metric
+            ]
+
+        return observe

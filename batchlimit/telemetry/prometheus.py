@@ -1,0 +1,126 @@
+"""Metrics for Prometheus, from one process or from several workers."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.telemetry.prometheus needs prometheus-client, of the 'prometheus' extra: "
+        "pip install 'batchlimit[prometheus]'",
+        name="prometheus_client",
+    ) from error
+
+from batchlimit.telemetry import metrics
+from batchlimit.telemetry.deltas import Deltas
+from batchlimit.telemetry.sources import Labelled, Sources
+
+__all__ = ["Exporter", "export"]
+
+
+def export(*sources: Any, name: str = "", registry: CollectorRegistry = REGISTRY, every: float = 1.0) -> "Exporter":
+    """Let Prometheus see limiters and web fronts.
+
+    One process: they are read when Prometheus scrapes, and calls pay nothing. Several workers, if prometheus-client's
+    PROMETHEUS_MULTIPROC_DIR is set: a background thread adds what has changed to counters that all workers share.
+
+    Args:
+        *sources: limiters, and web fronts such as the middleware; each has `statistics()`.
+        name: the value of their label "limiter" (default "").
+        registry: where they are registered (default prometheus-client's own); not used with several workers.
+        every: seconds between two looks, with several workers (default 1).
+
+    Returns:
+        The Exporter. It ends by itself with its sources; `close` ends it sooner.
+
+    Raises:
+        TypeError: a source has no `statistics`.
+
+    Example:
+        >>> from prometheus_client import CollectorRegistry, generate_latest
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "2/hour")
+        >>> registry = CollectorRegistry()
+        >>> exporter = export(limiter, name="api", registry=registry)
+        >>> [limiter.try_acquire("ann") for _ in range(3)]
+        [True, True, False]
+        >>> print(generate_latest(registry).decode())  # doctest: +ELLIPSIS
+        # HELP batchlimit_tokens_total Tokens that callers asked for, by result.
+        # TYPE batchlimit_tokens_total counter
+        batchlimit_tokens_total{limiter="api",result="acquired"} 2.0
+        batchlimit_tokens_total{limiter="api",result="refused"} 1.0
+        ...
+    """
+    found = Sources()
+    for source in sources:
+        found.add(name, source)
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        return Exporter(found, deltas=Deltas(found, _Shared().add, every))
+    return Exporter(found, registry=registry)
+
+
+class Exporter:
+    """What is exported; made by `export`."""
+
+    def __init__(
+        self, sources: Sources, *, registry: CollectorRegistry | None = None, deltas: Deltas | None = None
+    ) -> None:
+        self._sources, self._registry, self._deltas = sources, registry, deltas
+        if registry is not None:
+            registry.register(self)
+        if deltas is not None:
+            deltas.start()
+
+    def __repr__(self) -> str:
+        return f"<Exporter of {self._sources!r}>"
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: prometheus-client asks for this so that it need not read when we are registered."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Return every metric and its values now; prometheus-client calls this when it is scraped."""
+        families: dict[metrics.Metric, Any] = {}
+        for (series, limiter), value in self._sources.read().items():
+            if series.metric not in families:
+                families[series.metric] = _family(series.metric)
+            families[series.metric].add_metric((limiter, *series.values), value)
+        yield from families.values()
+
+    def close(self) -> None:
+        """Export nothing any more; with several workers what was counted so far stays."""
+        if self._registry is not None:
+            self._registry.unregister(self)
+            self._registry = None
+        if self._deltas is not None:
+            self._deltas.stop()
+
+
+def _family(metric: metrics.Metric) -> Any:
+    make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    return make(metric.prometheus_name, metric.text, labels=("limiter", *metric.labels))
+
+
+class _Shared:
+    """The counters and gauges that prometheus-client adds up over all workers: one for each metric of a process."""
+
+    _made: dict[metrics.Metric, Any] = {}  # noqa: RUF012  a process has each of them once
+
+    def add(self, labelled: Labelled, change: float) -> None:
+        """Add a change of one series."""
+        (metric, values), limiter = labelled
+        if metric not in self._made:
+            self._made[metric] = _made(metric)
+        self._made[metric].labels(limiter, *values).inc(change)
+
+
+def _made(metric: metrics.Metric) -> Any:
+    names = ("limiter", *metric.labels)
+    if metric.kind == "counter":
+        return Counter(metric.prometheus_name, metric.text, names)
+    if metric is metrics.AVAILABLE:
+        return Gauge(metric.prometheus_name, metric.text, names, multiprocess_mode="livemin")
+    return Gauge(metric.prometheus_name, metric.text, names, multiprocess_mode="livesum")

@@ -1,0 +1,111 @@
+"""One reading of statistics: which metric has which value now. No label ever holds a key."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from batchlimit import Statistics
+from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, PatternStatistics
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.telemetry import metrics
+from batchlimit.telemetry.metrics import Metric
+
+MOST_POLICIES = 200
+"""Rules and patterns that have a label of their own; all others together are "other"."""
+
+
+class Series(NamedTuple):
+    """One time series.
+
+    Attributes:
+        metric: what is measured.
+        values: the value of each of its labels, in their order.
+    """
+
+    metric: Metric
+    values: tuple[str, ...] = ()
+
+
+Reading = dict[Series, float]
+
+
+def read(found: object) -> Reading:
+    """Return the value of each series in the statistics of one limiter, or of one web front.
+
+    Args:
+        found: Statistics, ConcurrencyStatistics, KeyedStatistics or EnforcementStatistics.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    match found:
+        case Statistics():
+            return dict(_rate_limiter(found))
+        case ConcurrencyStatistics():
+            return dict(_concurrency_limiter(found))
+        case KeyedStatistics():
+            return _sum(_keyed(found))
+        case EnforcementStatistics():
+            return _sum(_rules(found))
+        case _:
+            raise TypeError(f"there are no metrics of {found!r}")
+
+
+def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, float]]:
+    tokens = {"acquired": seen.admitted - seen.fallback, "refused": seen.refused, "fallback": seen.fallback}
+    for result, value in tokens.items():
+        yield Series(metrics.TOKENS, (result,)), value
+    yield Series(metrics.KEYS), seen.keys
+    yield Series(metrics.QUEUED), seen.waiting
+    yield Series(metrics.HELD), seen.held
+    yield Series(metrics.OWED), seen.owed
+    yield Series(metrics.OPERATIONS), seen.calls
+    yield Series(metrics.FAILURES), seen.failures
+    yield Series(metrics.OUTAGES), seen.outages
+    yield Series(metrics.LOSSES), seen.losses
+    yield Series(metrics.AVAILABLE), seen.available
+
+
+def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, float]]:
+    yield Series(metrics.LIMIT, ("",)), seen.limit
+    yield Series(metrics.IN_FLIGHT, ("",)), seen.in_flight
+    yield Series(metrics.WAITING, ("",)), seen.waiting
+    for result in ("succeeded", "dropped", "ignored", "bypassed", "shed", "abandoned"):
+        yield Series(metrics.CALLS, ("", result, "")), getattr(seen, result)
+    for reason, value in seen.refused.items():
+        yield Series(metrics.CALLS, ("", "refused", reason)), value
+    for each in seen.watchers:
+        for result in ("polls", "events", "errors", "timeouts"):
+            yield Series(metrics.WATCHED, (each.name, result)), getattr(each, result)
+
+
+def _keyed(seen: KeyedStatistics) -> Iterator[tuple[Series, float]]:
+    for number, (name, pattern) in enumerate(seen.patterns.items()):
+        yield from _pattern(_policy(name, number), pattern)
+
+
+def _pattern(policy: str, seen: PatternStatistics) -> Iterator[tuple[Series, float]]:
+    yield Series(metrics.IN_FLIGHT, (policy,)), seen.in_flight
+    yield Series(metrics.WAITING, (policy,)), seen.waiting
+    for result in ("succeeded", "dropped", "ignored", "abandoned"):
+        yield Series(metrics.CALLS, (policy, result, "")), getattr(seen, result)
+    for reason, value in seen.refused.items():
+        yield Series(metrics.CALLS, (policy, "refused", reason)), value
+
+
+def _rules(seen: EnforcementStatistics) -> Iterator[tuple[Series, float]]:
+    yield Series(metrics.REQUESTS, ("", "unmatched")), seen.unmatched
+    for number, (name, counts) in enumerate(seen.rules.items()):
+        for result in ("acquired", "refused", "shadow_refused", "no_key", "store_away"):
+            yield Series(metrics.REQUESTS, (_policy(name, number), result)), getattr(counts, result)
+
+
+def _policy(name: str, number: int) -> str:
+    return name if number < MOST_POLICIES else "other"
+
+
+def _sum(found: Iterator[tuple[Series, float]]) -> Reading:
+    """Add up series of the same labels, as those of all policies that are "other"."""
+    reading: Reading = {}
+    for series, value in found:
+        reading[series] = reading.get(series, 0) + value
+    return reading

@@ -1,0 +1,83 @@
+"""Counters that outlive their process: each change is told once, and a forked child tells of its own alone."""
+
+import os
+
+import pytest
+
+from batchlimit import RateLimiter
+from batchlimit.telemetry.deltas import Deltas
+from batchlimit.telemetry.metrics import HELD, TOKENS
+from batchlimit.telemetry.reading import Series
+from batchlimit.telemetry.sources import Labelled, Sources
+
+ACQUIRED = Labelled(Series(TOKENS, ("acquired",)), "api")
+
+
+class Told:
+    """A limiter, and the sums of what was told of it."""
+
+    def __init__(self) -> None:
+        self.limiter = RateLimiter.from_url("memory://", "1000/s burst 1000")
+        self.sums: dict[Labelled, float] = {}
+        self.changes = 0
+        sources = Sources()
+        sources.add("api", self.limiter)
+        self.deltas = Deltas(sources, self._add, every=1000)
+
+    def _add(self, labelled: Labelled, change: float) -> None:
+        self.changes += 1
+        self.sums[labelled] = self.sums.get(labelled, 0) + change
+
+    def calls(self, count: int) -> None:
+        for _ in range(count):
+            assert self.limiter.try_acquire("ann")
+
+
+def test_each_look_tells_of_what_has_changed_since() -> None:
+    told = Told()
+    for count in (3, 0, 4):
+        told.calls(count)
+        told.deltas.look()
+    assert told.sums[ACQUIRED] == 7
+    changes = told.changes
+    told.deltas.look()
+    assert told.changes == changes
+
+
+def test_a_gauge_goes_up_and_down_and_ends_at_its_value() -> None:
+    told = Told()
+    told.calls(1)
+    told.deltas.look()
+    told.limiter.close()
+    told.deltas.look()
+    assert told.sums[Labelled(Series(HELD), "api")] == told.limiter.statistics().held == 0
+
+
+def test_the_last_look_is_at_the_end() -> None:
+    told = Told()
+    told.deltas.start()
+    told.calls(5)
+    told.deltas.stop()
+    assert told.sums[ACQUIRED] == 5
+    told.calls(5)
+    told.deltas.stop()
+    assert told.sums[ACQUIRED] == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_tells_of_its_own_calls_alone() -> None:
+    told = Told()
+    told.calls(3)
+    told.deltas.look()
+    told.calls(2)  # nobody told of these yet: the parent will
+    if (child := os.fork()) == 0:
+        try:
+            told.sums.clear()
+            told.calls(4)
+            told.deltas.look()
+            os._exit(0 if told.sums[ACQUIRED] == 4 else 1)
+        except BaseException:  # noqa: BLE001
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    told.deltas.look()
+    assert told.sums[ACQUIRED] == 5

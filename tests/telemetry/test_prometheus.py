@@ -1,0 +1,80 @@
+"""What Prometheus sees of an application with several workers: exactly what its clients counted."""
+
+import http.client
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from batchlimit import ConcurrencyLimiter, RateLimiter
+from batchlimit.telemetry.prometheus import export
+from tests.integrations.worker_commands import DEADLINE, GUNICORN, Crew, working
+from tests.servers import Server
+from tests.sync.stage import until
+
+Totals = dict[tuple[str, ...], float]
+
+
+def samples(page: bytes) -> Totals:
+    """The samples of a page by name and label values, without the name of the limiter."""
+    return {
+        (sample.name, *(value for name, value in sample.labels.items() if name != "limiter")): sample.value
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+    }
+
+
+def test_one_process_is_read_when_it_is_scraped() -> None:
+    registry = CollectorRegistry()
+    with RateLimiter.from_url("memory://", "2/hour") as limiter, ConcurrencyLimiter() as calls:
+        exporter = export(limiter, calls, name="api", registry=registry)
+        assert [limiter.try_acquire("ann") for _ in range(3)] == [True, True, False]
+        calls.acquire().success()
+        seen = samples(generate_latest(registry))
+        assert seen["batchlimit_tokens_total", "acquired"] == 2
+        assert seen["batchlimit_tokens_total", "refused"] == 1
+        assert seen["batchlimit_store_available",] == 1
+        assert sum(value for (name, *labels), value in seen.items() if "succeeded" in labels) == 1
+        exporter.close()
+        exporter.close()
+        assert generate_latest(registry) == b""
+
+
+UVICORN = ["uvicorn", "--workers", "4", "--fd", "{fd}", "--log-level", "error", "examples.fastapi_metrics:app"]
+PRELOADED = [*GUNICORN, "-w", "3", "-k", "uvicorn.workers.UvicornWorker", "--preload", "-b", "fd://{fd}"]
+
+
+@pytest.mark.filterwarnings("ignore:The `uvicorn.workers` module is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("command", [UVICORN, [*PRELOADED, "examples.fastapi_metrics:app"]], ids=["uvicorn", "preload"])
+def test_all_workers_together_count_what_their_clients_did(command: list[str], valkey: Server, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn.workers")
+    environment = {"REDIS_URL": valkey.url, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    with working(command, tmp_path, **environment) as crew:
+        counted = Counter(status for _ in range(30) for status in session(crew, 10))
+        assert counted.total() == 300
+        wanted = Counter(acquired=counted[200], refused=counted[429])
+        until(lambda: Counter(requests(page(crew), "search")) == wanted)
+
+
+def session(crew: Crew, count: int) -> Iterator[int]:
+    """The statuses of some requests over one connection, which is one worker's."""
+    with closing(http.client.HTTPConnection("127.0.0.1", crew.port, timeout=DEADLINE)) as connection:
+        for _ in range(count):
+            connection.request("GET", "/search")
+            reply = connection.getresponse()
+            reply.read()
+            yield reply.status
+
+
+def page(crew: Crew) -> Totals:
+    with closing(http.client.HTTPConnection("127.0.0.1", crew.port, timeout=DEADLINE)) as connection:
+        connection.request("GET", "/metrics")
+        return samples(connection.getresponse().read())
+
+
+def requests(totals: Totals, rule: str) -> dict[str, int]:
+    return {key[2]: int(value) for key, value in totals.items() if key[:2] == ("batchlimit_requests_total", rule)}

@@ -1,0 +1,96 @@
+"""Which series the statistics of each kind of limiter are, as a table."""
+
+import pytest
+
+from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, RateLimiter
+from batchlimit.concurrency import KeyedConcurrencyLimiter
+from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
+from batchlimit.laws import Fixed
+from batchlimit.telemetry.metrics import METRICS
+from batchlimit.telemetry.reading import MOST_POLICIES, Reading, read
+
+
+def told(reading: Reading) -> dict[str, float]:
+    """The series that are not 0, by name and labels."""
+    return {
+        " ".join((series.metric.name.removeprefix("batchlimit."), *series.values)): value
+        for series, value in reading.items()
+        if value
+    }
+
+
+def test_a_rate_limiter() -> None:
+    with RateLimiter.from_url("memory://", "2/hour") as limiter:
+        for _ in range(3):
+            limiter.try_acquire("ann")
+        seen = told(read(limiter.statistics()))
+    assert seen.pop("store.operations") >= 1
+    assert seen == {"tokens acquired": 2, "tokens refused": 1, "keys": 1, "store.available": 1}
+
+
+def test_a_concurrency_limiter() -> None:
+    with ConcurrencyLimiter(Fixed(1)) as limiter:
+        limiter.acquire().success()
+        with limiter.acquire(), pytest.raises(ConcurrencyLimited):
+            limiter.acquire()
+        limiter.acquire().drop()
+        with limiter.acquire():
+            assert told(read(limiter.statistics())) == {
+                "concurrency.limit ": 1,
+                "concurrency.in_flight ": 1,
+                "concurrency.requests  succeeded ": 2,
+                "concurrency.requests  dropped ": 1,
+                "concurrency.requests  refused limit": 1,
+            }
+
+
+def test_a_keyed_limiter_is_told_by_pattern() -> None:
+    limiter = KeyedConcurrencyLimiter({"user:*": 1, "*": 5})
+    limiter.acquire("other").ignore()
+    with limiter.acquire("user:ann"), pytest.raises(ConcurrencyLimited):
+        limiter.acquire("user:ann")
+    assert told(read(limiter.statistics())) == {
+        "concurrency.requests user:* succeeded ": 1,
+        "concurrency.requests user:* refused limit": 1,
+        "concurrency.requests * ignored ": 1,
+    }
+
+
+def test_web_rules() -> None:
+    counts = {"login": RuleCounts(matched=6, acquired=3, refused=2, no_key=1), "trial": RuleCounts(shadow_refused=4)}
+    assert told(read(EnforcementStatistics(10, 4, counts))) == {
+        "requests  unmatched": 4,
+        "requests login acquired": 3,
+        "requests login refused": 2,
+        "requests login no_key": 1,
+        "requests trial shadow_refused": 4,
+    }
+
+
+def test_rules_beyond_two_hundred_are_other() -> None:
+    counts = {f"rule {number}": RuleCounts(acquired=1) for number in range(1000)}
+    reading = read(EnforcementStatistics(1000, 0, counts))
+    assert len({series.values[0] for series in reading}) == MOST_POLICIES + 2  # "" and "other"
+    assert told(reading)["requests other acquired"] == 1000 - MOST_POLICIES
+
+
+def test_no_label_holds_a_key() -> None:
+    with RateLimiter.from_url("memory://", "2/hour", max_keys=1000) as limiter:
+        before = read(limiter.statistics())
+        for number in range(3000):
+            limiter.try_acquire(f"hostile {number}")
+        assert set(read(limiter.statistics())) == set(before)
+
+
+def test_names_follow_the_conventions() -> None:
+    for metric in METRICS:
+        assert metric.name.startswith("batchlimit.")
+        assert "total" not in metric.name
+        assert metric.unit == "1" or metric.unit.startswith("{")
+        assert metric.text.endswith(".")
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+def test_what_has_no_statistics_has_no_metrics() -> None:
+    with pytest.raises(TypeError, match="there are no metrics of 3"):
+        read(3)

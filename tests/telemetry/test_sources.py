@@ -1,0 +1,82 @@
+"""What is read, as long as somebody else has it; a source that fails takes nothing from the others."""
+
+import gc
+import logging
+import threading
+
+import pytest
+
+from batchlimit import RateLimiter
+from batchlimit.telemetry.metrics import TOKENS
+from batchlimit.telemetry.reading import Series
+from batchlimit.telemetry.sources import Labelled, Sources
+
+ACQUIRED = Series(TOKENS, ("acquired",))
+
+
+class Failing:
+    """A limiter whose statistics cannot be read."""
+
+    def statistics(self) -> object:
+        raise ZeroDivisionError
+
+
+def limiter(calls: int) -> RateLimiter:
+    made = RateLimiter.from_url("memory://", "1000/s burst 1000")
+    for _ in range(calls):
+        assert made.try_acquire("ann")
+    return made
+
+
+def test_sources_of_one_name_are_added_up_and_others_are_told_apart() -> None:
+    found, mine = Sources(), [limiter(1), limiter(2), limiter(4)]
+    for name, each in zip(("api", "api", "jobs"), mine, strict=True):
+        found.add(name, each)
+    reading = found.read()
+    assert reading[Labelled(ACQUIRED, "api")] == 3
+    assert reading[Labelled(ACQUIRED, "jobs")] == 4
+
+
+def test_a_limiter_that_nobody_has_any_more_is_not_kept_alive() -> None:
+    found, mine = Sources(), limiter(1)
+    found.add("api", mine)
+    assert found.read()
+    del mine
+    gc.collect()
+    assert (found.read(), len(found)) == ({}, 0)
+
+
+def test_a_source_that_fails_is_left_out_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    found, failing, mine = Sources(), Failing(), limiter(1)
+    found.add("broken", failing)
+    found.add("api", mine)
+    with caplog.at_level(logging.ERROR, "batchlimit"):
+        assert found.read()[Labelled(ACQUIRED, "api")] == 1
+        found.read()
+    assert len(caplog.records) == 1
+
+
+def test_what_counts_nothing_is_no_source() -> None:
+    with pytest.raises(TypeError, match="counts nothing"):
+        Sources().add("api", object())
+
+
+def test_statistics_may_be_read_while_threads_come_with_new_keys() -> None:
+    mine = RateLimiter.from_url("memory://", "1000/s burst 1000", max_keys=100)
+    found, ended = Sources(), threading.Event()
+    found.add("api", mine)
+
+    def call() -> None:
+        for number in range(3000):
+            mine.try_acquire(f"key {number}")
+        ended.set()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    readings = 0
+    while not ended.is_set():
+        assert found.read()
+        readings += 1
+    thread.join()
+    assert readings
+    assert found.read()[Labelled(ACQUIRED, "api")] == 3000
