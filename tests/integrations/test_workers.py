@@ -15,7 +15,8 @@ from tests.servers import Server
 WORKERS = 3
 UVICORN = ["uvicorn", "--workers", "4", "--fd", "{fd}", "--log-level", "error"]
 WSGI, ASGI = "made:threaded", "made:tasks"
-_MADE = """from tests.integrations.worker_app import limited, limited_threads
+_MADE = """{first}
+from tests.integrations.worker_app import limited, limited_threads
 threaded = limited_threads() if {threaded} else None
 tasks = None if {threaded} else limited({word!r})
 """
@@ -32,16 +33,20 @@ WAYS = {
     "gunicorn gthread": (gunicorn("gthread", "--threads", "4"), WSGI),
     "gunicorn gthread preload": (gunicorn("gthread", "--threads", "4", "--preload"), WSGI),
     "gunicorn gevent": (gunicorn("gevent"), WSGI),
+    "gunicorn gevent preload": (gunicorn("gevent", "--preload"), WSGI),
+    "hypercorn": (["hypercorn", "--workers", str(WORKERS), "-b", "fd://{fd}", "--log-level", "error"], ASGI),
     "gunicorn uvicorn": (gunicorn("uvicorn.workers.UvicornWorker"), ASGI),
     "gunicorn uvicorn preload": (gunicorn("uvicorn.workers.UvicornWorker", "--preload"), ASGI),
 }
+_FIRST = {"gunicorn gevent preload": "from gevent import monkey; monkey.patch_all()"}
+"""What an application does before it imports anything else."""
 _NEEDS = {"gevent": "gevent", "uvicorn.workers.UvicornWorker": "uvicorn.workers"}
 
 
-def made(folder: Path, application: str, word: str = "first") -> None:
+def made(folder: Path, application: str, word: str = "first", first: str = "") -> None:
     """Write the module that a server imports. It is there as a whole or not at all: a server that reloads may look."""
     written = folder / "made.new"
-    written.write_text(_MADE.format(threaded=application == WSGI, word=word), encoding="utf-8")
+    written.write_text(_MADE.format(first=first, threaded=application == WSGI, word=word), encoding="utf-8")
     written.replace(folder / "made.py")
 
 
@@ -66,7 +71,7 @@ def test_each_worker_has_a_connection_of_its_own_and_all_share_one_limit(
     for worker, module in _NEEDS.items():
         if worker in command:
             pytest.importorskip(module)
-    made(tmp_path, application)
+    made(tmp_path, application, first=_FIRST.get(name, ""))
     with working([*command, application], tmp_path, WORKERS_URL=valkey.url, WORKERS_PREFIX=prefix) as crew:
         told = met(crew, 4 if command is UVICORN else WORKERS)
         statuses = [crew.get("/few")[0] for _ in range(FEW * (len(told) + 1))]

@@ -31,6 +31,20 @@ def uvicorn(app: Any) -> None:
     uvicorn.Server(config).run(sockets=[listening()])
 
 
+def hypercorn(app: Any) -> None:
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+
+    async def main() -> None:
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+        config, sock = Config(), listening()
+        config.bind, config.keep_alive_timeout = [f"fd://{sock.detach()}"], 1000.0
+        await serve(app, config, shutdown_trigger=ended.wait)
+
+    asyncio.run(main())
+
+
 def waitress(app: Any) -> None:
     from waitress.server import create_server
 
@@ -77,6 +91,7 @@ def _built(module: str, *kind: str) -> Callable[[Any], Any]:
 
 SERVED: dict[str, tuple[Callable[[Any], None], Callable[[Any], Any]]] = {
     "asgi": (uvicorn, _built("matrix.with_asgi")),
+    "asgi-hypercorn": (hypercorn, _built("matrix.with_asgi")),
     "starlette": (uvicorn, _built("faces.with_starlette")),
     "fastapi": (uvicorn, _built("faces.with_fastapi")),
     "litestar": (uvicorn, _built("faces.with_litestar")),
@@ -92,7 +107,7 @@ SERVED: dict[str, tuple[Callable[[Any], None], Callable[[Any], Any]]] = {
 GRPC = ("grpc", "grpc-async")
 HTTP = [face for face in SERVED if face not in GRPC]
 THREADS = ("django", "django-rest", "flask", "grpc")
-WEBSOCKETS = ("asgi", "starlette", "fastapi", "litestar", "aiohttp")
+WEBSOCKETS = ("asgi", "asgi-hypercorn", "starlette", "fastapi", "litestar", "aiohttp")
 
 
 def main(face: str, url: str, prefix: str) -> None:
