@@ -26,6 +26,11 @@ def test_the_expressions_name_metrics_that_there_are() -> None:
     assert asked <= names
 
 
+def test_the_page_has_every_alert() -> None:
+    alerts = (Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yaml").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(Batchlimit\w+)` \|", PAGE, re.MULTILINE) == re.findall(r"alert: (\w+)", alerts)
+
+
 @pytest.mark.parametrize(
     ("module", "imported", "package", "extra"),
     [
