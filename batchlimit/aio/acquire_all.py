@@ -24,7 +24,7 @@ class AcquireAll:
         self._find, self._clock = registry.entry, registry.clock
         registry.check_open()
         for key, cost in self._costs.items():
-            check_cost(cost, registry.entry(key).reservoir.state.largest_cost, key)
+            check_cost(cost, registry.entry(key).reservoir.state.most, key)
         self._held: list[tuple[KeyEntry, WaitingTask]] = []
         self._charged: list[tuple[KeyEntry, WaitingTask]] = []
         # Its number in each queue. Not by key: a key entry may retire, and the queue of the next one counts anew.

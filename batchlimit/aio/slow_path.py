@@ -57,7 +57,7 @@ class SlowPath:
     async def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""
         entry = self._registry.entry(key)
-        check_cost(cost, entry.reservoir.state.largest_cost, key)
+        check_cost(cost, entry.reservoir.state.most, key)
         await store_calls.arrived(key, store_calls.refund(entry, cost))
 
     def adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
@@ -79,7 +79,7 @@ class SlowPath:
                     return answer
                 continue
             entry = self._registry.entry(key)
-            check_cost(cost, entry.reservoir.state.largest_cost, key)
+            check_cost(cost, entry.reservoir.state.most, key)
             if (
                 not entry.reservoir.state.is_retired
                 and (result := await self._admit_at(entry, cost, until)) is not None

@@ -149,8 +149,13 @@ class Admission:
             self._state.queue.wake_leader()
         return is_free
 
-    def _too_much(self, waiter: Waiter) -> Fail:
-        return Fail(ValueError(f"{waiter.cost} tokens never fit a burst of {self._state.largest_cost}"))
+    def _too_much(self, waiter: Waiter) -> Fail | Refuse:
+        """Return the verdict on a cost that never fits: while an operator's quota is below the code's, a refusal."""
+        state = self._state
+        if waiter.cost <= state.most:
+            state.tokens.refused += waiter.cost
+            return Refuse(math.inf)
+        return Fail(ValueError(f"{waiter.cost} tokens never fit a burst of {state.largest_cost}"))
 
 
 def _is_answered(waiter: Waiter, fetch: Fetch, grant: Grant) -> bool:

@@ -76,6 +76,12 @@ class KeyState:
         return 1 if first is self.overdraft.waiter else first.cost
 
     @property
+    def most(self) -> int:
+        """The largest cost that fits by the code, or now: to ask for more is the caller's mistake."""
+        code = self.code
+        return max(self.largest_cost, LARGEST_BURST if code.denies_all else code.largest_cost)
+
+    @property
     def pending_from(self) -> float:
         """When tokens that were granted for later begin, if the first waiter needs no more; else -inf."""
         return self.lease.starts if self.lease.pending and self.lease.held >= self.first_cost else LONG_AGO

@@ -29,7 +29,7 @@ class AcquireAll:
         self._find, self._store, self._clock = registry.live_entry, registry.store, registry.clock
         registry.check_open()
         for key, cost in self._costs.items():
-            check_cost(cost, registry.entry(key).reservoir.state.largest_cost, key)
+            check_cost(cost, registry.entry(key).reservoir.state.most, key)
         self._begun: dict[str, WaitingThread] = {}  # asked for together
         self._held: list[WaitingThread] = []
         self._charged: list[WaitingThread] = []

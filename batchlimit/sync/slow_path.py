@@ -34,7 +34,7 @@ class SlowPath:
         until, result = deadline(timeout, self._clock()), None
         while result is None:
             entry = self._registry.live_entry(key)
-            check_cost(cost, entry.reservoir.state.largest_cost, key)
+            check_cost(cost, entry.reservoir.state.most, key)
             if entry.take(cost) != NO_WAIT:
                 return
             result = await WaitingCoroutine(entry, cost, until).wait()
@@ -89,7 +89,7 @@ class SlowPath:
 
     def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""
-        check_cost(cost, self._registry.entry(key).reservoir.state.largest_cost, key)
+        check_cost(cost, self._registry.entry(key).reservoir.state.most, key)
         warn_in_loop()
         self.adjust(key, -cost)
 
@@ -106,7 +106,7 @@ class SlowPath:
             if (answer := self._ask_once(key, cost, until)) is not None:
                 return answer
             entry = self._registry.live_entry(key)
-            check_cost(cost, entry.reservoir.state.largest_cost, key)
+            check_cost(cost, entry.reservoir.state.most, key)
             if (before := entry.take(cost)) != NO_WAIT:
                 return AdmissionResult.hit(before, entry.reservoir.forecast)
             if (result := self._wait(entry, cost, until)) is not None:

@@ -149,7 +149,9 @@ def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
     fetch = caller.fetch(leader)
     rules.set(LOW)
     caller.reservoir.reconsider()
-    assert isinstance(big.verdict, Fail)
+    assert big.verdict == Refuse(math.inf), "the code allows it: that is no mistake of the caller"
+    assert caller.step(caller.join(40)) == Refuse(math.inf)
+    assert isinstance(caller.step(caller.join(101)), Fail)
     assert big in caller.woken()
     assert small.verdict is None
     caller.grant(fetch, 0.1, tokens=1)
