@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from batchlimit.fleet.fleet import unwatched
-from batchlimit.fleet.plan import Front, ours
+from batchlimit.fleet.plan import Api, ours
 from batchlimit.fleet.report import Report
 from batchlimit.fleet.trial import trial
 from benchmarks.figures import Figure
@@ -17,10 +17,10 @@ from benchmarks.scenarios import SCENARIOS, Scenario
 _CONTESTED = ("0.9x", "2x", "6x", "quiet then 40x")
 
 
-def scenarios(url: str, seconds: float, front: Front) -> Iterator[Figure]:
+def scenarios(url: str, seconds: float, api: Api) -> Iterator[Figure]:
     """Ours in every scenario."""
     for name, scenario in SCENARIOS.items():
-        plan = replace(scenario.plan(url, seconds), front=front)
+        plan = replace(scenario.plan(url, seconds), api=api)
         yield from _figures(name, scenario, trial(plan, unwatched), ours=True)
 
 

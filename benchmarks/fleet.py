@@ -15,7 +15,7 @@ from itertools import chain
 
 from batchlimit import Quota
 from batchlimit.fleet.fleet import unwatched
-from batchlimit.fleet.plan import Front, Phase, Plan, burst, steady
+from batchlimit.fleet.plan import Api, Phase, Plan, burst, steady
 from batchlimit.fleet.report import Report
 from batchlimit.fleet.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
@@ -36,32 +36,30 @@ _SHORT = 3.0  # seconds a run of those that are many
 _RESERVE = 0.5  # alpha: the share of the burst that all instances together may hold
 
 
-def fleets(url: str, seconds: float, front: Front) -> Iterator[Figure]:
+def fleets(url: str, seconds: float, api: Api) -> Iterator[Figure]:
     """Every demand with every number of instances."""
     quota = Quota.parse(_QUOTA)
     for instances in _FLEETS:
         for demand in (0.5, 0.9, 2.0):
-            yield from _run(f"{demand}x", url, front, _QUOTA, instances, steady(quota, demand, seconds))
-        yield from _run("quiet then 40x", url, front, _QUOTA, instances, burst(quota, 40, seconds))
+            yield from _run(f"{demand}x", url, api, _QUOTA, instances, steady(quota, demand, seconds))
+        yield from _run("quiet then 40x", url, api, _QUOTA, instances, burst(quota, 40, seconds))
 
 
-def rich(url: str, seconds: float, front: Front) -> Iterator[Figure]:
+def rich(url: str, seconds: float, api: Api) -> Iterator[Figure]:
     """The row of the design's table that this machine can carry."""
-    yield from _run("0.9x", url, front, _RICH, 4, steady(Quota.parse(_RICH), 0.9, seconds), calls_at_most=1.0)
+    yield from _run("0.9x", url, api, _RICH, 4, steady(Quota.parse(_RICH), 0.9, seconds), calls_at_most=1.0)
 
 
 def _run(
     demand: str,
     url: str,
-    front: Front,
+    api: Api,
     quota: str,
     instances: int,
     phases: tuple[Phase, ...],
     calls_at_most: float | None = None,
 ) -> Iterator[Figure]:
-    shown = trial(
-        Plan(url, quota, f"bench-{secrets.token_hex(4)}", instances, _THREADS, phases, front=front), unwatched
-    )
+    shown = trial(Plan(url, quota, f"bench-{secrets.token_hex(4)}", instances, _THREADS, phases, api=api), unwatched)
     name = f"{quota}, {demand}, {instances} instance{'s' * (instances > 1)}"
     law = instances / (_RESERVE * Quota.parse(quota).burst)
     calls = f"{shown.calls:,} for {shown.decisions:,} decisions; the price law says about {law:.2%}"
@@ -82,12 +80,12 @@ def _use(name: str, shown: Report, demand: str, even: bool) -> Figure:
     return Figure(f"{name}: used of the ideal", 100 * shown.ideal_share, "%", note=f"an unbatched bucket; {carried}")
 
 
-def benchmarks(url: str, seconds: float, quick: bool, front: Front) -> dict[str, Callable[[], Iterator[Figure]]]:
+def benchmarks(url: str, seconds: float, quick: bool, api: Api) -> dict[str, Callable[[], Iterator[Figure]]]:
     """All there are, by the name that --only takes; the first three run on the chosen API."""
     return {
-        "fleets": lambda: fleets(url, seconds, front),
-        "rich": lambda: rich(url, seconds, front),
-        "scenarios": lambda: scenarios(url, min(seconds, _SHORT), front),
+        "fleets": lambda: fleets(url, seconds, api),
+        "rich": lambda: rich(url, seconds, api),
+        "scenarios": lambda: scenarios(url, min(seconds, _SHORT), api),
         "rivals": lambda: rivals(url, min(seconds, _SHORT)),
         "stampede": lambda: stampede(url, 5 if quick else 20),
         "hit": lambda: chain(hit(url, 100 if quick else 500), blocks(url)),
@@ -104,15 +102,15 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--only", choices=benchmarks("", 0, True, Front.THREADS))
-    parser.add_argument("--front", type=Front, choices=list(Front), default=Front.THREADS, help="what the callers are")
+    parser.add_argument("--only", choices=benchmarks("", 0, True, Api.THREADS))
+    parser.add_argument("--api", type=Api, choices=list(Api), default=Api.THREADS, help="what the callers are")
     parser.add_argument("--round-trip", type=float, help="put a relay before the server that adds so many ms")
     chosen = parser.parse_args()
     seconds = chosen.seconds or (2.0 if chosen.quick else 6.0)
     with _server(chosen.url, chosen.round_trip) as url:
-        every = benchmarks(url, seconds, chosen.quick, chosen.front)
+        every = benchmarks(url, seconds, chosen.quick, chosen.api)
         runs = [run for name, run in every.items() if chosen.only in (None, name)]
-        callers = f"{_THREADS} {chosen.front.callers} an instance"
+        callers = f"{_THREADS} {chosen.api.callers} an instance"
         ran = f"{ran_on()}; {callers}, {seconds:g} s a run{_distance(chosen.round_trip)}"
         figures = report((figure for run in runs for figure in run()), as_document=chosen.json, ran=ran)
     return int(any(figure.name.endswith("excess") and figure.verdict == "short" for figure in figures))

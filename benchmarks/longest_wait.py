@@ -95,18 +95,18 @@ async def _of_tasks(url: str, deadline: float, relay: Relay) -> float:
     return max(each for each in longest if each is not None)
 
 
-FRONTS: dict[str, Callable[[str, float, Relay], float]] = {"threads": of_threads, "tasks": of_tasks}
+APIS: dict[str, Callable[[str, float, Relay], float]] = {"threads": of_threads, "tasks": of_tasks}
 
 
 def waits(server: str, runs: int, deadline: float) -> Iterator[Figure]:
     """The longest waits, in milliseconds: of the median run, and of the worst."""
-    for (front, longest), busy in product(FRONTS.items(), (0, 1)):
+    for (api, longest), busy in product(APIS.items(), (0, 1)):
         found = []
         for _ in range(runs):
             with Relay(server, 0.0) as relay, computing(busy):
                 found.append(1000 * longest(relay.url, deadline, relay))
         found.sort()
-        name = f"{front}, {busy} computing: longest wait"
+        name = f"{api}, {busy} computing: longest wait"
         yield Figure(name, found[len(found) // 2], "ms", note=f"median of {runs} runs")
         yield Figure(f"{name} of all runs", found[-1], "ms", note=" ".join(f"{each:.0f}" for each in found))
 

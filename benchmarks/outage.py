@@ -58,14 +58,14 @@ async def _tasks(rounds: int) -> list[list[float]]:
     return [[await _awaited(policy) for policy in (None, *_POLICIES.values())] for _ in range(rounds)]
 
 
-def _figures(front: str, timings: list[list[float]]) -> Iterator[Figure]:
+def _figures(api: str, timings: list[list[float]]) -> Iterator[Figure]:
     normal = statistics.median(each[0] for each in timings)
     note = f"median of {len(timings)} rounds of {_CALLS:,} calls each, in turn"
-    yield Figure(f"{front}: the store is there", normal, "ns", note=note)
+    yield Figure(f"{api}: the store is there", normal, "ns", note=note)
     for i, policy in enumerate(_POLICIES, 1):
-        yield Figure(f"{front}: given up, {policy}", statistics.median(each[i] for each in timings), "ns")
+        yield Figure(f"{api}: given up, {policy}", statistics.median(each[i] for each in timings), "ns")
         ratio = statistics.median(each[i] / each[0] for each in timings)
-        yield Figure(f"{front}: {policy}, ratio", ratio, at_most=2.0, note="median of the rounds' ratios")
+        yield Figure(f"{api}: {policy}, ratio", ratio, at_most=2.0, note="median of the rounds' ratios")
 
 
 def _limiter(policy: Any) -> RateLimiter:

@@ -85,17 +85,17 @@ def _halves() -> Partitions:
     return Partitions({"a": 0.5, "b": 0.5})
 
 
-def _compared(front: str, rival: str, timings: list[Timing], at_most: float) -> Iterator[Figure]:
+def _compared(api: str, rival: str, timings: list[Timing], at_most: float) -> Iterator[Figure]:
     permit, shared, keyed, semaphore = map(statistics.median, zip(*timings, strict=True))
     note = f"median of {len(timings)} rounds of {_CALLS:,} each, in turn"
-    yield Figure(f"{front}: a permit", permit, "ns", at_most=at_most, note=note)
-    yield Figure(f"{front}: a permit of a partition", shared, "ns")
-    yield Figure(f"{front}: a permit of a key", keyed, "ns")
-    yield Figure(f"{front}: {rival}", semaphore, "ns")
+    yield Figure(f"{api}: a permit", permit, "ns", at_most=at_most, note=note)
+    yield Figure(f"{api}: a permit of a partition", shared, "ns")
+    yield Figure(f"{api}: a permit of a key", keyed, "ns")
+    yield Figure(f"{api}: {rival}", semaphore, "ns")
     ratio = statistics.median(each[0] / each[3] for each in timings)
-    yield Figure(f"{front}: ratio", ratio, note="median of the rounds' ratios")
+    yield Figure(f"{api}: ratio", ratio, note="median of the rounds' ratios")
     by_key = statistics.median(each[2] / each[0] for each in timings)
-    yield Figure(f"{front}: a key's permit / a permit", by_key, at_most=1.5, note="median of the rounds' ratios")
+    yield Figure(f"{api}: a key's permit / a permit", by_key, at_most=1.5, note="median of the rounds' ratios")
 
 
 def _block(context: Callable[[], Any]) -> Callable[[], None]:

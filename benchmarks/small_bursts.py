@@ -98,20 +98,20 @@ async def _tasks(crew: Crew) -> Counts:
     return counts
 
 
-FRONTS: dict[str, Callable[[Crew], Counts]] = {"threads": threads, "asyncio": tasks}
+APIS: dict[str, Callable[[Crew], Counts]] = {"threads": threads, "asyncio": tasks}
 
 
-def _apart(front: str, link: Connection) -> None:
+def _apart(api: str, link: Connection) -> None:
     link.send("here")  # a process that is new imports for a second, or for several on a busy machine
-    link.send(FRONTS[front](link.recv()))
+    link.send(APIS[api](link.recv()))
 
 
-def admitted(front: str, url: str, quota: str, processes: int, seconds: float, keys: int = 1) -> Counts:
+def admitted(api: str, url: str, quota: str, processes: int, seconds: float, keys: int = 1) -> Counts:
     """What all processes were admitted of each key within so many seconds."""
     spawn, links = multiprocessing.get_context("spawn"), []
     for _ in range(processes):
         ours, theirs = spawn.Pipe()
-        spawn.Process(target=_apart, args=(front, theirs), daemon=True).start()
+        spawn.Process(target=_apart, args=(api, theirs), daemon=True).start()
         links.append(ours)
     for each in links:
         each.recv()
@@ -123,9 +123,9 @@ def admitted(front: str, url: str, quota: str, processes: int, seconds: float, k
     return [sum(of_key) for of_key in zip(*counts, strict=True)]
 
 
-def sleeping(front: str, rate: float, seconds: float) -> float:
+def sleeping(api: str, rate: float, seconds: float) -> float:
     """Return how many tokens of 1 / rate seconds one gets who only sleeps."""
-    if front == "asyncio":
+    if api == "asyncio":
         return asyncio.run(_sleeping(rate, seconds))
     count, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
@@ -146,23 +146,23 @@ def shares(
     url: str, rates: Sequence[float], bursts: Sequence[int], processes: Sequence[int], seconds: float
 ) -> Iterator[Figure]:
     """The share of each quota; a slow one is watched for 40 tokens at least."""
-    for front, many, rate, burst in product(FRONTS, processes, rates, bursts):
+    for api, many, rate, burst in product(APIS, processes, rates, bursts):
         for store in ("memory://", url) if many == 1 else (url,):
             took = max(seconds, 40 / rate)
-            count = sum(admitted(front, store, f"{rate:g}/s burst {burst}", many, took))
+            count = sum(admitted(api, store, f"{rate:g}/s burst {burst}", many, took))
             where = "memory" if store == "memory://" else "server"
-            name = f"{front}, {where}, {many} process{'es' * (many > 1)}: {rate:g}/s burst {burst}"
-            note = f"only sleeping: {100 * sleeping(front, rate, took) / (rate * took):.1f} %" if burst == 1 else ""
+            name = f"{api}, {where}, {many} process{'es' * (many > 1)}: {rate:g}/s burst {burst}"
+            note = f"only sleeping: {100 * sleeping(api, rate, took) / (rate * took):.1f} %" if burst == 1 else ""
             yield Figure(name, 100 * count / (rate * took), "%", at_least=_GOAL, note=note)
 
 
 def many_keys(url: str, keys: int, seconds: float) -> Iterator[Figure]:
     """The shares of many keys of one process."""
-    for front, store in product(FRONTS, ("memory://", url)):
-        if front == "threads" and 2 * keys > 500:
+    for api, store in product(APIS, ("memory://", url)):
+        if api == "threads" and 2 * keys > 500:
             continue
-        counts = admitted(front, store, "1/s burst 1", 1, seconds, keys)
-        name = f"{front}, {'memory' if store == 'memory://' else 'server'}: {keys:,} keys of 1/s burst 1"
+        counts = admitted(api, store, "1/s burst 1", 1, seconds, keys)
+        name = f"{api}, {'memory' if store == 'memory://' else 'server'}: {keys:,} keys of 1/s burst 1"
         yield Figure(name, 100 * sum(counts) / (keys * seconds), "%", at_least=_GOAL)
         yield Figure(f"{name}, the slowest", 100 * min(counts) / seconds, "%")
 

@@ -1,6 +1,6 @@
 """What a crowd in line costs: processor time for each waiter, and the longest stop of an event loop.
 
-    .venv/bin/python -m benchmarks.waiters [--front tasks|threads] [--waiters 10000] [--keys 1]
+    .venv/bin/python -m benchmarks.waiters [--api tasks|threads] [--waiters 10000] [--keys 1]
         [--quota "1000/s burst 100"] [--timeout 30] [--without-gc]
 
 The burst of each key is spent first. Then the waiters come a hundred at a time and call `acquire` on memory://;
@@ -115,7 +115,7 @@ def _threaded(count: int, wait: Callable[[int], object]) -> float:
 def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--front", choices=["tasks", "threads"])
+    parser.add_argument("--api", choices=["tasks", "threads"])
     parser.add_argument("--waiters", type=int, default=10_000)
     parser.add_argument("--keys", type=int, default=1)
     parser.add_argument("--quota", default="1000/s burst 100")
@@ -125,9 +125,9 @@ def main() -> None:
     if told.without_gc:
         gc.disable()
     timeout = told.timeout or None
-    if told.front != "threads":
+    if told.api != "threads":
         asyncio.run(tasks(told.waiters, told.keys, told.quota, timeout))
-    if told.front != "tasks":
+    if told.api != "tasks":
         threads(min(told.waiters, 2000), told.keys, told.quota, timeout)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from batchlimit import Quota, StoreUnavailable
 from batchlimit.fleet.fleet import FleetError, unwatched
-from batchlimit.fleet.plan import Front, Plan, burst, steady
+from batchlimit.fleet.plan import Api, Plan, burst, steady
 from batchlimit.fleet.report import Report
 from batchlimit.fleet.screen import heading, verdict, watching
 from batchlimit.fleet.trial import trial
@@ -42,7 +42,8 @@ def demo(
     pattern: Annotated[
         Pattern, typer.Option(help="steady: even demand. burst: half the time at 0.1 of the rate, then at DEMAND.")
     ] = Pattern.STEADY,
-    front: Annotated[Front, typer.Option(help="Call from threads, or from tasks of an event loop.")] = Front.THREADS,
+    api: Annotated[Api, typer.Option(help="Call from threads, or from tasks of an event loop.")] = Api.THREADS,
+    front: Annotated[Api | None, typer.Option(hidden=True, help="Former name of --api.")] = None,
     key: Annotated[str, typer.Option(help="The key of all calls (default: a new one).")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
@@ -51,7 +52,7 @@ def demo(
     Exit status: 0 the quota was kept, 1 it was broken, 2 wrong options, 3 the store or a process failed, 130
     interrupted.
     """
-    processes = hosts or processes
+    processes, api = hosts or processes, front or api
     try:
         limit = _checked(quota, cost)
     except ValueError as error:
@@ -59,7 +60,7 @@ def demo(
     if url.startswith("memory://") and processes > 1:
         _say(f"warning: memory:// is one bucket per process, so {processes} processes have {processes} buckets")
     phases = {Pattern.STEADY: steady, Pattern.BURST: burst}[pattern](limit, demand, seconds, cost)
-    plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", processes, threads, phases, (cost,), front=front)
+    plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", processes, threads, phases, (cost,), api=api)
     try:
         report = _run_quietly(plan) if as_json else _run(plan)
     except (ValueError, ImportError) as error:

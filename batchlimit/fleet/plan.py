@@ -14,7 +14,7 @@ _DEADLINE = 1.0
 """Seconds for a store call. Longer than the default, because all processes and the server share one busy machine."""
 
 
-class Front(StrEnum):
+class Api(StrEnum):
     """The callers of a process: threads, or tasks of one event loop."""
 
     THREADS = "threads"
@@ -23,7 +23,7 @@ class Front(StrEnum):
     @property
     def callers(self) -> str:
         """The callers' name, in the plural."""
-        return "tasks" if self is Front.ASYNC else "threads"
+        return "tasks" if self is Api.ASYNC else "threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Plan:
     """When each process joins and vanishes, in seconds since the start. A vanished process returns no tokens."""
     limiter: Callable[["Plan"], Limiter] = ours
     """Makes each process's limiter; a module-level function, so that another process can import it."""
-    front: Front = Front.THREADS
+    api: Api = Api.THREADS
     async_limiter: Callable[["Plan"], AsyncLimiter] = ours_awaited
     """The same for tasks."""
 
@@ -81,7 +81,7 @@ class Plan:
             raise ValueError(f"weights must be at least 0, and not all 0, not {self.weights!r}")
         if not self.costs:
             raise ValueError("costs must not be empty")
-        if self.front is Front.ASYNC and self.limiter is not ours:
+        if self.api is Api.ASYNC and self.limiter is not ours:
             raise ValueError(f"limiter {self.limiter.__name__!r} is for threads: tasks call an async_limiter")
 
     @property
@@ -125,7 +125,7 @@ class Plan:
         """Return plain values, with the limiter's name."""
         plain = asdict(self) | {"seconds": self.seconds, "limiter": self.limiter.__name__}
         awaited = plain.pop("async_limiter").__name__
-        return plain | {"limiter": awaited} if self.front is Front.ASYNC else plain
+        return plain | {"limiter": awaited} if self.api is Api.ASYNC else plain
 
 
 def _overlap(stay: tuple[float, float], spell: tuple[float, float]) -> float:

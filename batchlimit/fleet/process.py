@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from batchlimit import BatchLimitError
 from batchlimit.fleet import tasks, threads
 from batchlimit.fleet.instance import Instance, InstanceLog
-from batchlimit.fleet.plan import Front, Plan
+from batchlimit.fleet.plan import Api, Plan
 
 
 def run_process(link: Connection, board: Array[c_double], number: int, plan: Plan) -> None:
@@ -33,8 +33,8 @@ def run_process(link: Connection, board: Array[c_double], number: int, plan: Pla
 
 
 def _run(instance: Instance) -> InstanceLog:
-    match instance.plan.front:
-        case Front.THREADS:
+    match instance.plan.api:
+        case Api.THREADS:
             return threads.run(instance)
-        case Front.ASYNC:
+        case Api.ASYNC:
             return asyncio.run(tasks.run(instance))

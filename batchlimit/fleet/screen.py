@@ -75,7 +75,7 @@ def _cells(row: Row) -> tuple[str, str, str, str, str]:
 def heading(plan: Plan, address: str) -> str:
     """Return a line that describes the run."""
     return (
-        f"{plan.quota!r} at {address}: {plan.processes} processes x {plan.threads} {plan.front.callers}, "
+        f"{plan.quota!r} at {address}: {plan.processes} processes x {plan.threads} {plan.api.callers}, "
         f"{plan.seconds:g} s, {plan.calls:,.0f} calls planned"
     )
 

@@ -28,7 +28,7 @@ class Corrections:
         """
         state = self._state
         self._admission.advance(now)
-        if state.quota.denies_all:
+        if state.denies_all:
             return None  # nothing was ever admitted
         cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
         self._requests.refunds += cost - state.lease.put_back(cost, now)
@@ -44,7 +44,7 @@ class Corrections:
         """
         state = self._state
         self._admission.advance(now)
-        if state.quota.denies_all or self._lifecycle.ended is not None:
+        if state.denies_all or self._lifecycle.ended is not None:
             return
         if state.overdraft is NO_OVERDRAFT:
             state.overdraft = Overdraft()

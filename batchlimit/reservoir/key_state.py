@@ -26,6 +26,7 @@ class KeyState:
         "code",
         "demand",
         "denials",
+        "denies_all",
         "edition",
         "failing_until",
         "fallback",
@@ -97,7 +98,8 @@ class KeyState:
         if quota.denies_all:
             self.denials.never()
         self.fallback.bucket = None
-        self.largest_cost = LARGEST_BURST if quota.denies_all else quota.largest_cost
+        self.denies_all = quota.denies_all
+        self.largest_cost = LARGEST_BURST if self.denies_all else quota.largest_cost
 
     def count(self, now: float) -> None:
         """Find out what was spent and asked for since the last count: a hit itself counts nothing.

@@ -206,7 +206,7 @@ class Reservoir:
             self._obey(grant.quota or fetch.quota)
             state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
         state.lease.credit(fetch, grant, now)
-        if state.quota.denies_all:
+        if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends
         state.is_untouched = True
         self.admission.advance(now)

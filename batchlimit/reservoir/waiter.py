@@ -33,7 +33,7 @@ class Admit:
 
     before: float
     generation: int = field(default=0, compare=False)
-    """In which of the stock's terms they were taken: to another one they do not return."""
+    """The generation of the lease (see Lease) that they were taken of: to another one they do not return."""
 
 
 def half_of(admit: Admit, until: float, now: float) -> float:

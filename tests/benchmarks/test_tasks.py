@@ -1,4 +1,4 @@
-"""The async front's part of what a limiter costs within one process."""
+"""What AsyncRateLimiter adds to what a limiter costs within one process."""
 
 import pytest
 

@@ -45,7 +45,7 @@ def drawn(binary: str, crew: Crew, minutes: float, seed: int) -> Iterator[Row]:
     """Scenarios as the seed has them, at one server and with limiters that live on."""
     dice, deadline, kept = random.Random(seed), time.monotonic() + 60 * minutes, f"seed-{seed}"
     with single(crew, binary) as stage:
-        for kind in {(each.policy, each.front, each.relayed): each for each in SCENARIOS}.values():
+        for kind in {(each.policy, each.api, each.relayed): each for each in SCENARIOS}.values():
             # By the first look every limiter is there that there will be.
             yield play(replace(kind, name="nothing", fault=nothing, seconds=0.1), stage, SHORT, kept)
         while time.monotonic() < deadline:

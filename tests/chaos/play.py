@@ -66,7 +66,7 @@ def _await_recovery(folder: str, stage: Stage, over: float) -> None:
 
 def _tasks(scenario: Scenario, stage: Stage, folder: str, start: float, kept: str) -> Iterator[Task]:
     # What is kept has a bucket for each kind of limiter: a process is not to count as two.
-    prefix = f"{kept or uuid.uuid4().hex}-{scenario.policy}-{scenario.front}-{scenario.relayed}"
+    prefix = f"{kept or uuid.uuid4().hex}-{scenario.policy}-{scenario.api}-{scenario.relayed}"
     rate = DEMAND * scenario.rate / scenario.processes * len(COSTS) / sum(COSTS)
     for process in range(scenario.processes):
         yield Task(
@@ -79,7 +79,7 @@ def _tasks(scenario: Scenario, stage: Stage, folder: str, start: float, kept: st
             start=start,
             end=start + scenario.seconds + 2 * _PATIENCE,
             enough=f"{folder}/{_ENOUGH}",
-            front=scenario.front,
+            api=scenario.api,
             options=(("on_failure", _on_failure(scenario)),),
             log=f"{folder}/{process}",
             kept=bool(kept),

@@ -45,7 +45,7 @@ def cells(row: Row) -> list[str]:
     return [
         row.scenario.name,
         row.scenario.policy,
-        f"{row.scenario.processes} x {row.scenario.callers} {row.scenario.front.callers}",
+        f"{row.scenario.processes} x {row.scenario.callers} {row.scenario.api.callers}",
         _ms(row.p99),
         _ms(row.longest),
         percent(row.share, 0),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from batchlimit.fleet.plan import Front
+from batchlimit.fleet.plan import Api
 from tests.chaos import fault, outage
 from tests.chaos.crew import Crew
 from tests.chaos.fault import Fault, network, told
@@ -31,7 +31,7 @@ class Scenario:
     name: str
     fault: Fault
     policy: str = "closed"
-    front: Front = Front.THREADS
+    api: Api = Api.THREADS
     processes: int = 4
     callers: int = 4
     seconds: float = 1.0
@@ -51,7 +51,7 @@ class Scenario:
     it, may have been late when a process first connected; and then a call waits for an ask of another, and its own."""
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.policy}, {self.front}"
+        return f"{self.name}, {self.policy}, {self.api}"
 
     @property
     def rate(self) -> float:
@@ -83,13 +83,13 @@ probe (1.1 s) and a grant of its own (0.5 s) later, up to three of the four admi
 
 SCENARIOS = (
     Scenario("nothing", fault.nothing),
-    Scenario("nothing", fault.nothing, front=Front.ASYNC),
+    Scenario("nothing", fault.nothing, api=Api.ASYNC),
     # The network
     Scenario("round trips of 20 ms", network(lambda relay: relay.hold(0.02)), relayed=True),
     Scenario("round trips of 200 ms", network(lambda relay: relay.hold(0.2)), relayed=True),
     Scenario("5 kB/s", network(lambda relay: relay.throttle(5000)), relayed=True),
     Scenario("nothing passes", network(Relay.drop), relayed=True, short=True),
-    Scenario("nothing passes", network(Relay.drop), relayed=True, front=Front.ASYNC, short=True),
+    Scenario("nothing passes", network(Relay.drop), relayed=True, api=Api.ASYNC, short=True),
     Scenario("nothing passes", network(Relay.drop), "local", relayed=True, seconds=2.0, allowed=BESIDE),
     Scenario("connecting hangs", network(lambda relay: relay.drop(connecting=True)), relayed=True),
     Scenario("connections are reset", network(Relay.reset), relayed=True, short=True),
@@ -98,14 +98,14 @@ SCENARIOS = (
     Scenario("replies are lost", network(Relay.lose_replies), relayed=True, short=True),
     # The server
     Scenario("killed, and empty when back", outage.killed, allowed=ANEW, loses=True, short=True),
-    Scenario("killed, and empty when back", outage.killed, front=Front.ASYNC, allowed=ANEW, loses=True, short=True),
+    Scenario("killed, and empty when back", outage.killed, api=Api.ASYNC, allowed=ANEW, loses=True, short=True),
     Scenario("killed, and empty when back", outage.killed, "local", seconds=2.0, allowed=BESIDE, loses=True),
     Scenario("killed, and empty when back", outage.killed, "open", allowed=math.inf, loses=True),
     Scenario("the same, one process of 8 threads", outage.killed, processes=1, callers=8, allowed=BURST, loses=True),
     Scenario("killed and at once there again, empty", outage.emptied, allowed=ANEW, loses=True, short=True),
     Scenario("the server is restarted with its data", outage.restarted, short=True),
     Scenario("the server stands still", outage.paused, short=True),
-    Scenario("the server stands still", outage.paused, front=Front.ASYNC),
+    Scenario("the server stands still", outage.paused, api=Api.ASYNC),
     Scenario("commands of 200 ms", outage.asleep),
     Scenario("a script that never ends", outage.stuck),
     Scenario("FLUSHALL", told("FLUSHALL"), allowed=ANEW, loses=True, short=True),
@@ -116,7 +116,7 @@ SCENARIOS = (
     Scenario("a process is killed and replaced", fault.process_killed, short=True),
     Scenario("processes stop past their leases", fault.processes_stopped, seconds=2.0, patience=math.inf, short=True),
     Scenario(
-        "processes stop past their leases", fault.processes_stopped, seconds=2.0, patience=math.inf, front=Front.ASYNC
+        "processes stop past their leases", fault.processes_stopped, seconds=2.0, patience=math.inf, api=Api.ASYNC
     ),
 )
 

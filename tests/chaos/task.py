@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchlimit import Statistics
-from batchlimit.fleet.plan import Front
+from batchlimit.fleet.plan import Api
 
 COSTS = (1, 1, 1, 1, 3)
 """Tokens a call, round and round."""
@@ -28,7 +28,7 @@ class Task:
     start: float
     end: float
     enough: str
-    front: Front
+    api: Api
     options: tuple[tuple[str, Any], ...]
     """Further options of the limiter."""
     log: str

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from batchlimit.fleet.plan import Front
+from batchlimit.fleet.plan import Api
 from batchlimit.quota.key import bucket_name
 from tests.chaos.crew import Crew
 from tests.chaos.fault import Fault, process_killed
@@ -87,6 +87,6 @@ TOPOLOGIES = (
     Scenario("a node of a cluster is killed", node_lost, place=clustered, allowed=ANEW),
     Scenario("sentinels fail over", failed_over, place=guarded, allowed=BURST),
     Scenario("a planned failover", handed_over(), place=guarded, seconds=3.0, allowed=HANDOVER),
-    Scenario("a planned failover", handed_over(), place=guarded, seconds=3.0, allowed=HANDOVER, front=Front.ASYNC),
+    Scenario("a planned failover", handed_over(), place=guarded, seconds=3.0, allowed=HANDOVER, api=Api.ASYNC),
     Scenario("a coordinated failover", handed_over("COORDINATED"), place=guarded, seconds=3.0),
 )

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from batchlimit import AsyncRateLimiter, Decision, RateLimiter, StoreUnavailable
-from batchlimit.fleet.plan import Front
+from batchlimit.fleet.plan import Api
 from tests.chaos.calls import Notebook, Outcome, Source
 from tests.chaos.task import COSTS, Ended, Task, Usage
 from tests.chaos.witness import Witness
@@ -69,9 +69,9 @@ class Worker:
         self._limiters.clear()
 
     def _limiter(self, task: Task) -> RateLimiter | AsyncRateLimiter:
-        name = (task.url, task.quota, task.prefix, task.front, task.options)
+        name = (task.url, task.quota, task.prefix, task.api, task.options)
         if name not in self._limiters:
-            kind = AsyncRateLimiter if task.front is Front.ASYNC else RateLimiter
+            kind = AsyncRateLimiter if task.api is Api.ASYNC else RateLimiter
             self._limiters[name] = kind.from_url(task.url, task.quota, prefix=task.prefix, **dict(task.options))
         return self._limiters[name]
 

@@ -341,7 +341,7 @@ def crowd(gate: Gate, many: int) -> list[Seen]:
     waiters = [Seen(lambda: None) for _ in range(many)]
     for waiter in waiters:
         assert gate.line_up(gate.partitions.rest, waiter) is None
-        assert gate.serve(0) == []  # as a front does, once somebody stands in line
+        assert gate.serve(0) == []  # as a limiter does, once somebody waits
     return waiters
 
 

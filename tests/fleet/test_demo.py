@@ -10,7 +10,7 @@ import pytest
 
 from batchlimit.cli import main
 from batchlimit.fleet.fleet import FleetError, Watcher
-from batchlimit.fleet.plan import Plan
+from batchlimit.fleet.plan import Api, Plan
 
 SMALL = ("--processes", "2", "--threads", "2", "--seconds", "1", "--quota", "500/s burst 100")
 
@@ -36,7 +36,7 @@ def test_a_fleet_on_one_server_keeps_the_promise() -> None:
     assert ended.returncode == 0
     shown = json.loads(ended.stdout)
     assert shown["plan"]["quota"] == "500/s burst 100"
-    assert shown["plan"]["front"] == "threads"
+    assert shown["plan"]["api"] == "threads"
     assert shown["report"]["excess"] == 0
     assert shown["report"]["admitted"] == sum(shown["report"]["admitted_by_process"]) > 0
     assert shown["report"]["calls"] > 0
@@ -50,11 +50,24 @@ def test_without_a_terminal_it_prints_lines_and_a_verdict() -> None:
 
 
 def test_tasks_keep_the_promise_too_and_are_called_tasks() -> None:
-    ended = demo(*SMALL, "--front", "async")
+    ended = demo(*SMALL, "--api", "async")
     assert ended.stderr == ""
     assert ended.returncode == 0
     assert "2 processes x 2 tasks" in ended.stdout
     assert "the promise was kept" in ended.stdout
+
+
+def test_front_is_the_former_name_of_api(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    plans: list[Plan] = []
+
+    def note(plan: Plan, watch: Watcher) -> None:
+        plans.append(plan)
+        raise FleetError("noted")
+
+    monkeypatch.setattr("batchlimit.fleet.demo.trial", note)
+    for name in ("--api", "--front"):
+        here((name, "async", "--json"), monkeypatch, capsys)
+    assert [plan.api for plan in plans] == [Api.ASYNC] * 2
 
 
 def test_hosts_is_the_former_name_of_processes(
@@ -106,7 +119,7 @@ def test_wrong_options_print_one_line(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--processes", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--front", "fibers"), ("--unknown",)],
+    [("--processes", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--api", "fibers"), ("--unknown",)],
 )
 def test_options_out_of_range_are_refused(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -14,18 +14,18 @@ from batchlimit import Quota
 from batchlimit.fleet import fleet
 from batchlimit.fleet.fleet import Fleet, FleetError, FleetLog, Row
 from batchlimit.fleet.limiter import TaskTally
-from batchlimit.fleet.plan import Front, Phase, Plan, steady
+from batchlimit.fleet.plan import Api, Phase, Plan, steady
 from batchlimit.fleet.report import Report, report
 from batchlimit.fleet.server import client_calls
 from batchlimit.fleet.trial import trial
 
-both_apis = pytest.mark.parametrize("front", Front)
+both_apis = pytest.mark.parametrize("api", Api)
 
 
-def plan_of(url: str, *, processes: int = 2, seconds: float = 1.0, cost: int = 1, front: Front = Front.THREADS) -> Plan:
+def plan_of(url: str, *, processes: int = 2, seconds: float = 1.0, cost: int = 1, api: Api = Api.THREADS) -> Plan:
     quota = "500/s burst 100"
     phases = steady(Quota.parse(quota), 2.0, seconds, cost)
-    return Plan(url, quota, "tested", processes, 2, phases, (cost,), front=front)
+    return Plan(url, quota, "tested", processes, 2, phases, (cost,), api=api)
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:
@@ -37,10 +37,10 @@ def run(plan: Plan, watch: Callable[[float, list[Row]], None] = ignore) -> Fleet
         return fleet.run(watch)
 
 
-@pytest.fixture(scope="module", params=Front)
+@pytest.fixture(scope="module", params=Api)
 def unshared(request: pytest.FixtureRequest) -> tuple[Plan, FleetLog]:
     """A fleet that has run, with a bucket in each process."""
-    plan = plan_of("memory://", front=request.param)
+    plan = plan_of("memory://", api=request.param)
     return plan, run(plan)
 
 
@@ -61,8 +61,8 @@ def test_every_call_is_logged_within_its_interval(unshared: tuple[Plan, FleetLog
 
 
 @both_apis
-def test_processes_that_share_a_store_keep_the_promise_together(front: Front) -> None:
-    shown = trial(plan_of("embedded://", front=front), ignore)
+def test_processes_that_share_a_store_keep_the_promise_together(api: Api) -> None:
+    shown = trial(plan_of("embedded://", api=api), ignore)
     assert shown.excess == 0
     assert shown.promise_kept
     assert sum(shown.admitted_by_process) == shown.admitted > 0
@@ -76,8 +76,8 @@ def test_processes_with_a_store_each_break_it(unshared: tuple[Plan, FleetLog]) -
 
 
 @both_apis
-def test_a_process_that_is_stopped_past_its_lease_spends_nothing_of_it(front: Front) -> None:
-    plan = plan_of("embedded://", front=front)
+def test_a_process_that_is_stopped_past_its_lease_spends_nothing_of_it(api: Api) -> None:
+    plan = plan_of("embedded://", api=api)
     orders = iter([signal.SIGSTOP, signal.SIGCONT])  # some 0.2 s apart; a lease of this quota lasts 0.08 s
 
     def stop_and_go(elapsed: float, rows: list[Row]) -> None:
@@ -94,9 +94,9 @@ def test_one_process_with_a_store_of_its_own_keeps_it(alone: Report) -> None:
 
 
 @both_apis
-def test_a_process_that_cannot_go_on_ends_the_run(front: Front) -> None:
+def test_a_process_that_cannot_go_on_ends_the_run(api: Api) -> None:
     with pytest.raises(FleetError, match="process 0 gave up: ValueError"):
-        run(plan_of("nonsense://", processes=1, front=front))
+        run(plan_of("nonsense://", processes=1, api=api))
     assert not multiprocessing.active_children()
 
 
@@ -116,12 +116,12 @@ def test_an_interrupt_while_processes_start_ends_all_of_them(monkeypatch: pytest
 
 
 @both_apis
-def test_no_process_outlives_an_interrupted_run(front: Front) -> None:
+def test_no_process_outlives_an_interrupted_run(api: Api) -> None:
     def interrupt(elapsed: float, rows: list[Row]) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(plan_of("memory://", front=front), interrupt)
+        run(plan_of("memory://", api=api), interrupt)
     assert not multiprocessing.active_children()
 
 
@@ -150,7 +150,7 @@ def generous(plan: Plan) -> Generous:
 OVERLOADED = replace(plan_of("memory://", processes=1), phases=(Phase(60.0, 10e6),))
 
 
-@pytest.mark.parametrize("plan", [OVERLOADED, replace(OVERLOADED, front=Front.ASYNC, async_limiter=generous)])
+@pytest.mark.parametrize("plan", [OVERLOADED, replace(OVERLOADED, api=Api.ASYNC, async_limiter=generous)])
 def test_an_overloaded_process_is_watched_and_can_be_stopped(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its schedule ends, and by itself: only who has not heard is killed."""
     killed: list[str] = []

@@ -10,7 +10,7 @@ import pytest
 from batchlimit import Quota
 from batchlimit.fleet.fleet import Fleet, FleetLog, Row
 from batchlimit.fleet.limiter import AsyncWatchedLimiter, WatchedLimiter
-from batchlimit.fleet.plan import Front, Phase, Plan, burst, steady
+from batchlimit.fleet.plan import Api, Phase, Plan, burst, steady
 from batchlimit.fleet.report import report
 from batchlimit.fleet.trial import trial
 
@@ -60,8 +60,8 @@ def marks(event: str) -> list[str]:
 
 
 THREADS = replace(PLAN, limiter=marked)
-TASKS = replace(PLAN, front=Front.ASYNC, async_limiter=marked_awaited)
-both_apis = pytest.mark.parametrize("plan", [THREADS, TASKS], ids=list(Front))
+TASKS = replace(PLAN, api=Api.ASYNC, async_limiter=marked_awaited)
+both_apis = pytest.mark.parametrize("plan", [THREADS, TASKS], ids=list(Api))
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:
@@ -110,13 +110,13 @@ def test_a_plan_that_makes_no_sense_is_refused(wrong: dict[str, tuple[float, ...
 
 def test_a_limiter_for_threads_is_none_for_tasks() -> None:
     with pytest.raises(ValueError, match="'marked' is for threads"):
-        replace(THREADS, front=Front.ASYNC)
+        replace(THREADS, api=Api.ASYNC)
 
 
 def test_a_plan_names_the_limiter_that_is_called() -> None:
     assert THREADS.as_json()["limiter"] == "marked"
     shown = TASKS.as_json()
-    assert (shown["front"], shown["limiter"]) == ("async", "marked_awaited")
+    assert (shown["api"], shown["limiter"]) == ("async", "marked_awaited")
     assert "async_limiter" not in shown
 
 
@@ -173,8 +173,8 @@ def _marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MARKS, str(tmp_path / "marks"))
 
 
-@pytest.mark.parametrize("front", Front)
-def test_decisions_that_waited_for_the_store_are_counted_separately(front: Front) -> None:
-    shown = trial(replace(PLAN, url="embedded://", processes=1, front=front), ignore)
+@pytest.mark.parametrize("api", Api)
+def test_decisions_that_waited_for_the_store_are_counted_separately(api: Api) -> None:
+    shown = trial(replace(PLAN, url="embedded://", processes=1, api=api), ignore)
     assert 0 < shown.waits < shown.decisions
     assert shown.miss_latency.p50_us > shown.hit_latency.p50_us

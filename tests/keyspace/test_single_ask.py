@@ -15,8 +15,8 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.sizing import Demand, FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.front import HUNDRED
-from tests.reservoir.world import Bell, answer, made
+from tests.reservoir.entry import HUNDRED
+from tests.reservoir.world import Waking, answer, made
 
 SEVERAL = HUNDRED & Quota(1.0, 40)
 SLOW = Quota(0.1, 20)
@@ -62,7 +62,7 @@ def test_it_asks_and_remembers_what_a_reservoir_would(
 ) -> None:
     options: dict[str, Any] = {"sizer": FixedBatch(1), "fill": fill}
     single, ask = begun(quota, cost, deadline, known, **options)
-    reservoir, waiter = made(quota, NOW, snapshot=known, **options), Waiter(cost, deadline, Bell())
+    reservoir, waiter = made(quota, NOW, snapshot=known, **options), Waiter(cost, deadline, Waking())
     reservoir.admission.join(waiter)
     fetch = reservoir.step(waiter, NOW)
     assert isinstance(fetch, Fetch)
@@ -114,7 +114,7 @@ def test_an_answer_of_another_bucket_is_for_a_reservoir_which_counts_the_loss() 
 @SNAPSHOTS
 def test_a_reservoir_goes_on_with_it_as_if_it_had_sent_it(known: KeySnapshot | None) -> None:
     single, _ = begun(known=known)
-    reservoir, waiter = made(HUNDRED, NOW, snapshot=known), Waiter(1, NO_WAIT, Bell())
+    reservoir, waiter = made(HUNDRED, NOW, snapshot=known), Waiter(1, NO_WAIT, Waking())
     reservoir.resume(waiter, single.fetch)
     assert reservoir.state.in_flight is single.fetch
     reservoir.granted(single.fetch, answer(1, lease=0.5), NOW, 1.0)
@@ -126,7 +126,7 @@ def test_a_reservoir_goes_on_with_it_as_if_it_had_sent_it(known: KeySnapshot | N
 def test_a_reservoir_that_hears_of_no_answer_repeats_its_number() -> None:
     single, ask = begun()
     assert ask is not None
-    reservoir, waiter = made(HUNDRED, NOW), Waiter(1, math.inf, Bell())
+    reservoir, waiter = made(HUNDRED, NOW), Waiter(1, math.inf, Waking())
     reservoir.resume(waiter, single.fetch)
     reservoir.failed(single.fetch, None, NOW)
     again = reservoir.step(waiter, NOW)

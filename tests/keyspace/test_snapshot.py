@@ -15,58 +15,58 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.reservoir.waiter import NOBODY, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.front import DEAD, HUNDRED, Front
+from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import about, answer, made
 
 AWAKE = 1.0
 
 
-def served(**rest: Any) -> Front:
+def served(**rest: Any) -> Entry:
     """It spent the one token that it was granted, and the lease was over after a second."""
-    front = Front(**rest)
-    front.grant(front.fetch(front.join(1)), 0.0, 1)
-    return front
+    entry = Entry(**rest)
+    entry.grant(entry.fetch(entry.join(1)), 0.0, 1)
+    return entry
 
 
-def rests_at(front: Front) -> float:
+def rests_at(entry: Entry) -> float:
     """When it retires with a snapshot, if nobody comes."""
-    at = due = front.reservoir.lifecycle.due()
-    while not front.reservoir.state.is_retired and due < math.inf:
-        front.reservoir.lifecycle.tend(due)
-        at, due = due, front.reservoir.lifecycle.due()
-    return at if front.reservoir.lifecycle.snapshot is not None else math.inf
+    at = due = entry.reservoir.lifecycle.due()
+    while not entry.reservoir.state.is_retired and due < math.inf:
+        entry.reservoir.lifecycle.tend(due)
+        at, due = due, entry.reservoir.lifecycle.due()
+    return at if entry.reservoir.lifecycle.snapshot is not None else math.inf
 
 
 def test_a_key_comes_to_rest_when_it_was_quiet_for_a_while() -> None:
-    front = served()
-    assert front.reservoir.lifecycle.tend(AWAKE - 0.01) is None
-    assert not front.reservoir.state.is_retired
-    assert rests_at(front) == AWAKE
+    entry = served()
+    assert entry.reservoir.lifecycle.tend(AWAKE - 0.01) is None
+    assert not entry.reservoir.state.is_retired
+    assert rests_at(entry) == AWAKE
 
 
 def test_one_that_is_used_stays_awake() -> None:
-    front = served()
-    front.grant(front.fetch(front.join(1), 0.9), 0.9, 1)
-    front.reservoir.lifecycle.tend(AWAKE)
-    assert not front.reservoir.state.is_retired
-    assert rests_at(front) == about(0.9 + AWAKE)
+    entry = served()
+    entry.grant(entry.fetch(entry.join(1), 0.9), 0.9, 1)
+    entry.reservoir.lifecycle.tend(AWAKE)
+    assert not entry.reservoir.state.is_retired
+    assert rests_at(entry) == about(0.9 + AWAKE)
 
 
 def test_one_whose_lease_lasts_waits_for_its_end() -> None:
     """A refund is free till then."""
-    front = Front()
-    front.grant(front.fetch(front.join(1)), 0.0, 1, lease=5.0)
-    assert rests_at(front) == 5.0
+    entry = Entry()
+    entry.grant(entry.fetch(entry.join(1)), 0.0, 1, lease=5.0)
+    assert rests_at(entry) == 5.0
 
 
 def test_one_that_is_dry_stays_while_it_refuses_from_memory() -> None:
-    front = Front()
-    front.refuse(front.fetch(front.join(1, NO_WAIT), 0.8), 0.8, retry_after=0.4)
-    waiter = front.join(1, NO_WAIT)
-    front.step(waiter, 1.1)
-    assert front.reservoir.forecast.denied_for(1, 1.15) > 0.0
-    assert rests_at(front) == about(1.1 + AWAKE)
-    assert rests_at(Front(Quota(0.0, 0))) == math.inf
+    entry = Entry()
+    entry.refuse(entry.fetch(entry.join(1, NO_WAIT), 0.8), 0.8, retry_after=0.4)
+    waiter = entry.join(1, NO_WAIT)
+    entry.step(waiter, 1.1)
+    assert entry.reservoir.forecast.denied_for(1, 1.15) > 0.0
+    assert rests_at(entry) == about(1.1 + AWAKE)
+    assert rests_at(Entry(Quota(0.0, 0))) == math.inf
 
 
 def test_one_that_is_idle_leaves_no_memo() -> None:
@@ -74,26 +74,26 @@ def test_one_that_is_idle_leaves_no_memo() -> None:
 
 
 def test_one_that_waits_for_its_lost_answer_stays() -> None:
-    front = Front(idle_after=10.0)
-    waiter = front.join(1, NO_WAIT)
-    front.reservoir.failed(front.fetch(waiter), DEAD, 0.0)
-    assert front.reservoir.lifecycle.due() == 10.0
+    entry = Entry(idle_after=10.0)
+    waiter = entry.join(1, NO_WAIT)
+    entry.reservoir.failed(entry.fetch(waiter), DEAD, 0.0)
+    assert entry.reservoir.lifecycle.due() == 10.0
 
 
 def test_one_that_was_told_of_another_quota_stays() -> None:
-    front = Front(idle_after=10.0)
-    front.grant(front.fetch(front.join(1)), 0.0, 1, quota=replace(HUNDRED, burst=50))
-    assert front.reservoir.lifecycle.due() == 10.0
+    entry = Entry(idle_after=10.0)
+    entry.grant(entry.fetch(entry.join(1)), 0.0, 1, quota=replace(HUNDRED, burst=50))
+    assert entry.reservoir.lifecycle.due() == 10.0
 
 
 def test_one_that_admitted_without_the_store_stays() -> None:
     """It knows what of the next refunds is the bucket's, and what is not."""
-    front = Front(idle_after=10.0, policy=FailurePolicy.open())
-    front.reservoir.failed(front.fetch(front.join(1, NO_WAIT)), DEAD, 0.0)
-    front.reservoir.lifecycle.tend(0.6)
-    front.grant(front.fetch(front.join(1), 2.0), 2.0, 1)
-    assert not front.reservoir.state.lease.borrowed
-    assert front.reservoir.lifecycle.due() == 12.0
+    entry = Entry(idle_after=10.0, policy=FailurePolicy.open())
+    entry.reservoir.failed(entry.fetch(entry.join(1, NO_WAIT)), DEAD, 0.0)
+    entry.reservoir.lifecycle.tend(0.6)
+    entry.grant(entry.fetch(entry.join(1), 2.0), 2.0, 1)
+    assert not entry.reservoir.state.lease.borrowed
+    assert entry.reservoir.lifecycle.due() == 12.0
 
 
 SIZERS: list[BatchSizer] = [TimeBatch(), FixedBatch(3), GrowingBatch()]

@@ -4,93 +4,93 @@ import pytest
 
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit, Fetch, Wait, Waiter
-from tests.reservoir.front import PATIENT, Front
-from tests.reservoir.world import Bell, about
+from tests.reservoir.entry import PATIENT, Entry
+from tests.reservoir.world import Waking, about
 
 ONE = Quota(1.0, 1)
 
 
 def prompt(cost: int = 1) -> Waiter:
-    return Waiter(cost, PATIENT, Bell(), tentative=True, prompt=True)
+    return Waiter(cost, PATIENT, Waking(), tentative=True, prompt=True)
 
 
-def served_and_next(quota: Quota = ONE, cost: int = 1) -> tuple[Front, Waiter, Waiter]:
+def served_and_next(quota: Quota = ONE, cost: int = 1) -> tuple[Entry, Waiter, Waiter]:
     """One who was served and has not confirmed, and who is in line behind."""
-    front = Front(quota)
+    entry = Entry(quota)
     served, following = prompt(cost), prompt(cost)
-    front.reservoir.admission.join(served)
-    front.reservoir.admission.join(following)
-    front.grant(front.fetch(served), 0.0, cost)
+    entry.reservoir.admission.join(served)
+    entry.reservoir.admission.join(following)
+    entry.grant(entry.fetch(served), 0.0, cost)
     assert served.verdict == Admit(1.0)
-    front.reservoir.to_wake()
-    return front, served, following
+    entry.reservoir.to_wake()
+    return entry, served, following
 
 
 def test_an_ask_waits_until_who_was_served_has_confirmed_and_tells_of_it_as_spent() -> None:
-    front, served, following = served_and_next()
-    assert front.step(following) == Wait(None)
-    front.reservoir.admission.confirm(served)
-    assert front.reservoir.to_wake() == [following]
-    assert front.fetch(following).ask.held == 0
+    entry, served, following = served_and_next()
+    assert entry.step(following) == Wait(None)
+    entry.reservoir.admission.confirm(served)
+    assert entry.reservoir.to_wake() == [following]
+    assert entry.fetch(following).ask.held == 0
 
 
 def test_who_was_served_and_leaves_lets_the_next_have_its_token() -> None:
-    front, served, following = served_and_next()
-    assert front.step(following) == Wait(None)
-    front.reservoir.leave(served, 0.5)
-    assert following in front.reservoir.to_wake()
+    entry, served, following = served_and_next()
+    assert entry.step(following) == Wait(None)
+    entry.reservoir.leave(served, 0.5)
+    assert following in entry.reservoir.to_wake()
     assert following.verdict == Admit(1.0)
 
 
 def test_who_was_served_and_leaves_too_late_lets_the_next_ask() -> None:
-    front, served, following = served_and_next()
-    front.reservoir.leave(served, 2.0)
-    assert following in front.reservoir.to_wake()
-    assert front.fetch(following, 2.0).ask.held == 0
+    entry, served, following = served_and_next()
+    entry.reservoir.leave(served, 2.0)
+    assert following in entry.reservoir.to_wake()
+    assert entry.fetch(following, 2.0).ask.held == 0
 
 
 def test_who_was_served_and_wakes_too_late_asks_again_in_its_place() -> None:
-    front, served, following = served_and_next()
-    assert front.step(following) == Wait(None)
-    assert isinstance(front.step(served, 2.0), Fetch)
-    assert front.step(following, 2.0) == Wait(None)
-    assert not front.reservoir.forecast.is_held_up
+    entry, served, following = served_and_next()
+    assert entry.step(following) == Wait(None)
+    assert isinstance(entry.step(served, 2.0), Fetch)
+    assert entry.step(following, 2.0) == Wait(None)
+    assert not entry.reservoir.forecast.is_held_up
 
 
 def test_who_waits_for_others_to_confirm_waits_no_longer_than_its_deadline() -> None:
-    front = Front(ONE)
-    served, hurried = prompt(), Waiter(1, 0.5, Bell())
-    front.reservoir.admission.join(served)
-    front.grant(front.fetch(served), 0.0, 1)
-    front.reservoir.admission.join(hurried)
-    assert front.step(hurried, 0.2) == Wait(about(0.3))
+    entry = Entry(ONE)
+    served, hurried = prompt(), Waiter(1, 0.5, Waking())
+    entry.reservoir.admission.join(served)
+    entry.grant(entry.fetch(served), 0.0, 1)
+    entry.reservoir.admission.join(hurried)
+    assert entry.step(hurried, 0.2) == Wait(about(0.3))
 
 
 def test_who_comes_alone_waits_for_others_to_confirm_as_well() -> None:
-    front = Front(ONE)
+    entry = Entry(ONE)
     served, alone = prompt(), prompt()
-    front.reservoir.admission.join(served)
-    front.grant(front.fetch(served), 0.0, 1)
-    front.reservoir.admission.join(alone)
-    assert front.step(alone) == Wait(None)
-    front.reservoir.admission.confirm(served)
-    assert front.fetch(alone).ask.held == 0
+    entry.reservoir.admission.join(served)
+    entry.grant(entry.fetch(served), 0.0, 1)
+    entry.reservoir.admission.join(alone)
+    assert entry.step(alone) == Wait(None)
+    entry.reservoir.admission.confirm(served)
+    assert entry.fetch(alone).ask.held == 0
 
 
 @pytest.mark.parametrize(("burst", "held_up"), [(1, True), (15, True), (16, False), (1000, False)])
 def test_an_ask_waits_where_what_is_about_to_be_spent_is_a_part_of_the_burst_that_matters(
     burst: int, held_up: bool
 ) -> None:
-    front, _, following = served_and_next(Quota(1.0, burst))
-    assert isinstance(front.step(following), Wait if held_up else Fetch)
-    assert front.reservoir.forecast.is_held_up == held_up
+    entry, _, following = served_and_next(Quota(1.0, burst))
+    assert isinstance(entry.step(following), Wait if held_up else Fetch)
+    assert entry.reservoir.forecast.is_held_up == held_up
 
 
 def test_what_a_caller_of_several_keys_holds_does_not_keep_others_from_asking() -> None:
     """It may hold it for long: until it has the others."""
-    front = Front(ONE)
-    bundle, following = Waiter(1, PATIENT, Bell(), tentative=True), prompt()
-    front.reservoir.admission.join(bundle)
-    front.reservoir.admission.join(following)
-    front.grant(front.fetch(bundle), 0.0, 1)
-    assert front.fetch(following).ask.held == 1
+    entry = Entry(ONE)
+    bundle, following = Waiter(1, PATIENT, Waking(), tentative=True), prompt()
+    entry.reservoir.admission.join(bundle)
+    entry.reservoir.admission.join(following)
+    entry.grant(entry.fetch(bundle), 0.0, 1)
+    assert entry.fetch(following).ask.held == 1

@@ -8,7 +8,7 @@ from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Verdict, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.front import Front
+from tests.reservoir.entry import Entry
 
 LATE = StoreUnavailable("did not answer in time")
 GIVEN_UP = CircuitOpen("circuit open")
@@ -22,25 +22,25 @@ class Story:
     """One caller in line, who arrived at 0.0, and what happens to it."""
 
     def __init__(self, deadline: float) -> None:
-        self.front = Front()
-        self.waiter = self.front.join(1, deadline)
+        self.entry = Entry()
+        self.waiter = self.entry.join(1, deadline)
         self.other: Waiter | None = None
         self.fetch: Fetch | None = None
 
     def play(self, at: float, event: str) -> object:
         match event:
             case "step":
-                return self.told(self.front.step(self.waiter, at))
+                return self.told(self.entry.step(self.waiter, at))
             case "late" | "given up" | "broken":
                 assert self.fetch is not None
                 error = {"late": LATE, "given up": GIVEN_UP, "broken": BROKEN}[event]
-                self.front.reservoir.failed(self.fetch, error, at)
+                self.entry.reservoir.failed(self.fetch, error, at)
             case "granted" | "denied":
                 assert self.fetch is not None
-                self.front.grant(self.fetch, at, *((1,) if event == "granted" else (0,)))
+                self.entry.grant(self.fetch, at, *((1,) if event == "granted" else (0,)))
             case "a newcomer asks":
-                self.other = self.front.join(1, math.inf)
-                return self.told(self.front.step(self.other, at))
+                self.other = self.entry.join(1, math.inf)
+                return self.told(self.entry.step(self.other, at))
             case _:
                 raise LookupError(event)
         return self.told(self.waiter.verdict)
@@ -135,8 +135,8 @@ def test_a_late_answer(deadline: float, scenes: list[Scene]) -> None:
 
 @pytest.mark.parametrize("at", [0.05, 0.2])
 def test_the_callers_behind_the_first_in_line_let_it_ask(at: float) -> None:
-    front = Front()
-    line = [front.join(1) for _ in range(3)]
-    front.reservoir.failed(front.fetch(line[0]), LATE, 0.01)
-    assert [front.step(waiter, 0.02) for waiter in line[1:]] == [Wait(None)] * 2
-    assert front.fetch(line[0], at).ask.queued == 3
+    entry = Entry()
+    line = [entry.join(1) for _ in range(3)]
+    entry.reservoir.failed(entry.fetch(line[0]), LATE, 0.01)
+    assert [entry.step(waiter, 0.02) for waiter in line[1:]] == [Wait(None)] * 2
+    assert entry.fetch(line[0], at).ask.queued == 3

@@ -10,7 +10,7 @@ from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.world import Bell, answer, made
+from tests.reservoir.world import Waking, answer, made
 
 
 class Debtor:
@@ -28,7 +28,7 @@ class Debtor:
             self.reservoir.corrections.debit(owed, self.at)
 
     def join(self, cost: int, deadline: float = math.inf) -> Waiter:
-        waiter = Waiter(cost, deadline, Bell())
+        waiter = Waiter(cost, deadline, Waking())
         self.reservoir.admission.join(waiter)
         return waiter
 
@@ -198,14 +198,14 @@ def test_what_is_owed_keeps_the_key_in_memory_until_it_is_paid() -> None:
 
 def test_a_closed_reservoir_owes_nothing() -> None:
     debtor = Debtor(0, 10**15)
-    debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Bell()))
+    debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Waking()))
     assert debtor.reservoir.lifecycle.drain() is None
     assert debtor.owed == 0
 
 
 def test_the_end_pays_what_the_bucket_has_now_and_no_more() -> None:
     debtor = Debtor(0, 30)
-    debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Bell()))
+    debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Waking()))
     fetch = debtor.reservoir.lifecycle.last_ask(debtor.at)
     assert fetch is not None
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.max_wait) == (1, 30, 0.0)
@@ -217,7 +217,7 @@ def test_the_end_pays_what_the_bucket_has_now_and_no_more() -> None:
 
 def test_who_owes_nothing_asks_no_more() -> None:
     debtor = Debtor(5)
-    debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Bell()))
+    debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Waking()))
     assert debtor.reservoir.lifecycle.last_ask(debtor.at) is None
 
 

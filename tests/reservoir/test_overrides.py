@@ -9,7 +9,7 @@ from batchlimit.overrides.overrides import NONE, InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.front import HUNDRED, Front
+from tests.reservoir.entry import HUNDRED, Entry
 
 LOW, HIGH, NOTHING = Quota(5.0, 5), Quota(1000.0, 1000), Quota(0.0)
 
@@ -30,20 +30,20 @@ class Rules:
         self.heard.append(told)
 
 
-def front(rules: Rules, tokens: int = 0) -> Front:
-    return Front(tokens=tokens, rules=rules)
+def entry(rules: Rules, tokens: int = 0) -> Entry:
+    return Entry(tokens=tokens, rules=rules)
 
 
 def test_a_key_asks_with_the_override_that_is_known_and_in_its_rank() -> None:
     rules = Rules()
     rules.set(LOW)
-    fetch = front(rules).fetch(front(rules).join(1))
+    fetch = entry(rules).fetch(entry(rules).join(1))
     assert (fetch.quota, fetch.ask.rules) == (LOW, rules.in_force.edition)
 
 
 def test_an_answer_tells_the_instance_the_revision_if_it_was_to() -> None:
     rules = Rules()
-    caller = front(rules)
+    caller = entry(rules)
     caller.grant(caller.fetch(caller.join(1)), tokens=1, rules=9)
     rules.looks_at = 1.0
     caller.grant(caller.fetch(caller.join(1), 0.5), 0.5, tokens=1, rules=-1)
@@ -52,7 +52,7 @@ def test_an_answer_tells_the_instance_the_revision_if_it_was_to() -> None:
 
 def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_is_due_at_once() -> None:
     rules = Rules()
-    caller = front(rules, tokens=60)
+    caller = entry(rules, tokens=60)
     assert caller.reservoir.lifecycle.due() > 0.5
     caller.reservoir.tokens.take(1)
     rules.set(LOW)
@@ -67,7 +67,7 @@ def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_
 
 def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
     rules = Rules()
-    caller = front(rules, tokens=60)
+    caller = entry(rules, tokens=60)
     rules.set(LOW)
     caller.reservoir.reconsider()
     assert caller.tend(0.5).ask.back == 60
@@ -75,7 +75,7 @@ def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
 
 def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go_back() -> None:
     rules = Rules()
-    caller = front(rules)
+    caller = entry(rules)
     fetch = caller.fetch(caller.join(1))
     rules.set(LOW)
     caller.reservoir.reconsider()
@@ -86,7 +86,7 @@ def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go
 
 def test_a_raised_limit_undoes_what_was_refused_from_memory() -> None:
     rules = Rules()
-    caller = front(rules)
+    caller = entry(rules)
     caller.refuse(caller.fetch(caller.join(1, NO_WAIT)))
     caller.reservoir.to_wake()
     assert caller.reservoir.forecast.denied_for(1, 0.1)
@@ -99,7 +99,7 @@ def test_a_raised_limit_undoes_what_was_refused_from_memory() -> None:
 
 def test_an_answer_to_an_older_limit_refuses_nobody_from_memory() -> None:
     rules = Rules()
-    caller = front(rules)
+    caller = entry(rules)
     fetch = caller.fetch(caller.join(1, NO_WAIT))
     rules.set(HIGH)
     caller.reservoir.reconsider()
@@ -109,7 +109,7 @@ def test_an_answer_to_an_older_limit_refuses_nobody_from_memory() -> None:
 
 def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> None:
     rules = Rules()
-    caller = front(rules, tokens=60)
+    caller = entry(rules, tokens=60)
     rules.set(NOTHING)
     caller.reservoir.reconsider()
     caller.reservoir.to_wake()
@@ -120,7 +120,7 @@ def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> N
 
 def test_tokens_that_arrive_after_a_limit_of_nothing_was_set_are_not_spent() -> None:
     rules = Rules()
-    caller = front(rules)
+    caller = entry(rules)
     waiter = caller.join(1)
     fetch = caller.fetch(waiter)
     rules.set(NOTHING)
@@ -133,7 +133,7 @@ def test_tokens_that_arrive_after_a_limit_of_nothing_was_set_are_not_spent() -> 
 def test_after_a_limit_of_nothing_the_bucket_is_asked_again() -> None:
     rules = Rules()
     rules.set(NOTHING)
-    caller = front(rules)
+    caller = entry(rules)
     waiter = caller.join(1)
     assert isinstance(caller.step(waiter), Refuse)
     rules.set(None, 8)
@@ -144,7 +144,7 @@ def test_after_a_limit_of_nothing_the_bucket_is_asked_again() -> None:
 
 def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
     rules = Rules()
-    caller = front(rules)
+    caller = entry(rules)
     leader, big, small = caller.join(1), caller.join(40), caller.join(3)
     fetch = caller.fetch(leader)
     rules.set(LOW)
@@ -159,7 +159,7 @@ def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
 
 def test_who_waits_while_nothing_is_in_flight_is_woken_to_ask_anew() -> None:
     rules = Rules()
-    caller = front(rules)
+    caller = entry(rules)
     leader = caller.join(1)
     caller.refuse(caller.fetch(leader))
     assert isinstance(caller.step(leader), Wait)
@@ -173,7 +173,7 @@ def test_who_waits_while_nothing_is_in_flight_is_woken_to_ask_anew() -> None:
 def test_a_revision_that_says_the_same_for_this_key_disturbs_nothing_but_is_its_rank(revision: int) -> None:
     rules = Rules()
     rules.set(LOW)
-    caller = front(rules, tokens=3)
+    caller = entry(rules, tokens=3)
     due = caller.reservoir.lifecycle.due()
     rules.set(LOW, revision)
     caller.reservoir.reconsider()

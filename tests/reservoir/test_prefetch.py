@@ -11,7 +11,7 @@ from batchlimit.reservoir.prefetch import first_look, low_mark, next_look
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.front import Front
+from tests.reservoir.entry import Entry
 from tests.reservoir.world import about
 
 RICH = Quota(1e6, 1_000_000)
@@ -69,13 +69,13 @@ class Demand:
     """Calls of cost 1 at random instants; an answer takes a millisecond, and the keeper comes 0.2 ms late."""
 
     def __init__(self) -> None:
-        self.front = Front(RICH, sizer=FixedBatch(BATCH))
-        self.reservoir = self.front.reservoir
+        self.entry = Entry(RICH, sizer=FixedBatch(BATCH))
+        self.reservoir = self.entry.reservoir
         self.chance, self.now = Random(42), 0.0
         self.under_way: Fetch | None = None
         self.answered_at = math.inf
         self.looks = self.fetches = self.surprised = 0
-        self._send(self.front.fetch(self.front.join(1, NO_WAIT)))
+        self._send(self.entry.fetch(self.entry.join(1, NO_WAIT)))
 
     def run(self, rate: float, seconds: float) -> None:
         """Count looks and fetches of this time alone, and the callers who came upon the mark."""
@@ -121,7 +121,7 @@ class Demand:
 
     def _answer(self, fetch: Fetch) -> None:
         self.under_way, self.answered_at = None, math.inf
-        self.front.grant(fetch, self.now, fetch.ask.want)
+        self.entry.grant(fetch, self.now, fetch.ask.want)
 
 
 @pytest.mark.parametrize(("rate", "surprised"), [(1500.0, 4), (4000.0, 1), (12_000.0, 0)])
@@ -167,24 +167,24 @@ def test_while_more_is_on_its_way_nobody_looks() -> None:
 
 
 def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
-    front = Front(RICH, sizer=FixedBatch(BATCH))
-    front.grant(front.fetch(front.join(BATCH)), 0.05, 2 * BATCH)
-    look = front.reservoir.lifecycle.due()
-    assert front.reservoir.tokens.low_watermark > 200
+    entry = Entry(RICH, sizer=FixedBatch(BATCH))
+    entry.grant(entry.fetch(entry.join(BATCH)), 0.05, 2 * BATCH)
+    look = entry.reservoir.lifecycle.due()
+    assert entry.reservoir.tokens.low_watermark > 200
     assert look < 0.5, "long before the lease ends"
-    assert front.reservoir.prefetch.take_low(700) != NO_WAIT
-    front.tend(look)
+    assert entry.reservoir.prefetch.take_low(700) != NO_WAIT
+    entry.tend(look)
 
 
 def test_at_a_bucket_that_was_short_nobody_looks() -> None:
     """What flows in there is asked for at its pace."""
-    front = Front(Quota(4000.0, 4000), sizer=FixedBatch(BATCH))
-    front.grant(front.fetch(front.join(1000)), 0.001, 1000)
-    front.grant(front.fetch(front.join(1), 0.001), 0.002, 300, level=0, active_instances=1000)
-    leased = front.reservoir.tokens
+    entry = Entry(Quota(4000.0, 4000), sizer=FixedBatch(BATCH))
+    entry.grant(entry.fetch(entry.join(1000)), 0.001, 1000)
+    entry.grant(entry.fetch(entry.join(1), 0.001), 0.002, 300, level=0, active_instances=1000)
+    leased = entry.reservoir.tokens
     assert leased.low_watermark == 0
-    assert front.reservoir.lifecycle.due() == about(
-        leased.expires - 0.1 * (leased.expires - front.reservoir.state.lease.starts)
+    assert entry.reservoir.lifecycle.due() == about(
+        leased.expires - 0.1 * (leased.expires - entry.reservoir.state.lease.starts)
     )
 
 

@@ -14,71 +14,71 @@ from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.front import DEAD, HUNDRED, PATIENT, Front
-from tests.reservoir.world import SECOND, Bell, about
+from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
+from tests.reservoir.world import SECOND, Waking, about
 
 # One fetch speaks for all
 
 
 def test_one_fetch_is_in_flight_at_a_time() -> None:
-    front = Front()
-    first = front.join(1)
-    fetch = front.fetch(first)
-    assert [front.step(front.join(1, deadline)) for deadline in (PATIENT, NO_WAIT, 2.0)] == [
+    entry = Entry()
+    first = entry.join(1)
+    fetch = entry.fetch(first)
+    assert [entry.step(entry.join(1, deadline)) for deadline in (PATIENT, NO_WAIT, 2.0)] == [
         Wait(None),
         Wait(None),
         Wait(2.0),
     ]
-    assert front.step(first) == Wait(None)
-    assert front.reservoir.lifecycle.due() == math.inf
-    assert front.reservoir.lifecycle.tend(0.0) is None
-    assert front.reservoir.requests.calls == 1
-    front.grant(fetch, 0.1, 1)
-    assert front.step(first, 0.1) == Admit(1.0)
+    assert entry.step(first) == Wait(None)
+    assert entry.reservoir.lifecycle.due() == math.inf
+    assert entry.reservoir.lifecycle.tend(0.0) is None
+    assert entry.reservoir.requests.calls == 1
+    entry.grant(fetch, 0.1, 1)
+    assert entry.step(first, 0.1) == Admit(1.0)
 
 
 def test_who_comes_meanwhile_is_asked_for_by_the_next_fetch() -> None:
-    front = Front()
-    first = front.join(3)
-    fetch = front.fetch(first)
-    second, third = front.join(4), front.join(5)
+    entry = Entry()
+    first = entry.join(3)
+    fetch = entry.fetch(first)
+    second, third = entry.join(4), entry.join(5)
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want, fetch.cost) == (3, 3, 3, 3)
-    front.grant(fetch, 0.1, 3)
-    assert front.woken() == [first, second]
-    following = front.fetch(second, 0.1)
+    entry.grant(fetch, 0.1, 3)
+    assert entry.woken() == [first, second]
+    following = entry.fetch(second, 0.1)
     assert (following.ask.need, following.ask.queued, following.ask.want, following.cost) == (4, 9, 9, 4)
-    front.grant(following, 0.2, 9)
+    entry.grant(following, 0.2, 9)
     assert {second.verdict, third.verdict} == {Admit(1.1)}
-    assert front.reservoir.requests.calls == 2
+    assert entry.reservoir.requests.calls == 2
 
 
 def test_a_fetch_asks_for_what_the_sizer_wants_beyond_what_is_here() -> None:
-    front = Front(tokens=30, sizer=FixedBatch(70))
-    fetch = front.fetch(front.join(40))
+    entry = Entry(tokens=30, sizer=FixedBatch(70))
+    fetch = entry.fetch(entry.join(40))
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want, fetch.ask.held) == (10, 10, 40, 30)
 
 
 def test_asks_are_numbered_in_order_and_carry_what_the_bucket_said_last() -> None:
-    front = Front()
-    first = front.fetch(front.join(1)).ask
+    entry = Entry()
+    first = entry.fetch(entry.join(1)).ask
     assert (first.instance, first.seq, first.age, first.epoch) == ("a", 1, 0.0, 0)
-    front = Front()
-    front.grant(front.fetch(front.join(1)), tokens=1, version=5, epoch=9)
-    second = front.fetch(front.join(1)).ask
+    entry = Entry()
+    entry.grant(entry.fetch(entry.join(1)), tokens=1, version=5, epoch=9)
+    second = entry.fetch(entry.join(1)).ask
     assert (second.instance, second.seq, second.epoch) == ("a", 2, 9)
 
 
 @pytest.mark.parametrize(("fill", "share"), [("full", 1.0), ("share", 0.25), ("empty", 0.0)])
 def test_an_ask_says_how_full_a_bucket_begins_that_was_lost(fill: Fill, share: float) -> None:
-    front = Front(fill=fill)
-    front.grant(front.fetch(front.join(1)), tokens=1, active_instances=4)
-    assert front.fetch(front.join(1)).ask.fill == share
+    entry = Entry(fill=fill)
+    entry.grant(entry.fetch(entry.join(1)), tokens=1, active_instances=4)
+    assert entry.fetch(entry.join(1)).ask.fill == share
 
 
 @pytest.mark.parametrize(("deadline", "max_wait"), [(PATIENT, 1.0), (0.9, 0.4), (NO_WAIT, 0.0)])
 def test_a_grant_may_begin_as_late_as_the_first_in_line_can_wait(deadline: float, max_wait: float) -> None:
-    front = Front()
-    assert front.fetch(front.join(1, deadline), 0.5).ask.max_wait == about(max_wait)
+    entry = Entry()
+    assert entry.fetch(entry.join(1, deadline), 0.5).ask.max_wait == about(max_wait)
 
 
 @pytest.mark.parametrize(
@@ -93,305 +93,305 @@ def test_a_grant_may_begin_as_late_as_the_first_in_line_can_wait(deadline: float
 )
 def test_a_grant_begins_no_later_than_the_bucket_takes_to_fill(quota: Quota, max_wait: float) -> None:
     """One that begins later keeps the bucket from filling meanwhile."""
-    front = Front(quota)
-    assert front.fetch(front.join(1)).ask.max_wait == about(max_wait)
+    entry = Entry(quota)
+    assert entry.fetch(entry.join(1)).ask.max_wait == about(max_wait)
 
 
 def test_a_stampede_is_served_by_one_fetch() -> None:
-    front = Front()
-    crowd = [front.join(1, NO_WAIT) for _ in range(16)]
-    steps = [front.step(waiter) for waiter in crowd]
+    entry = Entry()
+    crowd = [entry.join(1, NO_WAIT) for _ in range(16)]
+    steps = [entry.step(waiter) for waiter in crowd]
     assert [type(step) for step in steps] == [Fetch] + [Wait] * 15
     assert isinstance(steps[0], Fetch)
     assert steps[0].ask.queued == 16
-    front.grant(steps[0], 0.1, 16)
+    entry.grant(steps[0], 0.1, 16)
     assert [waiter.verdict for waiter in crowd] == [Admit(1.0)] * 16
-    assert set(front.woken()) == set(crowd)
+    assert set(entry.woken()) == set(crowd)
 
 
 # In order of arrival
 
 
 def test_a_big_one_is_not_overtaken_by_small_ones() -> None:
-    front = Front(tokens=4)
-    big, small = front.join(10), front.join(1)
-    fetch = front.fetch(big)
+    entry = Entry(tokens=4)
+    big, small = entry.join(10), entry.join(1)
+    fetch = entry.fetch(big)
     assert fetch.ask.need == 6
-    assert front.step(small) == Wait(None)
-    assert front.reservoir.tokens.take(1) == -math.inf
+    assert entry.step(small) == Wait(None)
+    assert entry.reservoir.tokens.take(1) == -math.inf
     for at, tokens, big_is_served, small_is_served in [
         (0.1, 5, False, False),
         (0.4, 1, True, False),
         (0.7, 1, True, True),
     ]:
-        front.grant(fetch, at, tokens, lease=5.0)
+        entry.grant(fetch, at, tokens, lease=5.0)
         assert (at, big.verdict is not None, small.verdict is not None) == (at, big_is_served, small_is_served)
         if not small_is_served:
-            fetch = front.fetch(big if not big_is_served else small, at + 0.25)
+            fetch = entry.fetch(big if not big_is_served else small, at + 0.25)
 
 
 def test_part_of_a_grant_serves_who_came_first() -> None:
-    front = Front()
-    line = [front.join(2) for _ in range(3)]
-    front.grant(front.fetch(line[0]), 0.1, 5)
+    entry = Entry()
+    line = [entry.join(2) for _ in range(3)]
+    entry.grant(entry.fetch(line[0]), 0.1, 5)
     assert [waiter.verdict for waiter in line] == [Admit(1.0), Admit(1.0), None]
-    following = front.fetch(line[2], 0.1)
+    following = entry.fetch(line[2], 0.1)
     assert (following.ask.need, following.ask.held) == (1, 1)
 
 
 @pytest.mark.parametrize("way", ["leaves", "is too late"])
 def test_when_the_first_goes_the_next_is_woken_and_fetches(way: str) -> None:
-    front = Front()
-    first, second = front.join(5, 1.0), front.join(5)
-    front.refuse(front.fetch(first))
-    front.woken()
+    entry = Entry()
+    first, second = entry.join(5, 1.0), entry.join(5)
+    entry.refuse(entry.fetch(first))
+    entry.woken()
     if way == "leaves":
-        front.reservoir.leave(first, 0.9)
+        entry.reservoir.leave(first, 0.9)
     else:
-        assert isinstance(front.step(first, 1.0), Refuse)
-    assert second in front.woken()
-    assert front.fetch(second, 1.0).ask.need == 5
+        assert isinstance(entry.step(first, 1.0), Refuse)
+    assert second in entry.woken()
+    assert entry.fetch(second, 1.0).ask.need == 5
 
 
 def test_tokens_are_set_aside_while_someone_waits_and_free_again_when_nobody_does() -> None:
-    front = Front(tokens=4)
-    waiter = front.join(10)
-    assert front.reservoir.tokens.take(1) == -math.inf
-    front.reservoir.leave(waiter, 0.0)
-    assert front.reservoir.tokens.take(4) == 1.0
-    assert front.held == 0
+    entry = Entry(tokens=4)
+    waiter = entry.join(10)
+    assert entry.reservoir.tokens.take(1) == -math.inf
+    entry.reservoir.leave(waiter, 0.0)
+    assert entry.reservoir.tokens.take(4) == 1.0
+    assert entry.held == 0
 
 
 # Until when tokens are good
 
 
 def test_a_lease_counts_from_before_the_ask_was_sent() -> None:
-    front = Front()
-    waiter = front.join(1)
-    front.grant(front.fetch(waiter, 5.0), 5.3, 4, lease=1.0)
+    entry = Entry()
+    waiter = entry.join(1)
+    entry.grant(entry.fetch(waiter, 5.0), 5.3, 4, lease=1.0)
     assert waiter.verdict == Admit(6.0)
-    assert front.reservoir.tokens.take(1) == 6.0
-    assert front.reservoir.tokens.take(3) == -math.inf
+    assert entry.reservoir.tokens.take(1) == 6.0
+    assert entry.reservoir.tokens.take(3) == -math.inf
 
 
 def test_expired_tokens_are_gone() -> None:
-    front = Front(tokens=5)
-    waiter = front.join(3)
-    fetch = front.fetch(waiter, 1.0)
+    entry = Entry(tokens=5)
+    waiter = entry.join(3)
+    fetch = entry.fetch(waiter, 1.0)
     assert (fetch.ask.held, fetch.ask.need) == (0, 3)
 
 
 def test_a_grant_that_arrives_after_its_lease_is_not_spent() -> None:
-    front = Front()
-    waiter = front.join(1, NO_WAIT)
-    front.grant(front.fetch(waiter), 1.0, 5, lease=1.0)
+    entry = Entry()
+    waiter = entry.join(1, NO_WAIT)
+    entry.grant(entry.fetch(waiter), 1.0, 5, lease=1.0)
     assert not isinstance(waiter.verdict, Admit)
-    assert front.held == 0
+    assert entry.held == 0
 
 
 @pytest.mark.parametrize(("late", "trip"), [(0.0, 0.05), (0.02, 0.05), (0.3, 0.3), (0.9, 0.9), (60.0, 1.0)])
 def test_a_caller_who_wakes_too_late_has_the_next_lease_last_longer(late: float, trip: float) -> None:
     """A lease lasts at least twice as long as the bucket is told that an answer takes."""
-    front = Front()
-    waiter = front.join(1)
-    front.grant(front.fetch(waiter), 0.05, 1, lease=0.25)
-    assert front.fetch(waiter, 0.25 + late).ask.round_trip == about(trip)
+    entry = Entry()
+    waiter = entry.join(1)
+    entry.grant(entry.fetch(waiter), 0.05, 1, lease=0.25)
+    assert entry.fetch(waiter, 0.25 + late).ask.round_trip == about(trip)
 
 
 def test_prompt_answers_make_leases_short_again_after_a_caller_woke_late() -> None:
-    front = Front()
-    late = front.join(1)
-    front.grant(front.fetch(late), 0.0, 1, lease=0.25)
-    front.grant(front.fetch(late, 1.25), 1.25, 1)
+    entry = Entry()
+    late = entry.join(1)
+    entry.grant(entry.fetch(late), 0.0, 1, lease=0.25)
+    entry.grant(entry.fetch(late, 1.25), 1.25, 1)
     trips = []
     for i in range(20):
-        fetch = front.fetch(front.join(1), 10.0 + 2 * i)
+        fetch = entry.fetch(entry.join(1), 10.0 + 2 * i)
         trips.append(fetch.ask.round_trip)
-        front.grant(fetch, fetch.sent, 1)
+        entry.grant(fetch, fetch.sent, 1)
     assert (trips[0], trips[-1]) == (about(0.8), about(0.8**20))
     assert trips == sorted(trips, reverse=True)
 
 
 def test_a_caller_who_wakes_too_late_is_first_again() -> None:
-    front = Front()
-    late, other = front.join(2), front.join(9)
-    front.grant(front.fetch(late), 0.1, 2)
+    entry = Entry()
+    late, other = entry.join(2), entry.join(9)
+    entry.grant(entry.fetch(late), 0.1, 2)
     assert late.verdict == Admit(1.0)
-    fetch = front.fetch(late, 1.0)
+    fetch = entry.fetch(late, 1.0)
     assert (fetch.ask.need, fetch.ask.queued) == (2, 11)
-    assert front.counted == (0, 0)
-    front.grant(fetch, 1.1, 2)
-    assert (front.step(late, 1.1), other.verdict) == (Admit(2.0), None)
+    assert entry.counted == (0, 0)
+    entry.grant(fetch, 1.1, 2)
+    assert (entry.step(late, 1.1), other.verdict) == (Admit(2.0), None)
 
 
 def test_callers_who_wake_too_late_together_keep_their_order() -> None:
-    front = Front()
-    first, second = front.join(2), front.join(2)
-    front.grant(front.fetch(first), 0.1, 4)
-    fetch = front.fetch(first, 1.0)
-    assert isinstance(front.step(second, 1.0), Wait)
-    front.grant(fetch, 1.1, 2)
+    entry = Entry()
+    first, second = entry.join(2), entry.join(2)
+    entry.grant(entry.fetch(first), 0.1, 4)
+    fetch = entry.fetch(first, 1.0)
+    assert isinstance(entry.step(second, 1.0), Wait)
+    entry.grant(fetch, 1.1, 2)
     assert (first.verdict, second.verdict) == (Admit(2.0), None)
 
 
 def test_a_grant_that_begins_later_is_spent_from_then_on() -> None:
-    front = Front()
-    waiter = front.join(5)
-    front.grant(front.fetch(waiter), 0.1, 5, starts_in=0.5, lease=1.0, level=-5)
+    entry = Entry()
+    waiter = entry.join(5)
+    entry.grant(entry.fetch(waiter), 0.1, 5, starts_in=0.5, lease=1.0, level=-5)
     for at, step in [(0.1, Wait(about(0.5))), (0.5, Wait(about(0.1))), (0.61, Admit(1.5))]:
-        assert (at, front.step(waiter, at)) == (at, step)
+        assert (at, entry.step(waiter, at)) == (at, step)
 
 
 def test_a_later_answer_does_not_bring_a_promise_forward() -> None:
-    front = Front()
-    gone, waiter = front.join(5), front.join(6)
-    front.grant(front.fetch(gone), 0.0, 5, starts_in=0.5, lease=1.0, level=-5)
-    front.reservoir.leave(gone, 0.0)
-    front.refund(1)
-    fetch = front.fetch(waiter, 0.1)
+    entry = Entry()
+    gone, waiter = entry.join(5), entry.join(6)
+    entry.grant(entry.fetch(gone), 0.0, 5, starts_in=0.5, lease=1.0, level=-5)
+    entry.reservoir.leave(gone, 0.0)
+    entry.refund(1)
+    fetch = entry.fetch(waiter, 0.1)
     assert (fetch.ask.held, fetch.ask.need) == (5, 1)
-    front.grant(fetch, 0.2, 1, level=-5)
+    entry.grant(fetch, 0.2, 1, level=-5)
     assert waiter.verdict is None
-    assert front.step(waiter, 0.4) == Wait(about(0.1))
-    assert front.step(waiter, 0.51) == Admit(about(1.1))
+    assert entry.step(waiter, 0.4) == Wait(about(0.1))
+    assert entry.step(waiter, 0.51) == Admit(about(1.1))
 
 
 def test_what_is_to_come_is_waited_for_and_not_asked_for_again() -> None:
     """However far off it is: who asked again meanwhile would sleep past its beginning, and past its short lease."""
-    front = Front()
-    waiter = front.join(5)
-    front.grant(front.fetch(waiter), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
-    assert front.step(waiter, 0.6) == Wait(about(0.3))
-    front.refund(1)
-    assert front.step(waiter, 0.7) == Wait(about(0.2))
-    assert isinstance(front.step(waiter, 0.91), Admit)
+    entry = Entry()
+    waiter = entry.join(5)
+    entry.grant(entry.fetch(waiter), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
+    assert entry.step(waiter, 0.6) == Wait(about(0.3))
+    entry.refund(1)
+    assert entry.step(waiter, 0.7) == Wait(about(0.2))
+    assert isinstance(entry.step(waiter, 0.91), Admit)
 
 
 def test_who_does_not_wait_does_not_wait_for_what_is_to_come_either() -> None:
-    front = Front()
-    gone, hasty = front.join(5), front.join(5, NO_WAIT)
-    front.grant(front.fetch(gone), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
-    front.reservoir.leave(gone, 0.0)
-    front.refund(1)
-    assert isinstance(front.step(hasty, 0.1), Refuse)
+    entry = Entry()
+    gone, hasty = entry.join(5), entry.join(5, NO_WAIT)
+    entry.grant(entry.fetch(gone), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
+    entry.reservoir.leave(gone, 0.0)
+    entry.refund(1)
+    assert isinstance(entry.step(hasty, 0.1), Refuse)
 
 
 def test_what_never_fits_is_sent_away_though_it_fitted_when_it_came() -> None:
-    front = Front()
-    front.grant(front.fetch(front.join(1)), 0.1, 1, quota=Quota(100.0, 10), version=2)
-    waiter = front.join(50)
-    assert isinstance(front.step(waiter, 0.2), Fail)
+    entry = Entry()
+    entry.grant(entry.fetch(entry.join(1)), 0.1, 1, quota=Quota(100.0, 10), version=2)
+    waiter = entry.join(50)
+    assert isinstance(entry.step(waiter, 0.2), Fail)
 
 
 # Leaving
 
 
 def test_who_leaves_after_being_served_leaves_the_tokens_to_others() -> None:
-    front = Front()
-    gone, other = front.join(5), front.join(3)
-    front.grant(front.fetch(gone), 0.1, 5)
+    entry = Entry()
+    gone, other = entry.join(5), entry.join(3)
+    entry.grant(entry.fetch(gone), 0.1, 5)
     assert (gone.verdict, other.verdict) == (Admit(1.0), None)
-    front.reservoir.leave(gone, 0.2)
+    entry.reservoir.leave(gone, 0.2)
     assert other.verdict == Admit(1.0)
-    assert front.reservoir.tokens.take(2) == 1.0
-    assert front.counted == (5, 0)
+    assert entry.reservoir.tokens.take(2) == 1.0
+    assert entry.counted == (5, 0)
 
 
 def test_who_leaves_too_late_leaves_nothing_and_was_not_admitted() -> None:
-    front = Front()
-    gone = front.join(5)
-    front.grant(front.fetch(gone), 0.1, 5)
-    front.reservoir.leave(gone, 1.0)
-    assert front.held == 0
-    assert front.counted == (0, 0)
+    entry = Entry()
+    gone = entry.join(5)
+    entry.grant(entry.fetch(gone), 0.1, 5)
+    entry.reservoir.leave(gone, 1.0)
+    assert entry.held == 0
+    assert entry.counted == (0, 0)
 
 
 def test_who_leaves_after_the_bucket_was_told_that_his_tokens_were_spent_leaves_nothing() -> None:
     """The next ask reported them as spent, and the bucket let others flow in their place."""
-    front, bucket = Front(), Bucket(HUNDRED, 0)
-    gone = front.join(100)
-    fetch = front.fetch(gone)
-    front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 0), 0.0, 1.0)
+    entry, bucket = Entry(), Bucket(HUNDRED, 0)
+    gone = entry.join(100)
+    fetch = entry.fetch(gone)
+    entry.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 0), 0.0, 1.0)
     assert gone.verdict == Admit(0.25)
-    fetch = front.fetch(front.join(1, NO_WAIT), 0.05)
-    front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 50_000), 0.05, 1.0)
-    front.reservoir.leave(gone, 0.08)
-    assert front.held <= bucket.peek(80_000).outstanding
+    fetch = entry.fetch(entry.join(1, NO_WAIT), 0.05)
+    entry.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 50_000), 0.05, 1.0)
+    entry.reservoir.leave(gone, 0.08)
+    assert entry.held <= bucket.peek(80_000).outstanding
 
 
 def test_who_leaves_after_the_end_of_its_lease_leaves_nothing_though_a_later_lease_has_room() -> None:
     """Its token was good until 1.0 s. The lease until 1.9 s has room for those three that others spent of it."""
-    front = Front(tokens=10, sizer=FixedBatch(10))
-    gone = front.join(1)
-    assert front.step(gone) == Admit(1.0)
-    front.grant(front.tend(0.9), 0.9, lease=1.0)
-    assert front.reservoir.tokens.take(3) == about(1.9)
-    assert front.held == 6
-    front.reservoir.leave(gone, 1.0)
-    assert front.held == 6
-    assert front.counted == (4, 0), "it was not admitted"
+    entry = Entry(tokens=10, sizer=FixedBatch(10))
+    gone = entry.join(1)
+    assert entry.step(gone) == Admit(1.0)
+    entry.grant(entry.tend(0.9), 0.9, lease=1.0)
+    assert entry.reservoir.tokens.take(3) == about(1.9)
+    assert entry.held == 6
+    entry.reservoir.leave(gone, 1.0)
+    assert entry.held == 6
+    assert entry.counted == (4, 0), "it was not admitted"
 
 
 @pytest.mark.parametrize("tentative", [False, True])
 def test_who_leaves_returns_nothing_into_a_lease_that_its_tokens_are_not_of(tentative: bool) -> None:
     """What others spent of the next lease is no room for them: the bucket has let others flow in long ago."""
-    front = Front(sizer=FixedBatch(10))
-    gone = Waiter(5, PATIENT, Bell(), tentative=tentative)
-    front.reservoir.admission.join(gone)
-    front.grant(front.fetch(gone), tokens=5)
+    entry = Entry(sizer=FixedBatch(10))
+    gone = Waiter(5, PATIENT, Waking(), tentative=tentative)
+    entry.reservoir.admission.join(gone)
+    entry.grant(entry.fetch(gone), tokens=5)
     assert isinstance(gone.verdict, Admit)
-    front.grant(front.fetch(front.join(1), 0.1), 0.1, 10, **({"kept": 0} if tentative else {}))  # a new bucket
-    assert front.reservoir.tokens.take(6) == about(1.1)
-    front.reservoir.leave(gone, 0.3)
-    assert front.held == 3
+    entry.grant(entry.fetch(entry.join(1), 0.1), 0.1, 10, **({"kept": 0} if tentative else {}))  # a new bucket
+    assert entry.reservoir.tokens.take(6) == about(1.1)
+    entry.reservoir.leave(gone, 0.3)
+    assert entry.held == 3
 
 
 def test_who_leaves_the_line_unserved_is_not_asked_for() -> None:
-    front = Front()
-    first, gone = front.join(1), front.join(5)
-    front.reservoir.leave(gone, 0.0)
-    assert front.fetch(first).ask.queued == 1
+    entry = Entry()
+    first, gone = entry.join(1), entry.join(5)
+    entry.reservoir.leave(gone, 0.0)
+    assert entry.fetch(first).ask.queued == 1
 
 
 # Refusals
 
 
 def test_a_deadline_that_cannot_be_met_is_refused_at_once_and_told_when() -> None:
-    front = Front()
-    waiter, patient = front.join(5, 1.0), front.join(5, 9.0)
-    front.refuse(front.fetch(waiter), 0.1, retry_after=2.0)
+    entry = Entry()
+    waiter, patient = entry.join(5, 1.0), entry.join(5, 9.0)
+    entry.refuse(entry.fetch(waiter), 0.1, retry_after=2.0)
     assert waiter.verdict == Refuse(about(2.0))
     assert patient.verdict is None
-    assert front.step(patient, 0.1) == Wait(about(0.5))  # a long wait is looked at every half second
-    hasty = front.join(5, 1.5)
-    assert front.step(hasty, 0.5) == Refuse(about(1.6))
-    assert front.reservoir.requests.calls == 1
+    assert entry.step(patient, 0.1) == Wait(about(0.5))  # a long wait is looked at every half second
+    hasty = entry.join(5, 1.5)
+    assert entry.step(hasty, 0.5) == Refuse(about(1.6))
+    assert entry.reservoir.requests.calls == 1
 
 
 def test_a_deadline_that_passes_is_a_refusal_that_says_when() -> None:
-    front = Front()
-    waiter = front.join(5, 1.0)
-    front.fetch(waiter)
-    assert front.step(waiter, 0.9) == Wait(about(0.1))
-    refusal = front.step(waiter, 1.0)
+    entry = Entry()
+    waiter = entry.join(5, 1.0)
+    entry.fetch(waiter)
+    assert entry.step(waiter, 0.9) == Wait(about(0.1))
+    refusal = entry.step(waiter, 1.0)
     assert isinstance(refusal, Refuse)
     assert refusal.retry_after > 0.0
 
 
 def test_who_does_not_wait_takes_the_first_answer() -> None:
-    front = Front()
-    waiter = front.join(5, NO_WAIT)
-    fetch = front.fetch(waiter)
-    front.refuse(fetch, 0.1, retry_after=0.5)
+    entry = Entry()
+    waiter = entry.join(5, NO_WAIT)
+    fetch = entry.fetch(waiter)
+    entry.refuse(fetch, 0.1, retry_after=0.5)
     assert waiter.verdict == Refuse(about(0.5))
-    assert front.woken() == [waiter]
+    assert entry.woken() == [waiter]
 
 
 def test_who_does_not_wait_is_refused_what_a_grant_leaves_out_and_told_when() -> None:
     """Never 0: a caller that comes back at once would find nothing."""
-    front = Front()
-    served, refused = front.join(1, NO_WAIT), front.join(5, NO_WAIT)
-    front.grant(front.fetch(served), 0.1, 3, level=0)
+    entry = Entry()
+    served, refused = entry.join(1, NO_WAIT), entry.join(5, NO_WAIT)
+    entry.grant(entry.fetch(served), 0.1, 3, level=0)
     assert served.verdict == Admit(1.0)
     assert isinstance(refused.verdict, Refuse)
     assert refused.verdict.retry_after > 0.0
@@ -399,49 +399,49 @@ def test_who_does_not_wait_is_refused_what_a_grant_leaves_out_and_told_when() ->
 
 def test_who_does_not_wait_never_waits_behind_one_who_does() -> None:
     """It came while the fetch was in flight that found the bucket dry; the first in line sleeps for half a second."""
-    front = Front()
-    patient = front.join(5)
-    fetch = front.fetch(patient)
-    hasty = front.join(5, NO_WAIT)
-    assert front.step(hasty) == Wait(None)
-    front.refuse(fetch, 0.1, retry_after=0.5)
-    assert hasty in front.woken()
-    assert isinstance(front.step(hasty, 0.1), Refuse)
-    assert front.step(patient, 0.1) == Wait(about(0.5))
+    entry = Entry()
+    patient = entry.join(5)
+    fetch = entry.fetch(patient)
+    hasty = entry.join(5, NO_WAIT)
+    assert entry.step(hasty) == Wait(None)
+    entry.refuse(fetch, 0.1, retry_after=0.5)
+    assert hasty in entry.woken()
+    assert isinstance(entry.step(hasty, 0.1), Refuse)
+    assert entry.step(patient, 0.1) == Wait(about(0.5))
 
 
 def test_who_does_not_wait_never_waits_for_a_grant_that_begins_later() -> None:
-    front = Front()
-    patient = front.join(5)
-    fetch = front.fetch(patient)
-    hasty = front.join(1, NO_WAIT)
-    front.grant(fetch, 0.1, 5, starts_in=0.5, level=-5)
-    assert hasty in front.woken()
-    assert isinstance(front.step(hasty, 0.1), Refuse)
+    entry = Entry()
+    patient = entry.join(5)
+    fetch = entry.fetch(patient)
+    hasty = entry.join(1, NO_WAIT)
+    entry.grant(fetch, 0.1, 5, starts_in=0.5, level=-5)
+    assert hasty in entry.woken()
+    assert isinstance(entry.step(hasty, 0.1), Refuse)
 
 
 def test_small_ones_behind_a_big_one_that_was_refused_do_not_ask_again() -> None:
     """They could not be served before it anyway."""
-    front = Front()
-    big = front.join(50)
-    front.refuse(front.fetch(big), retry_after=0.5)
-    assert [type(front.step(front.join(1, NO_WAIT), at)) for at in (0.1, 0.2, 0.3)] == [Refuse] * 3
-    assert front.reservoir.requests.calls == 1
+    entry = Entry()
+    big = entry.join(50)
+    entry.refuse(entry.fetch(big), retry_after=0.5)
+    assert [type(entry.step(entry.join(1, NO_WAIT), at)) for at in (0.1, 0.2, 0.3)] == [Refuse] * 3
+    assert entry.reservoir.requests.calls == 1
 
 
 def test_a_refusal_that_lets_a_smaller_one_be_served_serves_it() -> None:
     """Two tokens are here: too few for who came first, enough for who came second."""
-    front = Front(tokens=2)
-    first, second = front.join(5, NO_WAIT), front.join(1, NO_WAIT)
-    front.refuse(front.fetch(first))
+    entry = Entry(tokens=2)
+    first, second = entry.join(5, NO_WAIT), entry.join(1, NO_WAIT)
+    entry.refuse(entry.fetch(first))
     assert isinstance(first.verdict, Refuse)
     assert second.verdict == Admit(1.0)
-    assert front.held == 1
+    assert entry.held == 1
 
 
 def test_a_refusal_is_remembered_for_this_cost_or_more() -> None:
-    front = Front()
-    front.refuse(front.fetch(front.join(10, NO_WAIT)), 0.1, retry_after=0.5)
+    entry = Entry()
+    entry.refuse(entry.fetch(entry.join(10, NO_WAIT)), 0.1, retry_after=0.5)
     timeline = [  # at, cost, refused from memory for how long
         (0.1, 10, 0.5),
         (0.3, 10, 0.3),
@@ -452,35 +452,35 @@ def test_a_refusal_is_remembered_for_this_cost_or_more() -> None:
         (0.61, 10, 0.0),
     ]
     for at, cost, retry_after in timeline:
-        assert (at, cost, front.reservoir.forecast.denied_for(cost, at)) == (at, cost, about(retry_after))
+        assert (at, cost, entry.reservoir.forecast.denied_for(cost, at)) == (at, cost, about(retry_after))
 
 
 def test_a_refusal_is_not_remembered_where_tokens_are() -> None:
-    front = Front(tokens=5)
-    front.refuse(front.fetch(front.join(10, NO_WAIT)))
-    assert front.reservoir.forecast.denied_for(5, 0.0) == 0.0
-    assert front.reservoir.forecast.denied_for(10, 0.0) == about(0.5)
+    entry = Entry(tokens=5)
+    entry.refuse(entry.fetch(entry.join(10, NO_WAIT)))
+    assert entry.reservoir.forecast.denied_for(5, 0.0) == 0.0
+    assert entry.reservoir.forecast.denied_for(10, 0.0) == about(0.5)
 
 
 @pytest.mark.parametrize("comes", ["refund", "grant"])
 def test_what_comes_back_drops_the_memory_of_a_refusal(comes: str) -> None:
-    front = Front()
-    front.refuse(front.fetch(front.join(10, NO_WAIT)))
-    assert front.reservoir.forecast.denied_for(10, 0.1) > 0.0
+    entry = Entry()
+    entry.refuse(entry.fetch(entry.join(10, NO_WAIT)))
+    assert entry.reservoir.forecast.denied_for(10, 0.1) > 0.0
     if comes == "refund":
-        front.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 0.1)
+        entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 0.1)
     else:
-        front.grant(front.fetch(front.join(1, NO_WAIT), 0.1), 0.1, 1)
-    assert front.reservoir.forecast.denied_for(10, 0.1) == 0.0
+        entry.grant(entry.fetch(entry.join(1, NO_WAIT), 0.1), 0.1, 1)
+    assert entry.reservoir.forecast.denied_for(10, 0.1) == 0.0
 
 
 def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> None:
     """Never is not later: who joined under the old limit would wait for ever, and everyone behind."""
-    front = Front()
-    waiter, small = front.join(80), front.join(1)
-    front.grant(front.fetch(waiter), 0.1, quota=Quota(50.0, 50), version=2, retry_after=1.0, level=0)
-    assert front.reservoir.state.largest_cost == 50
-    assert waiter.verdict is not None or not isinstance(front.step(waiter, 0.1), Wait | Fetch)
+    entry = Entry()
+    waiter, small = entry.join(80), entry.join(1)
+    entry.grant(entry.fetch(waiter), 0.1, quota=Quota(50.0, 50), version=2, retry_after=1.0, level=0)
+    assert entry.reservoir.state.largest_cost == 50
+    assert waiter.verdict is not None or not isinstance(entry.step(waiter, 0.1), Wait | Fetch)
     assert small.verdict is None
 
 
@@ -488,111 +488,111 @@ def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> Non
 
 
 def test_a_lost_answer_is_asked_for_again_by_its_number() -> None:
-    front = Front()
-    waiter = front.join(5)
-    first = front.fetch(waiter)
-    front.reservoir.failed(first, DEAD, 0.1)
-    second = front.fetch(waiter, 0.1)
+    entry = Entry()
+    waiter = entry.join(5)
+    first = entry.fetch(waiter)
+    entry.reservoir.failed(first, DEAD, 0.1)
+    second = entry.fetch(waiter, 0.1)
     assert (second.ask.seq, second.repeated) == (first.ask.seq, True)
-    front.grant(second, 0.2, 7)
-    third = front.fetch(front.join(3), 0.2)
+    entry.grant(second, 0.2, 7)
+    third = entry.fetch(entry.join(3), 0.2)
     assert (third.ask.seq, third.repeated, third.ask.held) == (first.ask.seq + 1, False, 2)
 
 
 def test_a_repeated_denial_refuses_nobody() -> None:
     """It may be the answer to an older question; the next one is new."""
-    front = Front()
-    waiter = front.join(5, NO_WAIT)
-    front.reservoir.failed(front.fetch(waiter), None, 0.1)
-    repeated = front.fetch(waiter, 0.1)
+    entry = Entry()
+    waiter = entry.join(5, NO_WAIT)
+    entry.reservoir.failed(entry.fetch(waiter), None, 0.1)
+    repeated = entry.fetch(waiter, 0.1)
     assert repeated.repeated
-    front.refuse(repeated, 0.2)
+    entry.refuse(repeated, 0.2)
     assert waiter.verdict is None
-    fresh = front.fetch(waiter, 0.2)
+    fresh = entry.fetch(waiter, 0.2)
     assert (fresh.ask.seq, fresh.repeated) == (repeated.ask.seq + 1, False)
-    front.refuse(fresh, 0.3)
+    entry.refuse(fresh, 0.3)
     assert isinstance(waiter.verdict, Refuse)
 
 
 def test_a_lost_ask_is_not_repeated_by_its_number_once_tokens_were_given_back_under_a_later_one() -> None:
     """If the give-back then arrived after the repetition, it would report as spent what that has just granted."""
-    front, bucket = Front(tokens=5), Bucket(HUNDRED, 0)
-    waiter = front.join(9)
-    front.reservoir.failed(front.fetch(waiter), None, 0.1)
-    back = front.reservoir.lifecycle.drain()
+    entry, bucket = Entry(tokens=5), Bucket(HUNDRED, 0)
+    waiter = entry.join(9)
+    entry.reservoir.failed(entry.fetch(waiter), None, 0.1)
+    back = entry.reservoir.lifecycle.drain()
     assert back is not None
-    front.reservoir.gave_back(0.2)
-    fetch = front.fetch(waiter, 0.2)
-    front.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 200_000), 0.2, 1.0)
-    front.reservoir.leave(waiter, 0.2)
+    entry.reservoir.gave_back(0.2)
+    fetch = entry.fetch(waiter, 0.2)
+    entry.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 200_000), 0.2, 1.0)
+    entry.reservoir.leave(waiter, 0.2)
     bucket.give_back(back, 250_000)
-    assert front.held <= bucket.peek(250_000).outstanding
+    assert entry.held <= bucket.peek(250_000).outstanding
 
 
 def test_an_error_fails_those_without_time_and_the_others_stay_in_line() -> None:
     """A caller without time fails even if no ask spoke for it yet: the next ask would take as long to fail."""
-    front = Front()
-    asked = [front.join(1), front.join(1, NO_WAIT), front.join(1, 5.0)]
-    fetch = front.fetch(asked[0])
-    others = [front.join(1), front.join(2, NO_WAIT)]
-    front.reservoir.failed(fetch, DEAD, 0.1)
+    entry = Entry()
+    asked = [entry.join(1), entry.join(1, NO_WAIT), entry.join(1, 5.0)]
+    fetch = entry.fetch(asked[0])
+    others = [entry.join(1), entry.join(2, NO_WAIT)]
+    entry.reservoir.failed(fetch, DEAD, 0.1)
     assert [waiter.verdict for waiter in (*asked, *others)] == [None, Fail(DEAD), None, None, Fail(DEAD)]
-    assert set(front.woken()) >= {asked[1], others[1]}
-    assert front.reservoir.statistics == KeyStatistics(refused=3, calls=1, waiting=3)
+    assert set(entry.woken()) >= {asked[1], others[1]}
+    assert entry.reservoir.statistics == KeyStatistics(refused=3, calls=1, waiting=3)
 
 
 def test_an_interrupted_fetch_fails_nobody_and_wakes_the_next() -> None:
-    front = Front()
-    fetching, other = front.join(1), front.join(2, NO_WAIT)
-    front.reservoir.failed(front.fetch(fetching), None, 0.1)
-    front.reservoir.leave(fetching, 0.1)
+    entry = Entry()
+    fetching, other = entry.join(1), entry.join(2, NO_WAIT)
+    entry.reservoir.failed(entry.fetch(fetching), None, 0.1)
+    entry.reservoir.leave(fetching, 0.1)
     assert (fetching.verdict, other.verdict) == (None, None)
-    assert other in front.woken()
-    assert front.fetch(other, 0.1).ask.queued == 2
+    assert other in entry.woken()
+    assert entry.fetch(other, 0.1).ask.queued == 2
 
 
 def test_after_a_failure_the_background_rests_but_a_caller_asks_at_once() -> None:
-    front = Front(tokens=10, sizer=FixedBatch(10))
-    due = front.reservoir.lifecycle.due()
-    front.reservoir.failed(front.tend(due), DEAD, due)
-    assert front.reservoir.lifecycle.due() > due
-    assert front.reservoir.lifecycle.tend(due) is None
-    assert front.fetch(front.join(20), due).repeated
+    entry = Entry(tokens=10, sizer=FixedBatch(10))
+    due = entry.reservoir.lifecycle.due()
+    entry.reservoir.failed(entry.tend(due), DEAD, due)
+    assert entry.reservoir.lifecycle.due() > due
+    assert entry.reservoir.lifecycle.tend(due) is None
+    assert entry.fetch(entry.join(20), due).repeated
 
 
 def test_what_the_bucket_no_longer_counts_as_ours_is_dropped() -> None:
-    front = Front(tokens=5)
-    waiter = front.join(8)
-    fetch = front.fetch(waiter)
+    entry = Entry(tokens=5)
+    waiter = entry.join(8)
+    fetch = entry.fetch(waiter)
     assert fetch.ask.held == 5
-    front.grant(fetch, 0.1, 10, kept=0)
+    entry.grant(fetch, 0.1, 10, kept=0)
     assert waiter.verdict == Admit(1.0)
-    assert front.held == 2
+    assert entry.held == 2
 
 
 def test_what_was_spent_while_the_ask_was_out_stays_spent() -> None:
-    front = Front(tokens=20, sizer=FixedBatch(20))
-    due = front.reservoir.lifecycle.due()
-    fetch = front.tend(due)
+    entry = Entry(tokens=20, sizer=FixedBatch(20))
+    due = entry.reservoir.lifecycle.due()
+    fetch = entry.tend(due)
     assert fetch.ask.held == 20
-    assert front.reservoir.tokens.take(15) == 1.0
-    front.grant(fetch, due, 3)
-    assert front.held == 8
+    assert entry.reservoir.tokens.take(15) == 1.0
+    entry.grant(fetch, due, 3)
+    assert entry.held == 8
 
 
 # In the background
 
 
-def _in_use(level: int) -> Front:
+def _in_use(level: int) -> Entry:
     """60 tokens at hand, renewed a moment ago, of which callers would use some in a round trip."""
-    front = Front(sizer=FixedBatch(100))
-    front.grant(front.fetch(front.join(1, NO_WAIT)), 0.1, 101)
-    assert front.reservoir.tokens.take(20) == 1.0
-    fetch = front.tend(front.reservoir.lifecycle.due())
-    front.reservoir.tokens.take(20)
-    front.grant(fetch, front.reservoir.tokens.expires - 0.05, level=level)
-    assert front.held == 60
-    return front
+    entry = Entry(sizer=FixedBatch(100))
+    entry.grant(entry.fetch(entry.join(1, NO_WAIT)), 0.1, 101)
+    assert entry.reservoir.tokens.take(20) == 1.0
+    fetch = entry.tend(entry.reservoir.lifecycle.due())
+    entry.reservoir.tokens.take(20)
+    entry.grant(fetch, entry.reservoir.tokens.expires - 0.05, level=level)
+    assert entry.held == 60
+    return entry
 
 
 @pytest.mark.parametrize(
@@ -601,115 +601,115 @@ def _in_use(level: int) -> Front:
     ids=["not low", "low", "to the last one", "too much"],
 )
 def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low: int, cost: int, spends: bool) -> None:
-    front = Front(tokens=10)
-    front.reservoir.tokens.set_low_watermark(low)
-    assert front.reservoir.prefetch.take_low(cost) == (1.0 if spends else -math.inf)
-    assert front.reservoir.prefetch.wants_refill == spends
-    assert front.reservoir.tokens.low_watermark == (0 if spends else low)
-    assert (front.reservoir.lifecycle.due() <= 0.0) == spends
-    assert front.reservoir.state.lease.held == (10 - cost if spends else 10)
+    entry = Entry(tokens=10)
+    entry.reservoir.tokens.set_low_watermark(low)
+    assert entry.reservoir.prefetch.take_low(cost) == (1.0 if spends else -math.inf)
+    assert entry.reservoir.prefetch.wants_refill == spends
+    assert entry.reservoir.tokens.low_watermark == (0 if spends else low)
+    assert (entry.reservoir.lifecycle.due() <= 0.0) == spends
+    assert entry.reservoir.state.lease.held == (10 - cost if spends else 10)
 
 
 def test_the_last_tokens_are_for_who_is_in_line() -> None:
-    front = Front(tokens=10)
-    front.join(20)
-    front.reservoir.tokens.low_watermark = 5
-    assert front.reservoir.prefetch.take_low(1) == -math.inf
+    entry = Entry(tokens=10)
+    entry.join(20)
+    entry.reservoir.tokens.low_watermark = 5
+    assert entry.reservoir.prefetch.take_low(1) == -math.inf
 
 
 def test_while_something_is_under_way_nobody_asks_for_more() -> None:
-    front = Front(tokens=10)
-    fetch = front.tend(0.9)
-    front.reservoir.tokens.set_low_watermark(5)
-    assert front.reservoir.prefetch.take_low(1) == -math.inf
-    front.grant(fetch, 0.9)
+    entry = Entry(tokens=10)
+    fetch = entry.tend(0.9)
+    entry.reservoir.tokens.set_low_watermark(5)
+    assert entry.reservoir.prefetch.take_low(1) == -math.inf
+    entry.grant(fetch, 0.9)
 
 
 def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
-    front = _in_use(level=90)
-    while front.reservoir.tokens.take(1) != -math.inf:
-        assert front.reservoir.lifecycle.due() > front.reservoir.state.used
-    left, now = front.held, front.reservoir.state.used + 0.01
+    entry = _in_use(level=90)
+    while entry.reservoir.tokens.take(1) != -math.inf:
+        assert entry.reservoir.lifecycle.due() > entry.reservoir.state.used
+    left, now = entry.held, entry.reservoir.state.used + 0.01
     assert 0 < left <= 30
-    waiter = front.join(1, NO_WAIT)
-    assert isinstance(front.step(waiter, now), Admit)
-    assert front.reservoir.lifecycle.due() <= now
-    fetch = front.tend(now)
+    waiter = entry.join(1, NO_WAIT)
+    assert isinstance(entry.step(waiter, now), Admit)
+    assert entry.reservoir.lifecycle.due() <= now
+    fetch = entry.tend(now)
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.held, fetch.cost) == (0, 0, left - 1, 0)
-    assert front.reservoir.tokens.take(1) != -math.inf
+    assert entry.reservoir.tokens.take(1) != -math.inf
 
 
 def test_nothing_is_fetched_ahead_from_a_bucket_that_is_dry() -> None:
-    front = _in_use(level=0)
-    assert front.reservoir.tokens.take(60) != -math.inf
-    assert front.held == 0
-    assert not front.reservoir.prefetch.wants_refill
+    entry = _in_use(level=0)
+    assert entry.reservoir.tokens.take(60) != -math.inf
+    assert entry.held == 0
+    assert not entry.reservoir.prefetch.wants_refill
 
 
 def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
-    front = Front(tokens=5, sizer=FixedBatch(2))
-    due = front.reservoir.lifecycle.due()
-    assert front.reservoir.lifecycle.tend(due - 0.01) is None
-    fetch = front.tend(due)
-    assert due < front.reservoir.tokens.expires
+    entry = Entry(tokens=5, sizer=FixedBatch(2))
+    due = entry.reservoir.lifecycle.due()
+    assert entry.reservoir.lifecycle.tend(due - 0.01) is None
+    fetch = entry.tend(due)
+    assert due < entry.reservoir.tokens.expires
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want) == (0, 0, 0)
     assert (fetch.ask.held, fetch.ask.back) == (2, 3)
-    front.grant(fetch, due)
-    assert front.reservoir.tokens.take(2) == about(due + 1.0)
-    assert front.counted == (3, 0)
+    entry.grant(fetch, due)
+    assert entry.reservoir.tokens.take(2) == about(due + 1.0)
+    assert entry.counted == (3, 0)
 
 
 def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None:
-    front = Front(tokens=5, sizer=FixedBatch(5), idle_after=10.0)
-    front.grant(front.tend(front.reservoir.lifecycle.due()), 0.9)
-    due = front.reservoir.lifecycle.due()
-    assert 0.9 < due < front.reservoir.tokens.expires
-    assert front.reservoir.lifecycle.tend(due) == GiveBack("a", 3, tokens=5)
-    assert front.held == 0
-    assert front.reservoir.lifecycle.due() == math.inf
-    front.reservoir.gave_back(due)
-    assert front.reservoir.lifecycle.due() == front.reservoir.tokens.expires
-    assert front.reservoir.lifecycle.tend(due) is None
-    assert not front.reservoir.state.is_retired
-    assert front.reservoir.lifecycle.tend(front.reservoir.lifecycle.due()) is None
-    assert front.reservoir.state.is_retired
-    assert front.reservoir.lifecycle.due() == math.inf
-    assert front.counted == (1, 0)
+    entry = Entry(tokens=5, sizer=FixedBatch(5), idle_after=10.0)
+    entry.grant(entry.tend(entry.reservoir.lifecycle.due()), 0.9)
+    due = entry.reservoir.lifecycle.due()
+    assert 0.9 < due < entry.reservoir.tokens.expires
+    assert entry.reservoir.lifecycle.tend(due) == GiveBack("a", 3, tokens=5)
+    assert entry.held == 0
+    assert entry.reservoir.lifecycle.due() == math.inf
+    entry.reservoir.gave_back(due)
+    assert entry.reservoir.lifecycle.due() == entry.reservoir.tokens.expires
+    assert entry.reservoir.lifecycle.tend(due) is None
+    assert not entry.reservoir.state.is_retired
+    assert entry.reservoir.lifecycle.tend(entry.reservoir.lifecycle.due()) is None
+    assert entry.reservoir.state.is_retired
+    assert entry.reservoir.lifecycle.due() == math.inf
+    assert entry.counted == (1, 0)
 
 
 def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
-    front = Front(idle_after=0.3)
-    waiter = front.join(5)
-    front.grant(front.fetch(waiter), 0.0, 5, starts_in=0.5, level=-5)
-    assert front.reservoir.lifecycle.tend(0.6) is None
+    entry = Entry(idle_after=0.3)
+    waiter = entry.join(5)
+    entry.grant(entry.fetch(waiter), 0.0, 5, starts_in=0.5, level=-5)
+    assert entry.reservoir.lifecycle.tend(0.6) is None
     assert waiter.verdict == Admit(1.5)
-    assert not front.reservoir.state.is_retired
+    assert not entry.reservoir.state.is_retired
 
 
 def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     """Who holds several keys may look late: it once found a reservoir that had retired, and its caller an exception."""
-    front = Front(idle_after=0.3)
-    waiter = Waiter(5, PATIENT, Bell(), tentative=True)
-    front.reservoir.admission.join(waiter)
-    front.grant(front.fetch(waiter), 0.0, 5)
+    entry = Entry(idle_after=0.3)
+    waiter = Waiter(5, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(waiter)
+    entry.grant(entry.fetch(waiter), 0.0, 5)
     for now in (2.0, 4.0, 40.0):
-        assert front.reservoir.lifecycle.tend(now) is None
-        assert not front.reservoir.state.is_retired
-        assert now < front.reservoir.lifecycle.due() < math.inf
-    assert isinstance(front.step(waiter, 40.0), Fetch)
-    front.reservoir.leave(waiter, 40.0)
+        assert entry.reservoir.lifecycle.tend(now) is None
+        assert not entry.reservoir.state.is_retired
+        assert now < entry.reservoir.lifecycle.due() < math.inf
+    assert isinstance(entry.step(waiter, 40.0), Fetch)
+    entry.reservoir.leave(waiter, 40.0)
     for now in (50.0, 60.0):  # the first look sees that somebody has left
-        assert front.reservoir.lifecycle.tend(now) is None
-    assert front.reservoir.state.is_retired
+        assert entry.reservoir.lifecycle.tend(now) is None
+    assert entry.reservoir.state.is_retired
 
 
 def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was interrupted while it confirmed does so again when it leaves; others hold what they were given."""
-    front = Front()
-    claims = [Waiter(5, PATIENT, Bell(), tentative=True) for _ in range(2)]
+    entry = Entry()
+    claims = [Waiter(5, PATIENT, Waking(), tentative=True) for _ in range(2)]
     for each in claims:
-        front.reservoir.admission.join(each)
-    front.grant(front.fetch(claims[0]), 0.0, 10)
+        entry.reservoir.admission.join(each)
+    entry.grant(entry.fetch(claims[0]), 0.0, 10)
 
     def confirm_and_be_interrupted(self: Lease, waiter: Waiter) -> None:
         monkeypatch.undo()
@@ -718,92 +718,92 @@ def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Lease, "confirm", confirm_and_be_interrupted)
     with pytest.raises(KeyboardInterrupt):
-        front.reservoir.admission.confirm(claims[0])
-    front.reservoir.leave(claims[0], 0.0)
-    assert front.reservoir.state.lease.pledged == 5
+        entry.reservoir.admission.confirm(claims[0])
+    entry.reservoir.leave(claims[0], 0.0)
+    assert entry.reservoir.state.lease.pledged == 5
 
 
 def test_who_was_served_by_a_thread_that_was_interrupted_is_served_once() -> None:
-    front = Front(tokens=10)
-    first, second = (Waiter(cost, PATIENT, Bell(), tentative=True) for cost in (11, 3))
+    entry = Entry(tokens=10)
+    first, second = (Waiter(cost, PATIENT, Waking(), tentative=True) for cost in (11, 3))
     for each in (first, second):
-        front.reservoir.admission.join(each)
+        entry.reservoir.admission.join(each)
     first.verdict = Admit(1.0)  # and then the interrupt came
-    front.reservoir.admission.serve()
-    assert len(front.reservoir.state.queue) == 0
+    entry.reservoir.admission.serve()
+    assert len(entry.reservoir.state.queue) == 0
     assert isinstance(second.verdict, Admit)
-    assert (front.held, front.reservoir.state.lease.pledged) == (7, 3)
+    assert (entry.held, entry.reservoir.state.lease.pledged) == (7, 3)
 
 
 def test_while_someone_waits_nothing_goes_back() -> None:
-    front = Front(tokens=5)
-    front.join(10)
-    assert front.reservoir.lifecycle.due() == math.inf
-    assert front.reservoir.lifecycle.tend(0.9) is None
+    entry = Entry(tokens=5)
+    entry.join(10)
+    assert entry.reservoir.lifecycle.due() == math.inf
+    assert entry.reservoir.lifecycle.tend(0.9) is None
 
 
 # Edges
 
 
 def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
-    front = Front(Quota(0.0, 0))
+    entry = Entry(Quota(0.0, 0))
     for cost in (1, 100, 2**50):
-        assert front.reservoir.forecast.denied_for(cost, 0.0) == math.inf
-        assert [front.step(front.join(cost, deadline), 1.0) for deadline in (NO_WAIT, 5.0, PATIENT)] == [
+        assert entry.reservoir.forecast.denied_for(cost, 0.0) == math.inf
+        assert [entry.step(entry.join(cost, deadline), 1.0) for deadline in (NO_WAIT, 5.0, PATIENT)] == [
             Refuse(math.inf)
         ] * 3
-    assert front.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 1.0) is None
-    assert front.reservoir.forecast.denied_for(1, 1e9) == math.inf
-    assert front.reservoir.requests.calls == 0
+    assert entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 1.0) is None
+    assert entry.reservoir.forecast.denied_for(1, 1e9) == math.inf
+    assert entry.reservoir.requests.calls == 0
 
 
 @pytest.mark.parametrize("where", ["new", "rate 0", "expired", "dry", "behind one who waits"])
 def test_a_cost_of_zero_is_admitted_at_once(where: str) -> None:
     """And for a moment at least, or whoever checks the clock would ask again for ever."""
-    front = Front(Quota(0.0, 0)) if where == "rate 0" else Front(tokens=5 if where == "expired" else 0)
+    entry = Entry(Quota(0.0, 0)) if where == "rate 0" else Entry(tokens=5 if where == "expired" else 0)
     if where in ("dry", "behind one who waits"):
-        waiting = front.join(5, PATIENT if where == "behind one who waits" else NO_WAIT)
-        front.refuse(front.fetch(waiting), 2.0, retry_after=0.5)
-    waiter = front.join(0, NO_WAIT)
-    verdict = front.step(waiter, 2.0)
+        waiting = entry.join(5, PATIENT if where == "behind one who waits" else NO_WAIT)
+        entry.refuse(entry.fetch(waiting), 2.0, retry_after=0.5)
+    waiter = entry.join(0, NO_WAIT)
+    verdict = entry.step(waiter, 2.0)
     assert isinstance(verdict, Admit)
     assert verdict.before > 2.0
 
 
 def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
-    front = Front(tokens=5)
-    line = [front.join(10), front.join(1, NO_WAIT), front.join(1, 3.0)]
-    fetch = front.fetch(line[0])
+    entry = Entry(tokens=5)
+    line = [entry.join(10), entry.join(1, NO_WAIT), entry.join(1, 3.0)]
+    fetch = entry.fetch(line[0])
     closed = RuntimeError("closed")
-    front.reservoir.lifecycle.close(closed, Waiter(0, NO_WAIT, Bell()))
+    entry.reservoir.lifecycle.close(closed, Waiter(0, NO_WAIT, Waking()))
     assert [waiter.verdict for waiter in line] == [Fail(closed)] * 3
-    assert set(front.woken()) == set(line)
-    assert front.reservoir.state.is_retired
-    assert front.reservoir.lifecycle.due() == math.inf
-    assert front.reservoir.lifecycle.drain() is None, "not before the answer is here"
-    front.grant(fetch, 0.1, 7)
-    assert front.reservoir.lifecycle.drain() == GiveBack("a", 3, tokens=12)
-    front.reservoir.gave_back(0.1)
-    assert front.reservoir.statistics[5:] == (0, 0, 0)
-    assert front.reservoir.lifecycle.drain() is None
+    assert set(entry.woken()) == set(line)
+    assert entry.reservoir.state.is_retired
+    assert entry.reservoir.lifecycle.due() == math.inf
+    assert entry.reservoir.lifecycle.drain() is None, "not before the answer is here"
+    entry.grant(fetch, 0.1, 7)
+    assert entry.reservoir.lifecycle.drain() == GiveBack("a", 3, tokens=12)
+    entry.reservoir.gave_back(0.1)
+    assert entry.reservoir.statistics[5:] == (0, 0, 0)
+    assert entry.reservoir.lifecycle.drain() is None
 
 
 def test_a_quota_that_the_bucket_tells_of_is_obeyed_at_once_and_until_it_tells_otherwise() -> None:
     """The instance asks with its own all along: else a rollback would change nothing where a key is in use."""
-    front = Front()
-    own, told = front.reservoir.quota, Quota(5.0, 20)
+    entry = Entry()
+    own, told = entry.reservoir.quota, Quota(5.0, 20)
     for quota in (told, told, None):
-        fetch = front.fetch(front.join(1))
+        fetch = entry.fetch(entry.join(1))
         assert fetch.quota == own
-        front.grant(fetch, tokens=1, quota=quota)
-        assert front.reservoir.quota == (quota or own)
-        assert front.reservoir.state.largest_cost == (quota or own).largest_cost
+        entry.grant(fetch, tokens=1, quota=quota)
+        assert entry.reservoir.quota == (quota or own)
+        assert entry.reservoir.state.largest_cost == (quota or own).largest_cost
 
 
 def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take() -> None:
-    front = Front(since=-5.0)
-    front.grant(front.fetch(front.join(1), 1.0), 1.25, tokens=1)
-    ask = front.fetch(front.join(1), 2.0).ask
+    entry = Entry(since=-5.0)
+    entry.grant(entry.fetch(entry.join(1), 1.0), 1.25, tokens=1)
+    ask = entry.fetch(entry.join(1), 2.0).ask
     assert (ask.age, ask.round_trip) == (7.0, 0.25)
 
 
@@ -811,104 +811,104 @@ def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take() -> None:
 
 
 def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
-    front = Front(tokens=9)
-    assert front.reservoir.tokens.take(9) == 1.0
-    assert front.reservoir.corrections.refund(Waiter(4, NO_WAIT, Bell()), 0.5) is None
-    assert front.held == 4
-    assert front.reservoir.tokens.take(4) == 1.0
-    assert front.reservoir.requests.calls == 1
+    entry = Entry(tokens=9)
+    assert entry.reservoir.tokens.take(9) == 1.0
+    assert entry.reservoir.corrections.refund(Waiter(4, NO_WAIT, Waking()), 0.5) is None
+    assert entry.held == 4
+    assert entry.reservoir.tokens.take(4) == 1.0
+    assert entry.reservoir.requests.calls == 1
 
 
 def test_a_refund_wakes_who_waits() -> None:
-    front = Front(tokens=9)
-    front.reservoir.tokens.take(9)
-    waiter = front.join(4)
-    front.refuse(front.fetch(waiter))  # which reported the nine as spent
-    assert front.refund(4, 0.1) == GiveBack("a", 3, tokens=0, refund=4)
-    assert waiter in front.woken()
-    assert front.fetch(waiter, 0.1).ask.need == 4
+    entry = Entry(tokens=9)
+    entry.reservoir.tokens.take(9)
+    waiter = entry.join(4)
+    entry.refuse(entry.fetch(waiter))  # which reported the nine as spent
+    assert entry.refund(4, 0.1) == GiveBack("a", 3, tokens=0, refund=4)
+    assert waiter in entry.woken()
+    assert entry.fetch(waiter, 0.1).ask.need == 4
 
 
 @pytest.mark.parametrize(("at", "here"), [(0.5, 6), (1.0, 0)])
 def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: int) -> None:
-    front = Front(tokens=9)
-    front.reservoir.tokens.take(5)
-    back = front.reservoir.corrections.refund(Waiter(50, NO_WAIT, Bell()), at)
+    entry = Entry(tokens=9)
+    entry.reservoir.tokens.take(5)
+    back = entry.reservoir.corrections.refund(Waiter(50, NO_WAIT, Waking()), at)
     assert back == GiveBack("a", 2, tokens=0, held=10 if here else 0, refund=50 - here)
-    assert front.held == (10 if here else 0)
+    assert entry.held == (10 if here else 0)
 
 
 def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
-    front = Front()
-    fetch = front.fetch(front.join(1, NO_WAIT))
-    assert front.reservoir.corrections.refund(Waiter(3, NO_WAIT, Bell()), 0.0) is None
-    front.grant(fetch, 0.1, 1)
-    assert front.reservoir.lifecycle.due() <= 0.1
-    assert front.reservoir.lifecycle.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
+    entry = Entry()
+    fetch = entry.fetch(entry.join(1, NO_WAIT))
+    assert entry.reservoir.corrections.refund(Waiter(3, NO_WAIT, Waking()), 0.0) is None
+    entry.grant(fetch, 0.1, 1)
+    assert entry.reservoir.lifecycle.due() <= 0.1
+    assert entry.reservoir.lifecycle.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
 
 
 def test_while_tokens_are_given_back_nothing_is_asked() -> None:
     """The numbers of the two tell their order; under way together they could arrive in another."""
-    front = Front(tokens=5)
-    assert front.reservoir.lifecycle.drain() is not None
-    waiter = front.join(1)
-    assert front.step(waiter) == Wait(None)
-    front.reservoir.gave_back(0.1)
-    assert waiter in front.woken()
-    assert front.fetch(waiter, 0.1).ask.seq == 3
+    entry = Entry(tokens=5)
+    assert entry.reservoir.lifecycle.drain() is not None
+    waiter = entry.join(1)
+    assert entry.step(waiter) == Wait(None)
+    entry.reservoir.gave_back(0.1)
+    assert waiter in entry.woken()
+    assert entry.fetch(waiter, 0.1).ask.seq == 3
 
 
 class Pair:
     """A reservoir and the real bucket, at the same instants."""
 
     def __init__(self) -> None:
-        self.front, self.bucket = Front(), Bucket(HUNDRED, 0)
+        self.entry, self.bucket = Entry(), Bucket(HUNDRED, 0)
 
     def take(self, fetch: Fetch, at: float) -> Grant:
         return self.bucket.take(HUNDRED, fetch.ask, round(at * SECOND))
 
     def spend(self, cost: int) -> None:
-        waiter = self.front.join(cost)
-        fetch = self.front.fetch(waiter)
-        self.front.reservoir.granted(fetch, self.take(fetch, 0.0), 0.0, 1.0)
+        waiter = self.entry.join(cost)
+        fetch = self.entry.fetch(waiter)
+        self.entry.reservoir.granted(fetch, self.take(fetch, 0.0), 0.0, 1.0)
         assert isinstance(waiter.verdict, Admit)
 
     def check(self, at: float) -> None:
         """What this instance can spend, the bucket counts as outstanding."""
-        assert self.front.held <= self.bucket.peek(round(at * SECOND)).outstanding
+        assert self.entry.held <= self.bucket.peek(round(at * SECOND)).outstanding
 
 
 def test_a_refund_while_an_ask_is_out_makes_no_tokens() -> None:
     """The ask reported as spent what comes back here; the bucket let others flow in its place."""
     pair = Pair()
     pair.spend(60)
-    fetch = pair.front.fetch(pair.front.join(1, 9.0), 0.1)
+    fetch = pair.entry.fetch(pair.entry.join(1, 9.0), 0.1)
     grant = pair.take(fetch, 0.1)
-    pair.front.reservoir.corrections.refund(Waiter(50, NO_WAIT, Bell()), 0.1)
-    pair.front.reservoir.granted(fetch, grant, 0.1, 1.0)
+    pair.entry.reservoir.corrections.refund(Waiter(50, NO_WAIT, Waking()), 0.1)
+    pair.entry.reservoir.granted(fetch, grant, 0.1, 1.0)
     pair.check(0.1)
 
 
 def test_a_refund_after_a_lost_answer_makes_no_tokens() -> None:
     pair = Pair()
     pair.spend(60)
-    fetch = pair.front.fetch(pair.front.join(1, 9.0), 0.1)
+    fetch = pair.entry.fetch(pair.entry.join(1, 9.0), 0.1)
     pair.take(fetch, 0.1)
-    pair.front.reservoir.failed(fetch, DEAD, 0.1)
-    pair.front.reservoir.corrections.refund(Waiter(50, NO_WAIT, Bell()), 0.1)
+    pair.entry.reservoir.failed(fetch, DEAD, 0.1)
+    pair.entry.reservoir.corrections.refund(Waiter(50, NO_WAIT, Waking()), 0.1)
     pair.check(0.1)
 
 
 def test_a_refund_sent_while_an_ask_is_out_does_not_report_its_grant_as_spent() -> None:
     pair = Pair()
     pair.spend(10)
-    waiter = pair.front.join(10, 9.0)
-    fetch = pair.front.fetch(waiter, 0.1)
+    waiter = pair.entry.join(10, 9.0)
+    fetch = pair.entry.fetch(waiter, 0.1)
     grant = pair.take(fetch, 0.1)
-    back = pair.front.reservoir.corrections.refund(Waiter(60, NO_WAIT, Bell()), 0.1)
+    back = pair.entry.reservoir.corrections.refund(Waiter(60, NO_WAIT, Waking()), 0.1)
     if back is not None:
         pair.bucket.give_back(back, round(0.1 * SECOND))
-    pair.front.reservoir.granted(fetch, grant, 0.1, 1.0)
+    pair.entry.reservoir.granted(fetch, grant, 0.1, 1.0)
     pair.check(0.1)
 
 
@@ -916,12 +916,12 @@ def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
     """Refused means that there is no token, never that a message came too early."""
     pair = Pair()
     pair.spend(10)
-    waiter = pair.front.join(10, NO_WAIT)
-    fetch = pair.front.fetch(waiter, 0.3)
-    back = pair.front.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 0.4)
+    waiter = pair.entry.join(10, NO_WAIT)
+    fetch = pair.entry.fetch(waiter, 0.3)
+    back = pair.entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 0.4)
     if back is not None:
         pair.bucket.give_back(back, round(0.4 * SECOND))
-    pair.front.reservoir.granted(fetch, pair.take(fetch, 0.4), 0.4, 1.0)
+    pair.entry.reservoir.granted(fetch, pair.take(fetch, 0.4), 0.4, 1.0)
     assert not isinstance(waiter.verdict, Refuse)
 
 
@@ -929,28 +929,28 @@ def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
 
 
 def test_the_figures_are_exact() -> None:
-    front = Front(tokens=20, sizer=FixedBatch(20))
-    reservoir = front.reservoir
+    entry = Entry(tokens=20, sizer=FixedBatch(20))
+    reservoir = entry.reservoir
     assert reservoir.statistics == KeyStatistics(1, 0, 1, held=20, waiting=0)
     reservoir.tokens.take(5)
     assert reservoir.statistics == KeyStatistics(6, 0, 1, held=15, waiting=0)
-    reservoir.corrections.refund(Waiter(2, NO_WAIT, Bell()), 0.1)
+    reservoir.corrections.refund(Waiter(2, NO_WAIT, Waking()), 0.1)
     assert reservoir.statistics == KeyStatistics(6, 0, 1, held=17, waiting=0)
-    waiter = front.join(30, NO_WAIT)
+    waiter = entry.join(30, NO_WAIT)
     assert reservoir.statistics == KeyStatistics(6, 0, 1, held=17, waiting=1)
-    fetch = front.fetch(waiter, 0.2)
+    fetch = entry.fetch(waiter, 0.2)
     assert reservoir.statistics == KeyStatistics(6, 0, 2, held=17, waiting=1)
-    front.refuse(fetch, 0.2)
+    entry.refuse(fetch, 0.2)
     assert reservoir.statistics == KeyStatistics(6, 30, 2, held=17, waiting=0)
     reservoir.tokens.refused += 40  # from memory, by an API
     reservoir.tokens.take(17)
     assert reservoir.statistics == KeyStatistics(23, 70, 2, held=0, waiting=0)
-    front.grant(front.fetch(front.join(1), 0.7), 0.7, 9)
+    entry.grant(entry.fetch(entry.join(1), 0.7), 0.7, 9)
     assert reservoir.statistics == KeyStatistics(24, 70, 3, held=8, waiting=0)
-    late = front.join(8)
-    assert front.step(late, 0.8) == Admit(1.7)
+    late = entry.join(8)
+    assert entry.step(late, 0.8) == Admit(1.7)
     assert reservoir.statistics == KeyStatistics(32, 70, 3, held=0, waiting=0)
-    assert isinstance(front.step(late, 1.7), Fetch)
+    assert isinstance(entry.step(late, 1.7), Fetch)
     assert reservoir.statistics == KeyStatistics(24, 70, 4, held=0, waiting=1)
     reservoir.leave(late, 1.7)
     assert reservoir.statistics == KeyStatistics(24, 70, 4, held=0, waiting=0)
@@ -959,98 +959,98 @@ def test_the_figures_are_exact() -> None:
 @pytest.mark.parametrize("meanwhile", ["nothing", "a look", "an ask"])
 def test_tokens_taken_too_late_are_not_counted(meanwhile: str) -> None:
     """Between the late taker and its report, whoever else came may have counted them already."""
-    front = Front(tokens=50)
-    assert front.reservoir.tokens.take(50) == 1.0
+    entry = Entry(tokens=50)
+    assert entry.reservoir.tokens.take(50) == 1.0
     if meanwhile == "a look":
-        front.reservoir.lifecycle.tend(1.0)
+        entry.reservoir.lifecycle.tend(1.0)
     if meanwhile == "an ask":
-        front.grant(front.fetch(front.join(2, NO_WAIT), 1.0), 1.0, 2)
-    front.reservoir.tokens.took_late(50)
-    assert front.counted == ((3, 0) if meanwhile == "an ask" else (1, 0))
+        entry.grant(entry.fetch(entry.join(2, NO_WAIT), 1.0), 1.0, 2)
+    entry.reservoir.tokens.took_late(50)
+    assert entry.counted == ((3, 0) if meanwhile == "an ask" else (1, 0))
 
 
 def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
     """Or a reservoir would hand out, or give back, tokens that it does not have."""
-    front = Front(tokens=50)
-    front.reservoir.tokens.take(50)
-    front.reservoir.lifecycle.tend(1.0)
-    front.reservoir.tokens.took_late(50)
-    front.grant(front.fetch(front.join(1, NO_WAIT), 1.001), 1.002, 10)
-    assert front.reservoir.tokens.low_watermark >= 0
-    assert front.reservoir.tokens.take(10) == -math.inf
-    assert front.held == 9
+    entry = Entry(tokens=50)
+    entry.reservoir.tokens.take(50)
+    entry.reservoir.lifecycle.tend(1.0)
+    entry.reservoir.tokens.took_late(50)
+    entry.grant(entry.fetch(entry.join(1, NO_WAIT), 1.001), 1.002, 10)
+    assert entry.reservoir.tokens.low_watermark >= 0
+    assert entry.reservoir.tokens.take(10) == -math.inf
+    assert entry.held == 9
 
 
 # Tentative waiters
 
 
 def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
-    front = Front(tokens=10)
-    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.admission.join(waiter)
-    assert isinstance(front.step(waiter), Admit)
-    other = front.join(9)
-    assert front.fetch(other).ask.held == 10
-    assert front.reservoir.state.lease.held == 6
+    entry = Entry(tokens=10)
+    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(waiter)
+    assert isinstance(entry.step(waiter), Admit)
+    other = entry.join(9)
+    assert entry.fetch(other).ask.held == 10
+    assert entry.reservoir.state.lease.held == 6
 
 
 def test_it_is_told_once_the_claim_is_confirmed() -> None:
-    front = Front(tokens=10)
-    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.admission.join(waiter)
-    front.step(waiter)
-    front.reservoir.admission.confirm(waiter)
-    assert front.fetch(front.join(9)).ask.held == 6
+    entry = Entry(tokens=10)
+    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(waiter)
+    entry.step(waiter)
+    entry.reservoir.admission.confirm(waiter)
+    assert entry.fetch(entry.join(9)).ask.held == 6
 
 
 def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanwhile() -> None:
-    front = Front(tokens=10)
-    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.admission.join(waiter)
-    front.step(waiter)
-    other = front.join(9)
-    fetch = front.fetch(other)
-    front.reservoir.leave(waiter, 0.0)
+    entry = Entry(tokens=10)
+    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(waiter)
+    entry.step(waiter)
+    other = entry.join(9)
+    fetch = entry.fetch(other)
+    entry.reservoir.leave(waiter, 0.0)
     assert isinstance(other.verdict, Admit)
-    front.grant(fetch)
-    assert front.reservoir.tokens.available == 1
+    entry.grant(fetch)
+    assert entry.reservoir.tokens.available == 1
 
 
 def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -> None:
     """The key's next reservoir would report them as spent, and the bucket let others flow in their place."""
-    front = Front(tokens=10)
-    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.admission.join(waiter)
-    front.step(waiter)
-    assert not front.reservoir.lifecycle.evict()
-    assert not front.reservoir.state.is_retired
-    front.reservoir.admission.confirm(waiter)
-    assert front.reservoir.lifecycle.evict()
+    entry = Entry(tokens=10)
+    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(waiter)
+    entry.step(waiter)
+    assert not entry.reservoir.lifecycle.evict()
+    assert not entry.reservoir.state.is_retired
+    entry.reservoir.admission.confirm(waiter)
+    assert entry.reservoir.lifecycle.evict()
 
 
 @pytest.mark.parametrize("tentative", [False, True])
 def test_a_claim_leaves_once(tentative: bool) -> None:
-    front = Front(tokens=10)
-    waiter = Waiter(4, PATIENT, Bell(), tentative=tentative)
-    front.reservoir.admission.join(waiter)
-    front.step(waiter)
-    spender = front.join(6)
-    assert isinstance(front.step(spender), Admit)
+    entry = Entry(tokens=10)
+    waiter = Waiter(4, PATIENT, Waking(), tentative=tentative)
+    entry.reservoir.admission.join(waiter)
+    entry.step(waiter)
+    spender = entry.join(6)
+    assert isinstance(entry.step(spender), Admit)
     for _ in range(2):
-        front.reservoir.leave(waiter, 0.0)
-        assert front.reservoir.tokens.available == 4
-    assert front.reservoir.statistics[0] == 1 + 6
+        entry.reservoir.leave(waiter, 0.0)
+        assert entry.reservoir.tokens.available == 4
+    assert entry.reservoir.statistics[0] == 1 + 6
 
 
 def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
     """It will be spent: a refund that took its room would be spent as well, and nobody had leased it."""
-    front = Front(tokens=10)
-    waiter = Waiter(4, PATIENT, Bell(), tentative=True)
-    front.reservoir.admission.join(waiter)
-    front.step(waiter)
-    front.grant(front.fetch(front.join(9)), tokens=3)
-    front.refuse(front.fetch(front.join(1)))  # by this ask the bucket knows that all but those four are spent
-    back = front.reservoir.corrections.refund(Waiter(5, NO_WAIT, Bell()), 0.0)
+    entry = Entry(tokens=10)
+    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(waiter)
+    entry.step(waiter)
+    entry.grant(entry.fetch(entry.join(9)), tokens=3)
+    entry.refuse(entry.fetch(entry.join(1)))  # by this ask the bucket knows that all but those four are spent
+    back = entry.reservoir.corrections.refund(Waiter(5, NO_WAIT, Waking()), 0.0)
     assert isinstance(back, GiveBack)
     assert back.refund == 5
 
@@ -1060,44 +1060,44 @@ def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
 
 def test_a_deadline_that_those_ahead_take_all_tokens_of_is_refused_at_once() -> None:
     """A hundred a second: of two hundred ahead a hundred have to flow in first, whatever the bucket says of one."""
-    front = Front()
-    first = front.join(100)
-    front.grant(front.fetch(first), tokens=0, level=0, retry_after=0.1)
+    entry = Entry()
+    first = entry.join(100)
+    entry.grant(entry.fetch(first), tokens=0, level=0, retry_after=0.1)
     for _ in range(2):
-        front.join(50)
-    behind = front.join(10, 1.0)
-    refusal = front.step(behind)
+        entry.join(50)
+    behind = entry.join(10, 1.0)
+    refusal = entry.step(behind)
     assert isinstance(refusal, Refuse)
     assert refusal.retry_after == about((200 + 10 - 0 - 1) / 100)
-    assert isinstance(front.step(front.join(10, 5.0)), Wait)
+    assert isinstance(entry.step(entry.join(10, 5.0)), Wait)
 
 
 def test_what_the_bucket_had_long_ago_refuses_nobody() -> None:
     """Tokens come back to it, from here too, and its quota may be raised: where nothing is known one asks."""
-    front = Front()
-    first = front.join(50)
-    front.grant(front.fetch(first), tokens=50, level=0)
-    assert isinstance(front.step(front.join(80, 10.1), at=10.0), Fetch)
+    entry = Entry()
+    first = entry.join(50)
+    entry.grant(entry.fetch(first), tokens=50, level=0)
+    assert isinstance(entry.step(entry.join(80, 10.1), at=10.0), Fetch)
 
 
 def test_a_refund_ends_what_is_known_of_a_short_bucket() -> None:
-    front = Front(tokens=10)
-    front.refuse(front.fetch(front.join(11)), retry_after=5.0)
-    assert isinstance(front.step(front.join(5, 1.0)), Refuse)
-    front.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 0.0)
-    assert not isinstance(front.step(front.join(5, 1.0)), Refuse)
+    entry = Entry(tokens=10)
+    entry.refuse(entry.fetch(entry.join(11)), retry_after=5.0)
+    assert isinstance(entry.step(entry.join(5, 1.0)), Refuse)
+    entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 0.0)
+    assert not isinstance(entry.step(entry.join(5, 1.0)), Refuse)
 
 
 def test_a_deadline_that_may_be_met_is_waited_for_though_others_are_ahead() -> None:
-    front = Front()
-    first = front.join(100)
-    front.grant(front.fetch(first), tokens=0, level=90, retry_after=0.1)
-    assert isinstance(front.step(front.join(10, 0.5)), Wait)
+    entry = Entry()
+    first = entry.join(100)
+    entry.grant(entry.fetch(first), tokens=0, level=90, retry_after=0.1)
+    assert isinstance(entry.step(entry.join(10, 0.5)), Wait)
 
 
 def test_a_line_is_in_the_order_of_its_numbers_whoever_comes_back() -> None:
     line = WaitQueue()
-    claims = [Waiter(1, PATIENT, Bell()) for _ in range(5)]
+    claims = [Waiter(1, PATIENT, Waking()) for _ in range(5)]
     for waiter in claims:
         line.join(waiter)
     line.withdraw(claims[1])

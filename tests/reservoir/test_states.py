@@ -10,8 +10,8 @@ from batchlimit.errors import LimiterClosed
 from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.front import DEAD, PATIENT, Front
-from tests.reservoir.world import Bell
+from tests.reservoir.entry import DEAD, PATIENT, Entry
+from tests.reservoir.world import Waking
 
 OPEN = FailurePolicy.open()
 ENDED = LimiterClosed("this limiter was closed")
@@ -21,9 +21,9 @@ class World:
     """A reservoir with one caller, who took a token of ten at 0.0 s; their lease ends at 1.0 s."""
 
     def __init__(self, policy: FailurePolicy) -> None:
-        self.front = Front(tokens=10, policy=policy)
-        self.reservoir = self.front.reservoir
-        self.waiter = Waiter(20, PATIENT, Bell())
+        self.entry = Entry(tokens=10, policy=policy)
+        self.reservoir = self.entry.reservoir
+        self.waiter = Waiter(20, PATIENT, Waking())
 
     @property
     def states(self) -> str:
@@ -47,7 +47,7 @@ class World:
         self.reservoir.leave(self.waiter, 0.2)
 
     def answer(self) -> None:
-        self.front.grant(self._asked, 0.2, tokens=20)
+        self.entry.grant(self._asked, 0.2, tokens=20)
 
     def fail(self) -> None:
         self.reservoir.failed(self._asked, DEAD, 0.2)
@@ -63,13 +63,13 @@ class World:
 
     def ask_anew(self) -> None:
         """Of the store, while the tokens are borrowed: more than the fallback lent."""
-        late = Waiter(100, PATIENT, Bell())
+        late = Waiter(100, PATIENT, Waking())
         self.reservoir.admission.join(late)
         assert isinstance(self.reservoir.step(late, 0.9), Fetch)
 
     def refund(self) -> None:
         """After the end of the lease: the tokens are to go to the store."""
-        assert self.reservoir.corrections.refund(Waiter(1, NO_WAIT, Bell()), 1.5) is not None
+        assert self.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 1.5) is not None
 
     def gave_back(self) -> None:
         self.reservoir.gave_back(1.6)
@@ -82,7 +82,7 @@ class World:
         assert self.reservoir.lifecycle.tend(1.2) is None
 
     def close(self) -> None:
-        self.reservoir.lifecycle.close(ENDED, Waiter(0, NO_WAIT, Bell()))
+        self.reservoir.lifecycle.close(ENDED, Waiter(0, NO_WAIT, Waking()))
 
     def drain(self) -> None:
         assert self.reservoir.lifecycle.drain() is not None
@@ -161,6 +161,6 @@ def test_a_waiter_without_a_verdict_fails_when_the_limiter_is_closed() -> None:
     world.join()
     world.close()
     assert world.waiter.verdict == Fail(ENDED)
-    late = Waiter(20, math.inf, Bell())  # more than is here
+    late = Waiter(20, math.inf, Waking())  # more than is here
     world.reservoir.admission.join(late)
     assert world.reservoir.step(late, 0.3) == Fail(ENDED)

@@ -14,9 +14,9 @@ from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
 from batchlimit.waiting import NO_WAIT
 from tests.depth import depth
-from tests.reservoir.front import PATIENT, Front
+from tests.reservoir.entry import PATIENT, Entry
 from tests.reservoir.work import Work
-from tests.reservoir.world import Bell
+from tests.reservoir.world import Waking
 
 TOKEN = 0.25
 """Seconds in which one flows in: binary fractions add up exactly."""
@@ -91,7 +91,7 @@ class Both:
 Step = Callable[[Both], object]
 PLACES = st.integers(0, 100)
 STEPS: st.SearchStrategy[Step] = st.one_of(
-    st.builds(lambda cost, until: lambda both: both.join(Waiter(cost, until, Bell())), st.integers(1, 9), DEADLINES),
+    st.builds(lambda cost, until: lambda both: both.join(Waiter(cost, until, Waking())), st.integers(1, 9), DEADLINES),
     PLACES.map(lambda which: lambda both: both.leave(which)),
     PLACES.map(lambda which: lambda both: both.come_back(which)),
     st.builds(lambda cost, beyond: lambda both: both.owe(cost, beyond), st.integers(1, 9), st.integers(0, 9)),
@@ -117,18 +117,18 @@ PAUSE = 0.25
 """Seconds after which a bucket that was short is asked again, in any case."""
 
 
-def _short(front: Front, waiter: Waiter, at: float, tokens: int = 0, level: int = 0) -> None:
-    front.grant(front.fetch(waiter, at), at, tokens=tokens, level=level, retry_after=0.01)
-    front.woken()
+def _short(entry: Entry, waiter: Waiter, at: float, tokens: int = 0, level: int = 0) -> None:
+    entry.grant(entry.fetch(waiter, at), at, tokens=tokens, level=level, retry_after=0.01)
+    entry.woken()
 
 
-def _leave(front: Front, waiter: Waiter, leader: Waiter) -> None:
-    front.reservoir.leave(waiter, 0.0)
-    front.step(leader, 0.0)
+def _leave(entry: Entry, waiter: Waiter, leader: Waiter) -> None:
+    entry.reservoir.leave(waiter, 0.0)
+    entry.step(leader, 0.0)
 
 
 def test_a_leader_that_is_to_look_for_several_reasons_looks_once() -> None:
-    line, leader = WaitQueue(), Waiter(1, math.inf, Bell())
+    line, leader = WaitQueue(), Waiter(1, math.inf, Waking())
     line.join(leader)
     for _ in range(3):
         line.wake_leader()
@@ -137,56 +137,56 @@ def test_a_leader_that_is_to_look_for_several_reasons_looks_once() -> None:
     assert line.to_wake() == [leader], "for what comes later it looks again"
 
 
-def _crowd(count: int, deadline: float) -> tuple[Front, list[Waiter]]:
-    front = Front(Quota(RATE, 10_000))
-    return front, [front.join(1, deadline) for _ in range(count)]
+def _crowd(count: int, deadline: float) -> tuple[Entry, list[Waiter]]:
+    entry = Entry(Quota(RATE, 10_000))
+    return entry, [entry.join(1, deadline) for _ in range(count)]
 
 
 def _served_a_few_at_a_time(deadline: float) -> Story:
     def story(count: int) -> Iterator[Callable[[], object]]:
-        front, claims = _crowd(count, deadline)
+        entry, claims = _crowd(count, deadline)
         for first in range(0, count, 4):
-            yield partial(_short, front, claims[first], first * PAUSE, tokens=4)
+            yield partial(_short, entry, claims[first], first * PAUSE, tokens=4)
         assert all(isinstance(waiter.verdict, Admit) for waiter in claims)
 
     return story
 
 
 def _comes_to_a_crowd(count: int) -> Iterator[Callable[[], object]]:
-    front, claims = _crowd(count, 1000.0)
-    _short(front, claims[0], 0.0)
+    entry, claims = _crowd(count, 1000.0)
+    _short(entry, claims[0], 0.0)
     for _ in range(count):
-        yield lambda: front.step(front.join(1, 1000.0), 0.001)
-    assert front.reservoir.statistics.waiting == 2 * count
+        yield lambda: entry.step(entry.join(1, 1000.0), 0.001)
+    assert entry.reservoir.statistics.waiting == 2 * count
 
 
 def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
-    front, claims = _crowd(count, 1000.0)
-    _short(front, claims[0], 0.0)
+    entry, claims = _crowd(count, 1000.0)
+    _short(entry, claims[0], 0.0)
     for place in range(count // 2, count):
-        yield partial(_leave, front, claims[place], claims[0])
-    assert front.reservoir.statistics.waiting == count // 2
+        yield partial(_leave, entry, claims[place], claims[0])
+    assert entry.reservoir.statistics.waiting == count // 2
 
 
 def _is_out_of_time(count: int) -> Iterator[Callable[[], object]]:
-    front, claims = _crowd(count, 1000.0)
-    _short(front, claims[0], 999.9)
+    entry, claims = _crowd(count, 1000.0)
+    _short(entry, claims[0], 999.9)
     for waiter in reversed(claims):
-        yield partial(front.step, waiter, 1000.0)
+        yield partial(entry.step, waiter, 1000.0)
     assert all(isinstance(waiter.verdict, Refuse) for waiter in claims)
 
 
 def _turns_out_hopeless(count: int) -> Iterator[Callable[[], object]]:
     """Others take what flows in: each answer leaves a few of those behind without a chance."""
-    front, claims = _crowd(count, count / RATE)
+    entry, claims = _crowd(count, count / RATE)
     for late in range(count // 4):
-        yield partial(_short, front, claims[0], late * PAUSE)
+        yield partial(_short, entry, claims[0], late * PAUSE)
     assert sum(isinstance(waiter.verdict, Refuse) for waiter in claims) >= count // 3
 
 
 def _takes_the_first_answer(count: int) -> Iterator[Callable[[], object]]:
-    front, claims = _crowd(count, NO_WAIT)
-    yield lambda: _short(front, claims[0], 0.0)
+    entry, claims = _crowd(count, NO_WAIT)
+    yield lambda: _short(entry, claims[0], 0.0)
     assert all(isinstance(waiter.verdict, Refuse) for waiter in claims)
 
 

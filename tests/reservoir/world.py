@@ -1,4 +1,4 @@
-"""What a bucket might say, a waker that counts, and the measure of the promise."""
+"""What a bucket might say, an event that counts, and the measure of the promise."""
 
 import itertools
 from collections.abc import Iterable
@@ -18,14 +18,14 @@ SECOND = 1_000_000
 """The bucket counts in microseconds."""
 
 
-class Bell:
-    """A waker that counts."""
+class Waking:
+    """An event that counts how often it was set."""
 
     def __init__(self) -> None:
-        self.rung = 0
+        self.set_times = 0
 
     def set(self) -> None:
-        self.rung += 1
+        self.set_times += 1
 
 
 class Moody:

@@ -69,12 +69,12 @@ class World:
             pass
 
     def steal(self, tokens: int) -> None:
-        """Another host spends at the same bucket."""
+        """Another instance spends at the same bucket."""
         self._thefts += 1
         self.stage.inner.take(KEY, QUOTA, Ask("thief", self._thefts, need=0, queued=tokens, want=tokens))
 
     def state(self) -> dict[str, Any]:
-        """Everything that may differ: the figures, and each field of the reservoir that is not the host's name."""
+        """Everything that may differ: the figures, and each field of the reservoir that is not the instance's name."""
         parts = {name: _plain(getattr(self.reservoir, name)) for name in ("prefetch", "requests", "lifecycle")}
         parts["outage"] = repr(self.reservoir.outage)  # an error equals itself alone
         shown: dict[str, Any] = _plain(self.reservoir.state)
@@ -235,7 +235,7 @@ def test_a_lease_is_over_at_the_very_instant(world: World, late: float) -> None:
 
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_lease_counts_from_before_the_ask_left(without_refresher: None, where: str) -> None:
-    """The store counts from later: so the host always stops first, however slowly the answer travels."""
+    """The store counts from later: so the instance always stops first, however slowly the answer travels."""
     world = World(FixedBatch(20))
 
     def travel() -> None:

@@ -12,384 +12,384 @@ from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.front import DEAD, HUNDRED, Front
-from tests.reservoir.world import Bell, about
+from tests.reservoir.entry import DEAD, HUNDRED, Entry
+from tests.reservoir.world import Waking, about
 
 LOCAL = FailurePolicy.local(instances=4)
 
 
-def fail(front: Front, waiter: Waiter, at: float) -> None:
+def fail(entry: Entry, waiter: Waiter, at: float) -> None:
     """The waiter's ask goes out, and fails."""
-    front.reservoir.failed(front.fetch(waiter, at), DEAD, at)
+    entry.reservoir.failed(entry.fetch(waiter, at), DEAD, at)
 
 
-def away(policy: FailurePolicy = LOCAL, quota: Quota = HUNDRED, **rest: Any) -> Front:
-    return Front(quota, policy=policy, **rest)
+def away(policy: FailurePolicy = LOCAL, quota: Quota = HUNDRED, **rest: Any) -> Entry:
+    return Entry(quota, policy=policy, **rest)
 
 
 def test_closed_fails_a_caller_without_time() -> None:
-    front = away(FailurePolicy.closed())
-    waiter = front.join(2, NO_WAIT)
-    fail(front, waiter, 1.0)
+    entry = away(FailurePolicy.closed())
+    waiter = entry.join(2, NO_WAIT)
+    fail(entry, waiter, 1.0)
     assert waiter.verdict == Fail(DEAD)
-    assert not front.reservoir.state.lease.borrowed
-    assert front.reservoir.statistics == KeyStatistics(refused=2, calls=1)
+    assert not entry.reservoir.state.lease.borrowed
+    assert entry.reservoir.statistics == KeyStatistics(refused=2, calls=1)
 
 
 def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     """For 50 ms, so that the first call after them finds out whether it still is."""
-    front = away(FailurePolicy.closed(), tokens=2)
-    waiter = front.join(3, NO_WAIT)
-    fail(front, waiter, 0.1)
-    assert front.reservoir.forecast.denied_for(3, 0.1) == 0.0, "one failure is no reason not to ask"
-    waiter = front.join(3, NO_WAIT)
-    front.reservoir.failed(front.fetch(waiter, 0.1), CircuitOpen("given up"), 0.1)
+    entry = away(FailurePolicy.closed(), tokens=2)
+    waiter = entry.join(3, NO_WAIT)
+    fail(entry, waiter, 0.1)
+    assert entry.reservoir.forecast.denied_for(3, 0.1) == 0.0, "one failure is no reason not to ask"
+    waiter = entry.join(3, NO_WAIT)
+    entry.reservoir.failed(entry.fetch(waiter, 0.1), CircuitOpen("given up"), 0.1)
     assert isinstance(waiter.verdict, Fail)
-    forecast = front.reservoir.forecast
+    forecast = entry.reservoir.forecast
     assert [forecast.denied_for(cost, 0.12) for cost in (1, 2)] == [0.0, 0.0], "what is leased still serves"
     assert forecast.denied_for(3, 0.12) == about(0.03)
     assert forecast.denied_for(101, 0.12) == 0.0, "what never fits is an error"
     assert forecast.denied_for(3, 0.151) == 0.0
-    assert front.reservoir.statistics == KeyStatistics(1, 6, 2, held=2), "what was not sent is no call"
+    assert entry.reservoir.statistics == KeyStatistics(1, 6, 2, held=2), "what was not sent is no call"
 
 
 def test_an_ask_that_was_never_sent_is_not_repeated() -> None:
     """Nothing was lost with it: the key rests as soon as others do, and at its end asks no more."""
-    front = away(FailurePolicy.closed())
-    front.reservoir.failed(front.fetch(front.join(1, NO_WAIT), 0.0), CircuitOpen("given up"), 0.0)
-    assert front.reservoir.lifecycle.last_ask(0.1) is None
-    assert front.reservoir.lifecycle.due() == about(1.0), "it was used until then, and has nothing to keep"
-    fetch = front.fetch(front.join(1, NO_WAIT), 0.2)
+    entry = away(FailurePolicy.closed())
+    entry.reservoir.failed(entry.fetch(entry.join(1, NO_WAIT), 0.0), CircuitOpen("given up"), 0.0)
+    assert entry.reservoir.lifecycle.last_ask(0.1) is None
+    assert entry.reservoir.lifecycle.due() == about(1.0), "it was used until then, and has nothing to keep"
+    fetch = entry.fetch(entry.join(1, NO_WAIT), 0.2)
     assert (fetch.ask.seq, fetch.repeated) == (2, False)
 
 
 def test_an_answer_that_was_lost_is_still_asked_for_after_an_ask_that_was_never_sent() -> None:
-    front = away(FailurePolicy.closed())
-    fail(front, front.join(1, NO_WAIT), 0.0)
-    front.reservoir.failed(front.fetch(front.join(1, NO_WAIT), 0.1), CircuitOpen("given up"), 0.1)
-    fetch = front.fetch(front.join(1, NO_WAIT), 0.2)
+    entry = away(FailurePolicy.closed())
+    fail(entry, entry.join(1, NO_WAIT), 0.0)
+    entry.reservoir.failed(entry.fetch(entry.join(1, NO_WAIT), 0.1), CircuitOpen("given up"), 0.1)
+    fetch = entry.fetch(entry.join(1, NO_WAIT), 0.2)
     assert (fetch.ask.seq, fetch.repeated) == (1, True)
 
 
 def test_open_admits_whatever_comes() -> None:
-    front = away(FailurePolicy.open())
-    line = [front.join(cost, deadline) for cost, deadline in ((100, NO_WAIT), (1, NO_WAIT), (50, math.inf))]
-    fail(front, line[0], 1.0)
+    entry = away(FailurePolicy.open())
+    line = [entry.join(cost, deadline) for cost, deadline in ((100, NO_WAIT), (1, NO_WAIT), (50, math.inf))]
+    fail(entry, line[0], 1.0)
     assert [waiter.verdict for waiter in line] == [Admit(1.0 + LEASE)] * 3
-    assert front.reservoir.tokens.take(100) == 1.0 + LEASE, "who comes next hits"
-    assert front.reservoir.state.lease.borrowed
-    found = front.reservoir.statistics
+    assert entry.reservoir.tokens.take(100) == 1.0 + LEASE, "who comes next hits"
+    assert entry.reservoir.state.lease.borrowed
+    found = entry.reservoir.statistics
     assert (found.admitted, found.fallback, found.refused) == (251, 251, 0)
 
 
 def test_local_admits_its_share_and_refuses_the_rest_from_memory() -> None:
-    front = away()
-    line = [front.join(1, NO_WAIT) for _ in range(30)]
-    fail(front, line[0], 1.0)
+    entry = away()
+    line = [entry.join(1, NO_WAIT) for _ in range(30)]
+    fail(entry, line[0], 1.0)
     assert [isinstance(waiter.verdict, Admit) for waiter in line] == [True] * 25 + [False] * 5
-    late = front.join(1, NO_WAIT)
-    fail(front, late, 1.0)
+    late = entry.join(1, NO_WAIT)
+    fail(entry, late, 1.0)
     assert late.verdict == Refuse(about(0.04)), "a token of its share of the rate"
-    assert front.reservoir.forecast.denied_for(1, 1.01) == about(0.03)
-    assert front.reservoir.forecast.denied_for(1, 1.05) == 0.0
-    assert front.reservoir.statistics == KeyStatistics(25, 6, 2, fallback=25)
+    assert entry.reservoir.forecast.denied_for(1, 1.01) == about(0.03)
+    assert entry.reservoir.forecast.denied_for(1, 1.05) == 0.0
+    assert entry.reservoir.statistics == KeyStatistics(25, 6, 2, fallback=25)
 
 
 def test_who_waits_for_a_share_is_served_when_it_flows_in() -> None:
-    front = away()
-    first, second = front.join(25, math.inf), front.join(1, math.inf)
-    fail(front, first, 1.0)
-    fail(front, second, 1.0)
-    step = front.step(second, 1.0)
+    entry = away()
+    first, second = entry.join(25, math.inf), entry.join(1, math.inf)
+    fail(entry, first, 1.0)
+    fail(entry, second, 1.0)
+    step = entry.step(second, 1.0)
     assert isinstance(step, Wait)
     assert step.seconds == about(0.04)
-    fail(front, second, 1.05)
+    fail(entry, second, 1.05)
     assert second.verdict == Admit(1.05 + LEASE)
 
 
 def test_who_cannot_wait_so_long_is_told() -> None:
-    front = away()
-    fail(front, front.join(25), 1.0)
-    hasty = front.join(5, 1.1)
-    fail(front, hasty, 1.0)
+    entry = away()
+    fail(entry, entry.join(25), 1.0)
+    hasty = entry.join(5, 1.1)
+    fail(entry, hasty, 1.0)
     assert hasty.verdict == Refuse(about(0.2))
 
 
 def test_nothing_is_divided_by_nobody_knows_how_many() -> None:
-    front = away(FailurePolicy.local())
-    waiter = front.join(1, NO_WAIT)
-    fail(front, waiter, 1.0)
+    entry = away(FailurePolicy.local())
+    waiter = entry.join(1, NO_WAIT)
+    fail(entry, waiter, 1.0)
     assert waiter.verdict == Fail(DEAD)
 
 
 def test_other_keys_tell_how_many_hosts_there_are() -> None:
     instance_count = InstanceCount()
     instance_count.learn(10, 0.0)
-    front = away(FailurePolicy.local(instances=2), count=instance_count)
-    line = [front.join(1, NO_WAIT) for _ in range(30)]
-    fail(front, line[0], 1.0)
+    entry = away(FailurePolicy.local(instances=2), count=instance_count)
+    line = [entry.join(1, NO_WAIT) for _ in range(30)]
+    fail(entry, line[0], 1.0)
     assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 10
 
 
 def test_it_begins_with_its_share_of_what_was_in_the_bucket() -> None:
-    front = away()
-    first = front.join(1)
-    front.grant(front.fetch(first, 1.0), 1.0, 1, level=40, active_instances=5)
-    line = [front.join(1, NO_WAIT) for _ in range(30)]
-    fail(front, line[0], 1.1)
+    entry = away()
+    first = entry.join(1)
+    entry.grant(entry.fetch(first, 1.0), 1.0, 1, level=40, active_instances=5)
+    line = [entry.join(1, NO_WAIT) for _ in range(30)]
+    fail(entry, line[0], 1.1)
     assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 10, "(40 + 100/s x 0.1 s) / 5"
 
 
 def test_a_lease_goes_on_through_a_blip() -> None:
-    front = away(tokens=5)
-    big = front.join(6, NO_WAIT)
-    fail(front, big, 0.1)
+    entry = away(tokens=5)
+    big = entry.join(6, NO_WAIT)
+    fail(entry, big, 0.1)
     assert isinstance(big.verdict, Admit)
-    assert front.reservoir.tokens.expires == 0.1 + LEASE
-    assert front.reservoir.forecast.remaining(0.1) == 24, "five were leased still, so one is borrowed"
+    assert entry.reservoir.tokens.expires == 0.1 + LEASE
+    assert entry.reservoir.forecast.remaining(0.1) == 24, "five were leased still, so one is borrowed"
 
 
 def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
-    front = away(tokens=5)
-    fail(front, front.join(6, NO_WAIT), 0.9)
-    assert front.reservoir.tokens.expires == 1.0, "the lease's own end, not half a second from now"
+    entry = away(tokens=5)
+    fail(entry, entry.join(6, NO_WAIT), 0.9)
+    assert entry.reservoir.tokens.expires == 1.0, "the lease's own end, not half a second from now"
 
 
 def test_a_prefetch_that_fails_changes_nothing() -> None:
-    front = away(tokens=20, sizer=FixedBatch(10))
-    front.reservoir.tokens.low_watermark = 21
-    front.step(front.join(1, NO_WAIT))  # a hit that leaves it hungry
-    fetch = front.tend(0.1)
-    front.reservoir.failed(fetch, DEAD, 0.15)
-    assert not front.reservoir.state.lease.borrowed
-    assert front.reservoir.tokens.take(19) == 1.0
+    entry = away(tokens=20, sizer=FixedBatch(10))
+    entry.reservoir.tokens.low_watermark = 21
+    entry.step(entry.join(1, NO_WAIT))  # a hit that leaves fewer than the low watermark
+    fetch = entry.tend(0.1)
+    entry.reservoir.failed(fetch, DEAD, 0.15)
+    assert not entry.reservoir.state.lease.borrowed
+    assert entry.reservoir.tokens.take(19) == 1.0
 
 
 def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
-    front = away(sizer=FixedBatch(20))
-    fail(front, front.join(1, NO_WAIT), 1.0)
-    assert front.held == 19
-    fetch = front.fetch(front.join(21, NO_WAIT), 1.1)
+    entry = away(sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    assert entry.held == 19
+    fetch = entry.fetch(entry.join(21, NO_WAIT), 1.1)
     assert (fetch.ask.held, fetch.ask.back, fetch.ask.need, fetch.ask.queued) == (0, 0, 21, 21)
-    front.grant(fetch, 1.1, 30)
-    assert not front.reservoir.state.lease.borrowed
-    assert front.held == 9
-    found = front.reservoir.statistics
+    entry.grant(fetch, 1.1, 30)
+    assert not entry.reservoir.state.lease.borrowed
+    assert entry.held == 9
+    found = entry.reservoir.statistics
     assert (found.admitted, found.fallback) == (22, 1), "what the store admits is the store's"
 
 
 def test_what_was_borrowed_does_not_travel() -> None:
-    front = away(sizer=FixedBatch(20))
-    fail(front, front.join(1, NO_WAIT), 1.0)
-    assert front.reservoir.forecast.remaining(1.0) == 24
-    assert front.refund(1, 1.0) is None, "it was never taken from the bucket"
-    assert front.reservoir.forecast.remaining(1.0) == 25
-    assert front.reservoir.lifecycle.drain() is None
-    front = away(sizer=FixedBatch(20))
-    fail(front, front.join(1, NO_WAIT), 1.0)
-    assert front.reservoir.lifecycle.due() == 1.0 + LEASE
-    assert front.reservoir.lifecycle.tend(1.0 + LEASE) is None, "not given back, and not renewed"
-    assert front.held == 0
-    assert front.reservoir.lifecycle.drain() is None
+    entry = away(sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    assert entry.reservoir.forecast.remaining(1.0) == 24
+    assert entry.refund(1, 1.0) is None, "it was never taken from the bucket"
+    assert entry.reservoir.forecast.remaining(1.0) == 25
+    assert entry.reservoir.lifecycle.drain() is None
+    entry = away(sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    assert entry.reservoir.lifecycle.due() == 1.0 + LEASE
+    assert entry.reservoir.lifecycle.tend(1.0 + LEASE) is None, "not given back, and not renewed"
+    assert entry.held == 0
+    assert entry.reservoir.lifecycle.drain() is None
 
 
 def test_what_nobody_used_of_a_share_is_there_for_who_needs_more() -> None:
-    front = away(sizer=FixedBatch(20))
-    fail(front, front.join(1, NO_WAIT), 1.0)
-    assert front.held == 19
-    big = front.join(24, NO_WAIT)
-    fail(front, big, 1.0)
+    entry = away(sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    assert entry.held == 19
+    big = entry.join(24, NO_WAIT)
+    fail(entry, big, 1.0)
     assert big.verdict == Admit(1.0 + LEASE)
-    assert front.reservoir.forecast.remaining(1.0) == 0
+    assert entry.reservoir.forecast.remaining(1.0) == 0
 
 
 def test_what_was_granted_for_later_is_not_there_at_once() -> None:
     """Nor later: it was the bucket's, and who knows what became of that."""
-    front = away()
-    first = front.join(5)
-    front.grant(front.fetch(first, 1.0), 1.0, 5, starts_in=0.3, level=-5, active_instances=4)
-    other = front.join(9)
-    fetch = front.reservoir.lifecycle.last_ask(1.0) or front.reservoir.requests.ask(1.0)
-    front.reservoir.failed(fetch, DEAD, 1.0)
+    entry = away()
+    first = entry.join(5)
+    entry.grant(entry.fetch(first, 1.0), 1.0, 5, starts_in=0.3, level=-5, active_instances=4)
+    other = entry.join(9)
+    fetch = entry.reservoir.lifecycle.last_ask(1.0) or entry.reservoir.requests.ask(1.0)
+    entry.reservoir.failed(fetch, DEAD, 1.0)
     assert first.verdict is None
     assert other.verdict is None
-    assert front.reservoir.state.lease.pending == 0
+    assert entry.reservoir.state.lease.pending == 0
 
 
 def test_what_flowed_in_since_is_what_the_slowest_bandwidth_lets() -> None:
-    front = away(quota=Quota(100.0, 100) & Quota(1.0, 100))
-    front.grant(front.fetch(front.join(1), 1.0), 1.0, 1, level=20, active_instances=4)
-    line = [front.join(1, NO_WAIT) for _ in range(30)]
-    fail(front, line[0], 5.1)
+    entry = away(quota=Quota(100.0, 100) & Quota(1.0, 100))
+    entry.grant(entry.fetch(entry.join(1), 1.0), 1.0, 1, level=20, active_instances=4)
+    line = [entry.join(1, NO_WAIT) for _ in range(30)]
+    fail(entry, line[0], 5.1)
     assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 6, "(20 + 4) / 4"
 
 
 def test_what_a_tentative_caller_borrowed_does_not_return_to_a_lease() -> None:
     """It gives up when the store is back, and what it was given was never the bucket's."""
-    front = away()
-    tentative = Waiter(5, 9.0, Bell(), tentative=True)
-    front.reservoir.admission.join(tentative)
-    fail(front, tentative, 1.0)
+    entry = away()
+    tentative = Waiter(5, 9.0, Waking(), tentative=True)
+    entry.reservoir.admission.join(tentative)
+    fail(entry, tentative, 1.0)
     assert isinstance(tentative.verdict, Admit)
-    front.grant(front.fetch(front.join(10, 9.0), 1.2), 1.2, 10)
-    assert front.held == 0
-    front.reservoir.leave(tentative, 1.25)
-    assert front.held == 0
+    entry.grant(entry.fetch(entry.join(10, 9.0), 1.2), 1.2, 10)
+    assert entry.held == 0
+    entry.reservoir.leave(tentative, 1.25)
+    assert entry.held == 0
 
 
 def test_a_tentative_caller_that_gives_up_leaves_what_it_borrowed_to_others() -> None:
-    front = away()
-    tentative = Waiter(25, 9.0, Bell(), tentative=True)
-    front.reservoir.admission.join(tentative)
-    fail(front, tentative, 1.0)
-    front.reservoir.leave(tentative, 1.1)
-    assert front.reservoir.tokens.take(25) == 1.0 + LEASE
+    entry = away()
+    tentative = Waiter(25, 9.0, Waking(), tentative=True)
+    entry.reservoir.admission.join(tentative)
+    fail(entry, tentative, 1.0)
+    entry.reservoir.leave(tentative, 1.1)
+    assert entry.reservoir.tokens.take(25) == 1.0 + LEASE
 
 
 def test_what_expired_unused_is_there_again() -> None:
     """A call now and then, and large batches: else each of them would cost the share a batch."""
-    front = away(quota=Quota(0.001, 100), sizer=FixedBatch(20))
+    entry = away(quota=Quota(0.001, 100), sizer=FixedBatch(20))
     admitted = 0
     for second in range(30):
-        waiter = front.join(1, NO_WAIT)
-        if front.reservoir.tokens.take(1) == -math.inf:
-            fail(front, waiter, float(second))
+        waiter = entry.join(1, NO_WAIT)
+        if entry.reservoir.tokens.take(1) == -math.inf:
+            fail(entry, waiter, float(second))
         admitted += isinstance(waiter.verdict, Admit)
-        front.reservoir.lifecycle.tend(second + LEASE)
+        entry.reservoir.lifecycle.tend(second + LEASE)
     assert admitted == 25
 
 
 def test_a_refund_of_what_the_bucket_never_gave_does_not_go_there() -> None:
     """For a minute: who asks later has a lease of the bucket's own to refund."""
-    front = away(FailurePolicy.open())
-    fail(front, front.join(100, NO_WAIT), 1.0)
-    front.grant(front.fetch(front.join(50, 9.0), 3.0), 3.0, 50)
-    assert front.refund(60, 3.1) is None
-    assert front.held == 0
-    assert front.refund(60, 4.5) == GiveBack("a", 2, 0, refund=20), "forty were the last of that hundred"
-    fail(front, front.join(100, NO_WAIT), 5.0)
-    front.grant(front.fetch(front.join(50, 9.0), 6.0), 6.0, 50)
-    assert front.refund(60, 67.0) is not None
+    entry = away(FailurePolicy.open())
+    fail(entry, entry.join(100, NO_WAIT), 1.0)
+    entry.grant(entry.fetch(entry.join(50, 9.0), 3.0), 3.0, 50)
+    assert entry.refund(60, 3.1) is None
+    assert entry.held == 0
+    assert entry.refund(60, 4.5) == GiveBack("a", 2, 0, refund=20), "forty were the last of that hundred"
+    fail(entry, entry.join(100, NO_WAIT), 5.0)
+    entry.grant(entry.fetch(entry.join(50, 9.0), 6.0), 6.0, 50)
+    assert entry.refund(60, 67.0) is not None
 
 
 def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
-    front = away(FailurePolicy.closed(), tokens=20)
-    back = front.reservoir.corrections.refund(Waiter(30, NO_WAIT, Bell()), 0.1)
+    entry = away(FailurePolicy.closed(), tokens=20)
+    back = entry.reservoir.corrections.refund(Waiter(30, NO_WAIT, Waking()), 0.1)
     assert back is not None
-    calls = front.reservoir.requests.calls
-    front.reservoir.gave_back(0.2, unsent=back)
-    assert front.reservoir.requests.calls == calls - 1
-    assert front.reservoir.lifecycle.due() == about(1.2), "and rests, as long as the store is given up"
-    again = front.reservoir.lifecycle.tend(1.2)
+    calls = entry.reservoir.requests.calls
+    entry.reservoir.gave_back(0.2, unsent=back)
+    assert entry.reservoir.requests.calls == calls - 1
+    assert entry.reservoir.lifecycle.due() == about(1.2), "and rests, as long as the store is given up"
+    again = entry.reservoir.lifecycle.tend(1.2)
     assert isinstance(again, GiveBack)
     assert again.refund == back.refund > 0
 
 
 def test_a_close_gives_nothing_borrowed_back() -> None:
-    front = away(sizer=FixedBatch(20))
-    fail(front, front.join(1, NO_WAIT), 1.0)
-    front.reservoir.lifecycle.close(DEAD, Waiter(0, NO_WAIT, Bell()))
-    ask = front.reservoir.lifecycle.last_ask(1.1)
+    entry = away(sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    entry.reservoir.lifecycle.close(DEAD, Waiter(0, NO_WAIT, Waking()))
+    ask = entry.reservoir.lifecycle.last_ask(1.1)
     assert ask is not None, "an answer was lost, and may hold tokens"
     assert (ask.ask.held, ask.ask.seq, ask.repeated) == (0, 1, True)
-    front.grant(ask, 1.1, 7)
-    assert front.reservoir.lifecycle.drain() == GiveBack("a", 2, 7)
+    entry.grant(ask, 1.1, 7)
+    assert entry.reservoir.lifecycle.drain() == GiveBack("a", 2, 7)
 
 
 def test_a_store_that_comes_and_goes_mints_nothing() -> None:
     """The share that was used up stays used up, whatever the store says in between."""
-    front = away()
-    line = [front.join(1, NO_WAIT) for _ in range(25)]
-    fail(front, line[0], 1.0)
-    waiter = front.join(1, NO_WAIT)
-    front.grant(front.fetch(waiter, 1.1), 1.1, 1, level=100, active_instances=4)
+    entry = away()
+    line = [entry.join(1, NO_WAIT) for _ in range(25)]
+    fail(entry, line[0], 1.0)
+    waiter = entry.join(1, NO_WAIT)
+    entry.grant(entry.fetch(waiter, 1.1), 1.1, 1, level=100, active_instances=4)
     assert waiter.verdict == Admit(2.1)
-    line = [front.join(1, NO_WAIT) for _ in range(25)]
-    fail(front, line[0], 1.2)
+    line = [entry.join(1, NO_WAIT) for _ in range(25)]
+    fail(entry, line[0], 1.2)
     assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 5, "what 0.2 s brought in"
 
 
 def test_a_share_that_is_full_again_is_forgotten() -> None:
     """Then the next outage begins with what is in the bucket by then, shared by as many as there are by then."""
-    front = away()
-    fail(front, front.join(25, NO_WAIT), 1.0)
-    front.grant(front.fetch(front.join(1, NO_WAIT), 2.1), 2.1, 1, level=0, active_instances=4)
-    line = [front.join(1, NO_WAIT) for _ in range(25)]
-    fail(front, line[0], 2.2)
+    entry = away()
+    fail(entry, entry.join(25, NO_WAIT), 1.0)
+    entry.grant(entry.fetch(entry.join(1, NO_WAIT), 2.1), 2.1, 1, level=0, active_instances=4)
+    line = [entry.join(1, NO_WAIT) for _ in range(25)]
+    fail(entry, line[0], 2.2)
     assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 2, "(0 + 100/s x 0.1 s) / 4"
 
 
 def test_a_key_does_not_retire_before_its_share_is_full() -> None:
     """Its next reservoir would begin anew: one every ten seconds, and a daily quota were a joke."""
     daily = Quota(100 / 86400, 100)
-    front = away(quota=daily, idle_after=10.0)
-    fail(front, front.join(25, NO_WAIT), 1.0)
-    front.reservoir.lifecycle.tend(1.0 + LEASE)
-    assert front.reservoir.lifecycle.due() == about(1.0 + 86400)
-    assert front.reservoir.lifecycle.tend(12.0) is None
-    assert not front.reservoir.state.is_retired
+    entry = away(quota=daily, idle_after=10.0)
+    fail(entry, entry.join(25, NO_WAIT), 1.0)
+    entry.reservoir.lifecycle.tend(1.0 + LEASE)
+    assert entry.reservoir.lifecycle.due() == about(1.0 + 86400)
+    assert entry.reservoir.lifecycle.tend(12.0) is None
+    assert not entry.reservoir.state.is_retired
 
 
 def test_remaining_is_what_the_share_has() -> None:
-    front = away()
-    fail(front, front.join(5, NO_WAIT), 1.0)
-    assert front.reservoir.forecast.remaining(1.0) == 20
+    entry = away()
+    fail(entry, entry.join(5, NO_WAIT), 1.0)
+    assert entry.reservoir.forecast.remaining(1.0) == 20
 
 
 def test_a_repeated_ask_pauses_too() -> None:
     """That its answer would be about an older question must not make its callers ask without end."""
-    front = away()
-    fail(front, front.join(25), 1.0)
-    waiter = front.join(1, math.inf)
-    fetch = front.fetch(waiter, 1.0)
+    entry = away()
+    fail(entry, entry.join(25), 1.0)
+    waiter = entry.join(1, math.inf)
+    fetch = entry.fetch(waiter, 1.0)
     assert fetch.repeated
-    front.reservoir.failed(fetch, DEAD, 1.0)
-    assert isinstance(front.step(waiter, 1.0), Wait)
+    entry.reservoir.failed(fetch, DEAD, 1.0)
+    assert isinstance(entry.step(waiter, 1.0), Wait)
 
 
 def test_a_bucket_that_lost_its_state_is_counted() -> None:
-    front = Front(tokens=5)
-    assert front.reservoir.statistics.losses == 0
+    entry = Entry(tokens=5)
+    assert entry.reservoir.statistics.losses == 0
     for at, epoch in ((0.1, 8), (0.2, 8), (0.3, 9)):
-        fetch = front.fetch(front.join(50, NO_WAIT), at)
+        fetch = entry.fetch(entry.join(50, NO_WAIT), at)
         assert fetch.ask.epoch
-        front.grant(fetch, at, 50, epoch=epoch, kept=0)
-    assert front.reservoir.statistics.losses == 2
-    fetch = front.fetch(front.join(50, NO_WAIT), 1000.0)
+        entry.grant(fetch, at, 50, epoch=epoch, kept=0)
+    assert entry.reservoir.statistics.losses == 2
+    fetch = entry.fetch(entry.join(50, NO_WAIT), 1000.0)
     assert fetch.ask.epoch == 0, "it may have filled up and been forgotten: that is no loss"
-    front.grant(fetch, 1000.0, 50, epoch=10)
-    assert front.reservoir.statistics.losses == 2
+    entry.grant(fetch, 1000.0, 50, epoch=10)
+    assert entry.reservoir.statistics.losses == 2
 
 
 def test_a_debt_alone_borrows_nothing() -> None:
-    front = away()
-    front.reservoir.corrections.debit(5, 0.0)
-    fetch = front.tend(0.0)
-    front.reservoir.failed(fetch, DEAD, 0.1)
-    assert not front.reservoir.state.lease.borrowed
-    assert front.reservoir.statistics.owed == 5
+    entry = away()
+    entry.reservoir.corrections.debit(5, 0.0)
+    fetch = entry.tend(0.0)
+    entry.reservoir.failed(fetch, DEAD, 0.1)
+    assert not entry.reservoir.state.lease.borrowed
+    assert entry.reservoir.statistics.owed == 5
 
 
 def test_a_quota_that_changes_changes_the_share() -> None:
-    front = away()
-    fail(front, front.join(25, NO_WAIT), 1.0)
+    entry = away()
+    fail(entry, entry.join(25, NO_WAIT), 1.0)
     younger = Quota(1000.0, 1000)
-    front.grant(front.fetch(front.join(1, NO_WAIT), 1.1), 1.1, 1, level=800, active_instances=4, quota=younger)
-    line = [front.join(1, NO_WAIT) for _ in range(300)]
-    fail(front, line[0], 1.1)
+    entry.grant(entry.fetch(entry.join(1, NO_WAIT), 1.1), 1.1, 1, level=800, active_instances=4, quota=younger)
+    line = [entry.join(1, NO_WAIT) for _ in range(300)]
+    fail(entry, line[0], 1.1)
     assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 200
 
 
 def test_fetches_follow_each_other_no_faster_than_their_pauses() -> None:
     """A caller that waits while the store is away asks as often as its share has something for it, and no oftener."""
-    front = away(quota=Quota(10.0, 10))
-    fail(front, front.join(10), 0.0)
-    waiter, now, asks = front.join(10, math.inf), 0.0, 0
+    entry = away(quota=Quota(10.0, 10))
+    fail(entry, entry.join(10), 0.0)
+    waiter, now, asks = entry.join(10, math.inf), 0.0, 0
     while waiter.verdict is None:
-        match front.step(waiter, now):
+        match entry.step(waiter, now):
             case Fetch() as fetch:
                 asks += 1
-                front.reservoir.failed(fetch, DEAD, now)
+                entry.reservoir.failed(fetch, DEAD, now)
             case Wait(seconds):
                 assert seconds is not None
                 now += seconds

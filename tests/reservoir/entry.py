@@ -8,7 +8,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fetch, Verdict, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.world import Bell, answer, made
+from tests.reservoir.world import Waking, answer, made
 
 HUNDRED = Quota(100.0, 100)
 DEAD = ConnectionError("the store is away")
@@ -16,7 +16,7 @@ PATIENT = math.inf
 WAITERS_ONLY = FixedBatch(0)
 
 
-class Front:
+class Entry:
     """Drives a reservoir by hand; the lease of a hand-made answer is a second unless it says otherwise."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Front:
             self.reservoir.to_wake()
 
     def join(self, cost: int, deadline: float = PATIENT) -> Waiter:
-        waiter = Waiter(cost, deadline, Bell())
+        waiter = Waiter(cost, deadline, Waking())
         self.reservoir.admission.join(waiter)
         return waiter
 
@@ -56,7 +56,7 @@ class Front:
 
     def refund(self, cost: int, at: float = 0.0) -> GiveBack | None:
         """A refund; what of it goes to the store is there at once."""
-        back = self.reservoir.corrections.refund(Waiter(cost, NO_WAIT, Bell()), at)
+        back = self.reservoir.corrections.refund(Waiter(cost, NO_WAIT, Waking()), at)
         if back is not None:
             self.reservoir.gave_back(at)
         return back
