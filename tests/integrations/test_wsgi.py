@@ -21,7 +21,7 @@ from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
 from tests.integrations.structured import read_limits
-from tests.sync.stage import Clock
+from tests.sync.stage import Clock, until
 
 PEER = "192.0.2.1"
 IP = Rule("ip", "2/minute", key="ip:{ip}")
@@ -87,8 +87,8 @@ class App:
 class Limited:
     """The middleware before an application, and what is left of a key."""
 
-    def __init__(self, app: Any, *rules: Rule, **options: Any) -> None:
-        self.clock = Clock()
+    def __init__(self, app: Any, *rules: Rule, clock: Clock | None = None, **options: Any) -> None:
+        self.clock = clock or Clock()
         quotas = Rules(rules).quotas
         self.limiter = RateLimiter(MemoryStore(self.clock), quotas, clock=self.clock, sizer=FixedBatch(1))
         options = {"headers": Fields(secret=b"s", chance=lambda: 1.0), **options}
@@ -193,7 +193,37 @@ def test_a_body_that_nobody_closes_is_charged_when_it_is_collected(limited: Make
     next(iter(body))
     del body
     gc.collect()  # the application holds the `start_response` of its own response
-    assert service.left(f"bytes:{PEER}") == 993
+    until(lambda: service.left(f"bytes:{PEER}") == 993)
+
+
+class Collecting(Clock):
+    """Collects garbage at one reading: most readings are amid a call of the limiter."""
+
+    left = 0
+
+    def __call__(self) -> float:
+        self.left -= 1
+        if not self.left:
+            gc.collect()
+        return super().__call__()
+
+
+@pytest.mark.parametrize("reading", range(1, 12))
+def test_a_body_that_is_collected_amid_a_call_of_the_limiter_is_charged(limited: Make, reading: int) -> None:
+    clock = Collecting()
+    service = limited(App(parts=[b"a", b"b"]), OWED, clock=clock)
+    body = service.app(request(), lambda status, headers, exc_info=None: lambda data: None)
+    next(iter(body))
+    gc.disable()
+    try:
+        del body
+        clock.left = reading
+        service.limiter.decide_all({f"bytes:{PEER}": 1})
+        gc.collect()
+    finally:
+        gc.enable()
+    until(lambda: service.left(f"bytes:{PEER}") == 992)
+    assert service.app.statistics().rules["bytes"].faults == 0
 
 
 @pytest.mark.parametrize("app", [App(fails=True), lambda environ, start_response: 1 / 0])

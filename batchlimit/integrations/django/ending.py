@@ -5,6 +5,7 @@ from typing import Any
 
 from batchlimit.integrations.enforcement import Response
 from batchlimit.integrations.headers import Header
+from batchlimit.integrations.late import do_later
 
 
 class Ending:
@@ -35,13 +36,18 @@ class Ending:
         return f"<Ending of a {self._status}, {self._sent} bytes sent>"
 
     def __del__(self) -> None:
-        self.end()  # another middleware has put another response in its place
+        if (ended := self._ended) is not None:  # another middleware has put another response in its place
+            self._ended = None
+            do_later(ended, self._response())
 
     def end(self) -> None:
         """Tell of the end."""
         ended, self._ended = self._ended, None
         if ended is not None:
-            ended(Response(self._status, self._told, self._error, self._complete, self._sent))
+            ended(self._response())
+
+    def _response(self) -> Response:
+        return Response(self._status, self._told, self._error, self._complete, self._sent)
 
     def _parts(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         try:

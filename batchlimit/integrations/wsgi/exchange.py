@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from batchlimit.integrations.enforcement import Refusal, Response
 from batchlimit.integrations.headers import Header
+from batchlimit.integrations.late import do_later
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]
@@ -108,10 +109,15 @@ class Exchange:
             self._end(None)
 
     def __del__(self) -> None:
-        self._end(None)  # of a server that forgot to close
+        if (ended := self._ended) is not None:  # of a server that forgot to close
+            self._ended = None
+            do_later(ended, self._response(None))
 
     def _end(self, error: BaseException | None, *, complete: bool = False) -> None:
         """Tell of the end, once."""
         ended, self._ended = self._ended, None
         if ended is not None:
-            ended(Response(self._status or _FAILED, self._told, error, complete, self._sent))
+            ended(self._response(error, complete=complete))
+
+    def _response(self, error: BaseException | None, *, complete: bool = False) -> Response:
+        return Response(self._status or _FAILED, self._told, error, complete, self._sent)
