@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.arguments import message_rules_of, rules_of
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
+from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response, Unidentified
 from batchlimit.integrations.front import is_preflight
@@ -30,7 +32,7 @@ class AsyncFront:
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
         messages: Rules for each message of a stream or a websocket (default none).
         limit_preflight: whether CORS preflight requests are limited as well (default False).
-        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Attributes:
         enforcer: the AsyncEnforcer.
@@ -61,19 +63,17 @@ class AsyncFront:
         unidentified: Unidentified = "refuse",
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        checks: bool = True,
+        checks: ChecksSetting = True,
     ) -> None:
         of_requests = rules_of(rules)
         of_messages = message_rules_of(messages)
+        all_rules = Rules([*of_requests, *of_messages])
+        self._home, found = LimiterHome(limiter, all_rules), Checks(checks).begin(limiter, all_rules, ipv6_prefix)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
-        self._home = LimiterHome(limiter, Rules([*of_requests, *of_messages]))
-        self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, headers=fields, unidentified=unidentified)
-        self._messages = (
-            AsyncEnforcer(self._home.limiter, of_messages, headers=fields, unidentified=unidentified)
-            if of_messages
-            else None
-        )
-        self._addresses, self._identify = Addresses(proxies, ipv6_prefix, warns=checks), identify
+        options: dict[str, Any] = {"headers": fields, "unidentified": unidentified, "checks": found}
+        self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, **options)
+        self._messages = AsyncEnforcer(self._home.limiter, of_messages, **options) if of_messages else None
+        self._addresses, self._identify = Addresses(proxies, ipv6_prefix, checks=found), identify
         self._limits_preflight = limit_preflight
         self._settling: set[asyncio.Task[None]] = set()
 

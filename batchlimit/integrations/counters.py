@@ -1,18 +1,20 @@
 """What became of requests, by rule: so that nothing passes unlimited without a trace."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
 from types import MappingProxyType
 
+from batchlimit.integrations.checks import FIRST, CheckName, Checks
+from batchlimit.integrations.faults import Faults
 from batchlimit.rules import Rule
-
-_logger = logging.getLogger("batchlimit")
+from batchlimit.rules.key import KeyTemplate
 
 
 @dataclass(slots=True)
 class RuleCounts:
-    """What became of the requests that one rule matched. With threads a few may be lost, for no lock is taken.
+    """What became of the requests that one rule matched.
 
     Attributes:
         matched: requests that the rule matched.
@@ -22,6 +24,7 @@ class RuleCounts:
         no_key: the ones whose key or cost could not be made.
         store_away: the ones that it could not decide, since the store was away.
         settled: the ones whose charge the response changed.
+        faults: how often the limiter, or a function of the application, raised for a request of this rule.
 
     Example:
         >>> RuleCounts(matched=3, acquired=2, refused=1).refused
@@ -35,6 +38,7 @@ class RuleCounts:
     no_key: int = 0
     store_away: int = 0
     settled: int = 0
+    faults: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class EnforcementStatistics:
         requests: requests that were looked at.
         unmatched: of those, the ones that no rule matched; they are not limited.
         rules: the RuleCounts by the name of the rule.
+        findings: what the checks found: the names of the rules concerned, by the name of the check; "" where no rule is
+            meant (default: nothing).
 
     Example:
         >>> EnforcementStatistics(3, 1, {"login": RuleCounts(matched=2)}).rules["login"].matched
@@ -54,64 +60,128 @@ class EnforcementStatistics:
     requests: int
     unmatched: int
     rules: Mapping[str, RuleCounts]
+    findings: Mapping[CheckName, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Tally:
+    """The counts of one rule under way: `next(tally.matched)` counts one, in C, and right in threads without a lock."""
+
+    __slots__ = tuple(RuleCounts.__slots__)
+    matched: "count[int]"
+    acquired: "count[int]"
+    refused: "count[int]"
+    shadow_refused: "count[int]"
+    no_key: "count[int]"
+    store_away: "count[int]"
+    settled: "count[int]"
+    faults: "count[int]"
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, count())
+
+    def counts(self) -> RuleCounts:
+        """Return the counts so far."""
+        return RuleCounts(*(read(getattr(self, name)) for name in self.__slots__))
+
+
+def read(counter: "count[int]") -> int:
+    """Return how often a counter was counted; nothing but its text tells, without counting again."""
+    return int(repr(counter)[len("count(") : -1])
 
 
 class Counters:
-    """Counts by rule, and tells the log once of each thing that an operator should know.
+    """Counts by rule, and has the log told of what an operator should know.
 
     Args:
         rules: the rules.
         silence: seconds after which a rule that has matched nothing is told of.
         clock: returns seconds.
+        checks: what is told once.
     """
 
-    def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float]) -> None:
-        self.requests = self.unmatched = 0
+    def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float], checks: Checks) -> None:
         rules = tuple(rules)
-        self.rules = {rule.name: RuleCounts() for rule in rules}
+        self._requests, self._unmatched, self._asked_after_all = count(), count(), count()
+        self.rules = {rule.name: Tally() for rule in rules}
         self._of_routes = frozenset(rule.name for rule in rules if not rule.match)
-        self._told: set[tuple[str, str]] = set()
-        self._clock = clock
-        self._silence, self._silent_until = silence, clock() + silence
+        self._fields = {rule.name: KeyTemplate(rule.key).fields for rule in rules}
+        self.checks, self._faults = checks, Faults(clock=clock)
+        self._clock, self._silent_until = clock, clock() + silence
+        self._looks = FIRST if checks.is_on("one-key") else 0
+        self._constant: dict[str, object] | None = None
 
     def __repr__(self) -> str:
-        return f"<Counters of {self.requests} requests>"
+        return f"<Counters of {read(self._requests)} requests>"
 
-    def request(self) -> None:
-        """Count a request, and see whether some rule has matched none for too long."""
-        self.requests += 1
+    def request(self, identity: Mapping[str, object]) -> None:
+        """Count a request, and look at those who ask; see whether some rule has matched none for too long."""
+        next(self._requests)
+        if self._looks > 0:
+            self._look(identity)
         if self._clock() >= self._silent_until:
             self._silent_until = float("inf")
-            for name, counts in self.rules.items():
-                if not counts.matched:
-                    self.tell(name, "silence", self._silent(name), self.requests)
+            for name, tally in self.rules.items():
+                if not read(tally.matched):
+                    self.checks.tell("silent-rule", read(self._requests), self._remedy(name), rule=name)
 
     def nothing_matched(self, method: str, path: str) -> None:
         """Count a request that no rule matched."""
-        self.unmatched += 1
+        next(self._unmatched)
         unless = ", unless its route asks for a rule" if self._of_routes else ""
-        self.tell("", "unmatched", "no rule matches %s %r: it is not limited%s", method, path[:200], unless)
+        self.checks.tell("unmatched", method, path[:200], unless)
 
-    def tell(self, rule: str, what: str, message: str, *arguments: object) -> None:
-        """Write to the log, once for each rule and thing; the rule, if there is one, is the first argument."""
-        if (rule, what) not in self._told:
-            self._told.add((rule, what))
-            _logger.warning(message, *((rule, *arguments) if rule else arguments))
+    def asked_after_all(self) -> None:
+        """Count a request that no rule matched, and whose route asked for one."""
+        next(self._asked_after_all)
+
+    def fault(
+        self, what: str, rules: Collection[str], message: str, *arguments: object, level: int = logging.ERROR
+    ) -> None:
+        """Count a fault by rule, and have the log told once a minute.
+
+        Args:
+            what: the thing; two of one name and of one rule are the same fault.
+            rules: the names of the rules concerned.
+            message, arguments: as for `Faults.tell`.
+            level: of the message (default ERROR, with the traceback of the last argument).
+        """
+        for name in rules:
+            if (tally := self.rules.get(name)) is not None:
+                next(tally.faults)
+        self._faults.tell((what, *rules), message, *arguments, level=level, trace=level >= logging.ERROR)
+
+    def unanswered(self, rules: Collection[str], error: Exception) -> None:
+        """Count an `on_rejected` that raised, by the rules that refused, and have the log told once a minute."""
+        self.fault("on_rejected", rules, "on_rejected raised, so the answer is problem details: %s", error)
+
+    def away(self, rule: str, error: Exception) -> None:
+        """Have the log told of a store that is away."""
+        message = "rule %r could not be asked, for the store is away: %s"
+        self._faults.tell(("away", rule), message, rule, error, level=logging.WARNING, trace=False)
 
     def accuse(self, what: str, message: str, error: Exception) -> None:
-        """Write an error of the application's code to the log, once for each thing, which is the first argument."""
-        if ("", what) not in self._told:
-            self._told.add(("", what))
-            _logger.error(message, what, error)
+        """Tell of a mistake in the application's code, which is the first argument; the error says all there is."""
+        self._faults.tell(("", what), message, what, error, trace=False)
 
     def statistics(self) -> EnforcementStatistics:
         """Return the counts so far, as a copy."""
-        copies = {
-            name: RuleCounts(*(getattr(each, one.name) for one in fields(each))) for name, each in self.rules.items()
-        }
-        return EnforcementStatistics(self.requests, self.unmatched, MappingProxyType(copies))
+        copies = {name: tally.counts() for name, tally in self.rules.items()}
+        unmatched = read(self._unmatched) - read(self._asked_after_all)
+        return EnforcementStatistics(read(self._requests), unmatched, MappingProxyType(copies), self.checks.findings)
 
-    def _silent(self, name: str) -> str:
-        if name in self._of_routes:
-            return "no route asked for rule %r in %d requests: does one have its key?"
-        return "rule %r matched none of %d requests: is its `match` right?"
+    def _remedy(self, name: str) -> str:
+        return "does a route ask for its key?" if name in self._of_routes else "is its `match` right?"
+
+    def _look(self, identity: Mapping[str, object]) -> None:
+        """See which values stay the same for all of the first requests, and which rules have no other ones."""
+        same = {} if not isinstance(identity, dict) else identity
+        if self._constant is None:
+            self._constant = dict(same)
+        self._constant = {name: each for name, each in self._constant.items() if same.get(name) == each}
+        self._looks = self._looks - 1 if self._constant else 0
+        if self._looks > 0 or not self._constant:
+            return
+        for name, fields in self._fields.items():
+            if fields and self._constant.keys() >= set(fields) and read(self.rules[name].matched):
+                self.checks.tell("one-key", FIRST, " and ".join(f"{{{each}}}" for each in fields), rule=name)

@@ -1,9 +1,11 @@
 """The rules before a threaded application: what WSGI, Flask, Django and gRPC have in common."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.arguments import message_rules_of, rules_of
+from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Response, Unidentified
 from batchlimit.integrations.headers import Fields, Form, Header
@@ -26,7 +28,7 @@ class Front:
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
         messages: Rules for each message of a stream (default none).
         limit_preflight: whether CORS preflight requests are limited as well (default False).
-        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Attributes:
         enforcer: the Enforcer.
@@ -52,17 +54,17 @@ class Front:
         unidentified: Unidentified = "refuse",
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        checks: bool = True,
+        checks: ChecksSetting = True,
     ) -> None:
         of_requests = rules_of(rules)
         of_messages = message_rules_of(messages)
-        supply = LimiterSupply(limiter, Rules([*of_requests, *of_messages]))
+        all_rules = Rules([*of_requests, *of_messages])
+        supply, found = LimiterSupply(limiter, all_rules), Checks(checks).begin(limiter, all_rules, ipv6_prefix)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
-        self.enforcer = Enforcer(supply.limiter, of_requests, headers=fields, unidentified=unidentified)
-        self._messages = (
-            Enforcer(supply.limiter, of_messages, headers=fields, unidentified=unidentified) if of_messages else None
-        )
-        self._addresses = Addresses(proxies, ipv6_prefix, warns=checks)
+        options: dict[str, Any] = {"headers": fields, "unidentified": unidentified, "checks": found}
+        self.enforcer = Enforcer(supply.limiter, of_requests, **options)
+        self._messages = Enforcer(supply.limiter, of_messages, **options) if of_messages else None
+        self._addresses = Addresses(proxies, ipv6_prefix, checks=found)
         self._identify, self._limits_preflight = identify, limit_preflight
 
     def __repr__(self) -> str:

@@ -1,15 +1,12 @@
 """The values that keys are made of: they say who is asking. Every request has its client's address, as `ip`."""
 
 import inspect
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from batchlimit.integrations.address import TrustedProxies, network
+from batchlimit.integrations.checks import FIRST, CheckName, Checks
 
 Identity = Mapping[str, object]
-_logger = logging.getLogger("batchlimit")
-_LOOKS = 1000
-"""How many requests are looked at for forwarding fields that nobody trusts."""
 _FORWARDED = frozenset((b"x-forwarded-for", b"forwarded"))
 
 
@@ -53,18 +50,20 @@ class Addresses:
     Args:
         proxies: the proxies that are trusted (default None: the peer of the connection is the client).
         v6: bits of an IPv6 address that count (default 56).
-        warns: whether to warn once of forwarding fields while no proxy is trusted (default True).
+        checks: is told of proxies that nobody trusts, and of those that nobody meets (default: all checks).
 
     Example:
         >>> Addresses().of("2001:db8::1", 51000, [])
         {'ip': '2001:db8::/56'}
     """
 
-    def __init__(self, proxies: TrustedProxies | None = None, v6: int = 56, *, warns: bool = True) -> None:
+    def __init__(self, proxies: TrustedProxies | None = None, v6: int = 56, *, checks: Checks | None = None) -> None:
         if not 1 <= v6 <= 128:
             raise ValueError(f"an IPv6 address has 1 to 128 bits that count, not {v6}")
         self._proxies, self._v6 = proxies, v6
-        self._looks = _LOOKS if warns and proxies is None else 0
+        self._checks = checks or Checks()
+        mine: CheckName = "forwarded-untrusted" if proxies is None else "proxy-unseen"
+        self._looks = FIRST if self._checks.is_on(mine) else 0
 
     def __repr__(self) -> str:
         return f"<Addresses by {self._proxies or 'the peer'}, IPv6 by /{self._v6}>"
@@ -80,21 +79,21 @@ class Addresses:
         Returns:
             {"ip": address or network}; nothing, if there is none.
         """
-        if self._proxies is not None:
-            peer = self._proxies.client(peer, headers)
-        elif self._looks:
-            self._look(port, headers)
-        return {} if peer is None else {"ip": network(peer, self._v6)}
+        client = peer if self._proxies is None else self._proxies.client(peer, headers)
+        if self._looks > 0:
+            self._look(peer, client, port, headers)
+        return {} if client is None else {"ip": network(client, self._v6)}
 
-    def _look(self, port: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def _look(self, peer: str | None, client: str | None, port: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self._looks -= 1
-        if port and any(name in _FORWARDED for name, _ in headers):
+        if self._proxies is None:
+            if port and any(name in _FORWARDED for name, _ in headers):
+                self._looks = 0
+                self._checks.tell("forwarded-untrusted")
+        elif client != peer:
             self._looks = 0
-            _logger.warning(
-                "requests carry X-Forwarded-For or Forwarded, and no proxy is trusted: {ip} is the peer's address. "
-                "If a proxy stands before this server, all its clients share one limit: pass "
-                "proxies=TrustedProxies([its network])"
-            )
+        elif self._looks <= 0:
+            self._checks.tell("proxy-unseen", FIRST, self._proxies)
 
 
 def joined(known: dict[str, object], told: object) -> Identity:

@@ -1,18 +1,18 @@
 """The permits of web requests: what a response tells about the load, and the answer to a request that gets none."""
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
 from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, Permits
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
+from batchlimit.integrations.faults import Faults
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
 
 OutcomeOf = Callable[[Response], Outcome]
 AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits
-_logger = logging.getLogger("batchlimit")
+_faults = Faults()
 _DROPPED = frozenset((429, 503, 504))
 _fields = Fields("off")
 
@@ -42,8 +42,8 @@ def is_bypassed(bypass: Callable[[Any], bool] | None, request: object) -> bool:
     """Return whether a request is not limited; it is, if `bypass` raises."""
     try:
         return bypass is not None and bypass(request)
-    except Exception as error:
-        _logger.error("a request is limited, for `bypass` raised: %s", error, exc_info=error)
+    except Exception as error:  # noqa: BLE001  told in the log
+        _faults.tell(("bypass", bypass), "a request is limited, for `bypass` raised: %s", error)
         return False
 
 
@@ -51,8 +51,8 @@ def partition_of(partition: Callable[[Any], str] | None, request: object) -> str
     """Return the partition of a request; none, if `partition` raises or returns no text."""
     try:
         return _text(partition(request)) if partition is not None else ""
-    except Exception as error:
-        _logger.error("a request has no partition, for `partition` failed: %s", error, exc_info=error)
+    except Exception as error:  # noqa: BLE001  told in the log
+        _faults.tell(("partition", partition), "a request has no partition, for `partition` failed: %s", error)
         return ""
 
 
@@ -76,8 +76,8 @@ def complete(permit: AnyPermit, outcome: OutcomeOf, response: Response) -> None:
 def _told(outcome: OutcomeOf, response: Response) -> Outcome:
     try:
         return Outcome(outcome(response))
-    except Exception as error:
-        _logger.error("the outcome of a request is ignored, for `outcome` failed: %s", error, exc_info=error)
+    except Exception as error:  # noqa: BLE001  told in the log
+        _faults.tell(("outcome", outcome), "the outcome of a request is ignored, for `outcome` failed: %s", error)
         return Outcome.IGNORED
 
 

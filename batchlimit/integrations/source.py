@@ -1,6 +1,5 @@
 """Where the limiter of a web application comes from: its owner, or the rules and the URL of a store."""
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import TypedDict
@@ -9,7 +8,6 @@ from batchlimit import FailurePolicy, Quota, RateLimiter
 from batchlimit.rules import Rules
 
 LimiterSource = RateLimiter | str | Callable[[], RateLimiter]
-_logger = logging.getLogger("batchlimit")
 
 
 class Options(TypedDict):
@@ -29,12 +27,6 @@ def options_of(rules: Rules) -> Options:
         Arguments for `from_url` of a limiter.
     """
     return {"quota": rules.quotas, "on_failure": rules.on_failure}
-
-
-def warn_of_memory(source: object) -> None:
-    """Say what `memory://` means where an application has several processes."""
-    if isinstance(source, str) and source.startswith("memory://"):
-        _logger.warning("memory:// is a limit of each process by itself: with n workers, n times as much is admitted")
 
 
 class LimiterSupply:
@@ -60,7 +52,6 @@ class LimiterSupply:
         self._limiter = source if isinstance(source, RateLimiter) else None
         if isinstance(source, str) and not source.startswith("embedded://"):
             self.limiter()
-        warn_of_memory(source)
 
     def __repr__(self) -> str:
         return f"<LimiterSupply of {self._limiter or 'no limiter yet'}>"

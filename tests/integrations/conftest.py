@@ -2,7 +2,17 @@
 
 import pytest
 
+from batchlimit.integrations import permits
+from batchlimit.integrations.enforcement import no_rules
+from batchlimit.integrations.faults import Faults
 from tests.integrations.stage import SetUp, on_asyncio, threaded
+
+
+@pytest.fixture(autouse=True)
+def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of this process has not been told of anything less than a minute ago, by another test."""
+    for module in (no_rules, permits):
+        monkeypatch.setattr(module, "_faults", Faults())
 
 
 @pytest.fixture(params=[threaded, on_asyncio], ids=["threads", "asyncio"])

@@ -188,5 +188,5 @@ def test_a_rule_that_no_route_asks_for_is_told_of_after_hours(make: Make, caplog
     twin.clock.pass_by(7200)
     twin.admit()
     assert [each.getMessage() for each in caplog.records] == [
-        "no route asked for rule 'search' in 2 requests: does one have its key?"
+        "rule 'search' matched none of 2 requests: does a route ask for its key?"
     ]

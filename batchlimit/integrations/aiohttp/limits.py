@@ -1,7 +1,6 @@
 """Limits: rules held against the requests and websockets of an aiohttp application."""
 
 import inspect
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
@@ -12,6 +11,7 @@ from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer, put
 from batchlimit.integrations.aiohttp.route import check_routes
 from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.async_front import AsyncFront
+from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Refusal, Unidentified
 from batchlimit.integrations.front import wanted
@@ -21,7 +21,6 @@ from batchlimit.rules import Rule, Rules
 
 OnRejected = Callable[[web.Request, Refusal], web.StreamResponse | Awaitable[web.StreamResponse]]
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_logger = logging.getLogger("batchlimit")
 
 
 class Limits:
@@ -48,7 +47,7 @@ class Limits:
         messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).
             One that is refused closes the websocket with code 1008.
         limit_preflight: whether CORS preflight requests are limited as well (default False).
-        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -73,7 +72,7 @@ class Limits:
         on_rejected: OnRejected | None = None,
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        checks: bool = True,
+        checks: ChecksSetting = True,
     ) -> None:
         self._on_rejected = on_rejected
         self._front = AsyncFront(
@@ -146,8 +145,8 @@ class Limits:
             told: Any = self._on_rejected(request, refusal)
             response: web.StreamResponse = await told if inspect.isawaitable(told) else told
             put(refusal.fields, response)
-        except Exception as error:
-            _logger.error("on_rejected raised, so the answer is problem details: %s", error, exc_info=error)
+        except Exception as error:  # noqa: BLE001  told in the log
+            self._front.enforcer.counters.unanswered(refusal.rules, error)
             return answer(refusal)
         return response
 

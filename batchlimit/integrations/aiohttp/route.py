@@ -1,6 +1,5 @@
 """limited: a decorator for handlers of aiohttp that ask for one more rule."""
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -8,17 +7,11 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer
-from batchlimit.integrations.enforcement import AsyncEnforcer, Refusal, RouteLimit, refuse
-from batchlimit.integrations.headers import Fields
-from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.integrations.enforcement import AsyncEnforcer, Refusal, RouteLimit, unprotected
 from batchlimit.rules.rule import Charge, RuleCost
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 _MARK = "_batchlimit_limits"
-_AGAIN = 1.0
-_fields = Fields()
-_logger = logging.getLogger("batchlimit")
-_unprotected: set[str] = set()
 
 
 def limited(
@@ -84,11 +77,4 @@ def _limits_of(handler: object) -> Iterable[RouteLimit]:
 
 
 def _unlimited(limit: RouteLimit) -> Refusal:
-    if limit.key not in _unprotected:
-        _unprotected.add(limit.key)
-        _logger.error(
-            "requests of a route are refused, which asks for %r: call setup(app) of Limits whose rules have this key "
-            "and match=None",
-            limit.key,
-        )
-    return refuse(_fields, reduced_capacity(), _AGAIN)
+    return unprotected(limit.key, "call setup(app) of Limits whose rules have this key and match=None")

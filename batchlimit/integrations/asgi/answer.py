@@ -1,17 +1,16 @@
 """How a refusal is answered: by problem details, or by an application of the user's own."""
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp, Receive, Scope, Send
+from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.headers import Header
 
 OnRejected = Callable[[Scope, Refusal], ASGIApp | Awaitable[ASGIApp]]
-_logger = logging.getLogger("batchlimit")
 
 
 class Answers:
@@ -19,12 +18,13 @@ class Answers:
 
     Args:
         on_rejected: a function of the scope and the Refusal that returns the ASGI application which answers.
+        counters: count how often it raised.
     """
 
-    __slots__ = ("_on_rejected",)
+    __slots__ = ("_counters", "_on_rejected")
 
-    def __init__(self, on_rejected: OnRejected | None) -> None:
-        self._on_rejected = on_rejected
+    def __init__(self, on_rejected: OnRejected | None, counters: Counters) -> None:
+        self._on_rejected, self._counters = on_rejected, counters
 
     async def give(
         self, refusal: Refusal, scope: Scope, receive: Receive, send: Send, *, writes_fields: bool = True
@@ -50,8 +50,8 @@ class Answers:
         try:
             told: Any = self._on_rejected(scope, refusal)
             found: ASGIApp = await told if inspect.isawaitable(told) else told
-        except Exception as error:
-            _logger.error("on_rejected raised, so the answer is problem details: %s", error, exc_info=error)
+        except Exception as error:  # noqa: BLE001  told in the log
+            self._counters.unanswered(refusal.rules, error)
             return None
         return found
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
-from batchlimit.integrations.asgi.answer import Answers
+from batchlimit.integrations.asgi.answer import answer
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
@@ -73,7 +73,8 @@ class ConcurrencyLimitMiddleware:
         try:
             permit = await self._source.acquire(scope, timeout=self._timeout)
         except BatchLimitError as error:
-            await Answers(None).give(refusal_of(error), scope, receive, send)
+            refusal = refusal_of(error)
+            await answer(refusal, scope, receive, send, refusal.fields)
             return
         exchange = Exchange(receive, send, (), lambda response: complete(permit, self._outcome, response))
         await exchange.run(self.app, scope)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
-from batchlimit.integrations.source import options_of, warn_of_memory
+from batchlimit.integrations.source import options_of
 from batchlimit.rules import Rules
 
 LimiterSource = AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]
@@ -34,7 +34,6 @@ class LimiterHome:
         self._limiter = source if isinstance(source, AsyncRateLimiter) else None
         if isinstance(source, str) and not source.startswith("embedded://"):
             self.open()  # it connects at the first call, and a typo is told now
-        warn_of_memory(source)
 
     def __repr__(self) -> str:
         return f"<LimiterHome of {self._limiter or 'no limiter yet'}>"

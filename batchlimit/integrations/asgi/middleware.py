@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.arguments import message_rules_of, rules_of
@@ -12,6 +13,7 @@ from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
+from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
 from batchlimit.integrations.front import is_preflight
@@ -47,7 +49,7 @@ class RateLimitMiddleware:
         messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).
             One that is refused closes the websocket with code 1008. They have no `charge`.
         limit_preflight: whether CORS preflight requests are limited as well (default False).
-        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Attributes:
         enforcer: the AsyncEnforcer; `statistics()` of the middleware is its.
@@ -89,21 +91,20 @@ class RateLimitMiddleware:
         on_rejected: OnRejected | None = None,
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        checks: bool = True,
+        checks: ChecksSetting = True,
     ) -> None:
         self.app = app
         of_requests, of_messages = rules_of(rules), message_rules_of(messages)
         self._settling: set[asyncio.Task[None]] = set()
-        self._home = LimiterHome(limiter, Rules([*of_requests, *of_messages]), self._settling)
+        all_rules = Rules([*of_requests, *of_messages])
+        self._home = LimiterHome(limiter, all_rules, self._settling)
+        found = Checks(checks).begin(limiter, all_rules, ipv6_prefix)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
-        self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, headers=fields, unidentified=unidentified)
-        self._of_messages = (
-            AsyncEnforcer(self._home.limiter, of_messages, headers=fields, unidentified=unidentified)
-            if of_messages
-            else None
-        )
-        self._addresses = Addresses(proxies, ipv6_prefix, warns=checks)
-        self._identify, self._on_rejected, self._answers = identify, on_rejected, Answers(on_rejected)
+        options: dict[str, Any] = {"headers": fields, "unidentified": unidentified, "checks": found}
+        self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, **options)
+        self._of_messages = AsyncEnforcer(self._home.limiter, of_messages, **options) if of_messages else None
+        self._addresses, self._identify = Addresses(proxies, ipv6_prefix, checks=found), identify
+        self._answers = Answers(on_rejected, self.enforcer.counters)
         self._limits_preflight = limit_preflight
 
     def __repr__(self) -> str:
@@ -146,7 +147,7 @@ class RateLimitMiddleware:
             await self._answers.give(outcome.refusal, scope, receive, send)
             return
         if self.enforcer.has_routes:
-            scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._on_rejected)
+            scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._answers)
         if self._of_messages is not None and scope["type"] == "websocket":
             limited = LimitedMessages(self._of_messages, request, receive, send)
             receive, send = limited.receive, limited.send
@@ -163,7 +164,7 @@ class RateLimitMiddleware:
             await self.app(scope, receive, send)
             return
         outcome = Outcome(request=await self._request(scope))
-        scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._on_rejected)
+        scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._answers)
         await self._settle(outcome, scope, receive, send)
 
     async def _request(self, scope: Scope) -> Request:

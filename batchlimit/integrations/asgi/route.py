@@ -1,24 +1,18 @@
 """What a route asks for one request, and RouteLimitMiddleware, which asks before any ASGI application of its own."""
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from batchlimit.integrations.asgi.answer import Answers, OnRejected
+from batchlimit.integrations.asgi.answer import Answers, answer
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
-from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, refuse
-from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, unprotected
 from batchlimit.integrations.identity import FailedIdentity, Identity
-from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost
 
 SCOPE_KEY = "batchlimit"
 """Where RateLimitMiddleware puts the RouteLimits of a request into its scope."""
-_logger = logging.getLogger("batchlimit")
-_fields = Fields()
-_unprotected: set[str] = set()
 
 
 class RouteLimits:
@@ -27,13 +21,13 @@ class RouteLimits:
     Args:
         enforcer: the application's.
         outcome: what the rules say that match the request.
-        on_rejected: as for RateLimitMiddleware.
+        answers: what answers a refusal.
     """
 
-    __slots__ = ("_enforcer", "_on_rejected", "_outcome")
+    __slots__ = ("_answers", "_enforcer", "_outcome")
 
-    def __init__(self, enforcer: AsyncEnforcer, outcome: Outcome, on_rejected: OnRejected | None) -> None:
-        self._enforcer, self._outcome, self._on_rejected = enforcer, outcome, on_rejected
+    def __init__(self, enforcer: AsyncEnforcer, outcome: Outcome, answers: Answers) -> None:
+        self._enforcer, self._outcome, self._answers = enforcer, outcome, answers
 
     async def ask(
         self, limit: RouteLimit, identity: Mapping[str, object], parameters: Mapping[str, object]
@@ -43,7 +37,7 @@ class RouteLimits:
 
     async def answer(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request as the middleware answers; this is an ASGI application but for the refusal."""
-        await Answers(self._on_rejected).give(refusal, scope, receive, send, writes_fields=False)
+        await self._answers.give(refusal, scope, receive, send, writes_fields=False)
 
 
 async def ask(
@@ -68,14 +62,7 @@ async def ask(
         return await limits.ask(
             limit, NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
         )
-    if limit.key not in _unprotected:
-        _unprotected.add(limit.key)
-        _logger.error(
-            "requests of a route are refused, which asks for %r: add a RateLimitMiddleware whose rules have this key "
-            "and match=None",
-            limit.key,
-        )
-    return refuse(_fields, reduced_capacity(), 1.0)
+    return unprotected(limit.key, "add a RateLimitMiddleware whose rules have this key and match=None")
 
 
 async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,7 +71,7 @@ async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -
     if limits is not None:
         await limits.answer(refusal, scope, receive, send)
     else:
-        await Answers(None).give(refusal, scope, receive, send)
+        await answer(refusal, scope, receive, send, refusal.fields)
 
 
 async def told_by(identify: Callable[..., Any] | None, native: object) -> Identity | None:

@@ -1,15 +1,13 @@
 """What a refused request of Django is answered."""
 
-import logging
 from typing import Any
 
 from django.http import HttpResponse
 
 from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.fronts import awaitable, blocking
+from batchlimit.integrations.django.hold import hold_of
 from batchlimit.integrations.enforcement import Refusal
-
-_logger = logging.getLogger("batchlimit")
 
 
 def answer(request: Any, refusal: Refusal) -> Any:
@@ -21,7 +19,7 @@ def answer(request: Any, refusal: Refusal) -> Any:
         try:
             return blocking(own)(request, refusal) or _problem(refusal)
         except Exception as error:  # noqa: BLE001  told in the log
-            _failed(error)
+            _failed(request, refusal, error)
     return _problem(refusal)
 
 
@@ -34,7 +32,7 @@ async def answer_async(request: Any, refusal: Refusal) -> Any:
         try:
             return await awaitable(own)(request, refusal) or _problem(refusal)
         except Exception as error:  # noqa: BLE001  told in the log
-            _failed(error)
+            _failed(request, refusal, error)
     return _problem(refusal)
 
 
@@ -42,5 +40,6 @@ def _problem(refusal: Refusal) -> Any:
     return HttpResponse(refusal.body, status=refusal.status, content_type="application/problem+json")
 
 
-def _failed(error: Exception) -> None:
-    _logger.error("ON_REJECTED raised, so the answer is problem details: %s", error, exc_info=error)
+def _failed(request: Any, refusal: Refusal, error: Exception) -> None:
+    if (hold := hold_of(request)) is not None:
+        hold.unanswered(refusal, error)

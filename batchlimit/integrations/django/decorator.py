@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -12,11 +11,11 @@ from django.http import HttpResponse
 
 from batchlimit.integrations.django.answer import answer, answer_async
 from batchlimit.integrations.django.hold import AsyncHold, Hold, hold_of
-from batchlimit.integrations.enforcement import RouteLimit
+from batchlimit.integrations.enforcement import RouteLimit, unprotected
 from batchlimit.rules.rule import Charge, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
-_logger = logging.getLogger("batchlimit")
+MISSING = "RateLimitMiddleware is not in MIDDLEWARE"
 _asked: list[RouteLimit] = []
 
 
@@ -87,7 +86,7 @@ def asked() -> Iterator[RouteLimit]:
 
 def _hold(request: Any, limit: RouteLimit) -> Hold | AsyncHold | None:
     if (hold := hold_of(request)) is None:
-        _logger.error("a request for %r is refused: RateLimitMiddleware is not in MIDDLEWARE", limit.key)
+        unprotected(limit.key, MISSING)
     return hold
 
 

@@ -12,6 +12,7 @@ from django.core.signals import setting_changed
 
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.asgi.lifespan import LimiterHome
+from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.django.configuration import SETTING, configuration
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
 from batchlimit.integrations.front import Front, is_preflight
@@ -38,11 +39,13 @@ class AsyncFront:
         ipv6_prefix: int = 56,
         unidentified: Unidentified = "refuse",
         limit_preflight: bool = False,
-        checks: bool = True,
+        checks: ChecksSetting = True,
     ) -> None:
-        self._home = LimiterHome(limiter, rules)
-        self.enforcer = AsyncEnforcer(self._home.limiter, rules, headers=headers, unidentified=unidentified)
-        self._addresses = Addresses(proxies, ipv6_prefix, warns=checks)
+        self._home, found = LimiterHome(limiter, rules), Checks(checks).begin(limiter, rules, ipv6_prefix)
+        self.enforcer = AsyncEnforcer(
+            self._home.limiter, rules, headers=headers, unidentified=unidentified, checks=found
+        )
+        self._addresses = Addresses(proxies, ipv6_prefix, checks=found)
         self._identify = None if identify is None else awaitable(identify)
         self._limits_preflight = limit_preflight
         self._settling: set[asyncio.Task[None]] = set()

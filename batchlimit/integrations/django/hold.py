@@ -46,6 +46,10 @@ class Hold:
         """Charge what the response says."""
         self._front.settle(self.outcome, response)
 
+    def unanswered(self, refusal: Refusal, error: Exception) -> None:
+        """Count an ON_REJECTED that raised, and tell the log."""
+        self._front.enforcer.counters.unanswered(refusal.rules, error)
+
 
 class AsyncHold:
     """What the rules say of one request, asked by tasks (ASGI); made by `of`."""
@@ -73,6 +77,10 @@ class AsyncHold:
     def settle(self, response: Response) -> None:
         """Charge what the response says, on the loop of the request."""
         self._front.settle(self.outcome, response, self._loop)
+
+    def unanswered(self, refusal: Refusal, error: Exception) -> None:
+        """Count an ON_REJECTED that raised, and tell the log."""
+        self._front.enforcer.counters.unanswered(refusal.rules, error)
 
 
 def hold_of(request: Any) -> Hold | AsyncHold | None:

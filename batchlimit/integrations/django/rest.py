@@ -1,6 +1,5 @@
 """A throttle for Django REST framework, which asks for one rule by its key."""
 
-import logging
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,14 +8,12 @@ from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.throttling import BaseThrottle
 
 from batchlimit.integrations.django.configuration import configuration
-from batchlimit.integrations.django.decorator import remember
+from batchlimit.integrations.django.decorator import MISSING, remember
 from batchlimit.integrations.django.fronts import blocking
 from batchlimit.integrations.django.hold import hold_of
-from batchlimit.integrations.enforcement import RouteLimit
+from batchlimit.integrations.enforcement import RouteLimit, unprotected
 from batchlimit.integrations.identity import identity_of
 from batchlimit.rules.rule import Charge, RuleCost
-
-_logger = logging.getLogger("batchlimit")
 
 
 class Unavailable(APIException):  # type: ignore[misc]  # REST framework has no types
@@ -56,7 +53,7 @@ def throttle(
         def allow_request(self, request: Any, view: Any) -> bool:
             """Charge the request; return whether it goes on."""
             if (hold := hold_of(request._request)) is None:
-                _logger.error("a request for %r is refused: RateLimitMiddleware is not in MIDDLEWARE", key)
+                unprotected(key, MISSING)
                 raise Unavailable
             identify = configuration().identify
             told = identity_of({}, None if identify is None else blocking(identify), request)

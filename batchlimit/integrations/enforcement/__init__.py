@@ -22,6 +22,7 @@ The rule stands once, in generators: each yields what a thread calls and a task 
 """
 
 from batchlimit.integrations.enforcement.enforcer import AsyncEnforcer, Enforcer, Unidentified
+from batchlimit.integrations.enforcement.no_rules import unprotected
 from batchlimit.integrations.enforcement.outcome import NO_STORE, Outcome, Refusal, Response, refuse
 from batchlimit.integrations.enforcement.route import RouteLimit
 
@@ -35,4 +36,5 @@ __all__ = [
     "RouteLimit",
     "Unidentified",
     "refuse",
+    "unprotected",
 ]

@@ -39,7 +39,7 @@ class Admission:
             return Outcome(request=request, is_unmatched=True)
         counts, charged = self._counters.rules, list[Charged]()
         for rule, key in applied:
-            counts[rule.name].matched += 1
+            next(counts[rule.name].matched)
             if isinstance(rule.cost, int) and rule.mode == "enforce":
                 charged.append((rule, key, rule.cost))
         outcome = Outcome(request=request)
@@ -49,7 +49,7 @@ class Admission:
 
     def _steps(self, outcome: Outcome, request: Request, found: Applicable, timeout: float | None) -> Steps[Outcome]:
         for each in found.unmade:
-            self._counters.rules[each.rule.name].matched += 1
+            next(self._counters.rules[each.rule.name].matched)
         for each in found.unmade:
             if (refused := self._without_key(each)) is not None:
                 outcome.refusal = refused

@@ -1,6 +1,5 @@
 """Rules are charged at once or not at all; what holds while a bucket is away, or a key cannot be made."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from batchlimit.rules import Rule, Unmade
 
 AGAIN = 1.0
 """Retry-After (s) while the store is away."""
-_logger = logging.getLogger("batchlimit")
 
 
 class Charging:
@@ -84,29 +82,30 @@ class Charging:
                 self._count_away(rule, error)
                 continue
             except Exception as error:  # noqa: BLE001  such as a cost beyond the burst: it would have been refused
-                self._counters.tell(rule.name, "shadow", "shadow rule %r could not be asked: %s", error)
-                counts.shadow_refused += 1
+                self._counters.fault("shadow", [rule.name], "shadow rule %r could not be asked: %s", rule.name, error)
+                next(counts.shadow_refused)
                 continue
             if all(decisions.values()):
-                counts.acquired += 1
+                next(counts.acquired)
                 if rule.charge is not None:
                     outcome.charges = [*outcome.charges, charged]
             else:
-                counts.shadow_refused += 1
+                next(counts.shadow_refused)
 
     def without_key(self, unmade: Unmade, *, admits: bool) -> Refusal | None:
         """Return why a request is refused of which a key cannot be made; None if it is admitted without the rule."""
         rule, reason, error = unmade
         counts = self._counters.rules[rule.name]
-        counts.no_key += 1
+        next(counts.no_key)
         admits = admits or rule.mode == "shadow"
         what = "admitted without it" if admits else "refused"
-        self._counters.tell(rule.name, "no key", "rule %r has no key for a request, which was %s: %s", what, reason)
+        self._counters.checks.tell("no-key", what, reason, rule=rule.name)
         if error is not None:
-            self._counters.tell(rule.name, "raised", "rule %r: a function of the application raised: %r", error)
+            message = "rule %r: a function of the application raised: %r"
+            self._counters.fault("raised", [rule.name], message, rule.name, error)
         if admits:
             return None
-        counts.refused += 1
+        next(counts.refused)
         problem = unidentified([rule.name]) if error is None else reduced_capacity([rule.name])
         return refuse(self._fields, problem, None if error is None else AGAIN, error=error)
 
@@ -136,7 +135,7 @@ class Charging:
         told: list[Told] = []
         for charged in enforced:
             rule, key, _ = charged
-            counts[rule.name].acquired += 1
+            next(counts[rule.name].acquired)
             if rule.charge is not None:
                 outcome.charges = [*outcome.charges, charged]
             told.append((rule.name, rule.quota, key, left[key]))
@@ -146,13 +145,15 @@ class Charging:
     def _failed(self, enforced: list[Charged], error: Exception) -> Refusal:
         if isinstance(error, ValueError) and (too_much := _beyond(enforced)) is not None:
             return self._over(enforced, too_much[1], _never(too_much[0]))
-        _logger.error("a request was refused, for its limit could not be asked: %s", error, exc_info=error)
-        return refuse(self._fields, reduced_capacity(_names(enforced)), AGAIN, error=error)
+        names = _names(enforced)
+        message = "a request was refused, for its limit (%s) could not be asked: %s"
+        self._counters.fault("ask", names, message, ", ".join(names), error)
+        return refuse(self._fields, reduced_capacity(names), AGAIN, error=error)
 
     def _over(self, enforced: list[Charged], key: str, decision: Decision) -> Refusal:
         short = [each for each in enforced if each[1] == key]
         for rule, _, _ in short:
-            self._counters.rules[rule.name].refused += 1
+            next(self._counters.rules[rule.name].refused)
         told = [(rule.name, rule.quota, key, decision.remaining) for rule, _, _ in short]
         return refuse(self._fields, quota_exceeded(_names(short)), decision.retry_after, told, key=key)
 
@@ -169,12 +170,12 @@ class Charging:
 
     def _closed(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
         self._count_away(rule, error)
-        self._counters.rules[rule.name].refused += 1
+        next(self._counters.rules[rule.name].refused)
         return refuse(self._fields, reduced_capacity([rule.name]), AGAIN, key=key, error=error)
 
     def _count_away(self, rule: Rule, error: Exception) -> None:
-        self._counters.rules[rule.name].store_away += 1
-        self._counters.tell(rule.name, "away", "rule %r could not be asked, for the store is away: %s", error)
+        next(self._counters.rules[rule.name].store_away)
+        self._counters.away(rule.name, error)
 
 
 def _costs(enforced: list[Charged]) -> dict[str, int]:

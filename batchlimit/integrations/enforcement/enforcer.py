@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.admission import Admission
 from batchlimit.integrations.enforcement.charging import AGAIN, Charging
@@ -36,6 +37,7 @@ class _Enforcement(Generic[L]):
         unidentified: Unidentified = "refuse",
         silence: float = _SILENCE,
         clock: Callable[[], float] = time.monotonic,
+        checks: Checks | ChecksSetting = True,
     ) -> None:
         if unidentified not in ("refuse", "admit"):
             raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
@@ -43,7 +45,7 @@ class _Enforcement(Generic[L]):
         self.rules, self._routes = rules, RouteRules(rules)
         self.has_routes = bool(self._routes)
         self.fields = headers if isinstance(headers, Fields) else Fields(headers)
-        self.counters = Counters(rules, silence, clock)
+        self.counters = Counters(rules, silence, clock, Checks.of(checks))
         self._settlement = Settlement(self._limiter, self.counters)
         charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
         admits = unidentified == "admit"
@@ -68,7 +70,7 @@ class _Enforcement(Generic[L]):
         return self.counters.statistics()
 
     def _matching(self, request: Request) -> Applicable:
-        self.counters.request()
+        self.counters.request(request.identity)
         found = self.rules.applicable(request)
         if not found.applied and not found.unmade:
             self.counters.nothing_matched(request.method, request.path)
@@ -81,7 +83,7 @@ class _Enforcement(Generic[L]):
         assert outcome.request is not None, "this outcome is of no request"
         if outcome.is_unmatched:
             outcome.is_unmatched = False
-            self.counters.unmatched -= 1
+            self.counters.asked_after_all()
         try:
             return self._routes.applicable(limit, outcome.request, identity, parameters)
         except RulesError as error:
@@ -102,6 +104,7 @@ class Enforcer(_Enforcement[RateLimiter]):
             where a function raised) or "admit" (without that rule). It is counted and told in either case.
         silence: seconds after which the log is told of rules that matched nothing (default 7,200).
         clock: returns seconds (default `time.monotonic`).
+        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Raises:
         ValueError: an argument cannot work.
@@ -175,7 +178,7 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
 
     Args:
         limiter: an AsyncRateLimiter whose quotas are those of the rules, or a function that returns it.
-        rules, headers, unidentified, silence, clock: as for Enforcer.
+        rules, headers, unidentified, silence, clock, checks: as for Enforcer.
 
     Example:
         >>> import asyncio

@@ -32,20 +32,20 @@ class Settlement:
             try:
                 assert rule.charge is not None
                 actual = _actual((yield rule.charge(response)), cost)
-                if actual != cost:
-                    self._counters.rules[rule.name].settled += 1
-                    yield from self._correct(key, cost, actual)
             except Exception as error:  # noqa: BLE001  the response is on its way: nothing is left to tell the client
-                self._counters.tell(
-                    rule.name, "charge", "rule %r charged its cost, for `charge` did not decide: %r", error
-                )
+                message = "rule %r charged its cost, for `charge` did not decide: %r"
+                self._counters.fault("charge", [rule.name], message, rule.name, error)
+                continue
+            if actual != cost:
+                next(self._counters.rules[rule.name].settled)
+                yield from self._correct(rule.name, key, cost, actual)
 
     def take_back(self, charged: Iterable[Charged]) -> Steps[None]:
         """Give back what was charged."""
-        for _, key, cost in charged:
-            yield from self._correct(key, cost, 0)
+        for rule, key, cost in charged:
+            yield from self._correct(rule.name, key, cost, 0)
 
-    def _correct(self, key: str, cost: int, actual: int) -> Steps[None]:
+    def _correct(self, rule: str, key: str, cost: int, actual: int) -> Steps[None]:
         try:
             if actual < cost:
                 yield self._limiter().refund(key, cost - actual)
@@ -54,6 +54,8 @@ class Settlement:
                 yield reservation.settle(actual - cost)
         except BatchLimitError as error:
             _logger.debug("a charge was not corrected: %s", error)
+        except Exception as error:  # noqa: BLE001  nothing is left to tell the client
+            self._counters.fault("correct", [rule], "a charge of rule %r was not corrected: %s", rule, error)
 
 
 def checked_cost(cost: object) -> int:

@@ -1,6 +1,5 @@
 """Limits: the Flask extension, which holds rules against every request of an application."""
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -12,8 +11,9 @@ from werkzeug.exceptions import ServiceUnavailable
 
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.arguments import rules_of
+from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import RouteLimit, Unidentified
+from batchlimit.integrations.enforcement import RouteLimit, Unidentified, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules
 from batchlimit.integrations.flask.hold import Hold
 from batchlimit.integrations.front import Front
@@ -26,7 +26,6 @@ from batchlimit.rules.rule import Charge, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
 _NAME = "batchlimit"
-_logger = logging.getLogger("batchlimit")
 _BARE = RuntimeError("the view is registered without its limit: write @limits.limited below @app.route")
 
 
@@ -55,7 +54,7 @@ class Limits:
         ipv6_prefix: bits of an IPv6 address that make a client (default 56).
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
         limit_preflight: whether CORS preflight requests are limited as well (default False).
-        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -86,7 +85,7 @@ class Limits:
         ipv6_prefix: int = 56,
         unidentified: Unidentified = "refuse",
         limit_preflight: bool = False,
-        checks: bool = True,
+        checks: ChecksSetting = True,
     ) -> None:
         self._limiter, self._rules = limiter, rules_of(rules)
         self._routes = RouteRules(self._rules)
@@ -202,7 +201,7 @@ def _hold() -> Hold:
     """Return what holds the rules against the current request."""
     front: Front | None = current_app.extensions.get(_NAME)
     if front is None:
-        _logger.error("requests of %r are refused: the application has no limits; call init_app", request.endpoint)
+        unprotected(str(request.endpoint), "the application has no limits: call init_app")
         raise ServiceUnavailable
     hold: Hold | None = request.environ.get(_slot(front))
     if hold is None:  # the view is called without the application, as in a test

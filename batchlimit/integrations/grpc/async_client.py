@@ -66,9 +66,7 @@ class AsyncRateLimitClient:
         unidentified: Unidentified = "refuse",
     ) -> None:
         self._patience = Patience(wait, timeout)
-        self._front = AsyncFront(
-            limiter, rules, identify=identify, headers="off", unidentified=unidentified, checks=False
-        )
+        self._front = AsyncFront(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
         self._ending: set[asyncio.Task[None]] = set()
         kinds = (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream)
         self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in kinds]

@@ -9,6 +9,7 @@ import grpc.aio
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.async_front import AsyncFront
+from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Refusal, Unidentified
 from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refusal_of
@@ -64,7 +65,7 @@ class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
         ipv6_prefix: int = 56,
         unidentified: Unidentified = "refuse",
         messages: Rules | Iterable[Rule] = (),
-        checks: bool = True,
+        checks: ChecksSetting = True,
     ) -> None:
         self._front = AsyncFront(
             limiter,

@@ -104,7 +104,7 @@ class RateLimitClientInterceptor(
         unidentified: Unidentified = "refuse",
     ) -> None:
         self._patience = Patience(wait, timeout)
-        self._front = Front(limiter, rules, identify=identify, headers="off", unidentified=unidentified, checks=False)
+        self._front = Front(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
 
     def __repr__(self) -> str:
         return f"<RateLimitClientInterceptor {self._front.enforcer.rules}>"

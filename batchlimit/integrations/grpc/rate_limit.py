@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 
 from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import Front
@@ -41,7 +42,7 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
         unidentified: what becomes of a call of which a rule cannot make the key: "refuse" (default) or "admit".
         messages: Rules for each message that a stream of requests brings, matched by the method (default none). The
             first one that is refused ends the call.
-        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -69,7 +70,7 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
         ipv6_prefix: int = 56,
         unidentified: Unidentified = "refuse",
         messages: Rules | Iterable[Rule] = (),
-        checks: bool = True,
+        checks: ChecksSetting = True,
     ) -> None:
         self._front = Front(
             limiter,

@@ -1,9 +1,9 @@
 """RateLimitMiddleware: rules before a WSGI application."""
 
-import logging
 from collections.abc import Callable, Iterable
 
 from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Refusal, Unidentified
 from batchlimit.integrations.front import Front, wanted
@@ -14,7 +14,6 @@ from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartRespon
 from batchlimit.rules import Rule, Rules
 
 OnRejected = Callable[[Environ, Refusal], WSGIApp]
-_logger = logging.getLogger("batchlimit")
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 
 
@@ -41,7 +40,7 @@ class RateLimitMiddleware:
         on_rejected: a function of the environ and the Refusal that returns the WSGI application which answers (default
             None: problem details). The fields of the refusal are added to its answer.
         limit_preflight: whether CORS preflight requests are limited as well (default False).
-        checks: whether to warn once of forwarding fields while no proxy is trusted (default True).
+        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Attributes:
         front: the Front, which holds the rules against requests.
@@ -76,7 +75,7 @@ class RateLimitMiddleware:
         unidentified: Unidentified = "refuse",
         on_rejected: OnRejected | None = None,
         limit_preflight: bool = False,
-        checks: bool = True,
+        checks: ChecksSetting = True,
     ) -> None:
         self.app, self._on_rejected = app, on_rejected
         self.front = Front(
@@ -122,8 +121,8 @@ class RateLimitMiddleware:
         if self._on_rejected is not None:
             try:
                 app: WSGIApp | None = self._on_rejected(environ, refusal)
-            except Exception as error:
-                _logger.error("on_rejected raised, so the answer is problem details: %s", error, exc_info=error)
+            except Exception as error:  # noqa: BLE001  told in the log
+                self.front.enforcer.counters.unanswered(refusal.rules, error)
                 app = None
             if app is not None:
                 return app(environ, with_headers(start_response, refusal.fields))

@@ -1,0 +1,53 @@
+"""What goes wrong in functions of the application, or in its limiter: told in the log at most once a minute."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable
+from math import inf
+
+_logger = logging.getLogger("batchlimit")
+_PAUSE = 60.0
+
+
+class Faults:
+    """Tells the log of faults that each request may repeat.
+
+    Args:
+        pause: seconds between two messages of one thing, at least (default 60).
+        clock: returns seconds (default `time.monotonic`).
+
+    Example:
+        >>> faults = Faults()
+        >>> faults.tell("cost", "a function raised: %s", ValueError("no cost"))
+    """
+
+    def __init__(self, pause: float = _PAUSE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pause, self._clock = pause, clock
+        self._told: dict[Hashable, tuple[float, int]] = {}
+        self._lock = threading.RLock()  # a destructor may have something to tell while its thread is inside
+
+    def __repr__(self) -> str:
+        return f"<Faults of {len(self._told)} kinds>"
+
+    def tell(
+        self, what: Hashable, message: str, *arguments: object, level: int = logging.ERROR, trace: bool = True
+    ) -> None:
+        """Write to the log, unless this thing was written less than a minute ago.
+
+        Args:
+            what: the thing.
+            message: a format, as of `logging`.
+            arguments: those of the format. The last one may be an exception.
+            level: of the message (default ERROR).
+            trace: whether the traceback of the exception is written too (default True).
+        """
+        with self._lock:
+            now = self._clock()
+            quiet_until, missed = self._told.get(what, (-inf, 0))
+            is_due = now >= quiet_until
+            self._told[what] = (now + self._pause, 0) if is_due else (quiet_until, missed + 1)
+        if is_due:
+            error = arguments[-1] if trace and arguments and isinstance(arguments[-1], BaseException) else None
+            since = (message + " (and %d times more since the last message)", *arguments, missed)
+            _logger.log(level, *(since if missed else (message, *arguments)), exc_info=error)

@@ -1,0 +1,158 @@
+"""Each check by its name: what makes it speak, what it says, and that it can be switched off."""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from batchlimit import RateLimiter
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.checks import FIRST, NAMES, CheckName, Checks
+from batchlimit.integrations.enforcement import Enforcer
+from batchlimit.integrations.front import Front
+from batchlimit.integrations.identity import Addresses
+from batchlimit.rules import Request, Rule, Rules
+from batchlimit.stores import MemoryStore
+from tests.sync.stage import Clock
+
+ALL = Rule("all", "1000000/s", key="all")
+IP = Rule("ip", "1000000/s", key="ip:{ip}")
+USER = Rule("user", "1000000/s", key="user:{user}:{ip}", match="/u/*")
+SHADOW = Rule("trial", "1/hour", key="trial", mode="shadow")
+PROXIES = TrustedProxies(["10.0.0.0/8"])
+FORWARDED = [(b"x-forwarded-for", b"203.0.113.9")]
+SILENCE = 7200.0
+
+
+@dataclass
+class Case:
+    """Requests that a check looks at: (path, peer, header fields, user, seconds that pass before it)."""
+
+    rules: list[Rule]
+    requests: list[tuple[str, str, Any, str, float]] = field(default_factory=list)
+    store: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def many(peers: Callable[[int], str], users: Callable[[int], str], *, times: int = FIRST, fields: Any = ()) -> Any:
+    return [("/u/x", peers(number), fields, users(number), 0.0) for number in range(times)]
+
+
+def one(_: int) -> str:
+    return "192.0.2.1"
+
+
+def each(number: int) -> str:
+    return f"192.0.2.{number % 200}"
+
+
+REQUEST = ("/", "192.0.2.1", (), "ann", 0.0)
+BY_PROXY = ("/", "10.0.0.1", FORWARDED, "ann", 0.0)
+
+FOUND: list[tuple[CheckName, Case, dict[str, str]]] = [
+    ("memory-store", Case([ALL], store="memory://"), {"": "n times as much is admitted"}),
+    ("shadow-only", Case([SHADOW]), {"": "all rules are in shadow mode"}),
+    ("ipv6-prefix", Case([IP], options={"ipv6_prefix": 128}), {"": "ipv6_prefix=128 limits parts"}),
+    ("forwarded-untrusted", Case([IP], [(*REQUEST[:2], FORWARDED, "ann", 0.0)]), {"": "pass proxies=TrustedProxies"}),
+    ("proxy-unseen", Case([ALL], many(each, one), options={"proxies": PROXIES}), {"": "TrustedProxies 10.0.0.0/8"}),
+    (
+        "proxy-unseen",
+        Case([ALL], many(lambda _: "10.0.0.1", each), options={"proxies": PROXIES}),
+        {"": "does the proxy write the field"},
+    ),
+    ("one-key", Case([IP, USER, ALL], many(one, each)), {"ip": "have the same {ip}"}),
+    ("one-key", Case([IP, USER], many(one, one)), {"ip": "{ip}", "user": "have the same {user} and {ip}"}),
+    ("unmatched", Case([USER], [REQUEST, ("/z", *REQUEST[1:])]), {"": "no rule matches GET '/'"}),
+    (
+        "silent-rule",
+        Case([ALL, USER, Rule("asked", "1/s", key="asked", match=None)], [REQUEST, (*REQUEST[:4], SILENCE)]),
+        {"user": "is its `match` right?", "asked": "does a route ask for its key?"},
+    ),
+    ("no-key", Case([USER], [("/u/x", "192.0.2.1", (), "", 0.0)] * 2), {"user": "{user} is empty"}),
+]
+
+NOTHING: list[tuple[str, Case]] = [
+    ("a shadow rule beside another one", Case([SHADOW, ALL])),
+    ("clients by their networks", Case([IP], options={"ipv6_prefix": 64})),
+    ("forwarding fields of a proxy that is trusted", Case([IP], [BY_PROXY], options={"proxies": PROXIES})),
+    ("fewer requests than a check looks at", Case([IP], many(one, one, times=FIRST - 1), options={"proxies": PROXIES})),
+    ("one request by the proxy", Case([ALL], [BY_PROXY, *many(each, each)], options={"proxies": PROXIES})),
+    ("another client at last", Case([IP], [*many(one, one, times=FIRST - 1), ("/", "192.0.2.2", (), "ann", 0.0)])),
+    ("a key that has no fields", Case([ALL], many(one, one))),
+    ("every rule matched", Case([ALL], [REQUEST, (*REQUEST[:4], SILENCE)])),
+    ("hours that are not over", Case([ALL, USER], [REQUEST, (*REQUEST[:4], SILENCE - 1)])),
+]
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    with caplog.at_level(logging.WARNING, "batchlimit"):
+        yield caplog.messages
+
+
+def play(case: Case, given: Any) -> Checks:
+    """Do what the faces do: look at the start, and have each request admitted."""
+    clock, rules = Clock(), Rules(case.rules)
+    v6 = case.options.get("ipv6_prefix", 56)
+    checks = Checks(given).begin(case.store, rules, v6)
+    addresses = Addresses(case.options.get("proxies"), v6, checks=checks)
+    with RateLimiter(MemoryStore(clock), rules.quotas, clock=clock) as limiter:
+        enforcer = Enforcer(limiter, rules, silence=SILENCE, clock=clock, checks=checks)
+        for path, peer, fields, user, seconds in case.requests:
+            clock.pass_by(seconds)
+            enforcer.admit(Request("GET", path, {**addresses.of(peer, 5000, fields), "user": user}))
+        assert enforcer.statistics().findings == checks.findings
+    return checks
+
+
+@pytest.mark.parametrize(("name", "case", "expected"), FOUND)
+def test_a_check_tells_once_of_each_rule_that_it_means(
+    name: CheckName, case: Case, expected: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    found = play(case, {other: other == name for other in NAMES})
+    assert {name: tuple(sorted(rules)) for name, rules in found.findings.items()} == {name: tuple(sorted(expected))}
+    assert len(caplog.messages) == len(expected)
+    for text in expected.values():
+        assert sum(text in message for message in caplog.messages) >= 1
+
+
+@pytest.mark.parametrize(("name", "case", "expected"), FOUND)
+def test_a_check_that_is_off_says_nothing(
+    name: CheckName, case: Case, expected: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert name not in play(case, {name: False}).findings
+    assert not play(case, False).findings
+    assert not any(text in message for text in expected.values() for message in caplog.messages)
+
+
+@pytest.mark.parametrize(("what", "case"), NOTHING)
+def test_a_check_says_nothing_where_nothing_is_wrong(what: str, case: Case, caplog: pytest.LogCaptureFixture) -> None:
+    assert not play(case, True).findings, what
+    assert not caplog.messages
+
+
+def test_every_check_has_a_case() -> None:
+    assert {name for name, _, _ in FOUND} == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"unmached": False}, ValueError, "did you mean 'unmatched'"),
+        ({"?": True}, ValueError, "there are memory-store"),
+        ({"unmatched": 0}, TypeError, "not {'unmatched': 0}"),
+        ("unmatched", TypeError, "not 'unmatched'"),
+        (None, TypeError, "not None"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_an_error_of_the_start(given: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        Front("memory://", [ALL], checks=given)
+
+
+def test_what_a_check_found_stands_in_the_statistics() -> None:
+    front = Front("memory://", [USER])
+    front.admit("GET", "/elsewhere", "192.0.2.1", [])
+    assert front.statistics().findings == {"memory-store": ("",), "unmatched": ("",)}

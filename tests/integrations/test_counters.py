@@ -1,0 +1,52 @@
+"""Counts of requests by rule, under threads."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from batchlimit.integrations.checks import Checks
+from batchlimit.integrations.counters import Counters, RuleCounts, Tally
+from batchlimit.rules import Rule
+from tests.sync.stage import Clock
+
+THREADS, TIMES = 8, 2000
+
+
+@pytest.fixture
+def threads_change_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_no_count_is_lost_among_threads(threads_change_often: None) -> None:
+    counters = Counters([Rule("all", "1/s", key="all")], 1.0, Clock(), Checks(False))
+    together = threading.Barrier(THREADS)
+
+    def work() -> None:
+        together.wait()
+        for _ in range(TIMES):
+            counters.request({})
+            counters.nothing_matched("GET", "/")
+            counters.asked_after_all()
+            next(counters.rules["all"].matched)
+            counters.fault("ask", ["all"], "failed")
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = counters.statistics()
+    assert (found.requests, found.unmatched) == (THREADS * TIMES, 0)
+    assert found.rules["all"] == RuleCounts(matched=THREADS * TIMES, faults=THREADS * TIMES)
+
+
+def test_to_read_a_count_counts_nothing() -> None:
+    tally = Tally()
+    for _ in range(3):
+        next(tally.refused)
+    assert [tally.counts(), tally.counts()] == [RuleCounts(refused=3)] * 2
