@@ -80,6 +80,8 @@ class KeyState:
     def most(self) -> int:
         """The largest cost that fits by the code, or now: to ask for more is the caller's mistake."""
         code = self.code
+        if code is self.quota:  # as at nearly every miss
+            return self.largest_cost
         return max(self.largest_cost, LARGEST_BURST if code.denies_all else code.largest_cost)
 
     @property

@@ -1,6 +1,7 @@
 """Buckets in a real Valkey that this process starts and stops."""
 
 import asyncio
+from typing import Any
 
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.embedded_server import EmbeddedServer
@@ -31,14 +32,8 @@ class EmbeddedStore(RedisStore):
             ValueError: the prefix is empty, or contains a brace or white space.
         """
         self._server = EmbeddedServer()
-        try:
-            opened = RedisStore.from_url(
-                self._server.url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline
-            )
-        except BaseException:
-            self._server.close()
-            raise
-        vars(self).update(vars(opened))  # this is that store from now on, with a server
+        options = {"prefix": prefix, "connect_timeout": connect_timeout, "deadline": deadline}
+        vars(self).update(_opened(self._server, RedisStore, options))  # this is that store from now on, with a server
 
     def __repr__(self) -> str:
         return f"<EmbeddedStore on {self._server!r}>"
@@ -65,14 +60,8 @@ class AsyncEmbeddedStore(AsyncRedisStore):
     def __init__(self, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05) -> None:
         """Start a server and wait until it answers; see EmbeddedStore."""
         self._server = EmbeddedServer()
-        try:
-            opened = AsyncRedisStore.from_url(
-                self._server.url, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline
-            )
-        except BaseException:
-            self._server.close()
-            raise
-        vars(self).update(vars(opened))  # this is that store from now on, with a server
+        options = {"prefix": prefix, "connect_timeout": connect_timeout, "deadline": deadline}
+        vars(self).update(_opened(self._server, AsyncRedisStore, options))
 
     def __repr__(self) -> str:
         return f"<AsyncEmbeddedStore on {self._server!r}>"
@@ -86,3 +75,14 @@ class AsyncEmbeddedStore(AsyncRedisStore):
         """Close the connections and stop the server."""
         await super().aclose()
         await asyncio.to_thread(self._server.close)
+
+
+def _opened(
+    server: EmbeddedServer, kind: type[RedisStore | AsyncRedisStore], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a store on this server is made of; if none can be opened, stop the server."""
+    try:
+        return vars(kind.from_url(server.url, **options))
+    except BaseException:
+        server.close()
+        raise

@@ -280,7 +280,7 @@ def test_what_never_fits_is_sent_away_though_it_fitted_when_it_came() -> None:
     entry = Entry()
     entry.grant(entry.fetch(entry.join(1)), 0.1, 1, quota=Quota(100.0, 10), version=2)
     waiter = entry.join(50)
-    assert isinstance(entry.step(waiter, 0.2), Fail)
+    assert entry.step(waiter, 0.2) == Refuse(math.inf)
 
 
 # Leaving
