@@ -5,7 +5,7 @@ from typing import Any
 from quart import Blueprint, Quart, Response, Websocket, websocket
 
 from batchlimit.integrations.quart import Limits, limit_blueprint, limited
-from tests.integrations.faces.rules import RULES, parts, user_of
+from tests.integrations.faces.rules import RULES, endless, parts, user_of
 
 
 def told(connection: Any) -> dict[str, str]:
@@ -43,6 +43,11 @@ def build(limiter: Any, *, typo: bool = False, **options: Any) -> Quart:
     async def stream() -> Any:
         return parts(), {"content-type": "text/plain"}
 
+    @app.get("/endless")
+    @limited("gone:{user}")
+    async def without_end() -> Any:
+        return endless(), {"content-type": "text/plain"}
+
     @app.get("/login/<int:status>")
     @limited("login:{user}", charge=[401])
     async def login(status: int) -> Response:
@@ -59,6 +64,11 @@ def build(limiter: Any, *, typo: bool = False, **options: Any) -> Quart:
 
     @limited("open")
     async def opened() -> str:
+        return "here"
+
+    @app.get("/local")
+    @limited("local")
+    async def local() -> str:
         return "here"
 
     @app.websocket("/ws")

@@ -95,6 +95,7 @@ SERVED: dict[str, tuple[Callable[[Any], None], Callable[[Any], Any]]] = {
     "starlette": (uvicorn, _built("faces.with_starlette")),
     "fastapi": (uvicorn, _built("faces.with_fastapi")),
     "litestar": (uvicorn, _built("faces.with_litestar")),
+    "quart": (uvicorn, _built("faces.with_quart")),
     "django-async": (uvicorn, _built("matrix.with_django", "async")),
     "django": (waitress, _built("matrix.with_django", "sync")),
     "django-rest": (waitress, _built("matrix.with_django", "rest")),
@@ -107,7 +108,7 @@ SERVED: dict[str, tuple[Callable[[Any], None], Callable[[Any], Any]]] = {
 GRPC = ("grpc", "grpc-async")
 HTTP = [face for face in SERVED if face not in GRPC]
 THREADS = ("django", "django-rest", "flask", "grpc")
-WEBSOCKETS = ("asgi", "asgi-hypercorn", "starlette", "fastapi", "litestar", "aiohttp")
+WEBSOCKETS = ("asgi", "asgi-hypercorn", "starlette", "fastapi", "litestar", "quart", "aiohttp")
 
 
 def main(face: str, url: str, prefix: str) -> None:

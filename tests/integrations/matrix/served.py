@@ -24,9 +24,9 @@ class Process:
 
     def __init__(self, face: str, url: str) -> None:
         self.face = face
-        prefix = f"matrix-{face}-{os.urandom(6).hex()}"
+        self.prefix = f"matrix-{face}-{os.urandom(6).hex()}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integrations.matrix.serve", face, url, prefix],
+            [sys.executable, "-m", "tests.integrations.matrix.serve", face, url, self.prefix],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -49,6 +49,8 @@ class Process:
             return self._read()
 
     def end(self) -> None:
+        if self._process.returncode is not None:
+            return
         self._process.terminate()
         try:
             self._process.communicate(timeout=DEADLINE)
@@ -66,6 +68,7 @@ class Served:
 
     def __init__(self, process: Process) -> None:
         self.face, self.port, self._process = process.face, process.port, process
+        self.prefix = process.prefix
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=DEADLINE, trust_env=False)
 
     def get(self, path: str, user: str = "ann", **fields: str) -> httpx.Response:
@@ -83,6 +86,10 @@ class Served:
     def until_left(self, key: str, wanted: int) -> None:
         """Wait for what happens in the server after the client has heard enough."""
         until(lambda: self.left(key) == wanted)
+
+    def stop(self) -> None:
+        """Stop as an operator does."""
+        self._process.end()
 
     @contextlib.contextmanager
     def calls(self) -> Iterator[Callable[..., Call]]:
