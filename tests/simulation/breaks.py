@@ -10,8 +10,10 @@ from batchlimit.bucket import bucket as bucket_module
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.overrides.known import Known
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.lease import Lease
+from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Fetch, Waiter
@@ -108,6 +110,44 @@ def _lose_count_of_service() -> AbstractContextManager[Any]:
     return patch.object(InstanceTable, "serve", broken)
 
 
+def _obey_who_asks_last() -> AbstractContextManager[Any]:
+    agree = Bucket._agree
+
+    def broken(self: Bucket, quota: Quota, ask: Ask) -> None:
+        agree(self, quota, ask._replace(rules=0, age=0.0))
+        self._rank = ask.rules, 0
+
+    return patch.object(Bucket, "_agree", broken)
+
+
+def _hear_nothing() -> AbstractContextManager[Any]:
+    return patch.object(Known, "hear", lambda self, told, now: None)
+
+
+def _keep_the_first_override() -> AbstractContextManager[Any]:
+    reconsider = Reservoir.reconsider
+
+    def broken(self: Reservoir) -> None:
+        if not self.state.edition:
+            reconsider(self)
+
+    return patch.object(Reservoir, "reconsider", broken)
+
+
+def _let_no_override_end() -> AbstractContextManager[Any]:
+    return patch.object(Known, "expire", lambda self: False)
+
+
+def _begin_full_with_each_quota() -> AbstractContextManager[Any]:
+    reconfigure = Bucket._reconfigure
+
+    def broken(self: Bucket, quota: Quota) -> None:
+        reconfigure(self, quota)
+        self._levels = [max(0, band.burst - self._table.outstanding) for band in self._bands]
+
+    return patch.object(Bucket, "_reconfigure", broken)
+
+
 BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "outstanding": _refill_over_what_is_leased,
     "copies": _credit_copies,
@@ -119,4 +159,9 @@ BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "order": _serve_the_last_first,
     "sharing": _give_nothing_to_who_is_not_alone,
     "service": _lose_count_of_service,
+    "rank": _obey_who_asks_last,
+    "hearing": _hear_nothing,
+    "overrides": _keep_the_first_override,
+    "ends": _let_no_override_end,
+    "shares": _begin_full_with_each_quota,
 }

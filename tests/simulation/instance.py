@@ -7,6 +7,8 @@ from random import Random
 from typing import Protocol
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.overrides.known import Known, Published
+from batchlimit.overrides.override import NotUnderstood
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance
@@ -17,7 +19,7 @@ from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Reti
 from batchlimit.waiting import NO_WAIT
 from tests.simulation.agenda import SECOND, Agenda, Happening
 from tests.simulation.network import Post
-from tests.simulation.server import Server
+from tests.simulation.server import KEY, Server
 
 
 class Witness(Protocol):
@@ -59,6 +61,8 @@ class _Bell:
 
 
 _BELL = _Bell()
+_MOMENT = 1e-3
+"""Seconds between two looks for overrides that end."""
 
 
 def forget(admitted: bool) -> None:
@@ -92,6 +96,7 @@ class Process:
         self._chance = Random(name)
         self._offset = 1000.0 + 1000.0 * self._chance.random()
         self._since, self._numbers = self.clock(), itertools.count(1)
+        self.known = Known(self.clock, self._read_rules)
         self._callers: dict[int, Caller] = {}
         self._frozen: list[Happening] | None = None
         self._looks_at = math.inf
@@ -153,7 +158,7 @@ class Process:
         if self._frozen is not None:
             self._frozen.append(lambda: self.call(cost, patience, then))
             return
-        if cost > self.reservoir.state.largest_cost:
+        if cost > self.reservoir.state.most:
             then(False)  # a ValueError
             return
         if not self._callers and self._spend_at_once(cost):
@@ -200,8 +205,8 @@ class Process:
         return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
 
     def _new(self, snapshot: KeySnapshot | None) -> Reservoir:
-        instance = Instance(self.name, self._numbers, self._since)
-        return Reservoir(self.quota, instance, self._options, self.clock(), snapshot=snapshot)
+        instance = Instance(self.name, self._numbers, self._since, rules=self.known)
+        return Reservoir(self.quota, instance, self._options, self.clock(), key=KEY, snapshot=snapshot)
 
     def _do(self, happening: Happening) -> None:
         """Whatever happens to a stopped process happens when it goes on."""
@@ -320,6 +325,34 @@ class Process:
             self._do(lambda: self.reservoir.failed(fetch, TimeoutError(), self.clock()))
 
         self._post.send(self.name, take, receive, give_up)
+
+    def _read_rules(self) -> None:
+        sent = self.clock()
+
+        def read() -> Published:
+            return self._server.store.rules.read(self.known.revision)
+
+        def learn(published: Published) -> None:
+            try:
+                self.known.learn(published, sent)
+            except NotUnderstood as error:
+                self.known.fail(error)
+            self.reservoir.reconsider()
+            self._expire_later()
+
+        def give_up() -> None:
+            self.known.fail(TimeoutError())
+
+        self._post.send(self.name, read, lambda published: self._do(lambda: learn(published)), give_up)
+
+    def _expire_later(self) -> None:
+        if (seconds := self.known.next_end - self.clock()) < math.inf:
+            self._agenda.after(max(seconds, _MOMENT), lambda: self._do(self._expire))
+
+    def _expire(self) -> None:
+        if self.known.expire():
+            self.reservoir.reconsider()
+        self._expire_later()
 
     def _give_back(self, back: GiveBack) -> None:
         quota = self.reservoir.quota

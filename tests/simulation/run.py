@@ -4,15 +4,19 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+from batchlimit.overrides.log import Change
+from batchlimit.overrides.override import Override
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.instance import Process
 from tests.simulation.network import Post
 from tests.simulation.scenario import Event, Scenario
-from tests.simulation.server import Server
+from tests.simulation.server import KEY, Server
 from tests.simulation.watch import Violation, Watch
 
 _PATIENCE = 20.0
 """How long after the last event, and after the waiting costs have flowed in, everyone must have been told: seconds."""
+_LOOKS, _PAUSE = 8, 2.0
+"""How often everyone asks at the end, and how far apart (s): a read that was lost is given up after 10 s."""
 
 
 class Run:
@@ -45,6 +49,7 @@ class Run:
             if instance.stopped:
                 instance.crash()
         self._go_on(self._agenda.now / SECOND + _PATIENCE + self._time_to_serve())
+        self._hear()
         for instance in self.instances:
             if not instance.gone and (instance.waiting or instance.in_line):
                 raise Violation(f"{instance.name} still has {instance.waiting or instance.in_line} in line")
@@ -76,7 +81,7 @@ class Run:
             "calls": self._calls, "wait": self._wait, "stream": self._stream, "stall": self._stall,
             "crash": self._crash, "close": self._close, "refund": self._refund, "debit": self._debit,
             "interrupt": self._interrupt, "jump": self._jump, "lose": self._lose,
-            "requota": self._requota,
+            "requota": self._requota, "override": self._override, "wipe": self._wipe,
         }  # fmt: skip
         happenings[event.kind](event, instance)
 
@@ -135,6 +140,31 @@ class Run:
         self._requotas += 1
         self._quota = self.scenario.quotas[self._requotas % len(self.scenario.quotas)]
         self._close(event, instance)
+
+    def _override(self, event: Event, instance: Process) -> None:
+        """An operator sets another quota for the key, for a time or for good, or removes it."""
+        rules = self._server.store.rules
+        text = ""
+        if event.number:
+            quota = self.scenario.quotas[event.number % len(self.scenario.quotas)]
+            until = rules.read(-1).now + event.seconds if event.seconds else None
+            text = Override(KEY, quota, until).encode()
+        rules.change(Change(rules.revision, {KEY: text}))
+        self.watch.ruled(rules.revision, rules.read(-1).fields or {})
+
+    def _wipe(self, event: Event, instance: Process) -> None:
+        """The overrides are lost: those who know them keep them."""
+        self._server.wipe()
+
+    def _hear(self) -> None:
+        """Let everyone ask once more, and find that each knows what stands in the store."""
+        if not any(event.kind == "override" for event in self.scenario.events):
+            return
+        for _ in range(_LOOKS):
+            for instance in self._places:
+                instance.call(1)
+            self._go_on(self._agenda.now / SECOND + _PAUSE)
+        self.watch.check_known(self._places)
 
     def _outstanding(self) -> int:
         bucket = self._server.bucket

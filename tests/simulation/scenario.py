@@ -9,7 +9,20 @@ from batchlimit.quota.quota import Quota
 from tests.simulation.network import Weather
 
 Kind = Literal[
-    "calls", "wait", "stream", "stall", "crash", "close", "refund", "debit", "interrupt", "jump", "lose", "requota"
+    "calls",
+    "wait",
+    "stream",
+    "stall",
+    "crash",
+    "close",
+    "refund",
+    "debit",
+    "interrupt",
+    "jump",
+    "lose",
+    "requota",
+    "override",
+    "wipe",
 ]
 
 
@@ -23,7 +36,8 @@ class Event:
     number: int = 1
     cost: int = 1
     seconds: float = 0.0
-    """How long it lasts: a stream, a stall, a jump of the server's clock; or how long callers have patience."""
+    """How long it lasts: a stream, a stall, an override, a jump of the server's clock; or how long callers have
+    patience. An override of no number is removed."""
 
     def __str__(self) -> str:
         return f"{self.at:11.6f}  * {self.kind} x{self.number} of {self.cost} at {self.place}, {self.seconds:.6f} s"
@@ -49,7 +63,7 @@ class Scenario:
     @property
     def is_exact(self) -> bool:
         """Whether one quota holds for the whole run."""
-        return not any(event.kind == "requota" for event in self.events)
+        return not any(event.kind in ("requota", "override") for event in self.events)
 
 
 def draw(seed: int) -> Scenario:
@@ -60,7 +74,8 @@ def draw(seed: int) -> Scenario:
     slow = chance.choice((0.001, 0.02, 0.1)) * scale
     weather = Weather(seed, slow, chance.choice((slow, 0.5 * scale)), chance.choice((0.0, 0.0, 0.05, 0.2)))
     weights = tuple(chance.choice((1, 1, 1, 2, 5)) for _ in range(chance.choice((1, 2, 2, 3, 4, 6))))
-    events = sorted(_events(chance, quotas[0], scale, len(weights)), key=lambda event: event.at)
+    drawn = [*_events(chance, quotas[0], scale, len(weights)), *_overrides(seed, scale, len(quotas))]
+    events = sorted(drawn, key=lambda event: event.at)
     return Scenario(seed, quotas, weights, weather, chance.choice((0.2, 0.5)) * scale, tuple(events))
 
 
@@ -87,6 +102,18 @@ def _events(chance: Random, quota: Quota, scale: float, instances: int) -> Itera
     for kind in chance.choice(_TROUBLES):
         for _ in range(chance.choice((1, 2, 5))):
             yield _trouble(chance, kind, chance.uniform(0.0, length), chance.randrange(instances), scale, quota)
+
+
+def _overrides(seed: int, scale: float, quotas: int) -> Iterator[Event]:
+    """Operators come in every eighth seed. They have dice of their own: the other seeds stay what they are."""
+    if seed % 8 != 7:
+        return
+    chance = Random(f"{seed} overrides")
+    for _ in range(chance.choice((1, 2, 4))):
+        lasts = chance.choice((0.0, 0.0, chance.uniform(0.1, 4.0) * scale))
+        yield Event(chance.uniform(0.0, 8.0) * scale, "override", 0, chance.randrange(quotas + 1), 1, lasts)
+    if chance.random() < 0.2:
+        yield Event(chance.uniform(0.0, 8.0) * scale, "wipe")
 
 
 _TROUBLES: tuple[tuple[Kind, ...], ...] = (

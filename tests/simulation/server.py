@@ -3,7 +3,7 @@
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.memory import MemoryRules, MemoryStore
 from tests.simulation.agenda import SECOND, Agenda
 
 KEY = "key"
@@ -19,7 +19,7 @@ class Server:
     def __init__(self, agenda: Agenda) -> None:
         self._agenda, self._offset = agenda, BIRTH
         self._latest, self._before, self._passed = BIRTH, 0, 0
-        self.store = MemoryStore(clock=self._clock)
+        self.lose()
 
     def take(self, quota: Quota, ask: Ask) -> Grant:
         if self.store._live(KEY, self.clock) is None:
@@ -37,6 +37,12 @@ class Server:
     def lose(self) -> None:
         """Lose all state, as a restart without persistence does."""
         self.store = MemoryStore(clock=self._clock)
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Lose the overrides."""
+        self.store.rules = MemoryRules(self._clock)
+        self.store.rules._began = 0.0  # it counts from 1970 already
 
     @property
     def bucket(self) -> Bucket | None:

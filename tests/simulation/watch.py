@@ -8,16 +8,19 @@ covered by it at every instant, so a token that was credited twice is seen long 
 Time is the server's, and never runs backwards: the promise is about the rate that the server's clock measures out.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import ALPHA
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit
 from batchlimit.waiting import NO_WAIT
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.instance import Caller, Process
-from tests.simulation.server import Server
+from tests.simulation.server import KEY, Server
 
 _TRIPS = 3
 """Who does not wait has its answer after the trip under way, its own, and one more if that grant came too late."""
@@ -73,6 +76,8 @@ class Watch:
         self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
         self._granted: set[tuple[str, int]] = set()  # a repetition is granted no new reserve
         self._trusted_from = 0
+        self._rules: dict[int, Overrides] = {}
+        self._epoch = self._edition = 0
 
     def changed(self, quotas: list[Quota]) -> None:
         """Quotas change in flight: what is used then counts as a share of the burst, and levels are scaled by it.
@@ -138,7 +143,36 @@ class Watch:
             reference.allow(0, outstanding if seconds > 0 else 0, self._server.now())
         self._trusted_from = self._agenda.now + LONGEST_LEASE + round(abs(seconds) * SECOND)
 
+    def ruled(self, revision: int, fields: Mapping[str, str]) -> None:
+        """An operator has changed the overrides."""
+        self._rules[revision] = Overrides.read(fields)
+        self._say(f"overrides at revision {revision}: {[str(each) for each in self._rules[revision]]}")
+
     # What must be true
+
+    def check_known(self, instances: list[Process]) -> None:
+        """After all have asked: each knows what stands in the store, and goes by it."""
+        rules = self._server.store.rules
+        if rules.revision not in self._rules:
+            return  # it was lost
+        expected = self._rules[rules.revision].find(KEY, rules.read(-1).now)
+        for instance in [each for each in instances if not each.gone]:
+            state = instance.reservoir.state
+            own = state.code if expected is None else expected.quota
+            if instance.known.revision != rules.revision or state.own != own:
+                raise self._violation(f"{instance.name} knows {instance.known}, and asks with {state.own}, not {own}")
+
+    def _check_rank(self, bucket: Bucket) -> None:
+        """The bucket obeys the newest override of which it has heard, whatever others ask with."""
+        if bucket._epoch != self._epoch:
+            self._epoch, self._edition = bucket._epoch, 0
+        edition = bucket._rank[0]
+        if edition < self._edition:
+            raise self._violation(f"the bucket obeys rules {edition} after {self._edition}")
+        self._edition = edition
+        overrides = self._rules.get(edition >> 14, Overrides())
+        if len(overrides) == 1 and edition % 2**14 == 0 and bucket._quota != next(iter(overrides)).quota:
+            raise self._violation(f"the bucket obeys {bucket._quota}, and not the override {next(iter(overrides))}")
 
     def look(self) -> None:
         """Check every rule; what nobody touched since the last look needs no other one."""
@@ -154,6 +188,7 @@ class Watch:
             raise self._violation("the instances' last services do not add up")
         if table.active != sum(instance.weight > 0 for instance in table.instances.values()):
             raise self._violation("the active instances do not add up")
+        self._check_rank(bucket)
         for band, level in bucket._each():
             if level > max(0, band.burst - table.outstanding) * (1 + 1e-12) + 1e-9:
                 raise self._violation(f"level {level} + outstanding {table.outstanding} > burst {band.burst}")
