@@ -9,9 +9,9 @@ from typing import Self
 from batchlimit.stores.client.watch import WATCH, Watch
 
 _ROUNDS = 10
-"""How many rounds of the loop an answer has that lies ready when the time is over: it is read in the first, understood
-in the next, and its task has it in the third; to find a connection and to send took some before. A loop that was
-blocked would else throw away what came in time. Where there is nothing to do they take no time."""
+"""Rounds of the event loop that a call still gets when its time is over. A loop that was blocked has not yet read an
+answer that came in time: one round reads it, the next parses it, and the third wakes its task. Finding a connection and
+sending took some rounds before. An idle loop spends no time on them."""
 
 
 _TICK = 1e-6  # what is left of a sum that ought to be 0

@@ -76,9 +76,9 @@ class WaitingTask:
                 case Admit(before) as verdict if clock() < before:
                     return verdict
                 case Admit():
-                    # Too late: back to its place in the queue. Its tokens are lost though nobody used them. But from
-                    # the end of its lease on the bucket takes them for spent and fills up again; a process that was
-                    # stopped with a thousand served tasks would admit those on top of a whole burst.
+                    # Too late: the task goes back to its place in the queue, and its tokens are lost. From the end
+                    # of their lease on the bucket counts them as spent, and fills up again. If they were spent now, a
+                    # process that was stopped with a thousand served tasks would admit those on top of a whole burst.
                     self._entry.step(self)
                 case Refuse() | Retired() as verdict:
                     return verdict
@@ -91,16 +91,16 @@ class WaitingTask:
 
 
 class RefillGate:
-    """Shut while such a fetch is under way: nobody stands in line for it, and those who wait find its tokens at once.
+    """Shut while a fetch is under way that brings tokens for many. Tasks wait here for its end, and not in the queue.
 
-    In line each has a waiter, is served one token, and is woken with it: with 64 tasks that took 16 us each, which was
-    more than all the rest where they emptied batches of 1,000; here it takes 4.
+    In the queue each task has a waiter, is served its token, and is woken with it. With 64 tasks and batches of 1,000
+    tokens that took 16 us a task, more than all the rest. Here it takes 4 us.
     """
 
     __slots__ = ("_brings", "_is_shut", "_patience", "_room", "_timer", "_waiting")
 
     def __init__(self, patience: float) -> None:
-        """`patience` is how long (s) anybody waits here at the most, and a fetch takes that is waited for."""
+        """`patience`: how long (s) a task waits here at most; nobody waits for a fetch that takes longer."""
         self._patience = patience
         self._brings = 0  # tokens, by the last fetch; 0 where it was slow
         self._is_shut = False
@@ -125,7 +125,7 @@ class RefillGate:
         self._is_shut, self._room = True, self._brings
 
     def open(self) -> None:
-        """It has ended, or takes too long: let all look for themselves, in the order in which they came."""
+        """A fetch has ended, or takes too long: let all tasks try again, in the order in which they came."""
         self._is_shut = False
         if self._timer is not None:
             self._timer.cancel()
@@ -136,14 +136,14 @@ class RefillGate:
                 turn.set_result(None)
 
     def admits(self, cost: int) -> bool:
-        """Whether who wants this many waits here; else in line, where the next ask knows of it."""
+        """Whether a task of this cost waits here; else it joins the queue, and the next ask counts it."""
         return self._is_shut and 0 < cost * MANY <= self._brings
 
     def turn(self, cost: int) -> "asyncio.Future[None]":
-        """Return what to await until it opens, for a cost that it admits; who is cancelled just leaves.
+        """Return what to await until it opens, for a cost that it admits; a task that is cancelled just leaves.
 
-        Who finds no room opens it: the next ask has to know of all, so they go to stand in line, in their order. (In
-        line that one alone was before all who waited here, and had what they came for.)
+        A task that finds no room opens the gate. All tasks then join the queue, in their order, and the next ask counts
+        all of them. If that task alone joined the queue, it would be served before all that wait here.
         """
         loop = asyncio.get_running_loop()
         if self._timer is None:

@@ -1,9 +1,9 @@
 """One token bucket that instances lease from: the arithmetic of `lua/*.lua`, in Python, for `memory://` and for proofs.
 
-Why it never admits more than burst + rate * t, although instances spend without asking: tokens that are leased and not
-yet reported spent, given back or expired are *outstanding*, and refill stops where level + outstanding reaches the
-burst. Whatever is spent in a window was in the bucket or outstanding when it opened, together at most the burst, or
-flowed in since, at most rate * t.
+It never admits more than burst + rate * t, although instances spend without asking. Leased tokens are *outstanding*
+until they are reported spent, given back or expired. Refill stops where level + outstanding reaches the burst. Tokens
+that are spent in a window are of two kinds. Some were in the bucket or outstanding when the window opened: together at
+most the burst. The others were refilled since: at most rate * t.
 
 Times are whole microseconds; within a bucket they count from its birth. The Lua files explain each rule; the names
 here are theirs, and tests/lua holds the two copies against each other.

@@ -88,9 +88,9 @@ class Claims(NamedTuple):
 def division(band: Band, level: float, claims: Claims, now: int, need: int) -> tuple[float, float, float]:
     """Return (part, mine, fair): the instance's part of the rate, what it accrued, and what it may take without harm.
 
-    Each active instance accrues its part, by its weight, from when it was last served. An instance may take what it
-    accrued, or what is left in the bucket when all that the others accrued is set aside, whichever is more; but of what
-    is there half is for whoever asks. `lasts` is a sum over all instances, so that the others' accrual costs no loop.
+    Each active instance accrues its part, by its weight, from when it was last served. An instance may take the larger
+    of two amounts: what it accrued, and what is left in the bucket once all that the others accrued is set aside. Half
+    of the level is for every instance that asks. `lasts` is a sum over all instances: no loop adds up the others.
     """
     weight, weights, last, lasts = claims
     part = weight / weights

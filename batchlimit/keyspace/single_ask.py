@@ -1,12 +1,12 @@
 """A call for a key that is not in use, settled by one ask of the store: no reservoir is made for it.
 
 Where limits are by user, nearly every call comes with another key. A reservoir, its entry, its timer and its end would
-take more processor time than the ask itself. Nothing of them is needed if the sizer wants no more than the call costs:
-then no token is left here after the answer, and a snapshot is all that is kept.
+take more processor time than the ask itself. None of them is needed if the sizer wants no more than the call costs.
+Then no token is left here after the answer, and only a snapshot is kept.
 
-A reservoir is for all else: another caller comes for the key meanwhile, the store does not answer, the bucket is short,
-or its quota has changed. Then the key comes into use, by an entry whose reservoir begins with this ask in flight
-(`Reservoir.resume`).
+All other cases need a reservoir: another caller comes for the key meanwhile, the store does not answer, the bucket is
+short, or its quota has changed. Then the key comes into use: it gets an entry, and its reservoir begins with this ask
+in flight (`Reservoir.resume`).
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ _LATEST = 1.25
 class SingleAsk:
     """One caller's ask for a key that is not in use; `begin` says whether it is to be sent.
 
-    `entry` and `caller` are there once the key came into use: then the entry has to hear of the answer.
+    `entry` and `caller` are set when the key comes into use: from then on the answer is reported to the entry.
     """
 
     __slots__ = (

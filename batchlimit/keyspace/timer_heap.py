@@ -24,11 +24,11 @@ Heap = list[tuple[float, int, D]]
 
 
 class TimerHeap(Generic[D]):
-    """Things by their `due`. A plan whose thing has meanwhile another one is stale: it is skipped, or tidied away.
+    """Things by their `due`. A plan is stale if its thing was planned anew meanwhile: it is skipped, or tidied away.
 
-    A thousand callers who are served, or keys that are dropped, leave a thousand stale plans behind. So whenever there
-    are twice as many as there were live ones, all are moved to a new heap, but for the stale, and a few at a time:
-    to do it at once would take 100 ms of a million. The last of a heap can be taken off, and the rest is a heap still.
+    A thousand callers that are served, or keys that are dropped, leave a thousand stale plans. When there are twice as
+    many plans as there were live ones, the live ones are moved to a new heap, a few at a time. To move a million at
+    once would take 100 ms. Plans are moved from the end of the old heap, so what is left there is a heap still.
     """
 
     __slots__ = ("_heap", "_most", "_old", "_order")

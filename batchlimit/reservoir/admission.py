@@ -1,4 +1,4 @@
-"""Who is served, who is refused and who waits."""
+"""Admission: which callers are served, refused or wait, and what each is told."""
 
 import math
 from typing import NamedTuple
@@ -169,7 +169,7 @@ def _is_answered(waiter: Waiter, fetch: Fetch, grant: Grant) -> bool:
 
 
 class AdmissionResult(NamedTuple):
-    """How one call was settled: the verdict, how it came about, and what its caller is told of it."""
+    """How one call was settled: the verdict, how it came about, and the Decision for its caller."""
 
     verdict: Admit | Refuse
     waited: bool
@@ -201,7 +201,7 @@ class AdmissionResult(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """Who decided, unless the fallback did."""
+        """The `source` of the Decision, unless the fallback decided."""
         if self.asked:
             return "store"
         return "local" if self.admitted else "denied"

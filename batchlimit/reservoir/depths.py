@@ -41,8 +41,9 @@ _Level = dict[int, _Node]
 class Depths:
     """A tree over the numbers of the waiters: each node is the sum of two of the level below.
 
-    A question takes as many steps as the number of waiters has binary digits. Who joins or leaves is only noted, and
-    `update` takes in all of them before the next question: neighbours that change together share most of the work.
+    A question takes as many steps as the number of waiters has binary digits. A waiter that joins or leaves is only
+    noted. `update` takes in all changes before the next question: neighbours that change together share most of the
+    work.
     """
 
     __slots__ = ("_changed", "_levels", "seconds")

@@ -1,4 +1,4 @@
-"""What was used and never admitted: it is charged as tokens come."""
+"""The overdraft of a key: tokens that were used and never admitted. They are charged as tokens come."""
 
 import math
 
@@ -9,8 +9,8 @@ from batchlimit.reservoir.waiter import NOBODY, Waiter
 class Overdraft:
     """Tokens that are owed. A waiter queues for them, always in the same place, and no caller waits with it.
 
-    It stands there for a burst at the most, for that is what a bucket ever has, and the rest comes beyond that. It
-    needs no whole: what is there is paid, when its turn has come.
+    The waiter asks for a burst at most, since a bucket never has more; the rest follows. When its turn has come, it
+    takes whatever is there.
     """
 
     __slots__ = ("paid", "waiter")

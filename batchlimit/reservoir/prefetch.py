@@ -8,20 +8,20 @@ from batchlimit.waiting import NO_WAIT
 _ROUND_TRIPS = 1.5
 """A prefetch leaves when what is left lasts this many round trips: one to travel, half a one for a surge."""
 _BRIEF = 0.002
-"""What is gone within this time (s) has no mark: callers leave the interpreter to nobody for as long. Who came upon the
-mark woke a thread in vain, and asked for itself when all was gone: a sixth of what eight threads get done."""
+"""Seconds. Tokens that are spent faster have no low watermark: the background thread would not run in that time. It
+would be woken in vain, and a caller would ask for itself: with eight threads that took a sixth of the throughput."""
 _LONG = 0.05
-"""What is gone within this time (s) is not looked after: fetched 4 ms early it would be fetched a tenth more often."""
+"""Seconds. Tokens that are spent faster are not checked: a refill 4 ms early would make a tenth more requests."""
 _MANY = 256
-"""Nor are fewer tokens than this: four looks take 60 us of work, and where calls are rare chance makes the last one too
-late, for a third of all batches."""
+"""Fewer tokens than this are not checked either: four checks take 60 us of work. Where calls are rare, the last check
+comes too late by chance for a third of all batches."""
 _SOON = 0.004
-"""Who sees that callers will be at the mark within this time (s) fetches: to wake up takes 0.1 ms, and 5 ms at the
-worst, where a thread that computes has the interpreter."""
+"""Seconds. A check that expects the low watermark to be reached sooner starts a refill. A thread wakes up within
+0.1 ms, or within 5 ms where another thread computes."""
 _EARLY = 0.003
-"""So long (s) before callers would be at the mark, if they came as before, somebody looks, at the latest."""
+"""Seconds before the low watermark is expected to be reached: the latest time of the next check."""
 _PART = 0.25
-"""And the earlier the less is known: when this part of the time is left."""
+"""The next check comes when this part of the expected time is left, if that is earlier."""
 
 
 def low_mark(tokens: int, demand: float, round_trip: float) -> int:
@@ -93,8 +93,8 @@ class Prefetch:
     def take_low(self, cost: int) -> float:
         """Spend some of the last tokens and want a refill; as `FreeTokens.take`, after that found too few.
 
-        One caller of each lease comes upon the low watermark and must not wait for it: by way of the queue that took
-        200 us, since after a thousand hits none of that code is in the processor's cache.
+        One caller of each lease reaches the low watermark, and does not wait. By way of the queue it took 200 us:
+        after a thousand hits none of that code is in the processor's cache.
         """
         state, tokens = self._state, self._state.tokens
         if not tokens.low_watermark or cost > tokens.available or state.queue or state.in_flight is not None:

@@ -27,8 +27,8 @@ _LONG_REST = 1.0
 def furthest(quota: Quota) -> float:
     """Return how far in the future (s) a waiting caller's grant may begin: as far as the bucket takes to fill.
 
-    A grant that begins later keeps the bucket from filling meanwhile, for all: four instances at a burst of 1 that
-    waited for their own shares in this way used 49 % of the rate.
+    A grant that begins later keeps the bucket from filling meanwhile, for all instances. With it, four instances at a
+    burst of 1 that each waited for its share used 49 % of the rate.
     """
     fills_in = min(each.burst / each.rate for each in quota.bandwidths) if quota.also else quota.burst / quota.rate
     return fills_in + _ROUNDING if fills_in <= AHEAD else AHEAD

@@ -1,4 +1,4 @@
-"""One key's reservoir under its lock."""
+"""One key's reservoir under its lock; which thread sends its request, and where the others wait for a refill."""
 
 import math
 import threading

@@ -48,12 +48,12 @@ class OpenBucket:
 class LocalBucket:
     """A token bucket of this process alone, with rate / instances and burst / instances of a quota.
 
-    What is `known` of the bucket in the store is how much was in it, and it is shared alike: the instances together
-    begin with what there was, and not with a burst. Of a quota with several bandwidths only the lowest level is known,
-    so all of them begin with that.
+    It begins with its share of `known`, the level that the bucket in the store last had: all instances together begin
+    with that level, and not with a burst. Of a quota with several bandwidths only the lowest level is known, so all
+    bandwidths begin with it.
 
-    A cost above the share of the burst is admitted when the share is full, and leaves it below 0: it would never be
-    otherwise, and the rate is kept.
+    A cost above the share of the burst is admitted when the share is full, and leaves the level below 0. Otherwise it
+    would never be admitted. The rate is kept.
     """
 
     __slots__ = ("_at", "_bands", "_levels")
