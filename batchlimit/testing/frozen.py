@@ -72,6 +72,7 @@ class FrozenLimits:
         if key is not None:
             self._fill(key, 1.0)
             return
+        self._world.leave(self._time())  # what is spent is spent before
         for store in self._world.stores:
             store.refill()
         self._world.arrive()
@@ -101,6 +102,7 @@ class FrozenLimits:
             raise ValueError(
                 f"no limiter has a quota for {shown(key)}, so it has no bucket; name the key as limiters do"
             )
+        self._world.leave(self._time())  # what is spent is spent before
         for store, quota in buckets:
             store.fill(stored(key), quota, part)
         self._world.arrive()

@@ -5,14 +5,23 @@ import os
 import uuid
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from batchlimit.aio.registry import Registry as AsyncRegistry
+from batchlimit.bucket.messages import Ask
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.registry import Registry
 from batchlimit.testing.scene import SCENE
+
+_DEADLINE = 5.0
+"""Seconds that an answer may take at the least: a machine that tests keep busy is no outage."""
+
+_AWAY = 2.0
+"""Seconds: leases last twice as long."""
+S = TypeVar("S")
 
 
 def fresh_prefix() -> str:
@@ -50,28 +59,47 @@ class IsolatedWorld:
         if (store := self._store_of(original._opened)) is None:
             return None
         kind = Registry if isinstance(original, Registry) else AsyncRegistry
-        made = kind(store, original._rule, original._options, original.clock)
+        options = replace(original._options, deadline=max(original._options.deadline, _DEADLINE))
+        made = kind(store, original.rule, options, original.clock)
         made.store.allow(original.store._connecting)
         return made
 
     def _store_of(self, original: Any) -> Any:
         if isinstance(original, MemoryStore):
-            return MemoryStore(original._clock)
+            return _patient(MemoryStore(original._clock))
         if isinstance(original, AsyncMemoryStore):
-            return AsyncMemoryStore(MemoryStore(original._store._clock))
+            return AsyncMemoryStore(_patient(MemoryStore(original._store._clock)))
         for kind in (RedisStore, AsyncRedisStore):
             if isinstance(original, kind):
                 twin = object.__new__(kind)  # on the same connections
                 vars(twin).update(vars(original), _prefix=f"{self._prefix}:{original._prefix}")
-                return twin
+                return _patient(twin)
         return None
+
+
+def _patient(store: S) -> S:
+    """Have the store lend for as long as to an instance that is far away: a machine that stalls loses no token."""
+    its: Any = vars(store)
+    own: Any = store
+    take = own.take
+    its["take"] = lambda key, quota, ask: take(key, quota, _far(ask))
+    if send := getattr(own, "send", None):
+        its["send"] = lambda key, quota, ask: send(key, quota, _far(ask))
+    if take_many := getattr(own, "take_many", None):
+        its["take_many"] = lambda asks: take_many([(key, quota, _far(ask)) for key, quota, ask in asks])
+    return store
+
+
+def _far(ask: Ask) -> Ask:
+    return ask._replace(round_trip=max(ask.round_trip, _AWAY))
 
 
 @contextlib.contextmanager
 def isolated_limits() -> Iterator[str]:
     """Have all limiters of this process use buckets that nobody else has, for the length of a block.
 
-    They stay on their stores and in real time; the prefix of their buckets begins with one of its own. So tests on one
+    They stay on their stores and in real time; the prefix of their buckets begins with one of its own. A deadline is
+    5 seconds at the least and a lease lasts 4, for a machine that tests keep busy is no outage. So tests on one
     server do not see each other, in whatever order and on however many workers, and nothing needs to be flushed: the
     server drops the buckets when they are full again. A store of another kind stays as it is.
 

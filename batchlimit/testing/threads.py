@@ -127,6 +127,7 @@ class VirtualRegistry(Registry):
         """After the clock was moved: ask anew, for a refusal is not remembered, and do what is due."""
         for entry in list(self.entries.values()):
             entry.locked(entry.reservoir.state.denials.forget)
+        self.rules.expire()
         self._refresher.arrive()
 
     def rest(self) -> None:

@@ -61,6 +61,7 @@ class FaultyVirtualStore(MemoryStore):
     def __init__(self, buckets: VirtualStore, faults: Faults, time: VirtualTime, deadline: float) -> None:
         super().__init__(time)
         self._inner, self._faults, self._time, self._deadline = buckets, faults, time, deadline
+        self.rules = buckets.rules
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""

@@ -307,3 +307,13 @@ def test_no_thread_is_started(limits: FrozenLimits) -> None:
     limits.advance("1m")
     limiter.acquire("ann", 5, timeout=60)
     assert threading.active_count() == before
+
+
+def test_a_refill_counts_what_was_just_spent(limits: FrozenLimits) -> None:
+    limiter = RateLimiter.from_url(URL, FIVE)
+    limiter.acquire("ann")
+    limits.refill("ann")
+    assert limiter.peek("ann").remaining == 5
+    limiter.acquire("ann")
+    limits.refill()
+    assert limiter.peek("ann").remaining == 5

@@ -5,7 +5,8 @@ import asyncio
 import fakeredis
 import pytest
 
-from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit import AsyncRateLimiter, Quota, RateLimiter
+from batchlimit.stores import Ask, MemoryStore
 from batchlimit.testing import fresh_prefix, isolated_limits
 from tests.servers import Server
 
@@ -23,7 +24,9 @@ def test_a_prefix_tells_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fresh_prefix().startswith("test-gw7-")
 
 
-def test_each_block_begins_with_full_buckets_and_leaves_the_others_alone(valkey: Server, limit_prefix: str) -> None:
+def test_each_block_begins_with_full_buckets_and_leaves_the_others_alone(
+    valkey: Server, limit_prefix: str, far_away: None
+) -> None:
     with RateLimiter.from_url(valkey.url, "5/hour", prefix=limit_prefix) as before:
         assert spend(before) == 5
         for _ in range(2):
@@ -35,14 +38,14 @@ def test_each_block_begins_with_full_buckets_and_leaves_the_others_alone(valkey:
         assert spend(before) == 0
 
 
-def test_limiters_in_memory_are_isolated_too() -> None:
+def test_limiters_in_memory_are_isolated_too(far_away: None) -> None:
     limiter = RateLimiter.from_url("memory://", "5/hour")
     with isolated_limits():
         assert spend(limiter) == 5
     assert spend(limiter) == 5
 
 
-def test_limiters_of_tasks_are_isolated_too() -> None:
+def test_limiters_of_tasks_are_isolated_too(far_away: None) -> None:
     async def main() -> None:
         limiter = AsyncRateLimiter(fakeredis.FakeAsyncRedis(), "1/hour")
         assert await limiter.try_acquire("ann")
@@ -51,3 +54,10 @@ def test_limiters_of_tasks_are_isolated_too() -> None:
         assert not await limiter.try_acquire("ann")
 
     asyncio.run(main())
+
+
+def test_a_lease_outlasts_a_machine_that_stalls() -> None:
+    limiter = RateLimiter(MemoryStore(), "5/hour")
+    with isolated_limits():
+        grant = limiter._registry._opened.take("ann", Quota.parse("5/hour"), Ask("one", 1, need=1, queued=1, want=1))
+    assert grant.lease >= 4.0
