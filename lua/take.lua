@@ -12,8 +12,9 @@
 --   claim                 (the rank of the instance's quota: which overrides it knows, and the revision of its code)
 -- ARGV[4] rules (name of the hash of overrides; missing in a cluster, where it is at another node. Not one of KEYS:
 --         the server would demand the right to write it)
--- returns {granted, kept, starts_in (us), lease (us), retry_after (us), level, active_instances, epoch (us), version,
---          quota ('' unless the bucket obeys another one than the caller's), revision of the overrides (-1: not seen)}
+-- returns {granted, kept, starts_in (us), lease (us), retry_after (us), levels (of each bandwidth, in thousandths),
+--          active_instances, epoch (us), version, quota ('' unless the bucket obeys another one than the caller's),
+--          revision of the overrides (-1: not seen)}
 
 local seq, age, epoch_seen, fill, need, queued, want, held, back, max_wait, round_trip, weight, claim =
     match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+ %S+)$')
@@ -201,6 +202,8 @@ if ARGV[4] then
     told = published and published >= 0 and published < 2 ^ 53 and published or -1
 end
 
+local parts = {}
+for i = 1, #levels do parts[i] = floor(levels[i] * 1000) end
 local left = max(0, instance.expires - now - starts_in) -- of the lease
-local reply = {granted, still, starts_in, left, retry_after, floor(min(unpack(levels))), active, epoch, version,
+local reply = {granted, still, starts_in, left, retry_after, parts, active, epoch, version,
                obeyed == quota and '' or obeyed, told}

@@ -52,7 +52,7 @@ class SlowPath:
             if (told := reservoir.forecast.outlook(self._clock())) is None:
                 raise reservoir.state.fallback.failure(level).to_raise(key)
             return told
-        return outlook(reservoir.quota, level.level, reservoir.forecast.spendable(self._clock()))
+        return reservoir.forecast.at_level(level.level, self._clock())
 
     async def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""

@@ -272,15 +272,17 @@ class Bucket:
     def _grant(
         self, quota: Quota, instance: InstanceEntry, granted: int, kept: int, starts_in: int, retry_after: int
     ) -> Grant:
+        thousandths = [math.floor(level * 1000) for level in self._levels]
         return Grant(
             granted=granted,
             kept=kept,
             starts_in=starts_in / _SECOND,
             lease=max(0, instance.expires - self._now - starts_in) / _SECOND,
             retry_after=retry_after / _SECOND,
-            level=self._lowest(),
+            level=min(thousandths) // 1000,
             active_instances=self._table.active,
             epoch=self._epoch,
             version=self._version,
             quota=None if quota == self._quota else self._quota,
+            levels=tuple([each / 1000 for each in thousandths]),
         )

@@ -78,6 +78,8 @@ class Grant(NamedTuple):
         quota: the quota that the bucket obeys, if it outranks the one that this instance asked with (default None).
         rules: the revision of the overrides in the store (default 0: there are none); -1 if the bucket cannot see it
             or was not to look.
+        levels: tokens left in each bandwidth of that quota, with thousandths (default (): only `level` is known).
+            They tell when a larger cost than `need` fits.
 
     Example:
         >>> from batchlimit import Quota
@@ -98,6 +100,7 @@ class Grant(NamedTuple):
     version: int
     quota: Quota | None = None
     rules: int = 0
+    levels: tuple[float, ...] = ()
 
 
 class GiveBack(NamedTuple):

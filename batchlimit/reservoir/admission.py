@@ -111,7 +111,7 @@ class Admission:
 
     def deny(self, cost: int, now: float) -> bool:
         """Refuse a call from memory, if memory does so, and let callers without the lock see it; False: it does not."""
-        if not self._forecast.denied_for(cost, now):
+        if not self._forecast.denies(cost, now):
             return False
         self._state.tokens.refused += cost
         self._state.publish()

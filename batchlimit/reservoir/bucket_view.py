@@ -19,6 +19,8 @@ FILLS = get_args(Fill)
 _KEPT = MARGIN / 1e6
 """How long (s) a bucket is kept at least."""
 
+_ROUNDING = 1.5e-6
+"""Seconds: a bucket counts whole microseconds."""
 _LATEST = 1.0
 """Seconds by which a caller that wakes late lengthens an answer, at the most: to be stopped for minutes is no rule."""
 _FORM = struct.Struct("9d")
@@ -59,11 +61,13 @@ class BucketView:
     """The bucket's epoch and level, how many instances share it, and how long an answer takes (s)."""
 
     __slots__ = (
+        "_ends",
         "_epoch",
         "_fill",
         "_heard",
         "_instance_count",
-        "_part",
+        "_leased",
+        "_levels",
         "active_instances",
         "level",
         "losses",
@@ -75,7 +79,9 @@ class BucketView:
         self.losses = 0  # how often the bucket's state was lost
         self._instance_count = instance_count
         self._heard = LONG_AGO
-        self._part = 0.0  # of a token, known to have been in the bucket beside the whole ones of the level
+        self._levels: tuple[float, ...] = ()  # of each bandwidth, if the bucket told of them
+        self._leased = 0  # tokens that the bucket counted as leased to this instance
+        self._ends = LONG_AGO  # when it counts them no more, at the latest
         self.active_instances = 1
         self.round_trip = 0.0
         self._fill = fill
@@ -122,14 +128,31 @@ class BucketView:
             to_full = (quota.burst - self.level) / quota.rate
         return self._epoch if now - self._heard < to_full + _KEPT else 0
 
-    def to_flow_in(self, tokens: int, quota: Quota, now: float) -> float:
-        """Return after how many seconds the bucket has so many, by what was in it when it was last seen.
+    def fits_in(self, tokens: int, quota: Quota, now: float) -> float:
+        """Return after how many seconds the bucket has so many tokens for this process, as far as it told.
 
-        A process that is alone is told too much by less than a token, and never too little. Of several bandwidths the
-        fastest tells: a refusal does not say which of them was short.
+        It is never too little for a process that is alone.
         """
-        fastest = fastest_rate(quota)
-        return max(0.0, self._heard + (tokens - self.level - self._part) / fastest - now) if fastest else 0.0
+        return max(0.0, self._fits_at(tokens, quota) + _ROUNDING - now)
+
+    def has(self, tokens: int, quota: Quota, now: float) -> bool:
+        """Whether the bucket has so many tokens for this process by now, as far as it told."""
+        return self._fits_at(tokens, quota) <= now
+
+    def _fits_at(self, tokens: int, quota: Quota) -> float:
+        if quota.denies_all:
+            return math.inf
+        levels = self._levels or [self.level] * len(quota.bandwidths)
+        return max(self._flows_in_at(tokens, *each) for each in zip(levels, quota.bandwidths, strict=False))
+
+    def _flows_in_at(self, tokens: int, level: float, bandwidth: Quota) -> float:
+        """Return when one bandwidth has so many.
+
+        What was leased counts against the burst until it is reported, or until the lease ends: so long nothing flows in
+        above that. A caller that comes back reports, but nothing tells that it will come.
+        """
+        at, room = self._heard + (tokens - level) / bandwidth.rate, bandwidth.burst - self._leased
+        return at if tokens <= room else max(at, self._ends + (tokens - room) / bandwidth.rate)
 
     def flows_since(self, held: int, quota: Quota) -> float:
         """Return the instant from which on tokens flow in at the most, if those are counted as well that are there."""
@@ -150,7 +173,8 @@ class BucketView:
         self.losses += 0 < fetch.ask.epoch != grant.epoch
         self._instance_count.learn(grant.active_instances, now)
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
-        self._part = _part_of_a_token(fetch, grant) if grant.retry_after else 0.0
+        self._levels, self._leased = grant.levels, grant.kept + grant.granted
+        self._ends = now + grant.starts_in + grant.lease
         self.active_instances = max(1, grant.active_instances)
         self.round_trip = smoothed(self.round_trip, now - fetch.sent)
 
@@ -166,13 +190,6 @@ class BucketView:
 def smoothed(round_trip: float, sample: float) -> float:
     """Return how long an answer takes (s), after one more: smoothed over about five."""
     return round_trip + (sample - round_trip) * 0.2 if round_trip else sample
-
-
-def _part_of_a_token(fetch: Fetch, grant: Grant) -> float:
-    """Return what a refusal says to have been there beside the whole tokens: the rest takes so long to flow in."""
-    quota = grant.quota or fetch.quota
-    part = fetch.ask.need - grant.retry_after * quota.rate - grant.level
-    return 0.0 if quota.also else min(1.0, max(0.0, part))
 
 
 def fastest_rate(quota: Quota) -> float:

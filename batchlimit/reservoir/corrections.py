@@ -28,8 +28,8 @@ class Corrections:
         """
         state = self._state
         self._admission.advance(now)
-        if state.denies_all:
-            return None  # nothing was ever admitted
+        if state.denies_all or waiter.cost == 0:
+            return None  # nothing was ever admitted, or nothing comes back
         cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
         self._requests.refunds += cost - state.lease.put_back(cost, now)
         state.denials.forget()

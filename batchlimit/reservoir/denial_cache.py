@@ -28,16 +28,20 @@ class DenialCache:
     pausing for that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for half a
     second: a limit may be raised, or tokens refunded, by another instance.
 
+    A pause after a grant spares asks for a few tokens each. It does not hold for a caller of `large_cost` or more,
+    about as much as flows in meanwhile, once the bucket has that: the caller was told to come back then.
+
     The alternative, grants that begin later, serves callers who wait. For callers who do not it changed nothing: after
     a pause there is nearly always something for the first of them, so there is nothing to put off. Simulated, 20
     instances at 10,000/s: 1.93 % calls per decision at twice the rate, 0.68 % at six times, 99.9 % used, with either.
     """
 
-    __slots__ = ("_asks_at", "_fits_at", "dry_cost", "dry_until")
+    __slots__ = ("_asks_at", "_fits_at", "dry_cost", "dry_until", "large_cost")
 
     def __init__(self) -> None:
         self.dry_until = self._fits_at = self._asks_at = LONG_AGO
         self.dry_cost = 0
+        self.large_cost = math.inf
 
     def __repr__(self) -> str:
         return f"<DenialCache: {self.dry_cost} or more refused until {self.dry_until:.3f}>"
@@ -68,7 +72,7 @@ class DenialCache:
 
     def pause_for(self, wait: float, cost: int, now: float) -> None:
         """Refuse what costs as much for `wait` seconds, at the end of which it fits; 0: ask at once."""
-        self.dry_cost = cost
+        self.dry_cost, self.large_cost = cost, math.inf
         self._fits_at = self._asks_at = now + wait
         self.dry_until = min(self._fits_at, now + _LONGEST)
 
@@ -80,7 +84,7 @@ class DenialCache:
         bands = bands_of(quota)
         denials = jitter * pace_of(bands, grant.active_instances) / 1e6
         flow = denials * min(each.rate for each in quota.bandwidths)  # what flows in meanwhile
-        wait, early, self.dry_cost = 0.0, 0.0, 1
+        wait, early, large, self.dry_cost = 0.0, 0.0, math.inf, 1
         if grant.starts_in > 0.0:
             wait = grant.starts_in
         elif grant.granted < fetch.ask.need:
@@ -88,12 +92,19 @@ class DenialCache:
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait, self.dry_cost = 0.0 if fetch.repeated else max(shortest, grant.retry_after), fetch.cost
             early = min(_head_start(fetch.ask, quota, denials), wait - shortest)
-        elif grant.level < flow >= 1.0 and grant.granted < demand * denials:
+        elif grant.level < flow >= 1.0 and grant.granted < demand * denials and _flows(grant, quota, flow):
             wait = denials  # where less than a token flows in meanwhile, only a refusal tells when there is one
+            large = max(2.0, flow) if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
         self.pause_for(wait, self.dry_cost, now)
         self._asks_at -= max(0.0, early)
+        self.large_cost = large
 
 
 def _head_start(ask: Ask, quota: Quota, denials: float) -> float:
     """Return how long (s) before what is needed fits one who waits asks for it: for a grant that begins right then."""
     return min(_PACES * denials, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
+
+
+def _flows(grant: Grant, quota: Quota, flow: float) -> bool:
+    """Return whether `flow` tokens have room: where leased ones fill the bucket, only the next ask makes some."""
+    return grant.level + grant.kept + grant.granted + flow <= quota.largest_cost

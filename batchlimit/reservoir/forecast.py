@@ -27,8 +27,8 @@ class Prospect(IntEnum):
 class Forecast:
     """Answers questions about one key and changes nothing.
 
-    `denied_for`, `prospect`, `spendable` and `remaining` are safe without the lock: each makes a few reads, and its
-    answer was right a moment ago.
+    `denies`, `prospect`, `spendable` and `remaining` are safe without the lock: each makes a few reads, and its answer
+    was right a moment ago.
     """
 
     __slots__ = ("_state",)
@@ -39,16 +39,21 @@ class Forecast:
     def __repr__(self) -> str:
         return f"<Forecast of {self._state}>"
 
+    def denies(self, cost: int, now: float) -> bool:
+        """Whether memory refuses `cost`."""
+        state = self._state
+        if not state.tokens.available < cost <= state.largest_cost:
+            return False
+        return now < state.failing_until or self._pause(cost, state.queue.tokens, now) > 0.0
+
     def denied_for(self, cost: int, now: float) -> float:
         """Return after how many seconds `cost` is expected to fit, if memory refuses it; 0.0: memory does not."""
         state = self._state
-        if not state.tokens.available < cost <= state.largest_cost:
+        if not self.denies(cost, now):
             return 0.0
         if now < state.failing_until:
             return state.failing_until - now
-        if state.denials.pause(cost, now) == 0.0:
-            return 0.0
-        return state.denials.wait(cost, now)
+        return max(state.denials.wait(cost, now), self._fits_in(state.queue.tokens, cost, now))
 
     def is_failing(self, now: float) -> bool:
         """Whether the store is away, and callers are told so rather than asked to come back."""
@@ -56,7 +61,7 @@ class Forecast:
 
     def prospect(self, cost: int, now: float) -> Prospect:
         """Say what would become of `cost` now, by memory alone."""
-        if self.denied_for(cost, now):
+        if self.denies(cost, now):
             return Prospect.REFUSED
         return Prospect.ADMITTED if cost <= self.spendable(now) else Prospect.UNKNOWN
 
@@ -90,6 +95,12 @@ class Forecast:
             return None
         return outlook(state.quota, local.level(now), self.spendable(now), "fallback")
 
+    def at_level(self, level: int, now: float) -> Decision:
+        """Return the decision on a call of cost 1 at a bucket of this level, of which all that is owed here will go."""
+        state = self._state
+        owed, wait = state.overdraft.total, self.denied_for(1, now)
+        return outlook(state.quota, level - owed, self.spendable(now), denied_for=wait)
+
     @property
     def is_held_up(self) -> bool:
         """Whether requests wait until prompt waiters have confirmed, within this turn of their event loop.
@@ -101,20 +112,22 @@ class Forecast:
 
     def pause(self, waiter: Waiter, now: float) -> float:
         """Return for how many seconds there is no use in asking the store for this caller: as for the first waiter."""
-        denials = self._state.denials
-        pause = denials.pause if waiter.deadline == NO_WAIT else denials.pause_of_waiter
-        return self._pending_for(now) or pause(self._state.first_cost, now)
+        state = self._state
+        if pending := self._pending_for(now):
+            return pending
+        pause = self._pause(state.first_cost, 0, now)
+        return pause if waiter.deadline == NO_WAIT else min(pause, state.denials.pause_of_waiter(state.first_cost, now))
 
     def retry_after(self, waiter: Waiter, now: float) -> float:
         """Return the seconds after which a refused caller may come again.
 
         If nothing better is known, that is the time in which its cost flows in once more.
         """
-        state = self._state
-        ahead = state.first_cost if waiter in state.queue else 0
-        if wait := state.denials.wait(max(waiter.cost, ahead), now):
-            return max(wait, self._backlog(waiter, now))
-        return waiter.cost / state.slowest_rate
+        state, waiters = self._state, self._state.queue
+        first = state.first_cost if waiter in waiters else 0
+        ahead = waiters.ahead_of(waiter) if waiter in waiters else 0
+        wait = max(state.denials.wait(max(waiter.cost, first), now), self._fits_in(ahead, waiter.cost, now))
+        return wait or waiter.cost / state.slowest_rate
 
     def is_hopeless(self, waiter: Waiter, now: float) -> bool:
         """Whether a waiter in the queue cannot be served before its deadline."""
@@ -142,13 +155,22 @@ class Forecast:
         since = state.view.flows_since(state.lease.held, state.quota)
         return Horizon(now + wait, since, 1.0 / fastest if fastest else 0.0)
 
-    def _backlog(self, waiter: Waiter, now: float) -> float:
-        """Return the seconds until the tokens of a waiter, and of all before it, have flowed in.
+    def _pause(self, cost: int, ahead: int, now: float) -> float:
+        """Return for how many seconds there is no use in asking for `cost`, behind what others ask for or owe."""
+        state = self._state
+        pause = state.denials.pause(cost, now)
+        if pause and cost >= state.denials.large_cost:
+            missing = ahead + cost - state.lease.held
+            return 0.0 if state.view.has(missing, state.quota, now) else pause
+        return pause
 
-        Tokens that are here, or were in the bucket when it was last seen, need not flow in.
+    def _fits_in(self, ahead: int, cost: int, now: float) -> float:
+        """Return the seconds after which `cost` is here, behind what others ask for or owe, as far as the bucket told.
+
+        What is here now need not flow in.
         """
         state = self._state
-        if waiter not in state.queue:
-            return 0.0
-        missing = state.queue.ahead_of(waiter) + waiter.cost - state.lease.held
-        return state.view.to_flow_in(missing, state.quota, now)
+        missing = ahead + cost - state.lease.held
+        if state.lease.borrowed and state.fallback.bucket is not None:
+            return state.fallback.bucket.fits_in(missing, now)
+        return state.view.fits_in(missing, state.quota, now) + state.overdraft.delay(cost, state.quota, state.view)

@@ -2,8 +2,15 @@
 
 import math
 
+from batchlimit.bucket.fair_share import bands_of, lease_for_trip, lease_of, pace_of
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import BucketView
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import NOBODY, Waiter
+
+_PACES = 2.5
+"""A debt is asked for so many paces late, at the most: the ask before the last came too early, and the last one pauses
+again, a pace and a quarter each."""
 
 
 class Overdraft:
@@ -26,6 +33,16 @@ class Overdraft:
     def total(self) -> int:
         """What is owed, in tokens."""
         return self.waiter.cost + self.waiter.beyond
+
+    def delay(self, cost: int, quota: Quota, view: BucketView) -> float:
+        """Return for how many seconds, at the most, what flows in may wait to pay the debt, and stop for it."""
+        if not self.total:
+            return 0.0
+        bands = bands_of(quota)
+        delay = _PACES * pace_of(bands, view.active_instances)
+        if cost + self.total > quota.largest_cost:  # what paid counts as leased until the lease ends
+            delay += lease_for_trip(lease_of(bands), round(view.round_trip * 1e6))
+        return delay / 1e6
 
     def line_up(self, queue: WaitQueue, largest: int) -> None:
         """Queue for what is owed: last, if it was not there, and for `largest` tokens at the most."""

@@ -68,13 +68,21 @@ def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -
     return Decision(retry_after == 0.0, largest, remaining, retry_after, reset_after(quota, remaining), source)
 
 
-def outlook(quota: Quota, level: int, held: int, source: Source = "store") -> Decision:
-    """Return how a call of cost 1 would fare at a bucket of this `level`, of which an instance holds `held` tokens."""
+def outlook(quota: Quota, level: int, held: int, source: Source = "store", *, denied_for: float = 0.0) -> Decision:
+    """Return how a call of cost 1 would fare at a bucket of this `level`, of which an instance holds `held` tokens.
+
+    Args:
+        quota: the bucket's.
+        level: whole tokens; below 0 where more is granted or owed.
+        held: tokens that are here.
+        source: who tells.
+        denied_for: seconds for which memory refuses the call (default 0).
+    """
     if quota.denies_all:
         return decision(quota, 0, math.inf, "local")
     remaining = max(0, level) + held
-    wait = max((1 - level) / each.rate for each in quota.bandwidths)
-    return decision(quota, remaining, 0.0 if remaining else wait, source)
+    wait = 0.0 if remaining else max((1 - level) / each.rate for each in quota.bandwidths)
+    return decision(quota, remaining, max(wait, denied_for), source)
 
 
 def reset_after(quota: Quota, remaining: int) -> float:

@@ -96,11 +96,15 @@ class WaitQueue:
         self._waiters[number] = waiter
         self.cost += waiter.cost
 
+    @property
+    def tokens(self) -> int:
+        """What all of them ask for, and what a debt will ask for later."""
+        return self.cost + (self._debtor.beyond if self._debtor is not None else 0)
+
     def ahead_of(self, waiter: Waiter) -> int:
         """Return how many tokens the waiters before this one ask for."""
         if waiter.number == self._last:
-            beyond = self._debtor.beyond if self._debtor is not None and self._debtor is not waiter else 0
-            return self.cost - waiter.cost + beyond
+            return self.tokens - waiter.cost - waiter.beyond
         return self._measured().ahead_of(waiter.number)
 
     def is_late(self, waiter: Waiter, horizon: Horizon) -> bool:

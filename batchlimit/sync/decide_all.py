@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from batchlimit.decision import Decision
+from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -76,8 +77,14 @@ def _take(entry: KeyEntry, cost: int) -> float:
 
 def _denied(key: str, entry: KeyEntry, cost: int, now: float) -> dict[str, Decision] | None:
     reservoir = entry.reservoir
-    if reservoir.forecast.is_failing(now) or not (wait := reservoir.forecast.denied_for(cost, now)):
+    if reservoir.forecast.is_failing(now) or not reservoir.forecast.denies(cost, now):
         return None
-    if not entry.locked(lambda: reservoir.admission.deny(cost, now)):
+    if not (wait := entry.locked(lambda: _deny(reservoir, cost, now))):
         return None
     return {key: reservoir.forecast.told(wait, "denied", now)}
+
+
+def _deny(reservoir: Reservoir, cost: int, now: float) -> float:
+    """Refuse by memory, if memory does so; return when (s) to come again."""
+    wait = reservoir.forecast.denied_for(cost, now)
+    return wait if reservoir.admission.deny(cost, now) else 0.0

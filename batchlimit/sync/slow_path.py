@@ -82,7 +82,7 @@ class SlowPath:
         except StoreUnavailable as error:
             failed = reservoir.state.fallback.failure(error)
         else:
-            return outlook(reservoir.quota, level, reservoir.forecast.spendable(self._clock()))
+            return entry.locked(lambda: reservoir.forecast.at_level(level, self._clock()))
         if (told := entry.locked(lambda: reservoir.forecast.outlook(self._clock()))) is None:
             raise failed.to_raise(key)
         return told
@@ -122,7 +122,7 @@ class SlowPath:
             entry.tokens.refused += cost
             return True
         reservoir, now = entry.reservoir, self._clock()
-        return bool(reservoir.forecast.denied_for(cost, now)) and entry.locked(
+        return reservoir.forecast.denies(cost, now) and entry.locked(
             lambda: reservoir.admission.deny(cost, self._clock())
         )
 

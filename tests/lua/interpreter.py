@@ -63,10 +63,7 @@ class Interpreter:
     def listed(self, name: str, arguments: list[Any]) -> list[Any]:
         """Return the script's reply as a list."""
         reply = self.run(name, arguments)
-        # A server truncates numbers to integers; a fraction or a number it cannot hold would be our mistake.
-        values = [reply[i] for i in range(1, len(reply) + 1)]
-        assert all(isinstance(each, str) or each == int(each) for each in values), values
-        return [each if isinstance(each, str) else int(each) for each in values]
+        return [_replied(reply[i]) for i in range(1, len(reply) + 1)]
 
     def _call(self, command: str, *arguments: Any) -> Any:
         return getattr(self, f"_{command.lower()}")(*(_spelled(each) for each in arguments))
@@ -93,6 +90,16 @@ class Interpreter:
         assert int(ttl) > 0
         self.said += 1
         self._expires = self.now // 1000 * 1000 + int(ttl) * 1000
+
+
+def _replied(value: Any) -> Any:
+    """Return what a server makes of it: it truncates numbers; a fraction, or one it cannot hold, is our mistake."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, int | float):
+        return [_replied(value[i]) for i in range(1, len(value) + 1)]
+    assert value == int(value), value
+    return int(value)
 
 
 def _spelled(argument: Any) -> str:

@@ -27,7 +27,7 @@ class Mixed:
     def old(self, quota: Quota, *, age: float, need: int = 0) -> Grant:
         """It sends no rank: the old script knows fewer arguments."""
         ask = self._ask("old", age, need)
-        self.lua.load("told", _without_rank(gzip.decompress(_BEFORE.read_bytes()).decode()))
+        self.lua.load("told", _in_the_terms_of_today(gzip.decompress(_BEFORE.read_bytes()).decode()))
         return read_grant([*self.lua.listed("told", take_arguments(quota, ask)), 0])
 
     def new(self, quota: Quota, *, age: float, rules: int = _CODE, need: int = 0) -> Grant:
@@ -39,9 +39,10 @@ class Mixed:
         return Ask(name, self._seq, need, need, need, age=age)
 
 
-def _without_rank(script: str) -> str:
-    """Cut the two last numbers off the line, as an old client never sends them."""
-    return "ARGV[3] = string.match(ARGV[3], '^(.*) %S+ %S+$')\n" + script
+def _in_the_terms_of_today(script: str) -> str:
+    """Cut the two last numbers off, which an old client never sends; say the level as today's client reads it."""
+    begin = "ARGV[3] = string.match(ARGV[3], '^(.*) %S+ %S+$')\nlocal reply = (function()\n"
+    return begin + script + "\nend)()\nreply[6] = {1000 * reply[6]}\nreturn reply"
 
 
 def test_a_bucket_from_before_is_read_and_keeps_what_was_used() -> None:

@@ -45,6 +45,10 @@ def learned(
         (fetch(1, queued=9), answer(3, level=49), 1000.0, 0.05),
         (fetch(1, queued=9), answer(3, level=50), 1000.0, 0.0),
         (fetch(0), answer(0, level=0), 1000.0, 0.05),
+        # what is leased fills the bucket: nothing flows in before the next ask
+        (fetch(10, queued=1000), answer(980, level=0), 1e6, 0.0),
+        (fetch(10, queued=1000), answer(900, kept=60, level=0), 1e6, 0.0),
+        (fetch(10, queued=1000), answer(900, level=0), 1e6, 0.05),
         # though dry, it gave as much as comes to be wanted in a pace
         (fetch(1, queued=9), answer(3, level=0), 50.0, 0.0),
         (fetch(1), answer(1, level=0), 0.0, 0.0),

@@ -163,7 +163,7 @@ class Process:
             return
         if not self._callers and self._spend_at_once(cost):
             then(True)
-        elif not patience and self.reservoir.forecast.denied_for(cost, self.clock()):
+        elif not patience and self.reservoir.forecast.denies(cost, self.clock()):
             self.reservoir.tokens.refused += cost
             self.refused += cost
             then(False)

@@ -36,6 +36,10 @@ class OpenBucket:
     def put_back(self, tokens: int, now: float) -> None:
         """There is no less of it."""
 
+    def fits_in(self, tokens: int, now: float) -> float:
+        """Return 0.0: everything is there."""
+        return 0.0
+
     def level(self, now: float) -> int:
         """Return one burst: more than that nobody can ask for at once."""
         return self._plenty
@@ -80,6 +84,10 @@ class LocalBucket:
         pairs = zip(self._bands, self._levels, strict=True)
         missing = [(min(need, burst) - level, rate) for (rate, burst), level in pairs]
         return max(tokens / rate + _TICK if tokens > _DUST else 0.0 for tokens, rate in missing)
+
+    def fits_in(self, tokens: int, now: float) -> float:
+        """Return in how many seconds so many are there, or as many as there can be."""
+        return max(0.0, self._wait(tokens) + self._at - now)
 
     def put_back(self, tokens: int, now: float) -> None:
         """Take back what was granted, or refunded, and not used, as far as there is room."""

@@ -100,12 +100,14 @@ def spelled(quota: Quota) -> str:
 def read_grant(reply: Sequence[Any]) -> Grant:
     """Return the Grant in a reply of take.lua; raise BucketUnavailable if the bucket was damaged."""
     try:
-        granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, config, rules = reply
+        granted, kept, starts_in, lease, retry_after, told, active_instances, epoch, version, config, rules = reply
         starts_in, lease, retry_after = starts_in / _SECOND, lease / _SECOND, retry_after / _SECOND
+        level, levels = min(told) // 1000, tuple([each / 1000 for each in told])
         quota = _quota(config) if config else None
     except (TypeError, ValueError) as error:
         raise BucketUnavailable(f"what lies at the bucket's name is no bucket: {error}") from error
-    return Grant(granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version, quota, rules)
+    numbers = granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version
+    return Grant(*numbers, quota, rules, levels)
 
 
 @lru_cache(maxsize=1024)

@@ -29,6 +29,23 @@ def test_a_policy_has_its_standby(policy: FailurePolicy, told: int, expected: ty
     assert found is None if expected is None else isinstance(found, expected)
 
 
+@pytest.mark.parametrize(
+    ("spent", "at", "tokens", "wait"),
+    [
+        (25, 0.0, 1, 0.04),
+        (25, 0.03, 1, 0.01),
+        (25, 0.0, 25, 1.0),
+        (25, 0.5, 60, 0.5),
+        (20, 0.0, 5, 0.0),
+        (20, 1.0, 9, 0.0),
+    ],
+)
+def test_it_says_when_tokens_are_there_or_when_it_is_full(spent: int, at: float, tokens: int, wait: float) -> None:
+    found = LocalBucket(HUNDRED, 4, 100.0, 0.0)
+    assert found.grant(Wish(spent, spent, 0), 0.0) == (spent, 0.0)
+    assert found.fits_in(tokens, at) == about(wait)
+
+
 @pytest.mark.parametrize(("told", "least", "share"), [(4, 10, 10), (4, None, 25), (10, 4, 10), (0, 5, 20)])
 def test_the_greater_number_of_hosts_divides(told: int, least: int | None, share: int) -> None:
     """The store tells of those only that asked at nearly the same time."""
