@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
+from threading import get_ident
+from typing import Any
 
 from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.aio.registry import Registry
 from batchlimit.decision import Decision
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.waiting import LONG_AGO
@@ -14,9 +17,11 @@ Taken = tuple[KeyEntry, str, int, float]
 """Whose tokens, by which key, how many, and before when they count."""
 
 
-def take_all(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dict[str, int] | None:
+def take_all(registry: Registry, costs: Mapping[str, int]) -> dict[str, int] | None:
     """Charge all keys by leased tokens that are here and return what remains of each; None: nothing was charged."""
-    taken, now = _take(entries, costs, clock)
+    if registry.thread != get_ident():
+        return None
+    taken, now = _take(registry.entries, costs, registry.clock)
     if taken is None:
         return None
     left = {}
@@ -29,13 +34,13 @@ def take_all(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dict[s
     return left
 
 
-def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[str, Decision] | None:
+def decide_from_memory(registry: Registry, costs: Any) -> dict[str, Decision] | None:
     """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide."""
-    if costs.__class__ is not dict:
+    if costs.__class__ is not dict or registry.thread != get_ident():
         return None
-    taken, now = _take(entries, costs, clock)
+    taken, now = _take(registry.entries, costs, registry.clock)
     if taken is None:
-        return _denied(entries, costs, now)
+        return _denied(registry.entries, costs, now)
     return {key: entry.reservoir.forecast.told(0.0, "local", now) for entry, key, _, _ in taken}
 
 

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from threading import get_ident
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -94,6 +94,7 @@ class AsyncRateLimiter(AsyncKeyCalls):
         opened = _opened(store, prefix)
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision)
         super().__init__(Registry(opened, rule, options, clock))
+        self._take_all = partial(take_all, self._registry)  # for a web request: one call, and no answer to await
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
         born(self)
 
@@ -188,15 +189,8 @@ class AsyncRateLimiter(AsyncKeyCalls):
             {'user:ann': True, 'everybody': True}
             {'user:ann': False}
         """
-        if self._registry.thread == get_ident():
-            known = decide_from_memory(self._entries, costs, self._clock)
-            if known is not None:
-                return known
-        return await AcquireAll(costs, self._registry).decide()
-
-    def _take_all(self, costs: dict[str, int]) -> dict[str, int] | None:
-        """Charge all of several keys by tokens that are here, and return what remains; None: ask `decide_all`."""
-        return take_all(self._entries, costs, self._clock) if self._registry.thread == get_ident() else None
+        known = decide_from_memory(self._registry, costs)
+        return await AcquireAll(costs, self._registry).decide() if known is None else known
 
     async def close(self) -> None:
         """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.

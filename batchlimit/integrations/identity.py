@@ -1,7 +1,9 @@
 """The values that keys are made of: they say who is asking. Every request has its client's address, as `ip`."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import CoroutineType
+from typing import Any
 
 from batchlimit.integrations.address import TrustedProxies, network
 from batchlimit.integrations.checks import FIRST, CheckName, Checks
@@ -116,16 +118,30 @@ def identity_of(known: dict[str, object], identify: Callable[..., object] | None
         return FailedIdentity(known, error)
 
 
-async def awaited_identity(
-    known: dict[str, object], identify: Callable[..., object] | None, request: object
-) -> Identity:
-    """Return what keys are made of; `identify` may be a coroutine function."""
+def told_identity(known: dict[str, object], identify: Callable[..., object] | None, request: object) -> Any:
+    """Return what keys are made of: an Identity, or a coroutine that returns one if `identify` has to be awaited."""
     if identify is None:
         return known
     try:
         told = identify(request)
         if told.__class__ is dict:  # as nearly always
             return {**known, **told}
-        return joined(known, await told if inspect.isawaitable(told) else told)
+        return _awaited(known, told) if inspect.isawaitable(told) else joined(known, told)
     except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
+        return FailedIdentity(known, error)
+
+
+async def awaited_identity(
+    known: dict[str, object], identify: Callable[..., object] | None, request: object
+) -> Identity:
+    """Return what keys are made of; `identify` may be a coroutine function."""
+    told = told_identity(known, identify, request)
+    found: Identity = await told if isinstance(told, CoroutineType) else told
+    return found
+
+
+async def _awaited(known: dict[str, object], told: Awaitable[object]) -> Identity:
+    try:
+        return joined(known, await told)
+    except Exception as error:  # noqa: BLE001  as above
         return FailedIdentity(known, error)

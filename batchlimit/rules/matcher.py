@@ -1,8 +1,7 @@
 """Which patterns match a method and a path: a tree of segments, in which a walk visits each node at most once.
 
 The time for a path grows with its length, and with the number of patterns that begin as it does: no pattern makes it
-slow. Each node knows the hits of a walk that stops at it, so a walk collects nothing on its way. What was found for
-some short paths is remembered; a client that asks for ever other ones has them forgotten, and makes nothing grow.
+slow. Each node knows the hits of a walk that stops at it, so a walk collects nothing on its way.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +14,6 @@ from batchlimit.rules.reading import is_odd, readings
 from batchlimit.rules.request import NOTHING
 
 T = TypeVar("T")
-_MOST_KNOWN = 1024
-_LONGEST_KNOWN = 160
-"""Characters of a request that is remembered: of its method, path and root."""
-
 
 Found = tuple[tuple[T, Mapping[str, str]], ...]
 """Targets, each with the path parameters of its pattern."""
@@ -72,13 +67,13 @@ class _Node(Generic[T]):
 
 
 class Matcher(Generic[T]):
-    """Patterns and what they lead to, compiled once.
+    """Patterns and what they lead to, compiled once. No method changes it.
 
     Args:
         targets: each with its patterns.
     """
 
-    __slots__ = ("_depth", "_known", "_others", "_roots")
+    __slots__ = ("_depth", "_others", "_roots")
 
     def __init__(self, targets: Iterable[tuple[T, Sequence[Pattern]]]) -> None:
         hits = [
@@ -90,23 +85,9 @@ class Matcher(Generic[T]):
         methods = {method for _, pattern in hits for method in pattern.methods or ()}
         self._roots = {method: _tree(hits, method) for method in methods}
         self._others = _tree(hits, None)
-        self._known: dict[tuple[str, str, str], Found[T]] = {}
 
     def find(self, method: str, path: str, root: str = "") -> "Found[T]":
         """Return the targets that match, each with the path parameters of its first pattern that does."""
-        asked = method, path, root
-        found = self._known.get(asked)
-        return self._find(*asked) if found is None else found
-
-    def _find(self, method: str, path: str, root: str) -> "Found[T]":
-        found = self._walked(method, path, root)
-        if len(method) + len(path) + len(root) <= _LONGEST_KNOWN:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[method, path, root] = found
-        return found
-
-    def _walked(self, method: str, path: str, root: str) -> "Found[T]":
         tree = self._roots.get(method) or self._roots.get(method.upper(), self._others)
         if root or is_odd(path):
             return self._find_in(tree, readings(path, root.rstrip("/")))

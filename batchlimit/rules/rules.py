@@ -15,12 +15,14 @@ from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.matcher import Matcher
+from batchlimit.rules.memory import Memory
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Unmade
 from batchlimit.rules.rule import Rule
 
-# Made for each rule of each request: half the time of a call of the class.
+# Made for each request, and for each of its rules: half the time of a call of the class.
 _applied = partial(tuple.__new__, Applied)
+_applicable = partial(tuple.__new__, Applicable)
 
 
 class Rules:
@@ -44,7 +46,7 @@ class Rules:
         ['login:203.0.113.9', 'all']
     """
 
-    __slots__ = ("_by_pattern", "_matcher", "_of_routes", "_rules")
+    __slots__ = ("_by_pattern", "_matching", "_of_routes", "_rules")
 
     def __init__(self, rules: Iterable[Rule], *, identities: Iterable[str] | None = None) -> None:
         self._rules = tuple(rules)
@@ -54,10 +56,11 @@ class Rules:
         self._of_routes = by_key(self._rules)
         if identities is not None:
             check_values(self._rules, keys, frozenset(identities))
-        self._matcher = Matcher(
+        matcher = Matcher(
             ((rule, key), [Pattern.parse(text) for text in rule.match])
             for rule, key in zip(self._rules, keys, strict=True)
         )
+        self._matching = Memory(matcher)
 
     @classmethod
     def load(
@@ -176,7 +179,7 @@ class Rules:
             >>> [dict(match.parameters) for match in rules.matching("GET", "/items/7")]
             [{'id': '7'}]
         """
-        return tuple([Match(rule, parameters) for (rule, _), parameters in self._matcher.find(method, path)])
+        return tuple([Match(rule, parameters) for (rule, _), parameters in self._matching[method, path, ""]])
 
     def applicable(self, request: Request) -> Applicable:
         """Return the rules that a request is charged to, and those whose key could not be made.
@@ -193,13 +196,14 @@ class Rules:
             >>> rules.applicable(Request("GET", "/api/items", {"user": None})).unmade[0].reason
             'there is no {user}'
         """
-        applied, unmade, identity = [], [], request.identity
-        for (rule, key), parameters in self._matcher.find(request.method, request.path, request.root):
+        method, path, identity, _, root = request
+        applied, unmade = [], []
+        for (rule, key), parameters in self._matching[method, path, root]:
             try:
                 applied.append(_applied((rule, key.fill(identity, parameters))))
             except Exception as error:  # noqa: BLE001  # the identity is the user's; the caller says what becomes of it
                 unmade.append(Unmade.because(rule, error))
-        return Applicable(tuple(applied), tuple(unmade))
+        return _applicable((tuple(applied), tuple(unmade)))
 
     def asked(self, key: str) -> Rule:
         """Return the rule that a route asks for: the one with this key and `match=None`.

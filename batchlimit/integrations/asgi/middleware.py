@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from types import CoroutineType
 from typing import Any
 
 from batchlimit.integrations.address import TrustedProxies
@@ -16,9 +17,10 @@ from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
+from batchlimit.integrations.enforcement.steps import drive
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.headers import Fields, Form
-from batchlimit.integrations.identity import Addresses, Identity, awaited_identity
+from batchlimit.integrations.identity import Addresses, Identity, told_identity
 from batchlimit.rules import Request, Rule, Rules
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
@@ -112,18 +114,32 @@ class RateLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as any ASGI application."""
-        kind = scope["type"]
-        if kind == "http":
-            if not self._limits_preflight and scope["method"] == "OPTIONS" and is_preflight(scope["headers"]):
-                await self._pass(scope, receive, send)
-            else:
-                await self._serve(scope, receive, send)
-        elif kind == "websocket":
-            await self._serve(scope, receive, send)
-        elif kind == "lifespan":
-            await self._home.lifespan(self.app, scope, receive, send)
+        kind, method = scope["type"], scope.get("method", "GET")
+        is_exempt = method == "OPTIONS" and not self._limits_preflight and is_preflight(scope["headers"])
+        if (kind != "http" and kind != "websocket") or (is_exempt and not self.enforcer.has_routes):
+            await self._pass(kind, scope, receive, send)
+            return
+        host, port = scope.get("client") or (None, 0)
+        known = self._addresses.of(host, port, scope["headers"])
+        identity = told_identity(known, self._identify, scope)
+        if isinstance(identity, CoroutineType):
+            identity = await identity
+        request = Request(method, scope["path"], identity, scope, scope.get("root_path", ""))
+        answer = Outcome(request=request) if is_exempt else self.enforcer.begin(request)
+        outcome = answer if isinstance(answer, Outcome) else await drive(answer)
+        if outcome.refusal is not None:
+            await self._answers.give(outcome.refusal, scope, receive, send)
+            return
+        if self._of_messages is not None and kind == "websocket":
+            limited = LimitedMessages(self._of_messages, request, receive, send)
+            receive, send = limited.receive, limited.send
+        if self.enforcer.has_routes:
+            scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._answers)
+            await self._settle(outcome, scope, receive, send)
+        elif outcome.charges:
+            await self._settle(outcome, scope, receive, send)
         else:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, with_fields(send, outcome.headers) if outcome.headers else send)
 
     def statistics(self) -> EnforcementStatistics:
         """Return what became of the requests so far, by rule; the rules for messages count messages.
@@ -140,38 +156,11 @@ class RateLimitMiddleware:
         """Close the limiter that was made here. Only a framework that keeps its lifespan to itself needs to call it."""
         await self._home.close()
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = await self._request(scope)
-        outcome = await self.enforcer.admit(request)
-        if outcome.refusal is not None:
-            await self._answers.give(outcome.refusal, scope, receive, send)
-            return
-        if self.enforcer.has_routes:
-            scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._answers)
-        if self._of_messages is not None and scope["type"] == "websocket":
-            limited = LimitedMessages(self._of_messages, request, receive, send)
-            receive, send = limited.receive, limited.send
-        if outcome.charges or self.enforcer.has_routes:
-            await self._settle(outcome, scope, receive, send)
-        elif outcome.headers:
-            await self.app(scope, receive, with_fields(send, outcome.headers))
+    async def _pass(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if kind == "lifespan":
+            await self._home.lifespan(self.app, scope, receive, send)
         else:
             await self.app(scope, receive, send)
-
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request that no rule matches, but for those that its route asks for."""
-        if not self.enforcer.has_routes:
-            await self.app(scope, receive, send)
-            return
-        outcome = Outcome(request=await self._request(scope))
-        scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._answers)
-        await self._settle(outcome, scope, receive, send)
-
-    async def _request(self, scope: Scope) -> Request:
-        method, root = scope.get("method", "GET"), scope.get("root_path", "")
-        host, port = scope.get("client") or (None, 0)
-        known = self._addresses.of(host, port, scope["headers"])
-        return Request(method, scope["path"], await awaited_identity(known, self._identify, scope), scope, root)
 
     async def _settle(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send) -> None:
         """Settle as soon as the response has ended, in a task of its own, which nobody cancels with the application."""

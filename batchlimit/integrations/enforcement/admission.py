@@ -36,6 +36,7 @@ class Admission:
         """
         applied, unmade = found
         if not applied and not unmade:
+            self._counters.nothing_matched(request.method, request.path)
             return Outcome(request=request, is_unmatched=True)
         counts, charged = self._counters.rules, list[Charged]()
         for rule, key in applied:

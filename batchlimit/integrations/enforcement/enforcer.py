@@ -13,7 +13,7 @@ from batchlimit.integrations.enforcement.charging import AGAIN, Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, refuse
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules
 from batchlimit.integrations.enforcement.settlement import Settlement
-from batchlimit.integrations.enforcement.steps import drive, run
+from batchlimit.integrations.enforcement.steps import Steps, drive, run
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.rules import Applicable, Request, Rules, RulesError
@@ -69,12 +69,14 @@ class _Enforcement(Generic[L]):
         """Return what became of the requests so far, by rule."""
         return self.counters.statistics()
 
-    def _matching(self, request: Request) -> Applicable:
+    def begin(self, request: Request, timeout: float | None = 0.0) -> Outcome | Steps[Outcome]:
+        """Return what becomes of a request, if memory says it; else the steps by which `admit` finds it.
+
+        Args:
+            request, timeout: as for `admit`.
+        """
         self.counters.request(request.identity)
-        found = self.rules.applicable(request)
-        if not found.applied and not found.unmade:
-            self.counters.nothing_matched(request.method, request.path)
-        return found
+        return self._admission.begin(request, self.rules.applicable(request), timeout)
 
     def _asked(
         self, limit: RouteLimit, outcome: Outcome, identity: Mapping[str, object], parameters: Mapping[str, object]
@@ -131,7 +133,7 @@ class Enforcer(_Enforcement[RateLimiter]):
         Returns:
             The Outcome. Nothing is raised, but for what ends the thread.
         """
-        answer = self._admission.begin(request, self._matching(request), timeout)
+        answer = self.begin(request, timeout)
         return answer if isinstance(answer, Outcome) else run(answer)
 
     def ask(
@@ -196,7 +198,7 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
 
     async def admit(self, request: Request, *, timeout: float | None = 0.0) -> Outcome:
         """Charge a request to all rules that apply, or to none of them; as Enforcer.admit."""
-        answer = self._admission.begin(request, self._matching(request), timeout)
+        answer = self.begin(request, timeout)
         return answer if isinstance(answer, Outcome) else await drive(answer)
 
     async def ask(
