@@ -32,7 +32,7 @@ class Forkable(Protocol):
 F = TypeVar("F", bound=Forkable)
 
 
-class Living(Generic[F]):
+class Forkables(Generic[F]):
     """All objects of one kind that live: a fork concerns each of them, and tells nobody else. It keeps none alive."""
 
     def __init__(self) -> None:

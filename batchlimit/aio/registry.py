@@ -29,7 +29,7 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import AsyncRuled, AsyncStore
-from batchlimit.unique import Living
+from batchlimit.unique import Forkables
 
 _logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
@@ -296,4 +296,4 @@ class Registry:
         self.store.after_fork()
 
 
-_registries: Living[Registry] = Living()
+_registries: Forkables[Registry] = Forkables()

@@ -18,7 +18,7 @@ from batchlimit.concurrency.wait_queue import CLOSED, WaitQueue
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
-from batchlimit.unique import Living
+from batchlimit.unique import Forkables
 
 Bypass = Callable[[str, str], bool]
 """Returns True for a call, by its operation and its partition, that the limit is not for."""
@@ -220,4 +220,4 @@ class LockedGate:
         self.exposed.forget()
 
 
-_living: Living[LockedGate] = Living()
+_living: Forkables[LockedGate] = Forkables()

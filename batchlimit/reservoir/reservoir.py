@@ -155,7 +155,7 @@ class Reservoir:
             queue.withdraw(waiter)
             return waiter.verdict
         if NO_WAIT < waiter.deadline <= now:
-            return self._time_is_up(waiter, now)
+            return self._turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
         if state.in_flight is not None or self.forecast.is_held_up:
             return _wait(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
@@ -271,10 +271,6 @@ class Reservoir:
                 self.admission.rejoin(waiter, now - waiter.verdict.before)
         if self.lifecycle.ended is not None and waiter.verdict is None:
             self.state.queue.dismiss(waiter, Fail(self.lifecycle.ended))
-
-    def _time_is_up(self, waiter: Waiter, now: float) -> Verdict:
-        """Refuse a caller that cannot wait any longer, or fail it if the store was silent."""
-        return self._turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
 
     def _turn_away(self, waiter: Waiter, now: float) -> Refuse:
         """Refuse a caller who looked; if it was the leader, another is now."""

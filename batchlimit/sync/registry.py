@@ -28,7 +28,7 @@ from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.rule_reader import RuleReader
 from batchlimit.sync.waiting_thread import WaitingThread
-from batchlimit.unique import Living
+from batchlimit.unique import Forkables
 
 _logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
@@ -237,7 +237,7 @@ class Registry:
             self._opened.close()
 
 
-_registries: Living[Registry] = Living()
+_registries: Forkables[Registry] = Forkables()
 
 
 def _at_exit() -> None:

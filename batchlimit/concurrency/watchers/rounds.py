@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from batchlimit.concurrency.statistics import WatcherStatistics
 from batchlimit.concurrency.watchers.threshold import checked_seconds
 from batchlimit.concurrency.watchers.watcher import Polled, Watcher
-from batchlimit.unique import Living
+from batchlimit.unique import Forkables
 
 _logger = logging.getLogger("batchlimit")
 
@@ -160,4 +160,4 @@ def _checked(watcher: object) -> Watcher:
     return watcher
 
 
-_living: Living[Rounds] = Living()
+_living: Forkables[Rounds] = Forkables()
