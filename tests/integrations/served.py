@@ -24,8 +24,6 @@ RULES = [
     Rule("broken", "2/hour", key="broken:{user}", match="/broken/*", charge=lambda response: response.status >= 500),
     Rule("handshake", "1/hour", key="handshake:{user}", match="/refused"),
     Rule("item", "100/hour", key="item:{id}", match="/items/{id}"),
-    Rule("open", "100/hour", key="open", match="/open", on_failure="open"),
-    Rule("closed", "100/hour", key="closed", match="/closed"),
 ]
 MESSAGES = [Rule("messages", "2/hour", key="messages:{user}", match="/chat")]
 
@@ -82,8 +80,6 @@ application = Starlette(
         Route("/stream/{how}", stream),
         Route("/broken/{how}", broken, methods=["GET", "POST"]),
         Route("/items/{id}", item),
-        Route("/open", hello),
-        Route("/closed", hello),
         Route("/left", left),
         WebSocketRoute("/chat", chat),
         WebSocketRoute("/refused", chat),

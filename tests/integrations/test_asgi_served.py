@@ -20,7 +20,7 @@ from batchlimit.rules import Rules
 from batchlimit.stores import RedisStore
 from tests.integrations.served import RULES
 from tests.integrations.structured import read_limits
-from tests.servers import Server, redis_server, valkey_binary
+from tests.servers import Server
 
 DEADLINE = 100.0
 ROOT = Path(__file__).parents[2]
@@ -203,23 +203,3 @@ def test_when_the_server_stops_its_tokens_go_back(valkey: Server, valkey_store: 
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) in (0, -signal.SIGTERM)
     assert valkey_store.peek("burst:stops", Rules(RULES).quotas["burst:*"]).level == 2  # it had leased all three
-
-
-def test_a_store_that_is_killed_under_load_is_a_503_and_never_a_500(prefix: str) -> None:
-    with redis_server(valkey_binary()) as url, serving(url, prefix) as (served, _):
-        pid = Server("own", url).client().info("server")["process_id"]
-
-        def load(number: int) -> tuple[str, int]:
-            path = ("/open", "/closed")[number % 2]
-            if number == 40:
-                os.kill(pid, signal.SIGKILL)
-            return path, served.get(path, "load").status_code
-
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(load, range(240)))
-        assert {status for path, status in found if path == "/open"} == {200}
-        assert {status for path, status in found if path == "/closed"} <= {200, 503}
-        assert found[-1] == ("/closed", 503)
-        reply = served.get("/closed", "load")
-        assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
-        assert reply.json()["type"].endswith("#temporary-reduced-capacity")
