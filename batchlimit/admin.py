@@ -9,11 +9,13 @@ from typing import Any, Self
 
 import redis
 
+from batchlimit.bucket.state import BucketState, read_bucket
 from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.overrides.plan import Until, end_of, removal, setting
+from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
@@ -21,7 +23,7 @@ from batchlimit.stores.protocols import Ruled, RuleStore
 from batchlimit.stores.redis import RedisStore
 from batchlimit.unique import Unique
 
-__all__ = ["Admin", "AsyncAdmin", "Entry", "Override", "Overrides", "RulesChanged"]
+__all__ = ["Admin", "AsyncAdmin", "BucketState", "Entry", "Override", "Overrides", "RulesChanged"]
 _TRIES = 10
 """How often a change is made anew after other operators changed something else."""
 
@@ -147,6 +149,47 @@ class Admin(Unique):
 
         self._change(plan)
         return made[0]
+
+    def hold(self, name: str, until: Until, *, why: str = "") -> Override:
+        """Admit nothing for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.
+
+        Args:
+            name: a key or a pattern.
+            until: as for `set`; None: until it is removed.
+            why: the reason (one line, default "").
+
+        Returns:
+            The Override, whose rate is 0.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).hold("search:*", "30s").quota.denies_all
+            True
+        """
+        return self.set(name, "0/s", until=until, why=why)
+
+    def bucket(self, key: str) -> BucketState | None:
+        """Return what the bucket of a key holds, and which instances lease from it; None: there is none, or it is full.
+
+        Args:
+            key: what is limited.
+
+        Returns:
+            The BucketState, as of the server's clock. Only a store in Redis or Valkey has one.
+
+        Raises:
+            StoreUnavailable: the store does not answer, or what lies there is no bucket.
+            TypeError: the store is another one.
+
+        Example:
+            >>> admin = Admin.from_url("redis://localhost:6379/0")
+            >>> admin
+            <Admin of <RedisStore redis://localhost:6379/0 prefix 'batchlimit'>>
+        """
+        if not isinstance(self._store, RedisStore):
+            raise TypeError(f"a {type(self._store).__name__} shows no buckets; use a redis.Redis client or a URL")
+        fields, now = self._store.rules.bucket(check_key(key))
+        return read_bucket(fields, now) if fields else None
 
     def plan(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
         """Return what `set` would set, and set nothing. Args and errors are those of `set`.
@@ -277,6 +320,14 @@ class AsyncAdmin(Unique):
     async def set(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
         """See Admin.set."""
         return await asyncio.to_thread(self._admin.set, name, quota, until=until, why=why)
+
+    async def hold(self, name: str, until: Until, *, why: str = "") -> Override:
+        """See Admin.hold."""
+        return await asyncio.to_thread(self._admin.hold, name, until, why=why)
+
+    async def bucket(self, key: str) -> BucketState | None:
+        """See Admin.bucket."""
+        return await asyncio.to_thread(self._admin.bucket, key)
 
     async def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
         """See Admin.unset."""

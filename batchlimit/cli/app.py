@@ -2,12 +2,14 @@
 
 import typer
 
-from batchlimit.cli import rules
+from batchlimit.cli import bucket, rules
 from batchlimit.fleet.demo import demo
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("set")(rules.set_)
+app.command()(rules.hold)
 app.command()(rules.unset)
+app.command("get")(bucket.get)
 app.command("rules")(rules.rules)
 app.command()(rules.log)
 app.command()(demo)

@@ -36,6 +36,19 @@ def set_(
         say(f"{'would be set' if dry_run else 'set'}; before: {before or 'no override'}")
 
 
+def hold(
+    name: Name,
+    until: Annotated[str, typer.Argument(metavar="DURATION", help="How long nothing is admitted: 30s, 5m, 1h.")],
+    url: Url,
+    why: Why = "",
+    who: Who = None,
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
+    """Admit nothing for a key or a pattern, for a time. `unset` ends it earlier."""
+    set_(name, "0/s", url, until, why, who, prefix, False, output)
+
+
 def unset(
     url: Url,
     names: Annotated[list[str] | None, typer.Argument(help="Keys and patterns, as they were set.")] = None,

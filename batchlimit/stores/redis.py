@@ -236,6 +236,11 @@ class RedisRules:
             return Published(known, 0.0, None)
         return rulebook.published(self._ask(name, *rulebook.read(self._prefix)))
 
+    def bucket(self, key: str) -> tuple[dict[str, str], float]:
+        """Return the fields of a bucket, and the server's clock (seconds since 1970)."""
+        name = bucket_name(self._prefix, key)
+        return rulebook.bucket(self._ask(name, *rulebook.look_into(name)))
+
     def change(self, change: Change) -> tuple[bool, int]:
         """See RuleStore.change."""
         arguments = rulebook.change_arguments(self._prefix, change)

@@ -11,8 +11,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from batchlimit import Quota
 from batchlimit.admin import Admin
+from batchlimit.bucket.messages import Ask
 from batchlimit.cli.app import app
+from batchlimit.stores import RedisStore
 from tests.servers import Server
 
 Run = Callable[..., Result]
@@ -122,3 +125,23 @@ def test_a_pipe_gets_no_colours_and_whole_rows(valkey: Server, prefix: str) -> N
     assert len(lines) == 2
     assert "w" * 300 in lines[1]
     assert "\x1b" not in "".join(lines)
+
+
+def test_hold_admits_nothing_for_a_time(run: Run, admin: Admin) -> None:
+    assert run("hold", "search:*", "30s", "--why", "incident").exit_code == 0
+    (override,) = admin.overrides()
+    assert (override.quota.denies_all, override.why) == (True, "incident")
+    assert override.until == pytest.approx(override.at + 30.0, abs=0.01)
+    assert run("hold", "search:*", "a while").exit_code == 2
+
+
+def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: RedisStore) -> None:
+    ask = Ask("one", 1, 10, 10, 10, round_trip=2.0, revision=42)
+    assert valkey_store.take("search:ann", Quota(0.001, 100), ask).granted == 10
+    run("set", "search:*", "20/s")
+    shown = json.loads(run("get", "search:ann", "-o", "json").stdout)
+    assert (shown["quota"], shown["level"], shown["outstanding"]) == ("3.6/h burst 100", "90.0", 10)
+    assert (shown["revision"], shown["override"]) == (42, "search:* 20/s")
+    assert [(each["instance"], each["held"]) for each in shown["instances"]] == [("one", 10)]
+    assert "one" in run("get", "search:ann").stdout
+    assert json.loads(run("get", "never used", "-o", "json").stdout)["bucket"].startswith("none")

@@ -34,6 +34,17 @@ def read(prefix: str) -> Sequence[Command]:
     return ("HGETALL", rules_name(prefix)), ("TIME",)
 
 
+def look_into(bucket: str) -> Sequence[Command]:
+    """Return the commands that read a bucket, and the server's clock."""
+    return ("HGETALL", bucket), ("TIME",)
+
+
+def bucket(replies: Sequence[Any]) -> tuple[dict[str, str], float]:
+    """Return what the replies to `look_into` say."""
+    fields, (seconds, microseconds) = replies
+    return {text(name): text(value) for name, value in _pairs(fields)}, int(seconds) + int(microseconds) / 1e6
+
+
 def read_log(prefix: str, count: int) -> Command:
     """Return the command that reads the last changes, newest first."""
     return "XREVRANGE", log_name(prefix), "+", "-", "COUNT", str(count)

@@ -1,0 +1,83 @@
+"""A bucket as it lies in the store, for people: what it holds, whom it has leased tokens, which quota it obeys."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from batchlimit.errors import BucketUnavailable
+from batchlimit.quota.quota import Quota
+
+_SECOND = 1_000_000
+_STEPS = 2**14
+"""See overrides/overrides.py: an edition is a revision, and how many overrides have ended since."""
+
+
+class Leaseholder(NamedTuple):
+    """One limiter instance that has tokens of a bucket, or asked it lately.
+
+    Attributes:
+        instance: its name.
+        held: tokens that it may still spend, or has spent and not reported.
+        lease: seconds until they expire.
+        asked: seconds since it asked last.
+        weight: where tokens are short it gets so many times the share of an instance of weight 1.
+    """
+
+    instance: str
+    held: int
+    lease: float
+    asked: float
+    weight: int
+
+
+class BucketState(NamedTuple):
+    """What a bucket holds.
+
+    Attributes:
+        quota: the quota that it obeys.
+        levels: tokens in each bandwidth by now; below 0 while later refill is already granted.
+        outstanding: tokens that instances hold.
+        instances: who they are, the largest holder first.
+        rules: the revision of the overrides that this quota is by; 0: no instance that asked knew any.
+        revision: the `revision` of the code that it is by.
+        age: seconds since the bucket began.
+    """
+
+    quota: Quota
+    levels: tuple[float, ...]
+    outstanding: int
+    instances: tuple[Leaseholder, ...]
+    rules: int
+    revision: int
+    age: float
+
+
+def read_bucket(fields: Mapping[str, str], now: float) -> BucketState:
+    """Return the state of a bucket at an instant (seconds since 1970); BucketUnavailable if it is damaged."""
+    try:
+        return _read(fields, now)
+    except (LookupError, ValueError, ZeroDivisionError) as error:
+        raise BucketUnavailable(f"what lies at the bucket's name is no bucket: {error}") from error
+
+
+def _read(fields: Mapping[str, str], now: float) -> BucketState:
+    quota, time = Quota.decode(fields["quota"]), int(fields["times"].split()[0])
+    instant = max(time, round(now * _SECOND) - int(fields["epoch"]))
+    outstanding = int(fields["outstanding"])
+    levels = tuple(
+        max(level, min(each.burst - outstanding, level + each.rate * (instant - time) / _SECOND))
+        for each, level in zip(quota.bandwidths, map(float, fields["level"].split()), strict=True)
+    )
+    holders = [
+        _holder(name.removeprefix("instance:"), text, instant)
+        for name, text in fields.items()
+        if name.startswith("instance:")
+    ]
+    edition, revision = map(int, fields.get("rank", "0 0").split())
+    ordered = tuple(sorted(holders, key=lambda each: (-each.held, each.instance)))
+    return BucketState(quota, levels, outstanding, ordered, edition // _STEPS, revision, instant / _SECOND)
+
+
+def _holder(name: str, text: str, instant: int) -> Leaseholder:
+    held, seen, lasting, _granted, _seq, weight, *_ = map(int, text.split())
+    lease = max(0, seen + lasting - instant) / _SECOND
+    return Leaseholder(name, held, lease, max(0, instant - seen) / _SECOND, weight)

@@ -1,0 +1,45 @@
+import pytest
+
+from batchlimit.bucket.messages import Ask
+from batchlimit.bucket.state import read_bucket
+from batchlimit.errors import BucketUnavailable
+from batchlimit.quota.quota import Quota
+from tests.lua.interpreter import Interpreter
+
+QUOTA = Quota(10.0, 100, [Quota(1.0, 1000)])
+START = 1_700_000_000.0
+
+
+def bucket() -> dict[str, str]:
+    """Two instances have leased from it."""
+    lua = Interpreter()
+    lua.now = round(START * 1e6)
+    for name, need in (("one", 10), ("two", 30)):
+        lua.take(QUOTA, Ask(name, 1, need, need, need, round_trip=2.0, rules=7 * 2**14 + 3, revision=42, weight=2))
+    return lua.fields
+
+
+@pytest.mark.parametrize(
+    ("seconds", "levels"), [(0.0, (60.0, 960.0)), (-5.0, (60.0, 960.0))], ids=["now", "the clock stepped back"]
+)
+def test_a_bucket_is_read_as_it_lies_there(seconds: float, levels: tuple[float, ...]) -> None:
+    state = read_bucket(bucket(), START + seconds)
+    assert (state.quota, state.levels, state.outstanding) == (QUOTA, levels, 40)
+    assert (state.rules, state.revision) == (7, 42)
+    assert [(each.instance, each.held, each.lease, each.weight) for each in state.instances] == [
+        ("two", 30, 4.0, 2),
+        ("one", 10, 4.0, 2),
+    ]
+
+
+def test_what_has_flowed_in_since_is_counted_as_far_as_there_is_room() -> None:
+    assert read_bucket(bucket(), START + 3.0).levels == (60.0, 960.0), "all else is leased"
+    fields = bucket() | {"level": "20 500"}
+    assert read_bucket(fields, START + 3.0).levels == (50.0, 503.0)
+    assert read_bucket(fields, START + 3.0).instances[0][2:4] == (1.0, 3.0)
+
+
+@pytest.mark.parametrize("damage", [{"quota": "x"}, {"times": ""}, {"level": "1"}, {"instance:one": "?"}], ids=str)
+def test_a_damaged_bucket_is_told(damage: dict[str, str]) -> None:
+    with pytest.raises(BucketUnavailable, match="no bucket"):
+        read_bucket(bucket() | damage, START)
