@@ -1,8 +1,80 @@
 """Arguments that all faces take, as the rules need them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypedDict, TypeVar
 
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.checks import Checks, ChecksSetting
+from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Unidentified
+from batchlimit.integrations.headers import Fields, Form
+from batchlimit.integrations.identity import Addresses
 from batchlimit.rules import Rule, Rules, RulesError
+
+E = TypeVar("E", Enforcer, AsyncEnforcer)
+
+
+class Options(TypedDict, total=False):
+    """Arguments that faces pass on as they are; `Front` says what each one means."""
+
+    headers: Form | Fields
+    proxies: TrustedProxies | None
+    ipv6_prefix: int
+    unidentified: Unidentified
+    checks: ChecksSetting
+
+
+class WebOptions(Options, total=False):
+    """Those of faces that browsers speak to."""
+
+    limit_preflight: bool
+
+
+class Arguments:
+    """The rules of a face, and what it makes of its other arguments.
+
+    Args:
+        source: what the limiter is made of.
+        rules, messages, headers, proxies, ipv6_prefix, unidentified, checks: as for `Front`.
+
+    Attributes:
+        rules: all of them.
+        addresses: tell whose request it is by address.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from batchlimit.rules import Rule
+        >>> Arguments(None, [Rule("all", "1/s", key="all")]).rules
+        <Rules all>
+    """
+
+    def __init__(
+        self,
+        source: object,
+        rules: Rules | Iterable[Rule],
+        *,
+        messages: Rules | Iterable[Rule] = (),
+        headers: Form | Fields = "draft-11",
+        proxies: TrustedProxies | None = None,
+        ipv6_prefix: int = 56,
+        unidentified: Unidentified = "refuse",
+        checks: ChecksSetting = True,
+    ) -> None:
+        self._of_requests, self._of_messages = rules_of(rules), message_rules_of(messages)
+        self.rules = Rules([*self._of_requests, *self._of_messages])
+        found = Checks(checks).begin(source, self.rules, ipv6_prefix)
+        self.addresses = Addresses(proxies, ipv6_prefix, checks=found)
+        fields = headers if isinstance(headers, Fields) else Fields(headers)
+        self._options: dict[str, Any] = {"headers": fields, "unidentified": unidentified, "checks": found}
+
+    def __repr__(self) -> str:
+        return f"<Arguments {self.rules}>"
+
+    def enforcers(self, kind: type[E], limiter: Callable[[], Any]) -> tuple[E, E | None]:
+        """Return what holds the rules against requests, and against messages; None: there are no rules for those."""
+        of_requests: E = kind(limiter, self._of_requests, **self._options)
+        return of_requests, kind(limiter, self._of_messages, **self._options) if self._of_messages else None
 
 
 def rules_of(given: Rules | Iterable[Rule]) -> Rules:

@@ -2,17 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Unpack
 
-from batchlimit.integrations.address import TrustedProxies
-from batchlimit.integrations.arguments import message_rules_of, rules_of
+from batchlimit.integrations.arguments import Arguments, Options
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
-from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response, Unidentified
+from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response
 from batchlimit.integrations.front import is_preflight
-from batchlimit.integrations.headers import Fields, Form, Header
-from batchlimit.integrations.identity import Addresses, awaited_identity
+from batchlimit.integrations.headers import Header
+from batchlimit.integrations.identity import awaited_identity
 from batchlimit.rules import Request, Rule, Rules
 
 
@@ -57,23 +55,14 @@ class AsyncFront:
         rules: Rules | Iterable[Rule],
         *,
         identify: Callable[..., object] | None = None,
-        headers: Form | Fields = "draft-11",
-        proxies: TrustedProxies | None = None,
-        ipv6_prefix: int = 56,
-        unidentified: Unidentified = "refuse",
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        checks: ChecksSetting = True,
+        **options: Unpack[Options],
     ) -> None:
-        of_requests = rules_of(rules)
-        of_messages = message_rules_of(messages)
-        all_rules = Rules([*of_requests, *of_messages])
-        self._home, found = LimiterHome(limiter, all_rules), Checks(checks).begin(limiter, all_rules, ipv6_prefix)
-        fields = headers if isinstance(headers, Fields) else Fields(headers)
-        options: dict[str, Any] = {"headers": fields, "unidentified": unidentified, "checks": found}
-        self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, **options)
-        self._messages = AsyncEnforcer(self._home.limiter, of_messages, **options) if of_messages else None
-        self._addresses, self._identify = Addresses(proxies, ipv6_prefix, checks=found), identify
+        given = Arguments(limiter, rules, messages=messages, **options)
+        self._home = LimiterHome(limiter, given.rules)
+        self.enforcer, self._messages = given.enforcers(AsyncEnforcer, self._home.limiter)
+        self._addresses, self._identify = given.addresses, identify
         self._limits_preflight = limit_preflight
         self._settling: set[asyncio.Task[None]] = set()
 
@@ -93,6 +82,7 @@ class AsyncFront:
         headers: Iterable[Header],
         native: object = None,
         *,
+        root: str = "",
         timeout: float | None = 0.0,
     ) -> Outcome:
         """Charge a request to all rules that apply, or to none of them.
@@ -103,6 +93,7 @@ class AsyncFront:
             peer: the address of the connection's other end; None: it has none, as a Unix socket.
             headers: names in lower case and values.
             native: the framework's request, for `identify` and for the functions of rules (default None).
+            root: where the application is mounted, as for `rules.Request` (default "").
             timeout: seconds to wait for tokens at most; None: no limit (default 0: it does not wait).
 
         Returns:
@@ -110,7 +101,7 @@ class AsyncFront:
         """
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
-        request = Request(method, path, await awaited_identity(known, self._identify, native), native)
+        request = Request(method, path, await awaited_identity(known, self._identify, native), native, root)
         if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return await self.enforcer.admit(request, timeout=timeout)

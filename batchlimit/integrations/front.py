@@ -1,15 +1,13 @@
 """The rules before a threaded application: what WSGI, Flask, Django and gRPC have in common."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Unpack
 
-from batchlimit.integrations.address import TrustedProxies
-from batchlimit.integrations.arguments import message_rules_of, rules_of
-from batchlimit.integrations.checks import Checks, ChecksSetting
+from batchlimit.integrations.arguments import Arguments, Options
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Response, Unidentified
-from batchlimit.integrations.headers import Fields, Form, Header
-from batchlimit.integrations.identity import Addresses, identity_of
+from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Response
+from batchlimit.integrations.headers import Header
+from batchlimit.integrations.identity import identity_of
 from batchlimit.integrations.source import LimiterSource, LimiterSupply
 from batchlimit.rules import Request, Rule, Rules
 
@@ -48,24 +46,13 @@ class Front:
         rules: Rules | Iterable[Rule],
         *,
         identify: Callable[..., object] | None = None,
-        headers: Form | Fields = "draft-11",
-        proxies: TrustedProxies | None = None,
-        ipv6_prefix: int = 56,
-        unidentified: Unidentified = "refuse",
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        checks: ChecksSetting = True,
+        **options: Unpack[Options],
     ) -> None:
-        of_requests = rules_of(rules)
-        of_messages = message_rules_of(messages)
-        all_rules = Rules([*of_requests, *of_messages])
-        supply, found = LimiterSupply(limiter, all_rules), Checks(checks).begin(limiter, all_rules, ipv6_prefix)
-        fields = headers if isinstance(headers, Fields) else Fields(headers)
-        options: dict[str, Any] = {"headers": fields, "unidentified": unidentified, "checks": found}
-        self.enforcer = Enforcer(supply.limiter, of_requests, **options)
-        self._messages = Enforcer(supply.limiter, of_messages, **options) if of_messages else None
-        self._addresses = Addresses(proxies, ipv6_prefix, checks=found)
-        self._identify, self._limits_preflight = identify, limit_preflight
+        given = Arguments(limiter, rules, messages=messages, **options)
+        self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(limiter, given.rules).limiter)
+        self._addresses, self._identify, self._limits_preflight = given.addresses, identify, limit_preflight
 
     def __repr__(self) -> str:
         return f"<Front of {self.enforcer.rules}>"

@@ -7,6 +7,7 @@ import pytest
 
 MODULES = [
     "address",
+    "arguments",
     "aiohttp.limits",
     "aiohttp.route",
     "asgi.concurrency",

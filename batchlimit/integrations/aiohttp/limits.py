@@ -2,20 +2,19 @@
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Unpack
 
 from aiohttp import web
 
-from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer, put
 from batchlimit.integrations.aiohttp.route import check_routes
+from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.async_front import AsyncFront
-from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Refusal, Unidentified
+from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.front import wanted
-from batchlimit.integrations.headers import Fields, Form, Header
+from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Rule, Rules
 
@@ -65,28 +64,12 @@ class Limits:
         rules: Rules | Iterable[Rule],
         *,
         identify: Callable[[web.Request], Identity | Awaitable[Identity | None] | None] | None = None,
-        headers: Form | Fields = "draft-11",
-        proxies: TrustedProxies | None = None,
-        ipv6_prefix: int = 56,
-        unidentified: Unidentified = "refuse",
         on_rejected: OnRejected | None = None,
         messages: Rules | Iterable[Rule] = (),
-        limit_preflight: bool = False,
-        checks: ChecksSetting = True,
+        **options: Unpack[WebOptions],
     ) -> None:
         self._on_rejected = on_rejected
-        self._front = AsyncFront(
-            limiter,
-            rules,
-            identify=identify,
-            headers=headers,
-            proxies=proxies,
-            ipv6_prefix=ipv6_prefix,
-            unidentified=unidentified,
-            messages=messages,
-            limit_preflight=limit_preflight,
-            checks=checks,
-        )
+        self._front = AsyncFront(limiter, rules, identify=identify, messages=messages, **options)
 
     def __repr__(self) -> str:
         return f"<Limits {self._front.enforcer.rules}>"

@@ -6,7 +6,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
 
-from batchlimit.integrations.django.fronts import AsyncFront
+from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.front import Front, wanted
 from batchlimit.integrations.headers import Header
@@ -62,7 +62,7 @@ class AsyncHold:
     @classmethod
     async def of(cls, front: AsyncFront, request: Any) -> "AsyncHold":
         """Hold the rules against a request."""
-        found = cls(front, await front.admit(*about(request)))
+        found = cls(front, await front.admit(*about(request), root=getattr(request, "script_name", "")))
         setattr(request, _ATTRIBUTE, found)
         return found
 
@@ -75,8 +75,9 @@ class AsyncHold:
         return await self._front.enforcer.ask(limit, self.outcome, identity, parameters)
 
     def settle(self, response: Response) -> None:
-        """Charge what the response says, on the loop of the request."""
-        self._front.settle(self.outcome, response, self._loop)
+        """Have what the response says charged on the loop of the request, from whatever thread."""
+        if self.outcome.charges and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._front.settle, self.outcome, response)
 
     def unanswered(self, refusal: Refusal, error: Exception) -> None:
         """Count an ON_REJECTED that raised, and tell the log."""

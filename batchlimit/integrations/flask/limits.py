@@ -2,22 +2,19 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from flask import Flask, current_app, request
 from flask import Request as FlaskRequest
 from flask import Response as FlaskResponse
 from werkzeug.exceptions import ServiceUnavailable
 
-from batchlimit.integrations.address import TrustedProxies
-from batchlimit.integrations.arguments import rules_of
-from batchlimit.integrations.checks import ChecksSetting
+from batchlimit.integrations.arguments import WebOptions, rules_of
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import RouteLimit, Unidentified, unprotected
+from batchlimit.integrations.enforcement import RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules
 from batchlimit.integrations.flask.hold import Hold
 from batchlimit.integrations.front import Front
-from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp
@@ -80,24 +77,11 @@ class Limits:
         app: Flask | None = None,
         *,
         identify: Callable[[FlaskRequest], Identity | None] | None = None,
-        headers: Form | Fields = "draft-11",
-        proxies: TrustedProxies | None = None,
-        ipv6_prefix: int = 56,
-        unidentified: Unidentified = "refuse",
-        limit_preflight: bool = False,
-        checks: ChecksSetting = True,
+        **options: Unpack[WebOptions],
     ) -> None:
         self._limiter, self._rules = limiter, rules_of(rules)
         self._routes = RouteRules(self._rules)
-        self._options: dict[str, Any] = {
-            "identify": identify,
-            "headers": headers,
-            "proxies": proxies,
-            "ipv6_prefix": ipv6_prefix,
-            "unidentified": unidentified,
-            "limit_preflight": limit_preflight,
-            "checks": checks,
-        }
+        self._identify, self._options = identify, options
         self._bare: set[Callable[..., object]] = set()
         self._charges = any(rule.charge is not None for rule in self._rules)
         if app is not None:
@@ -121,7 +105,7 @@ class Limits:
         limiter = app.config.get("BATCHLIMIT_URL") if self._limiter is None else self._limiter
         if limiter is None:
             raise ValueError("no store: pass a limiter, or set BATCHLIMIT_URL in the application's configuration")
-        app.extensions[_NAME] = Front(limiter, self._rules, **self._options)
+        app.extensions[_NAME] = Front(limiter, self._rules, identify=self._identify, **self._options)
         app.before_request(self._admit)
         app.after_request(self._tell)
         app.wsgi_app = self._settled(app.extensions[_NAME], app.wsgi_app)  # type: ignore[method-assign,assignment]

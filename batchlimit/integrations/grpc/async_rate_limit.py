@@ -1,21 +1,19 @@
 """AsyncRateLimitInterceptor: rules held against the calls of a gRPC server on asyncio."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Unpack
 
 import grpc
 import grpc.aio
 
-from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.arguments import Options
 from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.async_front import AsyncFront
-from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Refusal, Unidentified
+from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refusal_of
 from batchlimit.integrations.grpc.async_call import AsyncMethod
 from batchlimit.integrations.grpc.call import Handler
-from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Request, Rule, Rules
 
@@ -60,24 +58,10 @@ class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
         rules: Rules | Iterable[Rule],
         *,
         identify: Callable[[Any], Identity | Awaitable[Identity | None] | None] | None = None,
-        headers: Form | Fields = "draft-11",
-        proxies: TrustedProxies | None = None,
-        ipv6_prefix: int = 56,
-        unidentified: Unidentified = "refuse",
         messages: Rules | Iterable[Rule] = (),
-        checks: ChecksSetting = True,
+        **options: Unpack[Options],
     ) -> None:
-        self._front = AsyncFront(
-            limiter,
-            rules,
-            identify=identify,
-            headers=headers,
-            proxies=proxies,
-            ipv6_prefix=ipv6_prefix,
-            unidentified=unidentified,
-            messages=messages,
-            checks=checks,
-        )
+        self._front = AsyncFront(limiter, rules, identify=identify, messages=messages, **options)
 
     def __repr__(self) -> str:
         return f"<AsyncRateLimitInterceptor {self._front.enforcer.rules}>"

@@ -1,18 +1,16 @@
 """RateLimitInterceptor: rules held against the calls of a threaded gRPC server."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Unpack
 
 import grpc
 
-from batchlimit.integrations.address import TrustedProxies
-from batchlimit.integrations.checks import ChecksSetting
+from batchlimit.integrations.arguments import Options
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Outcome, Unidentified
+from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refusal_of
 from batchlimit.integrations.grpc.call import Call, Ending, Handler
-from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.rules import Rule, Rules
@@ -65,24 +63,10 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
         rules: Rules | Iterable[Rule],
         *,
         identify: Callable[[grpc.ServicerContext], Identity | None] | None = None,
-        headers: Form | Fields = "draft-11",
-        proxies: TrustedProxies | None = None,
-        ipv6_prefix: int = 56,
-        unidentified: Unidentified = "refuse",
         messages: Rules | Iterable[Rule] = (),
-        checks: ChecksSetting = True,
+        **options: Unpack[Options],
     ) -> None:
-        self._front = Front(
-            limiter,
-            rules,
-            identify=identify,
-            headers=headers,
-            proxies=proxies,
-            ipv6_prefix=ipv6_prefix,
-            unidentified=unidentified,
-            messages=messages,
-            checks=checks,
-        )
+        self._front = Front(limiter, rules, identify=identify, messages=messages, **options)
 
     def __repr__(self) -> str:
         return f"<RateLimitInterceptor {self._front.enforcer.rules}>"
