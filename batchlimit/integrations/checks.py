@@ -90,7 +90,7 @@ class Checks:
 
     @property
     def findings(self) -> Mapping[CheckName, tuple[str, ...]]:
-        """What was found: the names of the rules concerned, by the name of the check; "" where no rule is meant."""
+        """The names of the rules concerned, by the name of the check that found them; "" where no rule is meant."""
         found: dict[CheckName, tuple[str, ...]] = {}
         for name, rule in list(self._found):
             found[name] = (*found.get(name, ()), rule)

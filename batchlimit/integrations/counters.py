@@ -95,9 +95,9 @@ class Counters:
 
     Args:
         rules: the rules.
-        silence: seconds after which a rule that has matched nothing is told of.
+        silence: seconds after which the log has a warning of a rule that matched nothing.
         clock: returns seconds.
-        checks: what is told once.
+        checks: write each warning once.
     """
 
     def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float], checks: Checks) -> None:

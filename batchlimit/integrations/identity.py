@@ -52,7 +52,7 @@ class Addresses:
     Args:
         proxies: the proxies that are trusted (default None: the peer of the connection is the client).
         v6: bits of an IPv6 address that count (default 56).
-        checks: is told of proxies that nobody trusts, and of those that nobody meets (default: all checks).
+        checks: warn of proxies that are not trusted, and of trusted ones that send nothing (default: all checks).
 
     Example:
         >>> Addresses().of("2001:db8::1", 51000, [])

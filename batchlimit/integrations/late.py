@@ -1,4 +1,4 @@
-"""What a destructor has left to do: it runs amid whatever its thread does, and the limiter answers nobody then."""
+"""Work of destructors: they may run while their thread is inside a limiter, which then answers no other call."""
 
 from _thread import start_new_thread
 from collections.abc import Callable

@@ -32,7 +32,7 @@ def options_of(rules: Rules) -> Options:
 class LimiterSupply:
     """The limiter of a threaded application: made once, at the latest by the first request.
 
-    A URL is looked at now, so that a typo is told at the start; the limiter connects at its first call, so a server may
+    A URL is looked at now, so that a typo raises at the start; the limiter connects at its first call, so a server may
     fork after this. A limiter that is made here is closed when the process ends.
 
     Args:

@@ -1,4 +1,4 @@
-"""One request on its way through the application: its response is watched, and its end is told once."""
+"""One request on its way through the application: it watches the response, and reports its end once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -74,7 +74,7 @@ class Exchange:
             self._end(error, _GONE if isinstance(error, asyncio.CancelledError) else _FAILED)
 
     async def receive(self) -> Message:
-        """Receive, and notice that the client has gone away."""
+        """Receive, and notice that the client closed the connection."""
         message = await self._receive()
         if message["type"] in ("http.disconnect", "websocket.disconnect"):
             self._end(None, _GONE)

@@ -33,7 +33,7 @@ class LimiterHome:
         self._source, self._rules, self._settling = source, rules, settling
         self._limiter = source if isinstance(source, AsyncRateLimiter) else None
         if isinstance(source, str) and not source.startswith("embedded://"):
-            self.open()  # it connects at the first call, and a typo is told now
+            self.open()  # it connects at the first call; a typo raises now
 
     def __repr__(self) -> str:
         return f"<LimiterHome of {self._limiter or 'no limiter yet'}>"

@@ -4,23 +4,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import CoroutineType
-from typing import Any
 
 from batchlimit.integrations.address import TrustedProxies
-from batchlimit.integrations.arguments import message_rules_of, rules_of
+from batchlimit.integrations.arguments import Arguments
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
 from batchlimit.integrations.asgi.exchange import Exchange, with_fields
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
-from batchlimit.integrations.checks import Checks, ChecksSetting
+from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
 from batchlimit.integrations.enforcement.steps import drive
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.headers import Fields, Form
-from batchlimit.integrations.identity import Addresses, Identity, told_identity
+from batchlimit.integrations.identity import Identity, told_identity
 from batchlimit.rules import Request, Rule, Rules
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
@@ -96,16 +95,20 @@ class RateLimitMiddleware:
         checks: ChecksSetting = True,
     ) -> None:
         self.app = app
-        of_requests, of_messages = rules_of(rules), message_rules_of(messages)
         self._settling: set[asyncio.Task[None]] = set()
-        all_rules = Rules([*of_requests, *of_messages])
-        self._home = LimiterHome(limiter, all_rules, self._settling)
-        found = Checks(checks).begin(limiter, all_rules, ipv6_prefix)
-        fields = headers if isinstance(headers, Fields) else Fields(headers)
-        options: dict[str, Any] = {"headers": fields, "unidentified": unidentified, "checks": found}
-        self.enforcer = AsyncEnforcer(self._home.limiter, of_requests, **options)
-        self._of_messages = AsyncEnforcer(self._home.limiter, of_messages, **options) if of_messages else None
-        self._addresses, self._identify = Addresses(proxies, ipv6_prefix, checks=found), identify
+        given = Arguments(
+            limiter,
+            rules,
+            messages=messages,
+            headers=headers,
+            proxies=proxies,
+            ipv6_prefix=ipv6_prefix,
+            unidentified=unidentified,
+            checks=checks,
+        )
+        self._home = LimiterHome(limiter, given.rules, self._settling)
+        self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home.limiter)
+        self._addresses, self._identify = given.addresses, identify
         self._answers = Answers(on_rejected, self.enforcer.counters)
         self._limits_preflight = limit_preflight
 

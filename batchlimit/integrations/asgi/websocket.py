@@ -45,6 +45,6 @@ class LimitedMessages:
         return self._closed
 
     async def send(self, message: Message) -> None:
-        """Send, unless the websocket was closed here: as to a client that has gone away."""
+        """Send, unless the websocket was closed here: as to a client that closed the connection."""
         if self._closed is None:
             await self._send(message)

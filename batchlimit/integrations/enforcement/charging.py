@@ -35,7 +35,7 @@ class Charging:
         """Charge all of them by tokens that are here, without a step; False: nothing was charged, and `charge` asks.
 
         Args:
-            outcome: is told.
+            outcome: takes what was decided.
             enforced: what to charge.
         """
         try:
@@ -51,7 +51,7 @@ class Charging:
         """Charge all of them or none, but for those whose bucket is away and which are open then.
 
         Args:
-            outcome: is told.
+            outcome: takes what was decided.
             enforced: what to charge.
             timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
         """

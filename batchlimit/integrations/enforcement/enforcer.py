@@ -104,7 +104,7 @@ class Enforcer(_Enforcement[RateLimiter]):
         headers: "draft-11" (default), "legacy", "both", "off", or Fields of one's own.
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default: 403, or 503
             where a function raised) or "admit" (without that rule). It is counted and told in either case.
-        silence: seconds after which the log is told of rules that matched nothing (default 7,200).
+        silence: seconds after which the log has a warning of rules that matched nothing (default 7,200).
         clock: returns seconds (default `time.monotonic`).
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 

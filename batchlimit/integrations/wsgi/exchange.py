@@ -1,4 +1,4 @@
-"""One request on its way through a WSGI application: its response is watched, and its end is told once."""
+"""One request on its way through a WSGI application: it watches the response, and reports its end once."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus

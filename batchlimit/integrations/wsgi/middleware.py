@@ -1,13 +1,13 @@
 """RateLimitMiddleware: rules before a WSGI application."""
 
 from collections.abc import Callable, Iterable
+from typing import Unpack
 
-from batchlimit.integrations.address import TrustedProxies
-from batchlimit.integrations.checks import ChecksSetting
+from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Outcome, Refusal, Unidentified
+from batchlimit.integrations.enforcement import Outcome, Refusal
 from batchlimit.integrations.front import Front, wanted
-from batchlimit.integrations.headers import Fields, Form, Header
+from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer, with_headers
@@ -18,7 +18,7 @@ _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in
 
 
 class RateLimitMiddleware:
-    """Holds rules against every request of a WSGI application, before the application hears of it.
+    """Holds rules against every request of a WSGI application, before the application is called.
 
     All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
     `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.
@@ -69,26 +69,11 @@ class RateLimitMiddleware:
         rules: Rules | Iterable[Rule],
         *,
         identify: Callable[[Environ], Identity | None] | None = None,
-        headers: Form | Fields = "draft-11",
-        proxies: TrustedProxies | None = None,
-        ipv6_prefix: int = 56,
-        unidentified: Unidentified = "refuse",
         on_rejected: OnRejected | None = None,
-        limit_preflight: bool = False,
-        checks: ChecksSetting = True,
+        **options: Unpack[WebOptions],
     ) -> None:
         self.app, self._on_rejected = app, on_rejected
-        self.front = Front(
-            limiter,
-            rules,
-            identify=identify,
-            headers=headers,
-            proxies=proxies,
-            ipv6_prefix=ipv6_prefix,
-            unidentified=unidentified,
-            limit_preflight=limit_preflight,
-            checks=checks,
-        )
+        self.front = Front(limiter, rules, identify=identify, **options)
 
     def __repr__(self) -> str:
         return f"<RateLimitMiddleware {self.front.enforcer.rules}>"
