@@ -317,3 +317,12 @@ def test_a_refill_counts_what_was_just_spent(limits: FrozenLimits) -> None:
     limiter.acquire("ann")
     limits.refill()
     assert limiter.peek("ann").remaining == 5
+
+
+def test_no_limiter_holds_more_than_its_callers_asked_for(limits: FrozenLimits) -> None:
+    busy, other = (RateLimiter.from_url(URL, FIVE) for _ in range(2))
+    assert [busy.try_acquire("ann") for _ in range(2)] == [True, True]
+    assert (busy.statistics().held, other.peek("ann").remaining) == (0, 3)
+    busy.refund("ann")
+    limits.advance(1)
+    assert other.peek("ann").remaining == 4
