@@ -17,6 +17,8 @@ _PART = 0.25
 """Of the limit: so little that there is no queue, were it four times too high. Rounded up, but for a fifth: two workers
 are not to drain to one, and one worker not to two."""
 _TINY = 0.2
+_LIGHT_PART, _LIGHT = 0.5, 1.5
+"""What is enough of the limit where calls took only so much longer, and the last drain showed no great news."""
 
 
 class Drains:
@@ -26,12 +28,12 @@ class Drains:
         offset: What to add to an instant (ns) to have it on the clock that all limiters share.
     """
 
-    __slots__ = ("_every", "_next", "_offset", "before", "resume", "under_way")
+    __slots__ = ("_every", "_is_settled", "_next", "_offset", "before", "resume", "under_way")
 
     def __init__(self, offset: int) -> None:
         self._offset, self._every = offset, _FIRST
         self._next: int | None = None
-        self.under_way = False
+        self.under_way = self._is_settled = False
         self.resume = 0.0
         """The limit to go back to."""
         self.before = 1.0
@@ -56,16 +58,23 @@ class Drains:
 
     def hurry(self, now: int, span: int) -> None:
         """Choose one that is near: something is new."""
+        self._is_settled = False
         self._next = self._multiple(_power_of_two(_HASTY_SPANS * span), now)
 
     def relax(self, span: int) -> None:
         """Wait longer for the next one."""
+        self._is_settled = self._every >= _USUAL
         self._every = min(2 * self._every, max(_USUAL, _power_of_two(_SPANS * span)))
+
+    def doubt(self) -> None:
+        """Let the next one be deep: this one showed that calls are far quicker than was believed."""
+        self._is_settled = False
 
     def begin(self, limit: float, ratio: float, crowd: float) -> float:
         """Return the limit of a drain; `crowd`: what the limit was before it was cut for the same reason."""
         self.under_way, self.resume, self.before = True, limit, ratio
-        return min(limit, max(1, math.ceil(_PART * max(limit, crowd) - _TINY)))
+        part = _LIGHT_PART if self._is_settled and ratio <= _LIGHT else _PART
+        return min(limit, max(1, math.ceil(part * max(limit, crowd) - _TINY)))
 
     def _multiple(self, every: int, now: int) -> int:
         return ((now + self._offset) // every + 1) * every - self._offset

@@ -47,10 +47,11 @@ class Knee:
           calls in line                              60 %
         between the two                              hold
         over 2 % of the calls dropped                x0.85
-        not in use                                   hold, and learn how long calls take
+        not in use                                   hold, and learn how long calls take; shrink if the ratio is
+                                                     far over tolerance and lasts
 
     Under a load that never ends, a drain shows how long calls take without a queue: L goes to a quarter for half a
-    second. Limiters that share a backend drain together, every 16 s of a common clock. So each sees the time that all
+    second, or to a half where calls take at most 1.5 times as long. Limiters that share a backend drain together, every 16 s of a common clock. So each sees the time that all
     of them together make, however many they are. A baseline falls to what a drain shows; it rises only if drains are
     known to work. If calls take far longer all of a sudden, a drain comes at once.
 
@@ -137,7 +138,7 @@ class Knee:
             self._drains.plan(now, self._least)
         self._settle()
         if self._drains.under_way:
-            self._span.restart_drain(now, 4 * self._least)
+            self._span.restart_drain(now, 4 * self._least, self._drains.resume)
         else:
             self._span.restart(now, self._least, self._drains.next)
 
@@ -170,13 +171,19 @@ class Knee:
             self._rest(reading)
 
     def _rest(self, reading: Reading) -> None:
-        """Learn from a span that the limit did not bound: nobody queues there, unless the ratio says so."""
+        """Learn from a span that the limit did not bound: nobody queues there, unless the ratio says so.
+
+        Then others may have filled the backend, and a limit that could let in far more has to come down as well.
+        """
         looks_calm = reading.ratio <= self._band.allowed(self._estimate)
         self._baselines.move(reading, _RISE if looks_calm else _CREEP, _FALL)
-        self._far = 0
-        self._grow_used_to(reading.ratio)
+        self._far = self._far + 1 if self._band.is_far(reading.ratio, self._estimate) else 0
         if looks_calm:
             self._trust.calm(self._span.length, is_idle=True)
+        if self._far < _LASTS:
+            self._grow_used_to(reading.ratio)
+        else:
+            self._cut(self._band.factor(reading.ratio, self._estimate, lasts=True), self._span.concurrency)
 
     def _steer(self, reading: Reading) -> None:
         ratio, limit = reading.ratio, self._estimate
@@ -234,6 +241,8 @@ class Knee:
         ratio = reading.ratio
         if not self._baselines.is_far_off(ratio):
             drains.relax(self._least)
+        else:
+            drains.doubt()
         self._usual *= self._baselines.settle(reading, self._trust.drained(drains.before, ratio))
         if self._trust.responded(drains.before, ratio):
             needed = self._estimate * ratio / drains.before

@@ -30,12 +30,13 @@ class Span:
     """
 
     __slots__ = (
-        "_due", "_give_up", "_is_first", "_names", "_since", "_until", "begin", "busy", "count", "dropped", "end",
+        "_before", "_due", "_give_up", "_is_first", "_names", "_since", "_until", "begin", "busy", "count", "dropped", "end",
         "peak", "times",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._names = {""}
+        self._before = 0.0
         self.restart(FOR_EVER, 0)
         self._is_first = True
 
@@ -60,16 +61,23 @@ class Span:
         self.count = self.dropped = self.busy = self.peak = 0
         self.times: dict[str, list[int]] = {}
 
-    def restart_drain(self, now: int, give_up: int) -> None:
-        """Begin a drain: only calls that are admitted from now on count. It ends after `give_up` if there are none."""
+    def restart_drain(self, now: int, give_up: int, before: float) -> None:
+        """Begin a drain: only calls that are admitted from now on count.
+
+        It ends after `give_up` if there are none, but not before so many calls from `before` have ended: where they
+        take that long, there is a queue to see.
+        """
         self.restart(now, 0)
+        self._before = before
         self._since, self._give_up = now, max(give_up, _LONG_DRAIN_NS)
 
     def add(self, sample: Sample) -> bool:
         """Count a call that ended; return whether that is enough to decide."""
         start, rtt, in_flight, dropped, operation = sample
         end = start + rtt
-        if start >= self._since:
+        if start < self._since:
+            self._before -= 1
+        else:
             if self._give_up and not self.count:
                 self.begin = start  # the calls from before had to end first
             self.count += 1
@@ -110,7 +118,7 @@ class Span:
         return end >= self._until or (end >= self._due and any(self.count >= n and age >= at for n, at in _ENOUGH))
 
     def _shows_calm(self, age: int) -> bool:
-        if age >= self._give_up:
+        if age >= self._give_up and self._before <= 0:
             return True
         if age < _DRAIN_NS or self.count < _FEW:
             return False

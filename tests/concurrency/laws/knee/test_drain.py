@@ -72,3 +72,23 @@ def test_it_lets_a_quarter_in_and_never_more_than_before(limit: float, crowd: fl
     assert drains.begin(limit, 1.5, crowd) == tried
     assert drains.under_way
     assert (drains.resume, drains.before) == (limit, 1.5)
+
+
+def settled() -> Drains:
+    drains = Drains(0)
+    for _ in range(4):
+        drains.relax(_SPAN)
+    return drains
+
+
+@pytest.mark.parametrize(("ratio", "tried"), [(1.0, 50), (1.5, 50), (1.6, 25), (3.0, 25)])
+def test_a_short_line_needs_half_a_drain_once_waits_are_long(ratio: float, tried: float) -> None:
+    assert settled().begin(100, ratio, 0) == tried
+    assert Drains(0).begin(100, ratio, 0) == 25
+
+
+def test_the_drain_after_news_is_deep() -> None:
+    hurried, doubted = settled(), settled()
+    hurried.hurry(0, _SPAN)
+    doubted.doubt()
+    assert hurried.begin(100, 1.2, 0) == doubted.begin(100, 1.2, 0) == 25

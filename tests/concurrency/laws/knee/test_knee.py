@@ -112,6 +112,15 @@ def test_it_grows_only_while_it_is_in_use() -> None:
     assert backend.serve(1, callers=20) > 20
 
 
+def test_a_limit_that_is_not_in_use_shrinks_while_others_fill_the_backend() -> None:
+    """Once it is in use it would let in far more than the backend can take; if nobody queues, it comes back."""
+    backend = Backend(Knee(initial=100), workers=1000)
+    backend.serve(5, callers=40)
+    backend.service_ms = 200
+    assert backend.serve(1.5, callers=40) <= 60
+    assert backend.serve(10, callers=40) >= 40
+
+
 def test_a_limit_that_nobody_needs_any_more_comes_down() -> None:
     """Otherwise the next flood would be let in: twice the largest crowd of late is enough, or what it began with."""
     backend = Backend(Knee(initial=20), workers=1000)

@@ -57,16 +57,22 @@ def test_the_first_ends_after_three_round_trips_and_eight_calls(rate: float, sec
 )
 def test_a_drain_lasts_as_long_as_its_own_calls_ask_for(rate: float, rtt_ms: int, seconds: float) -> None:
     span = Span()
-    span.restart_drain(0, 8 * _SECOND)
+    span.restart_drain(0, 8 * _SECOND, 0)
     assert ended_at(span, rate, rtt_ms * _MS)[0] == pytest.approx(seconds, abs=0.11)
 
 
-def test_a_drain_without_calls_is_given_up() -> None:
+def test_a_drain_without_calls_is_given_up_when_all_from_before_have_ended() -> None:
+    """Those that take long stand in a queue: what comes after them shows how long a call takes without it."""
     span = Span()
-    span.restart_drain(10 * _SECOND, 2 * _SECOND)
-    assert not span.add(Sample(9 * _SECOND, 2 * _SECOND, 1))
-    assert span.add(Sample(9 * _SECOND, 3 * _SECOND, 1))
+    span.restart_drain(10 * _SECOND, 2 * _SECOND, 3)
+    assert [span.add(Sample(9 * _SECOND, took * _SECOND, 1)) for took in (2, 4, 5)] == [False, False, True]
     assert span.count == 0
+
+
+def test_a_drain_without_calls_is_not_given_up_too_soon() -> None:
+    span = Span()
+    span.restart_drain(10 * _SECOND, 2 * _SECOND, 1)
+    assert [span.add(Sample(9 * _SECOND, took * _SECOND, 1)) for took in (2, 3)] == [False, True]
 
 
 def test_a_span_ends_when_a_drain_is_to_begin() -> None:
@@ -90,7 +96,7 @@ def test_concurrency_is_time_taken_over_time_passed() -> None:
 
 def test_a_drain_does_not_count_calls_from_before() -> None:
     span = Span()
-    span.restart_drain(100, 200)
+    span.restart_drain(100, 200, 0)
     span.add(Sample(99, 10, 9, dropped=True))
     assert (span.count, span.dropped, span.busy, span.peak, span.times) == (0, 0, 0, 0, {})
 
