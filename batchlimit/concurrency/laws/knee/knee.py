@@ -51,9 +51,10 @@ class Knee:
                                                      far over tolerance and lasts
 
     Under a load that never ends, a drain shows how long calls take without a queue: L goes to a quarter for half a
-    second, or to a half where calls take at most 1.5 times as long. Limiters that share a backend drain together, every 16 s of a common clock. So each sees the time that all
-    of them together make, however many they are. A baseline falls to what a drain shows; it rises only if drains are
-    known to work. If calls take far longer all of a sudden, a drain comes at once.
+    second, or to a half where calls take at most 1.5 times as long. Limiters that share a backend drain together, every
+    16 s of a common clock. So each sees the time that all of them together make, however many they are. A baseline
+    falls to what a drain shows; it rises only if drains are known to work. If calls take far longer all of a sudden, a
+    drain comes at once.
 
     A call of no time, or over 104 days, is counted, not timed.
 

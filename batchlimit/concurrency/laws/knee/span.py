@@ -30,8 +30,8 @@ class Span:
     """
 
     __slots__ = (
-        "_before", "_due", "_give_up", "_is_first", "_names", "_since", "_until", "begin", "busy", "count", "dropped", "end",
-        "peak", "times",
+        "_before", "_due", "_give_up", "_is_first", "_names", "_since", "_until", "begin", "busy", "count", "dropped",
+        "end", "peak", "times",
     )  # fmt: skip
 
     def __init__(self) -> None:
