@@ -11,7 +11,9 @@ import pytest
 from batchlimit import RateLimited, RateLimiter
 from batchlimit.admin import Admin
 from batchlimit.batching import FixedBatch
-from batchlimit.overrides.known import EVERY
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.overrides.known import EVERY, UNTOLD
+from batchlimit.quota.quota import Quota
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.awaiting import awaited
@@ -21,11 +23,18 @@ from tests.sync.stage import Clock
 KEY = "search:ann"
 
 
+class Blind(MemoryStore):
+    """As in a cluster: buckets do not see the overrides, which are at another node."""
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        return super().take(key, quota, ask)._replace(rules=UNTOLD)
+
+
 class Stage:
     """A limiter, an operator and a store in one process, whose clock stands still."""
 
-    def __init__(self, api: Api, clock: Clock, quota: Any = "1000/s") -> None:
-        self.clock, self.store = clock, MemoryStore(clock)
+    def __init__(self, api: Api, clock: Clock, quota: Any = "1000/s", kind: type[MemoryStore] = MemoryStore) -> None:
+        self.clock, self.store = clock, kind(clock)
         self.admin = Admin(self.store, who="ann")
         self.limiter: Any = api(self.store, quota, sizer=FixedBatch(1), clock=clock)
 
@@ -135,6 +144,15 @@ def test_a_cost_above_a_lower_limit_is_refused_and_one_above_the_code_is_a_mista
         stage.limiter.acquire(KEY, 40, timeout=1.0)
     with pytest.raises(ValueError, match="never fit"):
         stage.limiter.try_acquire(KEY, 1001)
+
+
+def test_where_buckets_cannot_tell_a_limiter_looks_for_itself(api: Api, clock: Clock) -> None:
+    stage = Stage(api, clock, kind=Blind)
+    for quota in ("20/s", "30/s"):
+        stage.admin.set("search:*", quota)
+        stage.hear()
+        stage.until(lambda quota=quota: f"{stage.limit}/s" == quota)  # type: ignore[misc]
+    stage.limiter.close()
 
 
 def test_a_limiter_explains_which_quota_counts_and_why(stage: Stage) -> None:
