@@ -44,8 +44,12 @@ class Stage:
         self.until(lambda: bool(self.limiter.rules.revision == revision))
 
     def until(self, fact: Callable[[], bool]) -> None:
+        """Ask from time to time. While the overrides are read time stands still, so that it is clear when it was."""
+        known = self.limiter.rules._known
+
         def asked() -> bool:
-            self.clock.now += EVERY
+            if known._looking_until < self.clock.now:
+                self.clock.now += EVERY
             self.limiter.try_acquire("another key")
             return fact()
 
