@@ -1,7 +1,7 @@
 -- Changes overrides, all or none, unless somebody else has changed them since the caller looked.
 --
--- The hash has the fields revision, form, and one for each override. The revision is at least the clock's second: so it
--- is a larger one even after the hash was lost.
+-- The hash has the fields revision, form, and one for each override. The revision is at least the clock, in hundredths
+-- of a second: so it is a larger one even after the hash was lost.
 --
 -- KEYS[1] rules      (the hash)
 -- ARGV[1] log        (a stream in the same slot, of the last changes)
@@ -20,7 +20,8 @@ if known and known ~= form then return redis.error_reply('ERR these rules have a
 local revision = tonumber(published or '0')
 if revision ~= tonumber(ARGV[2]) then return {0, revision} end
 
-local after = math.max(revision + 1, tonumber(redis.call('TIME')[1]))
+local clock = redis.call('TIME')
+local after = math.max(revision + 1, math.floor(clock[1] * 100 + clock[2] / 10000))
 redis.call('HSET', rules, 'revision', string.format('%.0f', after), 'form', form)
 for i = 7, #ARGV, 2 do
     local field, text = ARGV[i], ARGV[i + 1]

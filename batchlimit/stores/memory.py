@@ -129,7 +129,7 @@ class MemoryRules:
             if change.revision != self.revision:
                 return False, self.revision
             now = self._now()
-            self.revision = max(self.revision + 1, int(now))
+            self.revision = max(self.revision + 1, int(now * 100))
             self._fields |= {"revision": str(self.revision), "form": FORM}
             for name, text in change.texts.items():
                 old = self._fields.pop(RULE + name, "")
