@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -108,7 +108,16 @@ def parameters(found: Any) -> dict[str, inspect.Parameter]:
     if inspect.isclass(found) and found.__module__.endswith("concurrency.law") and not issubclass(found, tuple):
         return {}
     given = inspect.signature(found).parameters
-    return {name: each for name, each in given.items() if name != "self"}
+    passed_on = {name: each for each in given.values() for name, each in options(each).items()}
+    return {name: each for name, each in given.items() if name != "self" and not options(each)} | passed_on
+
+
+def options(given: inspect.Parameter) -> dict[str, inspect.Parameter]:
+    """The arguments that a class passes on, by the TypedDict that names them; all have defaults."""
+    if given.kind is not given.VAR_KEYWORD or get_origin(given.annotation) is not Unpack:
+        return {}
+    names = get_type_hints(get_args(given.annotation)[0])
+    return {name: inspect.Parameter(name, given.KEYWORD_ONLY, default=...) for name in names}
 
 
 def test_fields_of_results_are_described() -> None:
