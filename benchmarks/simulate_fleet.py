@@ -65,9 +65,9 @@ def _write(text: str, seeds: int) -> None:
     intro = f"""# Laws of concurrency in a fleet, simulated
 
 Written by `python -m benchmarks.simulate_fleet --write`; seeds of each run: {seeds}. N limiters before one server of 10
-workers of 50 ms, unless said: one line, first come first served; Poisson arrivals; service times lognormal, CV 0.5. Each limiter
-has a law of its own, and knows nothing of the others. Callers wait up to 500 ms at their limiter, in a queue of 100. An
-answer is in time 1 s after the caller came. 15 minutes a run, the first 20 s not counted.
+workers of 50 ms, unless said: one line, first come first served; Poisson arrivals; service times lognormal, CV 0.5.
+Each limiter has a law of its own, and knows nothing of the others. Callers wait up to 500 ms at their limiter, in a
+queue of 100. An answer is in time 1 s after the caller came. 15 minutes a run, the first 20 s not counted.
 
 The best limiter is one line before all workers: it admits whoever it can serve within half of the deadline. Each
 caller that it answers in time and a law does not counts against the law, above capacity as well. False refusals: the
