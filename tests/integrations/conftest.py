@@ -15,6 +15,11 @@ def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_faults", Faults())
 
 
+@pytest.fixture(autouse=True)
+def _patient(far_away: None) -> None:
+    """Faces run on the clock of the machine: each limiter leases for seconds here, so that no stall matters."""
+
+
 @pytest.fixture(params=[threaded, on_asyncio], ids=["threads", "asyncio"])
 def stage(request: pytest.FixtureRequest) -> SetUp:
     """What sets up a stage: of a law, with options for the limiter, and of those for the interceptor."""

@@ -106,8 +106,8 @@ class Twin:
         self._do(self.enforcer.settle, outcome, response)
 
     def left(self, key: str) -> int:
-        """What is left of a key, but for what is owed."""
-        found: int = self._do(self.limiter.peek, key).remaining - self.limiter.statistics().owed
+        """What is left of a key."""
+        found: int = self._do(self.limiter.peek, key).remaining
         return found
 
     def counts(self, rule: str) -> dict[str, int]:

@@ -68,7 +68,7 @@ async def told(request: Request) -> Response:
     charged = asgi.statistics().rules["limited"].acquired
     limiter: Any = asgi.enforcer._limiter()
     left = {name: (await limiter.peek(name)).remaining for name in ("body", "endless", "raises")}
-    return JSONResponse({"served": served, "charged": charged, "left": left, "owed": limiter.statistics().owed})
+    return JSONResponse({"served": served, "charged": charged, "left": left})
 
 
 _ALL = ["GET", "POST", "HEAD", "OPTIONS"]
@@ -134,4 +134,4 @@ def raises_threads(when: str) -> flask.Response:
 def told_threads() -> flask.Response:
     charged = wsgi.statistics().rules["limited"].acquired
     left = {name: limiter.peek(name).remaining for name in ("body", "endless", "raises")}
-    return flask.jsonify(served=served, charged=charged, left=left, owed=limiter.statistics().owed)
+    return flask.jsonify(served=served, charged=charged, left=left)

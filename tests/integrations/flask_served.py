@@ -64,7 +64,7 @@ def broken() -> str:
 @blueprint.get("/left")
 def left() -> Response:
     limiter: Any = app.extensions["batchlimit"].enforcer._settlement._limiter()
-    return jsonify(limiter.peek(request.args["key"]).remaining - limiter.statistics().owed)
+    return jsonify(limiter.peek(request.args["key"]).remaining)
 
 
 app.register_blueprint(blueprint)

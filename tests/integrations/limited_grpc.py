@@ -44,7 +44,7 @@ class Limits:
         return awaited(call, *args, **options) if self.asynchronous else call(*args, **options)
 
     def left(self, key: str) -> int:
-        found: int = self.do(self.limiter.peek, key).remaining - self.limiter.statistics().owed
+        found: int = self.do(self.limiter.peek, key).remaining
         return found
 
     def until_left(self, key: str, wanted: int) -> None:

@@ -63,7 +63,7 @@ async def broken(request: Request) -> Response:
 
 async def left(request: Request) -> Response:
     limiter: Any = middleware.enforcer._limiter()
-    found = (await limiter.peek(request.query_params["key"])).remaining - limiter.statistics().owed
+    found = (await limiter.peek(request.query_params["key"])).remaining
     return JSONResponse({"left": found, "open": len(middleware._settling)})
 
 

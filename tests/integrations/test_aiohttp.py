@@ -162,7 +162,7 @@ class At:
         return [(await self.get(path, user)).status for _ in range(times)]
 
     async def left(self, key: str) -> int:
-        return int((await self.limiter.peek(key)).remaining - self.limiter.statistics().owed)
+        return int((await self.limiter.peek(key)).remaining)
 
     async def until_left(self, key: str, wanted: int) -> None:
         async with asyncio.timeout(100.0):

@@ -44,9 +44,9 @@ async def limited(
 
 
 async def left(middleware: RateLimitMiddleware, key: str) -> int:
-    """What is left of a key, but for what is owed."""
+    """What is left of a key."""
     limiter: AsyncRateLimiter = middleware.enforcer._limiter()
-    return (await limiter.peek(key)).remaining - limiter.statistics().owed
+    return (await limiter.peek(key)).remaining
 
 
 def in_virtual_time(test: Test) -> Callable[[], None]:

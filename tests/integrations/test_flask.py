@@ -53,7 +53,7 @@ class Limited:
         return [self.call(path, **options).status_code for _ in range(times)]
 
     def left(self, key: str) -> int:
-        return self.limiter.peek(key).remaining - self.limiter.statistics().owed
+        return self.limiter.peek(key).remaining
 
 
 Make = Callable[..., Limited]

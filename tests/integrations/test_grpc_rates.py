@@ -31,6 +31,11 @@ SERVED = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _patient() -> None:
+    """These limits live in the time of the test: no stall matters."""
+
+
 @pytest.fixture(params=[False, True], ids=["threads", "asyncio"])
 def asynchronous(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)

@@ -98,7 +98,7 @@ class Limited:
         return Reply(self.app, request(method, path, **more), parts)
 
     def left(self, key: str) -> int:
-        return self.limiter.peek(key).remaining - self.limiter.statistics().owed
+        return self.limiter.peek(key).remaining
 
 
 def request(method: str = "GET", path: str = "/", **more: Any) -> dict[str, Any]:

@@ -71,9 +71,11 @@ def session(crew: Crew, count: int) -> Iterator[int]:
 
 
 def page(crew: Crew) -> Totals:
+    """The page; nothing, where prometheus-client met a file that another worker was about to begin."""
     with closing(http.client.HTTPConnection("127.0.0.1", crew.port, timeout=DEADLINE)) as connection:
         connection.request("GET", "/metrics")
-        return samples(connection.getresponse().read())
+        reply = connection.getresponse()
+        return samples(reply.read()) if reply.status == 200 else {}
 
 
 def requests(totals: Totals, rule: str) -> dict[str, int]:

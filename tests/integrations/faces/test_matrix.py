@@ -48,7 +48,7 @@ class Stand:
         return await call(self.app, http(path, headers=[(b"x-user", user), (b"host", b"x")], **options))
 
     async def left(self, key: str) -> int:
-        return (await self.limiter.peek(key)).remaining - self.limiter.statistics().owed
+        return (await self.limiter.peek(key)).remaining
 
 
 Make = Callable[..., Any]

@@ -74,7 +74,7 @@ class Backing:
         if word == "pass":
             self._clock.pass_by(float(value))
             return 0
-        return int(self._peeked(value).remaining - self._limiter.statistics().owed)
+        return int(self._peeked(value).remaining)
 
     def _peeked(self, key: str) -> Any:
         found = self._limiter.peek(key)
