@@ -10,12 +10,10 @@ import redis.asyncio
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable
-from batchlimit.overrides.known import Published
-from batchlimit.overrides.log import Change, Entry
 from batchlimit.quota.key import bucket_name, check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
-from batchlimit.stores.client import factory, rulebook
+from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
 from batchlimit.stores.client.async_transport import (
@@ -25,7 +23,7 @@ from batchlimit.stores.client.async_transport import (
 )
 from batchlimit.stores.client.cluster import AsyncClusterTransport
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
-from batchlimit.stores.client.rulebook import Command, log_name, rules_name
+from batchlimit.stores.client.rulebook import Command, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
@@ -39,6 +37,7 @@ from batchlimit.stores.client.scripts import (
 from batchlimit.stores.client.syntax import look, sure_redis
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.watch import WatchPaused
+from batchlimit.stores.redis_rules import AsyncRedisRules
 from batchlimit.unique import Unique
 
 _CONNECTIONS = 64
@@ -130,7 +129,7 @@ class AsyncRedisStore(Unique):
         return self._prompt
 
     @property
-    def rules(self) -> "AsyncRedisRules":
+    def rules(self) -> AsyncRedisRules:
         """See Ruled.rules."""
         return AsyncRedisRules(self._ask, self._run, self._prefix)
 
@@ -221,36 +220,6 @@ class AsyncRedisStore(Unique):
         except BaseException as error:  # such as a cancellation
             untraced(error)
             raise
-
-
-class AsyncRedisRules:
-    """See RedisRules."""
-
-    def __init__(
-        self,
-        ask: Callable[..., Awaitable[Sequence[Any]]],
-        run: Callable[[str, str, Sequence[str | bytes]], Awaitable[Sequence[Any]]],
-        prefix: str,
-    ) -> None:
-        self._ask, self._run, self._prefix = ask, run, prefix
-
-    async def read(self, known: int) -> Published:
-        """See RuleStore.read."""
-        name = rules_name(self._prefix)
-        if rulebook.is_known((await self._ask(name, rulebook.look(self._prefix)))[0], known):
-            return Published(known, 0.0, None)
-        return rulebook.published(await self._ask(name, *rulebook.read(self._prefix)))
-
-    async def change(self, change: Change) -> tuple[bool, int]:
-        """See RuleStore.change."""
-        return rulebook.changed(
-            await self._run("change", rules_name(self._prefix), rulebook.change_arguments(self._prefix, change))
-        )
-
-    async def log(self, count: int) -> list[Entry]:
-        """See RuleStore.log."""
-        (reply,) = await self._ask(log_name(self._prefix), rulebook.read_log(self._prefix, count))
-        return rulebook.entries(reply)
 
 
 class _FreeConnection:

@@ -8,18 +8,16 @@ import redis
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.overrides.known import Published
-from batchlimit.overrides.log import Change, Entry
 from batchlimit.quota.key import bucket_name, check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
-from batchlimit.stores.client import factory, rulebook
+from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
 from batchlimit.stores.client.direct import Calls, DirectTransport
-from batchlimit.stores.client.rulebook import Command, log_name, rules_name
+from batchlimit.stores.client.rulebook import Command, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
@@ -33,6 +31,7 @@ from batchlimit.stores.client.scripts import (
 from batchlimit.stores.client.syntax import look, sure_redis
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport
+from batchlimit.stores.redis_rules import RedisRules
 from batchlimit.unique import Unique
 
 T = TypeVar("T")
@@ -113,7 +112,7 @@ class RedisStore(Unique):
         return self._prompt
 
     @property
-    def rules(self) -> "RedisRules":
+    def rules(self) -> RedisRules:
         """See Ruled.rules."""
         return RedisRules(self._ask, self._run, self._prefix)
 
@@ -216,40 +215,6 @@ class RedisStore(Unique):
         """Replace all connections: one of them may have the unread reply of this call."""
         if self._connect is not None and self._transport is transport:
             self._transport = self._connect()
-
-
-class RedisRules:
-    """The overrides under one prefix."""
-
-    def __init__(
-        self,
-        ask: Callable[..., Sequence[Any]],
-        run: Callable[[str, str, Sequence[str | bytes]], Sequence[Any]],
-        prefix: str,
-    ) -> None:
-        self._ask, self._run, self._prefix = ask, run, prefix
-
-    def read(self, known: int) -> Published:
-        """See RuleStore.read."""
-        name = rules_name(self._prefix)
-        if rulebook.is_known(self._ask(name, rulebook.look(self._prefix))[0], known):
-            return Published(known, 0.0, None)
-        return rulebook.published(self._ask(name, *rulebook.read(self._prefix)))
-
-    def bucket(self, key: str) -> tuple[dict[str, str], float]:
-        """Return the fields of a bucket, and the server's clock (seconds since 1970)."""
-        name = bucket_name(self._prefix, key)
-        return rulebook.bucket(self._ask(name, *rulebook.look_into(name)))
-
-    def change(self, change: Change) -> tuple[bool, int]:
-        """See RuleStore.change."""
-        arguments = rulebook.change_arguments(self._prefix, change)
-        return rulebook.changed(self._run("change", rules_name(self._prefix), arguments))
-
-    def log(self, count: int) -> list[Entry]:
-        """See RuleStore.log."""
-        (reply,) = self._ask(log_name(self._prefix), rulebook.read_log(self._prefix, count))
-        return rulebook.entries(reply)
 
 
 def transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
