@@ -1,16 +1,14 @@
 """What operators do while processes run: set other quotas, take them back, and see who did what."""
 
-import asyncio
 import getpass
 import socket
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 import redis
 
+from batchlimit.admin import changes
 from batchlimit.bucket.state import BucketState, read_bucket
-from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.overrides import Overrides
@@ -19,13 +17,9 @@ from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
-from batchlimit.stores.protocols import Ruled, RuleStore
+from batchlimit.stores.protocols import Ruled
 from batchlimit.stores.redis import RedisStore
 from batchlimit.unique import Unique
-
-__all__ = ["Admin", "AsyncAdmin", "BucketState", "Entry", "Override", "Overrides", "RulesChanged"]
-_TRIES = 10
-"""How often a change is made anew after other operators changed something else."""
 
 
 class Admin(Unique):
@@ -114,7 +108,7 @@ class Admin(Unique):
             >>> len(Admin(MemoryStore()).overrides())
             0
         """
-        return _seen(self._rules)[0]
+        return changes.seen(self._rules)[0]
 
     def set(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
         """Set another quota for a key, or for all keys that match a pattern, whatever the code says.
@@ -147,7 +141,7 @@ class Admin(Unique):
             made[:] = [self._override(name, quota, until, why, now)]
             return setting(overrides, made[0], self._who, now)
 
-        self._change(plan)
+        changes.make(self._rules, plan)
         return made[0]
 
     def hold(self, name: str, until: Until, *, why: str = "") -> Override:
@@ -199,7 +193,7 @@ class Admin(Unique):
             >>> str(Admin(MemoryStore()).plan("search:*", "20/s"))
             'search:* 20/s'
         """
-        overrides, now = _seen(self._rules)
+        overrides, now = changes.seen(self._rules)
         override = self._override(name, quota, until, why, now)
         setting(overrides, override, self._who, now)
         return override
@@ -222,7 +216,7 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).unset("search:ann")
             ()
         """
-        removed = self._change(lambda overrides, now: removal(overrides, list(names), self._who, why, now))
+        removed = changes.make(self._rules, lambda overrides, now: removal(overrides, list(names), self._who, why, now))
         return tuple(name for name in map(check_name, names) if name in removed.texts)
 
     def clock(self) -> float:
@@ -273,97 +267,6 @@ class Admin(Unique):
     def _override(self, name: str, quota: Quota | str, until: Until, why: str, now: float) -> Override:
         wanted = Quota.parse(quota) if isinstance(quota, str) else quota
         return Override(check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who)
-
-    def _change(self, plan: Callable[[Overrides, float], Change]) -> Change:
-        """Make a change, by what stands there now; make it anew if meanwhile something else was changed."""
-        overrides, now = _seen(self._rules)
-        for _ in range(_TRIES):
-            change = plan(overrides, now)
-            if not change.texts or self._rules.change(change)[0]:
-                return change
-            before = overrides
-            overrides, now = _seen(self._rules)
-            _check_same(before, overrides, change)
-        raise RulesChanged(f"others changed overrides {_TRIES} times at the same moment; nothing was changed")
-
-
-class AsyncAdmin(Unique):
-    """An Admin whose methods are awaited; each runs in a thread.
-
-    Example:
-        >>> import asyncio
-        >>> from batchlimit.admin import Admin, AsyncAdmin
-        >>> from batchlimit.stores import MemoryStore
-        >>> async def main():
-        ...     async with AsyncAdmin(Admin(MemoryStore())) as admin:
-        ...         return await admin.set("search:*", "20/s")
-        >>> print(asyncio.run(main()))
-        search:* 20/s
-    """
-
-    def __init__(self, admin: Admin) -> None:
-        """Use an Admin; `aclose` closes it."""
-        self._admin = admin
-
-    @classmethod
-    def from_url(cls, url: str, **options: Any) -> Self:
-        """Connect to the store at `url`, as Admin.from_url."""
-        return cls(Admin.from_url(url, **options))
-
-    def __repr__(self) -> str:
-        return f"<AsyncAdmin by {self._admin!r}>"
-
-    async def overrides(self) -> Overrides:
-        """See Admin.overrides."""
-        return await asyncio.to_thread(self._admin.overrides)
-
-    async def set(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
-        """See Admin.set."""
-        return await asyncio.to_thread(self._admin.set, name, quota, until=until, why=why)
-
-    async def hold(self, name: str, until: Until, *, why: str = "") -> Override:
-        """See Admin.hold."""
-        return await asyncio.to_thread(self._admin.hold, name, until, why=why)
-
-    async def bucket(self, key: str) -> BucketState | None:
-        """See Admin.bucket."""
-        return await asyncio.to_thread(self._admin.bucket, key)
-
-    async def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
-        """See Admin.unset."""
-        return await asyncio.to_thread(self._admin.unset, *names, why=why)
-
-    async def history(self, limit: int = 20) -> list[Entry]:
-        """See Admin.history."""
-        return await asyncio.to_thread(self._admin.history, limit)
-
-    async def aclose(self) -> None:
-        """See Admin.close."""
-        await asyncio.to_thread(self._admin.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-def _seen(rules: RuleStore) -> tuple[Overrides, float]:
-    """Return what stands in the store, and the server's clock."""
-    published = rules.read(-1)
-    fields = published.fields
-    return Overrides.read(fields) if fields else Overrides(), published.now
-
-
-def _check_same(before: Overrides, now: Overrides, change: Change) -> None:
-    """Raise RulesChanged if somebody else changed what was to be changed."""
-    for name in change.texts:
-        found = now.by_name.get(name)
-        if found != before.by_name.get(name) and (found is not None or change.texts[name]):
-            who = f"it is {found} by {found.who or 'somebody'} now" if found else "it was removed"
-            raise RulesChanged(f"the override of {name!r} was changed at the same moment: {who}; yours is not set")
 
 
 def _someone() -> str:

@@ -1,0 +1,11 @@
+"""What operators do while processes run: set other quotas, take them back, and see who did what."""
+
+from batchlimit.admin.admin import Admin
+from batchlimit.admin.async_admin import AsyncAdmin
+from batchlimit.bucket.state import BucketState
+from batchlimit.errors import RulesChanged
+from batchlimit.overrides.log import Entry
+from batchlimit.overrides.override import Override
+from batchlimit.overrides.overrides import Overrides
+
+__all__ = ["Admin", "AsyncAdmin", "BucketState", "Entry", "Override", "Overrides", "RulesChanged"]
