@@ -13,8 +13,8 @@ HEARTBEAT = 1.0
 class Event:
     """Something to wait on for one thread, that any thread may set: half of an Event, for a fifth of its time.
 
-    Whoever waited has used up what was set; so nobody has to clear it before a look, and what is set between a look and
-    the wait is not missed.
+    A wait uses up what was set. So nobody has to clear it before a look, and the wait does not miss what is set between
+    the two.
     """
 
     __slots__ = ("_lock",)
@@ -89,8 +89,8 @@ def warn_in_loop() -> None:
 class Turn:
     """What a thread waits for.
 
-    Not an Event: that has a lock of its own, on which the garbage collector would wait for ever if it ran amid the
-    wait and freed the very place that is waited for. To release a bare lock takes one step.
+    Not an Event, which has a lock of its own. If the garbage collector ran during the wait and freed the very place that
+    is waited for, it would wait for that lock for ever. To release a bare lock takes one step.
     """
 
     __slots__ = ("_lock",)

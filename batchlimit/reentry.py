@@ -1,4 +1,4 @@
-"""Signal handlers and destructors run amid whatever their thread does: what that has locked, they must not wait for."""
+"""Signal handlers and destructors interrupt their own thread: they must not wait for a lock that it holds."""
 
 import threading
 from types import TracebackType
@@ -30,8 +30,8 @@ def own_lock() -> OwnLock:
 def free(lock: OwnLock) -> OwnLock:
     """Return a lock for a `with`, unless this thread is inside of it: then RuntimeError.
 
-    It is asked before the `with`: nobody is interrupted entering a lock that is written in C, and in a method of our
-    own around it would be. What befalls between the two has left the lock when it ends.
+    Call it before the `with`. A thread that enters a lock written in C is not interrupted; in a method of our own around
+    it, the thread could be. A handler that runs between the two has left the lock when it ends.
     """
     if lock._is_owned():
         raise RuntimeError(AMID)

@@ -1,4 +1,4 @@
-"""What there is once, and in one process only: it is not pickled, and hears of a fork."""
+"""What there is once, and in one process only: it is not pickled, and is called after a fork."""
 
 import os
 import weakref

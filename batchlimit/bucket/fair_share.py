@@ -24,7 +24,7 @@ ACTIVE = 1_000_000
 PACE = 50_000
 """The shortest spacing of one instance's asks at a dry bucket, if that is no more than a fifth of what it fills in,"""
 LONG_PACE = 200_000
-"""and the longest: where many instances share it, or little flows in."""
+"""and the longest: where many instances share it, or the rate is low."""
 SWEEP = 500
 """The spacing of two looks at all instances, for each of them."""
 BATCH = 25

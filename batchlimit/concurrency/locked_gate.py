@@ -41,7 +41,7 @@ class LockedGate:
         waiters: The queue.
         exposed: The permits that may be told to give up.
         control: The law, for changes that no call brings.
-        counts: What was counted so far.
+        counts: The numbers so far, for `statistics`.
     """
 
     def __init__(

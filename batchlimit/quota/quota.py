@@ -287,5 +287,5 @@ def _is_quota(text: str) -> bool:
 def _reads_as(text: str, quota: Quota) -> bool:
     try:
         return Quota._read(text) == quota
-    except ValueError:  # a rate near the largest double overflows when it is told per week
+    except ValueError:  # a rate near the largest double overflows when it is written per week
         return False

@@ -13,7 +13,7 @@ One call, from the caller to the socket (threads; for tasks the classes begin wi
 3. A Transport (`client/`) sends EVALSHA once. After NOSCRIPT it loads the script and sends the command again.
 4. RedisStore reads the reply into a Grant. `client/diagnosis.py` turns an error into StoreUnavailable with a hint.
 
-Who retries what:
+Retries:
 
 | what happened | who acts |
 |---|---|

@@ -32,15 +32,15 @@ def assert_limited(
 ) -> Awaitable[None] | None:
     """Check that a limit admits `after` calls and refuses the next one.
 
-    A call counts as refused if it raises RateLimited, or an exception with status 429; if it returns False, a Decision
-    that is false, or a response with status 429; and a call of gRPC if its status is RESOURCE_EXHAUSTED.
+    A call counts as refused if it raises RateLimited, or an exception with status 429. It also does if it returns False,
+    a Decision that is false, or a response with status 429. A call of gRPC counts if its status is RESOURCE_EXHAUSTED.
 
     Args:
         call: a function, a coroutine function, or a method of a test client.
         args, kwargs: what it is called with.
         after: how many calls are admitted.
-        within: the length of time that the limit is for, such as "1m": after it as many calls are admitted again, and
-            no more; needs `frozen_limits` (default None: that is not looked at).
+        within: the length of time that the limit is for, such as "1m" (default None: not checked). After that time as
+            many calls must be admitted again, and no more. Needs `frozen_limits`.
 
     Returns:
         None; for a coroutine function something to await.

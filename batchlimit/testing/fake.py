@@ -1,4 +1,4 @@
-"""fake_limiter and fake_async_limiter: limiters that do as they are told, for tests of what calls them."""
+"""fake_limiter and fake_async_limiter: limiters that follow a script, for tests of what calls them."""
 
 from collections.abc import Iterable, Mapping
 
@@ -83,7 +83,7 @@ class Script:
         if fate is None or cost == 0 or (fate[0] is not None and fate[0] <= seconds):
             return decision(quota, quota.largest_cost, 0.0, "local")
         if fate[0] is None:
-            raise StoreUnavailable(f"the store is down for {key!r}: a fake limiter was told so", key=key)
+            raise StoreUnavailable(f"the store is down for {key!r}: its script says so", key=key)
         return decision(quota, 0, fate[0], "denied")
 
     def _acquire(self, key: str, cost: int, timeout: float | None) -> None:
@@ -213,7 +213,7 @@ class AsyncFakeLimiter(AsyncRateLimiter):
 def fake_limiter(
     quota: QuotaSource = "1_000_000/s", *, refuses: Mapping[str, float] | None = None, fails: Iterable[str] = ()
 ) -> FakeLimiter:
-    """Return a RateLimiter for a unit test of what calls it: it admits all calls but those that it is told to refuse.
+    """Return a RateLimiter for a unit test of what calls it: it admits all calls but those that its script refuses.
 
     It has no store, no clock and no thread, counts no tokens, and never waits. `limiter.script` tells what it was
     asked, and changes what it does. Frozen time and `limiting_off` do not concern it.
@@ -240,7 +240,7 @@ def fake_limiter(
 def fake_async_limiter(
     quota: QuotaSource = "1_000_000/s", *, refuses: Mapping[str, float] | None = None, fails: Iterable[str] = ()
 ) -> AsyncFakeLimiter:
-    """Return an AsyncRateLimiter that does as it is told; see `fake_limiter`.
+    """Return an AsyncRateLimiter that follows a script; see `fake_limiter`.
 
     Args:
         quota, refuses, fails: as of `fake_limiter` (default: all calls are admitted).
@@ -254,6 +254,6 @@ def fake_async_limiter(
         >>> await limiter.decide("ann")
         Traceback (most recent call last):
         ...
-        batchlimit.errors.StoreUnavailable: the store is down for 'ann': a fake limiter was told so
+        batchlimit.errors.StoreUnavailable: the store is down for 'ann': its script says so
     """
     return AsyncFakeLimiter(Script(quota, refuses or {}, fails))

@@ -1,4 +1,4 @@
-"""FaultStore and AsyncFaultStore: stores that fail as they are told."""
+"""FaultStore and AsyncFaultStore: stores that fail on command."""
 
 import asyncio
 import time
@@ -24,22 +24,22 @@ class Faults:
     loses_state: bool | int
     loses_replies: bool | int
 
-    def befalls(self, name: str) -> bool:
-        """Whether a fault of this name befalls this call; it is one fewer then."""
+    def use(self, name: str) -> bool:
+        """Use a fault of this name for this call, one fewer is left then; False: there is none."""
         left = getattr(self, name)
         if left is not True and left:
             setattr(self, name, left - 1)
         return bool(left)
 
     def check_down(self) -> None:
-        """Raise what a call raises that the store never hears of."""
-        if self.befalls("down"):
-            raise StoreUnavailable("the store is down: a FaultStore was told so")
+        """Raise what a call raises that never reaches the store."""
+        if self.use("down"):
+            raise StoreUnavailable("a FaultStore is down, as its test says")
 
     def check_reply(self) -> None:
         """Raise what a call raises that was carried out."""
-        if self.befalls("loses_replies"):
-            raise StoreUnavailable("the reply was lost: a FaultStore was told so")
+        if self.use("loses_replies"):
+            raise StoreUnavailable("a FaultStore lost the reply, as its test says")
 
 
 class _Faulty:
@@ -69,14 +69,14 @@ class _Faulty:
 
 
 class FaultStore(_Faulty):
-    """A Store that fails as it is told, for tests of what happens then.
+    """A Store that fails on command, for tests of what happens then.
 
-    Each fault may be set at any time, as in `store.down = True`. It befalls all calls if it is True, or so many if it
+    Each fault may be set at any time, as in `store.down = True`. It hits all calls if it is True, or so many if it
     is a number. In frozen time a slow store moves the clock.
 
     Args:
         make: makes the store that answers otherwise, and another one when the state is lost (default MemoryStore).
-        down: calls fail, and the store never hears of them (default False).
+        down: calls fail before they reach the store (default False).
         slow: seconds that each call takes (default 0).
         loses_state: the store finds all of its buckets gone (default False).
         loses_replies: calls are carried out, and fail (default False).
@@ -128,7 +128,7 @@ class FaultStore(_Faulty):
         if self.faults.slow:
             time.sleep(self.faults.slow)
         self.faults.check_down()
-        if self.faults.befalls("loses_state"):
+        if self.faults.use("loses_state"):
             self._inner = self._make()
         result = call(self._inner)
         self.faults.check_reply()
@@ -197,7 +197,7 @@ class AsyncFaultStore(_Faulty):
         if self.faults.slow:
             await asyncio.sleep(self.faults.slow)
         self.faults.check_down()
-        if self.faults.befalls("loses_state"):
+        if self.faults.use("loses_state"):
             self._inner = self._make()
         result = await call(self._inner)
         self.faults.check_reply()

@@ -39,7 +39,7 @@ class FrozenLimits:
         return self._time.elapsed
 
     def advance(self, seconds: float | str) -> None:
-        """Let time pass: tokens flow in, and waiting callers are served.
+        """Let time pass: tokens are refilled, and waiting callers are served.
 
         Args:
             seconds: how long; a number of seconds, or text such as "1m", "90s", "1d".

@@ -20,7 +20,7 @@ Held = Callable[[str, str], int]
 class VirtualStore(MemoryStore):
     """A MemoryStore whose time is moved. Before each move it learns which of the leased tokens were spent.
 
-    A real bucket hears of that with the next request, or when the lease ends a quarter of a second later. Until then a
+    A real bucket learns that with the next request, or when the lease ends a quarter of a second later. Until then a
     full bucket that lends one token does not refill: a test would find a token fewer than it reckons.
     """
 
@@ -79,7 +79,7 @@ class FaultyVirtualStore(MemoryStore):
         if seconds := min(self._faults.slow, self._deadline):
             self._time.move(self._time() + seconds)
         self._faults.check_down()
-        if self._faults.befalls("loses_state"):
+        if self._faults.use("loses_state"):
             self._inner.forget()
         result = call()
         self._faults.check_reply()

@@ -30,7 +30,7 @@ class Periodic:
 
     A period begins where its first call ends, and lasts `every` seconds. The first call that ends after it brings the
     decision and opens the next period. So nothing is decided while nothing happens, and no timer is needed. The law
-    hears of one sample: the statistic of the last rtts, the most calls in flight in the period, and a drop if any call
+    gets one sample: the statistic of the last rtts, the most calls in flight in the period, and a drop if any call
     of the period was dropped. One timeout in a hundred calls would not show in a p95; as a drop it does.
 
     The last calls may be of several periods: at a low rate, a slow spell is felt for long. Around AIMD the limit falls

@@ -9,7 +9,7 @@ class Windowed:
     """Tells `law` of one sample a window: WindowedLimit of Netflix's concurrency-limits.
 
     A window lasts twice its least rtt, held between `min_window` and `max_window`. The first call that ends after that
-    still counts in it and closes it. The law then hears of one sample: the start of that call, the rtt that stands for
+    still counts in it and closes it. The law then gets one sample: the start of that call, the rtt that stands for
     the window, the most calls in flight, and whether any call was dropped.
 
     Quirks of the original that stay, since recorded runs show them: a window of fewer than `window_size` calls is

@@ -67,7 +67,7 @@ class PrimaryMonitor:
                 self._subscription.close()
                 self._stopped.wait(SPACING)
         self._subscription.close()
-        self._close_sentinels()  # again: a closed client connects anew if `stop` came amid a question
+        self._close_sentinels()  # again: a closed client connects anew if `stop` came during a question
 
     def _ask(self) -> Any:
         """Ask for the primary, and return the sentinel that answered: redis-py moves it to the front of its list."""

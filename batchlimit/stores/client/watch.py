@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Protocol
 
-import redis  # noqa: F401  first: redis-py's modules import each other, and two threads would meet amid them
+import redis  # noqa: F401  first: redis-py's modules import each other, and two threads could import them at once
 from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
 

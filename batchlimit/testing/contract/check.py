@@ -14,7 +14,7 @@ def store_rules(seeds: int = 3) -> list[Rule]:
     """Return the rules that every store has to keep, for a test of each: `rule.check(store)`, with a new store.
 
     Args:
-        seeds: how many stories of random messages are told, for each rule about them (default 3, at most 10).
+        seeds: how many random sequences of messages are sent, for each rule about them (default 3, at most 10).
 
     Returns:
         Rules, each with a `name` and a `check`.

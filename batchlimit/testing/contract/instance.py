@@ -6,7 +6,7 @@ from batchlimit.stores.protocols import Store
 
 KEY = "tenant:42"
 SLOW = 0.001
-"""Tokens a second: no whole token flows in while a rule is looked at."""
+"""Tokens a second: no whole token is refilled while a rule is tested."""
 HUNDRED = Quota(SLOW, 100)
 
 

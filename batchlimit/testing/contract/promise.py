@@ -1,4 +1,4 @@
-"""The promise: never more than the burst and what flows in."""
+"""The promise: never more than the burst and what is refilled."""
 
 import random
 import threading
