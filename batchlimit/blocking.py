@@ -89,8 +89,8 @@ def warn_in_loop() -> None:
 class Turn:
     """What a thread waits for.
 
-    Not an Event, which has a lock of its own. If the garbage collector ran during the wait and freed the very place that
-    is waited for, it would wait for that lock for ever. To release a bare lock takes one step.
+    Not an Event, which has a lock of its own. If the garbage collector ran during the wait and freed the very place
+    that is waited for, it would wait for that lock for ever. To release a bare lock takes one step.
     """
 
     __slots__ = ("_lock",)

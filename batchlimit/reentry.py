@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Protocol, cast
 
 AMID = (
-    "this call was made amid another one of the same thread, by a signal handler or a destructor, and would wait for it"
+    "this call came during another one of the same thread, from a signal handler or a destructor, and would wait for it"
     " for ever; make it after that: from a handler set a flag, or use loop.add_signal_handler"
 )
 
@@ -30,8 +30,8 @@ def own_lock() -> OwnLock:
 def free(lock: OwnLock) -> OwnLock:
     """Return a lock for a `with`, unless this thread is inside of it: then RuntimeError.
 
-    Call it before the `with`. A thread that enters a lock written in C is not interrupted; in a method of our own around
-    it, the thread could be. A handler that runs between the two has left the lock when it ends.
+    Call it before the `with`. A thread that enters a lock written in C is not interrupted; in a method of our own
+    around it, the thread could be. A handler that runs between the two has left the lock when it ends.
     """
     if lock._is_owned():
         raise RuntimeError(AMID)

@@ -23,7 +23,7 @@ from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
 class Backend:
     """So many `workers`, who take a call after another: `mean_s` for one, lognormal with this `sigma` of the logarithm.
 
-    When its client has gone, a worker goes on with a call, as a database that was asked is not unasked; unless the
+    When its client has disconnected, a worker goes on with a call, as a database does; unless the
     backend `recalls` it.
     """
 

@@ -36,6 +36,6 @@ def knock(listener: socket.socket) -> None:
 
 
 def cut(end: socket.socket) -> None:
-    """Close it so that the other end hears of a reset."""
+    """Close it so that the other end learns of a reset."""
     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_GOODBYE)
     end.close()

@@ -227,7 +227,7 @@ class Named:
         return f"redis+sentinel://{self.sentinel.name}/{SERVICE}/0"
 
     def name(self, primary: Node) -> None:
-        """From now on this one is the primary; no other server hears of it, nor do those who listen."""
+        """From now on this one is the primary; no other server learns of it, nor do those who listen."""
         self.sentinel.ask("SENTINEL", "REMOVE", SERVICE)
         self.sentinel.ask("SENTINEL", "MONITOR", SERVICE, "127.0.0.1", primary.port, 1)
 

@@ -134,7 +134,7 @@ class Gate:
         return served
 
     def _next(self, now_ns: int) -> Waiter | None:
-        """Return the waiter to remove next: one that may enter, or no longer waits, or any one if the gate is closed."""
+        """Return the waiter to remove next: one that may enter, or no longer waits, or any if the gate is closed."""
         for each in self.waiting.heads():
             if self.is_closed or not each.waiting or self._may_enter(each.partition, now_ns):
                 return each

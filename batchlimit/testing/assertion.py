@@ -32,8 +32,9 @@ def assert_limited(
 ) -> Awaitable[None] | None:
     """Check that a limit admits `after` calls and refuses the next one.
 
-    A call counts as refused if it raises RateLimited, or an exception with status 429. It also does if it returns False,
-    a Decision that is false, or a response with status 429. A call of gRPC counts if its status is RESOURCE_EXHAUSTED.
+    A call counts as refused if it raises RateLimited, or an exception with status 429. It also does if it returns
+    False, a Decision that is false, or a response with status 429. A call of gRPC counts if its status is
+    RESOURCE_EXHAUSTED.
 
     Args:
         call: a function, a coroutine function, or a method of a test client.

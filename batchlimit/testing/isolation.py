@@ -98,8 +98,8 @@ def _far(ask: Ask) -> Ask:
 def isolated_limits() -> Iterator[str]:
     """Have all limiters of this process use buckets that nobody else has, for the length of a block.
 
-    They stay on their stores and in real time; the block has a prefix of its own, which stands before theirs. So tests on
-    one server do not see each other, in any order and on any number of workers. Nothing needs to be flushed: the
+    They stay on their stores and in real time; the block has a prefix of its own, which stands before theirs. So tests
+    on one server do not see each other, in any order and on any number of workers. Nothing needs to be flushed: the
     server drops the buckets when they are full again. A deadline is at least 5 seconds and a lease lasts 4, because a
     machine that tests keep busy is no outage. A store of another kind stays as it is.
 

@@ -36,7 +36,7 @@ _TABLES = {
     "cost": (
         "What a decision costs the server",
         "8 threads ask for 0.9 of what the limit allows. Commands are those of scripts too; processor time is without\n"
-        "what the server takes when nobody calls. The burst, as much as flows in within a second, is a part of\n"
+        "what the server takes when nobody calls. The burst, as much as is refilled within a second, is a part of\n"
         "what may be used, and nobody asks for it here.",
     ),
     "overload": (

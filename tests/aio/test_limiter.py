@@ -187,7 +187,7 @@ async def test_a_prefetch_comes_before_anybody_has_to_wait() -> None:
 
 
 async def test_in_steady_demand_no_caller_begins_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 1000 calls a second: the timer looks before anybody comes upon the low mark."""
+    """At 1000 calls a second: the timer looks before anybody reaches the low mark."""
     surprised, take_low = [], Prefetch.take_low
 
     def noting(self: Prefetch, cost: int) -> float:

@@ -1,4 +1,4 @@
-"""Hundreds of seeded schedules of callers who come, give up, are cancelled and hear of failures, in virtual time.
+"""Hundreds of seeded schedules of callers who come, give up, are cancelled and learn of failures, in virtual time.
 
 Each must end: the loop tells at once when all wait and nothing is planned. Nobody overtakes in line, the limiter's
 figures are what its callers were told, one fetch is under way at a time, and the promise holds.

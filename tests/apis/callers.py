@@ -84,7 +84,7 @@ class Tasks:
 
     def settle(self) -> None:
         idle = 0
-        while idle < 3:  # what another thread would have done, the selector hears of one round later
+        while idle < 3:  # what another thread would have done, the selector learns of one round later
             self._loop.stop()
             self._loop.run_forever()
             idle = 0 if self._loop._ready else idle + 1  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A signal handler, or a destructor, that calls the limiter amid a call of the same thread: it is answered, or raises.
+"""A signal handler or a destructor that calls the limiter during a call of the same thread: it is answered, or raises.
 
 It can run wherever Python calls something: so it is made to, at each such place in turn.
 """
@@ -164,7 +164,7 @@ def test_a_handler_at_a_key_whose_answer_its_own_thread_fetches_raises(clock: Cl
 
     def handle() -> None:
         stage.before = lambda: None
-        with pytest.raises(RuntimeError, match="amid another one of the same thread"):
+        with pytest.raises(RuntimeError, match="during another one of the same thread"):
             limiter.acquire(KEY)
         seen.append(limiter.try_acquire("another"))
 

@@ -264,7 +264,7 @@ def test_a_block_that_the_collector_ends_amid_the_law_is_left_later(limiter: Any
 
 
 def test_a_law_is_never_told_of_two_calls_at_once(limiter: Any) -> None:
-    """A finalizer completes a permit amid the law: that is told of it afterwards."""
+    """A finalizer completes a permit during the law: that is told of it afterwards."""
     held: list[Any] = []
     told: list[str] = []
 
@@ -284,7 +284,7 @@ def test_a_law_is_never_told_of_two_calls_at_once(limiter: Any) -> None:
 
 
 def test_a_signal_handler_may_use_the_limiter(limiter: Any) -> None:
-    """It runs in the main thread, amid whatever that does: here amid the law."""
+    """It runs in the main thread, during whatever that does: here during the law."""
     seen: list[int] = []
 
     def handle(_number: int, _frame: object) -> None:

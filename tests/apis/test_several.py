@@ -196,7 +196,7 @@ def test_callers_who_name_the_same_keys_in_another_order_all_get_through(api: Ap
 
 
 def test_who_wants_several_busy_keys_comes_through(api: Api) -> None:
-    """Each key has callers who take every token that flows in: its turn at one was once in vain at the other."""
+    """Each key has callers who take every token that is refilled: its turn at one was once in vain at the other."""
     with api(MemoryStore(), "50/s burst 5") as limiter:
         stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A sizer of the user's own that fails: its caller hears of it, and the key goes on."""
+"""A sizer of the user's own that fails: its caller learns of it, and the key goes on."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ def test_the_script_is_the_same_bucket(parts: int, burst: int, steps: list[tuple
 
 
 def test_every_server_runs_it(server: Server, prefix: str) -> None:
-    slow = Quota(1e-6, 100)  # nothing flows in while the test runs
+    slow = Quota(1e-6, 100)  # nothing is refilled while the test runs
     bucket, store = PlainBucket(slow.rate, slow.burst), PlainStore(server.url, prefix, slow)
     requests: list[Request] = [Tell(7), Take(90, True), Take(90, True), Take(2, False), Take(9, False), Tell(11)]
     for request in [*requests, Take(1, whole=False), Take(1, whole=True)]:

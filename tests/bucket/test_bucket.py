@@ -1,4 +1,4 @@
-"""The bucket: what flows in, who gets how much of it, what comes back, and what a refusal promises."""
+"""The bucket: what is refilled, who gets how much of it, what comes back, and what a refusal promises."""
 
 import math
 from heapq import heappop, heappush
@@ -54,7 +54,7 @@ def instant(at: float) -> int:
     return START + round(at * SECOND)
 
 
-# What flows in
+# What is refilled
 
 
 def test_what_is_spent_flows_in_again_up_to_the_burst() -> None:
@@ -75,7 +75,7 @@ def test_what_is_spent_flows_in_again_up_to_the_burst() -> None:
 
 
 def test_refill_stops_where_level_and_outstanding_reach_the_burst() -> None:
-    """All but the last three rows hold 60: as long as they may be spent, no token flows in their place."""
+    """All but the last three rows hold 60: as long as they may be spent, no token is refilled in their place."""
     desk = Desk()
     for at, held, granted, level in [
         (0.0, 0, 60, 40),

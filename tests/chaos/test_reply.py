@@ -11,7 +11,7 @@ from batchlimit.stores.redis import RedisStore
 from tests.relay import Relay
 from tests.servers import Server
 
-HOURLY = Quota.per_hour(100)  # nothing to speak of flows in while the test runs
+HOURLY = Quota.per_hour(100)  # nothing to speak of is refilled while the test runs
 PATIENCE = 30.0
 
 pytestmark = pytest.mark.usefixtures("far_away")  # leases last longer than this machine may stall

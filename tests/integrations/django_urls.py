@@ -87,7 +87,7 @@ def stream_async(request: HttpRequest, how: str) -> StreamingHttpResponse:
             yield b"%d" % number * 10
             while how == "endless":
                 yield b"x" * 65536
-                await asyncio.sleep(0)  # so that the server hears of the client
+                await asyncio.sleep(0)  # so that the server learns of the client
         if how == "broken":
             raise ZeroDivisionError
 

@@ -41,7 +41,7 @@ class Served:
         return found
 
     def until_left(self, key: str, wanted: int) -> None:
-        """Wait for what happens in the server when it hears that a client has gone."""
+        """Wait for what happens in the server when it hears that a client has disconnected."""
         until(lambda: self.left(key) == wanted)
 
     @contextlib.contextmanager

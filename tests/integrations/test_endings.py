@@ -41,7 +41,7 @@ RULES = Rules(
         Rule("shadow", "7/hour", key="shadow", cost=3, charge=lambda response: False, mode="shadow"),
     ]
 )
-"""The first is charged by the bytes that the application sent; nothing flows in, for the clock stands still."""
+"""The first is charged by the bytes that the application sent; nothing is refilled, for the clock stands still."""
 
 
 class Failure(Exception):

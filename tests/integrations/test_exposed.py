@@ -113,7 +113,7 @@ class Exposed:
             return found
 
     def until_charged(self, key: str, before: int, tokens: int) -> None:
-        """Wait for what happens in the server when it hears that a client has gone."""
+        """Wait for what happens in the server when it hears that a client has disconnected."""
         for _ in range(20_000):
             told = self.told()
             if before - told["left"][key] == tokens:

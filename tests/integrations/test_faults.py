@@ -1,4 +1,4 @@
-"""Faults that each request repeats: the log hears of them once a minute, and they are counted always."""
+"""Faults that each request repeats: the log learns of them once a minute, and they are counted always."""
 
 import asyncio
 import logging

@@ -186,7 +186,7 @@ def test_a_generator_is_left_before_its_permit_is() -> None:
 
 
 class _Broken:
-    """The context of a stream whose client has gone."""
+    """The context of a stream whose client has disconnected."""
 
     def code(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A gRPC call that is given up amid its handler."""
+"""A gRPC call that is given up during its handler."""
 
 from typing import Any
 

@@ -188,7 +188,7 @@ def test_a_client_that_goes_away_amid_a_stream_is_charged_when_the_server_closes
 
 
 def noted_refunds(limiter: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """What the limiter was given back; without its background thread a bucket may hear of it later."""
+    """What the limiter was given back; without its background thread a bucket may learn of it later."""
     refund, noted = limiter.refund, list[tuple[str, int]]()
 
     def refunded(key: str, cost: int) -> None:
@@ -212,7 +212,7 @@ def test_a_body_that_nobody_closes_is_charged_when_it_is_collected(
 
 
 class Collecting(Clock):
-    """Collects garbage at one reading: most readings are amid a call of the limiter."""
+    """Collects garbage at one reading: most readings are during a call of the limiter."""
 
     left = 0
 

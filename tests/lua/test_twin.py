@@ -289,7 +289,7 @@ def test_no_field_of_a_usual_bucket_makes_it_a_larger_hash() -> None:
 
 
 def test_the_field_reserved_is_there_while_tokens_are_reserved() -> None:
-    """A greedy instance takes what flows in, until the share of one that costs almost the burst is reserved."""
+    """A greedy instance takes what is refilled, until the share of one that costs almost the burst is reserved."""
     lua, shown = Interpreter(), list[tuple[int, bool]]()
     lua.now = _START
     for seq in range(1, 50):

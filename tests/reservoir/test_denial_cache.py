@@ -45,7 +45,7 @@ def learned(
         (fetch(1, queued=9), answer(3, level=49), 1000.0, 0.05),
         (fetch(1, queued=9), answer(3, level=50), 1000.0, 0.0),
         (fetch(0), answer(0, level=0), 1000.0, 0.05),
-        # what is leased fills the bucket: nothing flows in before the next ask
+        # what is leased fills the bucket: nothing is refilled before the next ask
         (fetch(10, queued=1000), answer(980, level=0), 1e6, 0.0),
         (fetch(10, queued=1000), answer(900, kept=60, level=0), 1e6, 0.0),
         (fetch(10, queued=1000), answer(900, level=0), 1e6, 0.05),
@@ -145,7 +145,7 @@ def test_a_new_host_does_not_pause_and_one_that_never_may_always_does() -> None:
         # but not sooner than the shortest pace after the last ask, nor by more than half of how far ahead grants begin
         (Quota(10.0, 1), 0.1, 0.03, 0.02),
         (Quota(10.0, 1), 0.02, 0.4, 0.39),
-        # who does not wait, and of a burst in which more flows in meanwhile: when it fits
+        # who does not wait, and of a burst in which more is refilled meanwhile: when it fits
         (Quota(10.0, 1), 0.0, 0.4, 0.4),
         (Quota(10.0, 4), 0.4, 0.4, 0.4),
     ],

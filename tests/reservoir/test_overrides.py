@@ -1,4 +1,4 @@
-"""What a key does when its instance hears of another override."""
+"""What a key does when its instance learns of another override."""
 
 import math
 

@@ -177,7 +177,7 @@ def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
 
 
 def test_at_a_bucket_that_was_short_nobody_looks() -> None:
-    """What flows in there is asked for at its pace."""
+    """What is refilled there is asked for at its pace."""
     entry = Entry(Quota(4000.0, 4000), sizer=FixedBatch(BATCH))
     entry.grant(entry.fetch(entry.join(1000)), 0.001, 1000)
     entry.grant(entry.fetch(entry.join(1), 0.001), 0.002, 300, level=0, active_instances=1000)

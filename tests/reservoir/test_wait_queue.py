@@ -19,7 +19,7 @@ from tests.reservoir.work import Work
 from tests.reservoir.world import Waking
 
 TOKEN = 0.25
-"""Seconds in which one flows in: binary fractions add up exactly."""
+"""Seconds in which one is refilled: binary fractions add up exactly."""
 DEADLINES = st.sampled_from([NO_WAIT, math.inf, *(each / 4 for each in range(40))])
 HORIZONS = st.one_of(
     st.sampled_from([NEAR, NEVER]),
@@ -177,7 +177,7 @@ def _is_out_of_time(count: int) -> Iterator[Callable[[], object]]:
 
 
 def _turns_out_hopeless(count: int) -> Iterator[Callable[[], object]]:
-    """Others take what flows in: each answer leaves a few of those behind without a chance."""
+    """Others take what is refilled: each answer leaves a few of those behind without a chance."""
     entry, claims = _crowd(count, count / RATE)
     for late in range(count // 4):
         yield partial(_short, entry, claims[0], late * PAUSE)

@@ -30,7 +30,7 @@ class Witness(Protocol):
         ...
 
     def asked(self, instance: "Process", ask: Ask, grant: Grant) -> None:
-        """The bucket carried out an ask; the instance may never hear of it."""
+        """The bucket carried out an ask; the instance may never learn of it."""
         ...
 
     def ended(self, instance: "Process", caller: "Caller") -> None:

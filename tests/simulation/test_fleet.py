@@ -1,4 +1,4 @@
-"""A plan in virtual time: what flows in is used and shared, and the report is that of a fleet."""
+"""A plan in virtual time: what is refilled is used and shared, and the report is that of a fleet."""
 
 from dataclasses import replace
 

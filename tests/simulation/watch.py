@@ -82,7 +82,7 @@ class Watch:
     def changed(self, quotas: list[Quota]) -> None:
         """Quotas change in flight: what is used then counts as a share of the burst, and levels are scaled by it.
 
-        So no window admits more than the largest burst and what flows in at the largest part of a burst per second.
+        So no window admits more than the largest burst and what is refilled at the largest part of a burst per second.
         """
         burst = max(each.burst for each in quotas)
         rate = burst * max(each.rate / each.burst for each in quotas)
@@ -137,7 +137,7 @@ class Watch:
     def jumped(self, outstanding: int, seconds: float) -> None:
         """The server's clock went on: for the server some leases are over that their instances still hold.
 
-        Or it was set back: until it has caught up nothing flows in, nor is a grant for later covered by what does.
+        Or it was set back: until it has caught up nothing is refilled, nor is a grant for later covered by what is.
         """
         for reference in self.references:
             reference.allow(0, outstanding if seconds > 0 else 0, self._server.now())

@@ -111,7 +111,7 @@ def test_closing_sends_away_who_waits() -> None:
 
 
 def test_a_permit_collected_amid_the_limiter_is_released() -> None:
-    """The collector may run anywhere, also in a thread that holds the lock: here amid the law, which it guards."""
+    """The collector may run anywhere, also in a thread that holds the lock: here during the law, which it guards."""
     held: list[Permit] = []
 
     class Untidy(Fixed):

@@ -562,7 +562,7 @@ def test_a_fork_while_every_lock_is_held_by_another_does_not_lock_the_child_out(
 def test_forks_amid_busy_threads(valkey: Server, prefix: str) -> None:
     program = """
     limiter = limiter_of("1_000_000/s burst 100_000", sizer=FixedBatch(3))
-    limiter.acquire(KEY)  # redis-py imports as it first connects, and no child survives a fork amid an import
+    limiter.acquire(KEY)  # redis-py imports as it first connects, and no child survives a fork during an import
 
     def work():
         try:

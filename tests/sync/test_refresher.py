@@ -153,7 +153,7 @@ def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
 
 
 def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 1000 calls a second: it looks by itself before anybody comes upon the low mark."""
+    """At 1000 calls a second: it looks by itself before anybody reaches the low mark."""
     surprised, take_low = [], Prefetch.take_low
 
     def noting(self: Prefetch, cost: int) -> float:

@@ -157,7 +157,7 @@ SIZERS: list[BatchSizer] = [TimeBatch(), FixedBatch(1), FixedBatch(37), Fraction
 
 @pytest.mark.parametrize("sizer", SIZERS, ids=str)
 def test_sixteen_threads_together_spend_exactly_the_burst(sizer: BatchSizer) -> None:
-    """Time stands still: no lease is lost on a slow machine, and nothing flows in on a slower one."""
+    """Time stands still: no lease is lost on a slow machine, and nothing is refilled on a slower one."""
     clock = Clock()
     with RateLimiter(MemoryStore(clock), Quota(SLOW, 1000), sizer=sizer, clock=clock) as limiter:
         spent = sum(together(16, lambda: spend(limiter)))

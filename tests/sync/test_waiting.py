@@ -394,7 +394,7 @@ def test_tokens_given_to_a_waiter_who_was_interrupted_are_anothers(
 def test_tokens_of_an_interrupted_waiter_that_were_told_spent_are_spent(
     limiter: RateLimiter, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store no longer counts them as leased: whoever spent them now would spend what flows in twice."""
+    """The store no longer counts them as leased: whoever spent them now would spend what is refilled twice."""
     limiter.acquire(KEY, 10)
     gate = Gate()
     waiter = stand_in_line_to_be_interrupted(limiter, 4, gate, monkeypatch)
@@ -519,7 +519,7 @@ def test_close_wakes_whoever_waits_for_an_answer(stage: Stage, limiter: RateLimi
 
 
 def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limiter: RateLimiter) -> None:
-    """The give-back of one key fails; those who wait at the next must hear of the end all the same."""
+    """The give-back of one key fails; those who wait at the next must learn of the end all the same."""
 
     def fail() -> None:
         raise StoreUnavailable("away")

@@ -1,4 +1,4 @@
-"""Laws that hear of the machine."""
+"""Laws that learn of the machine."""
 
 import pytest
 

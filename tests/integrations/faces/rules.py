@@ -35,4 +35,4 @@ async def parts() -> Any:
 async def endless() -> Any:
     while True:
         yield b"x" * 1000
-        await asyncio.sleep(0)  # so that the server hears of the client
+        await asyncio.sleep(0)  # so that the server learns of the client
