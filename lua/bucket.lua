@@ -16,6 +16,8 @@
 --   version      how often the quota was set
 --   level        tokens in each bandwidth; below 0 while grants that begin later are unpaid
 --   outstanding  tokens
+--   used         tokens that were granted, less those that came back (a count since the bucket began)
+--   refused      tokens that instances refused their callers (the same; written once there are some)
 --   shares       active: how many instances have a share; the sum of their weights; lasts: the sum of weight * last
 --   times        time: until then the bucket is refilled; swept: how long before that all instances were looked at;
 --                kept: when the key expires (ms); since: when the quota was set. And while one of these is not 0:
@@ -57,9 +59,10 @@ local LONGEST = 315360000000 -- ten years (ms): longer times might overflow a cl
 
 local clock = call('TIME')
 clock = clock[1] * 1000000 + clock[2]
-local found, epoch, version, level, outstanding, shares, times, rank, entry = unpack(
-    call('HMGET', key, 'quota', 'epoch', 'version', 'level', 'outstanding', 'shares', 'times', 'rank', name))
+local found, epoch, version, level, outstanding, shares, times, rank, used, entry = unpack(
+    call('HMGET', key, 'quota', 'epoch', 'version', 'level', 'outstanding', 'shares', 'times', 'rank', 'used', name))
 local obeyed, heard_at = found or quota, nil
+used = tonumber(used or 0) or 0 -- for people: where it is missing or damaged it counts from now on
 if not found and #call('HGETALL', key) > 0 then error('this hash is no bucket') end
 
 -- Below, text + 0 is its number. A missing or damaged field fails the script: BucketUnavailable.

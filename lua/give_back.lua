@@ -22,6 +22,7 @@ if not instance or seq > instance.seq then
     if instance then
         local still = min(held, instance.held)
         credited = credited + min(tokens, instance.held - still)
+        used = used - credited
         outstanding = outstanding - (instance.held - still)
         instance.seq, instance.held, instance.granted = seq, still, 0
         if refund > 0 then

@@ -10,14 +10,15 @@
 --   max_wait, round_trip  (us: how far in the future a grant may begin, how long answers take)
 --   weight                (a whole number: an instance of weight 2 has twice the share of one of weight 1)
 --   claim                 (the rank of the instance's quota: which overrides it knows, and the revision of its code)
+--   refused               (tokens that the instance refused its callers since it last said so)
 -- ARGV[4] rules (name of the hash of overrides; missing in a cluster, where it is at another node. Not one of KEYS:
 --         the server would demand the right to write it)
 -- returns {granted, kept, starts_in (us), lease (us), retry_after (us), levels (of each bandwidth, in thousandths),
 --          active_instances, epoch (us), version, quota ('' unless the bucket obeys another one than the caller's),
 --          revision of the overrides (-1: not seen)}
 
-local seq, age, epoch_seen, fill, need, queued, want, held, back, max_wait, round_trip, weight, claim =
-    match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+ %S+)$')
+local seq, age, epoch_seen, fill, need, queued, want, held, back, max_wait, round_trip, weight, claim, refused =
+    match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+ %S+) (%S+)$')
 seq, age, epoch_seen, fill, need, queued = seq + 0, age + 0, epoch_seen + 0, fill + 0, need + 0, queued + 0
 want, held, back, max_wait, round_trip, weight = want + 0, held + 0, back + 0, max_wait + 0, round_trip + 0, weight + 0
 
@@ -48,6 +49,10 @@ local repeated = seq == instance.seq and instance.granted > 0
 if repeated then
     granted, still, starts_in = instance.granted, instance.held - instance.granted, max(0, instance.starts - now)
 elseif seq >= instance.seq then -- an older number is a late duplicate: no caller waits for it
+    if refused ~= '0' then
+        call('HSET', key, 'refused', (tonumber(call('HGET', key, 'refused') or 0) or 0) + refused)
+    end
+
     -- An instance whose weight changes keeps the time that it has accrued for; a new one begins now.
     if instance.weight ~= weight then
         weights, lasts = weights - instance.weight, lasts - instance.weight * instance.last
@@ -97,6 +102,7 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
     -- The instance's report: spent tokens are gone, unspent ones go back as far as there is room.
     still = min(held, instance.held)
     local unspent = min(back, instance.held - still)
+    used = used - unspent
     outstanding = outstanding - (instance.held - still)
     if unspent > 0 then
         for i = 1, #levels do levels[i] = levels[i] + min(unspent, max(0, bursts[i] - outstanding - levels[i])) end
@@ -182,7 +188,7 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
 
         instance.starts, instance.held = now + starts_in, still + granted
         instance.expires = max(instance.expires, instance.starts + long)
-        outstanding = outstanding + granted
+        outstanding, used = outstanding + granted, used + granted
         for i = 1, #levels do levels[i] = levels[i] - granted end
 
         if need > 0 then

@@ -47,9 +47,10 @@ shares = format('%.0f %.0f %.0f', active, weights, lasts)
 times = format('%.0f %.0f %.0f %.0f', time, time - swept, kept, since)
 if known > time or reserved then times = times .. format(' %.0f %.0f', max(0, known - time), reserved and 1 or 0) end
 if own then
-    call('HSET', key, 'level', level, 'outstanding', outstanding, 'shares', shares, 'times', times, name, own)
+    call('HSET', key, 'level', level, 'outstanding', outstanding, 'used', used, 'shares', shares, 'times', times, name,
+        own)
 else
-    call('HSET', key, 'level', level, 'outstanding', outstanding, 'shares', shares, 'times', times)
+    call('HSET', key, 'level', level, 'outstanding', outstanding, 'used', used, 'shares', shares, 'times', times)
     if entry then call('HDEL', key, name) end
 end
 

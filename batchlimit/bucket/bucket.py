@@ -59,10 +59,12 @@ class Bucket:
         "_now",
         "_quota",
         "_rank",
+        "_refused",
         "_reserved",
         "_since",
         "_table",
         "_time",
+        "_used",
         "_version",
     )
 
@@ -76,6 +78,8 @@ class Bucket:
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
         self._table = InstanceTable()
         self._reserved: _Reserved | None = None
+        self._used = 0  # tokens granted, less those that came back
+        self._refused = 0  # tokens that instances refused their callers
 
     def __repr__(self) -> str:
         return f"<Bucket {self._quota}: levels {self._levels}, outstanding {self._table.outstanding}>"
@@ -89,6 +93,7 @@ class Bucket:
         if ask.seq == instance.seq and instance.granted > 0:
             starts_in = max(0, instance.starts - self._now)
             return self._grant(quota, instance, instance.granted, instance.held - instance.granted, starts_in, 0)
+        self._refused += ask.refused
         if instance.weight != ask.weight:
             self._table.weigh(instance, ask.weight, self._now)
         self._agree(quota, ask)
@@ -104,6 +109,7 @@ class Bucket:
         if back.refund > 0:
             instance = instance or self._table.enter(back.instance, self._now)
         returned = back.refund + (self._settle(instance, back) if instance else 0)
+        self._used -= returned
         return self._credit(returned)
 
     def peek(self, now: int) -> Level:
@@ -185,6 +191,7 @@ class Bucket:
     def _report(self, instance: InstanceEntry, ask: Ask) -> None:
         kept = min(ask.held, instance.held)
         back = min(ask.back, instance.held - kept)
+        self._used -= back
         self._table.settle(instance, kept)
         self._credit(back)
 
@@ -258,6 +265,7 @@ class Bucket:
     def _lend(self, instance: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:
         lease = self._lease(ask, granted, starts)
         self._levels = [level - granted for level in self._levels]
+        self._used += granted
         self._table.lend(instance, granted, starts, starts + lease)
 
     def _lease(self, ask: Ask, granted: int, starts: int) -> int:

@@ -32,6 +32,7 @@ class Ask(NamedTuple):
             obeys the one of the higher rank: that is `rules`, and if they are equal, `revision`.
         revision: of the instance's own quotas (default 0).
         look: whether the grant is to tell the revision of the overrides (default True).
+        refused: tokens that this instance refused its callers since it last said so (default 0); only for people.
 
     Example:
         >>> from batchlimit import Quota
@@ -56,6 +57,7 @@ class Ask(NamedTuple):
     rules: int = 0
     revision: int = 0
     look: bool = True
+    refused: int = 0
 
 
 class Grant(NamedTuple):

@@ -40,6 +40,8 @@ class BucketState(NamedTuple):
         rules: the revision of the overrides that this quota is by; 0: no instance that asked knew any.
         revision: the `revision` of the code that it is by.
         age: seconds since the bucket began.
+        used: tokens used since then, those that instances hold among them.
+        refused: tokens that instances refused since then, as far as they have told: each tells with its next request.
     """
 
     quota: Quota
@@ -49,6 +51,8 @@ class BucketState(NamedTuple):
     rules: int
     revision: int
     age: float
+    used: int = 0
+    refused: int = 0
 
 
 def read_bucket(fields: Mapping[str, str], now: float) -> BucketState:
@@ -74,7 +78,16 @@ def _read(fields: Mapping[str, str], now: float) -> BucketState:
     ]
     edition, revision = map(int, fields.get("rank", "0 0").split())
     ordered = tuple(sorted(holders, key=lambda each: (-each.held, each.instance)))
-    return BucketState(quota, levels, outstanding, ordered, edition // _STEPS, revision, instant / _SECOND)
+    counts = [counted(fields.get(name)) for name in ("used", "refused")]
+    return BucketState(quota, levels, outstanding, ordered, edition // _STEPS, revision, instant / _SECOND, *counts)
+
+
+def counted(text: str | None) -> int:
+    """Return a count that is only for people; 0 where it is missing or damaged."""
+    try:
+        return int(float(text or 0))
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _holder(name: str, text: str, instant: int) -> Leaseholder:

@@ -50,6 +50,7 @@ class Requests:
         "last_target",
         "lost_number",
         "refunds",
+        "refusals_told",
         "rests_until",
     )  # fmt: skip
 
@@ -59,6 +60,7 @@ class Requests:
         self.refunds = 0  # tokens to send back with the next GiveBack
         self.last_target = 0  # how many tokens the last Ask wanted
         self.lost_number: int | None = None  # of an Ask that had no answer
+        self.refusals_told = 0  # tokens refused to callers, as far as the bucket knows of them
         self.rests_until = LONG_AGO  # nothing is sent in the background before
 
     def __repr__(self) -> str:
@@ -143,7 +145,10 @@ class Requests:
         known = view.epoch(state.quota, now), view.fill, view.round_trip
         who, weight = self._instance.name, self._options.weight
         rank = state.edition, self._options.revision, now >= self._instance.rules.looks_at
-        ask = Ask(who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight, *rank)
+        refused = state.tokens.refused - self.refusals_told
+        ask = Ask(
+            who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight, *rank, refused
+        )
         self._prefetch.stop()
         self.calls += 1
         fetch = Fetch(ask, state.own, now, needed, lost is not None)

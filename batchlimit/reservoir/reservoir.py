@@ -196,6 +196,7 @@ class Reservoir:
             return  # its caller was interrupted: the next Ask repeats the number, and gets the same tokens
         state.count(now)
         state.in_flight = self.requests.lost_number = self.outage = None
+        self.requests.refusals_told += fetch.ask.refused
         state.view.learn(fetch, grant, now)
         if fetch.ask.look:
             self._rules.hear(grant.rules, now)

@@ -1,6 +1,6 @@
 import pytest
 
-from batchlimit.bucket.messages import Ask
+from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.bucket.state import read_bucket
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
@@ -30,6 +30,21 @@ def test_a_bucket_is_read_as_it_lies_there(seconds: float, levels: tuple[float, 
         ("two", 30, 4.0, 2),
         ("one", 10, 4.0, 2),
     ]
+
+
+def test_a_bucket_counts_what_was_used_and_refused() -> None:
+    lua = Interpreter()
+    lua.now = round(START * 1e6)
+    lua.take(QUOTA, Ask("one", 1, 10, 10, 30, refused=2))
+    lua.take(QUOTA, Ask("one", 2, 0, 0, 0, held=20, back=5, refused=3))
+    lua.give_back(QUOTA, GiveBack("one", 3, tokens=10, refund=1))
+    state = read_bucket(lua.fields, START)
+    assert (state.used, state.refused, state.outstanding) == (30 - 5 - 10 - 1, 5, 0)
+
+
+def test_a_bucket_from_before_counts_from_now_on() -> None:
+    fields = {name: text for name, text in bucket().items() if name != "used"}
+    assert read_bucket(fields, START)[-2:] == (0, 0)
 
 
 def test_what_has_flowed_in_since_is_counted_as_far_as_there_is_room() -> None:

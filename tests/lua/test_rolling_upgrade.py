@@ -40,8 +40,8 @@ class Mixed:
 
 
 def _in_the_terms_of_today(script: str) -> str:
-    """Cut the two last numbers off, which an old client never sends; say the level as today's client reads it."""
-    begin = "ARGV[3] = string.match(ARGV[3], '^(.*) %S+ %S+$')\nlocal reply = (function()\n"
+    """Cut the three last numbers off, which an old client never sends; say the level as today's client reads it."""
+    begin = "ARGV[3] = string.match(ARGV[3], '^(.*) %S+ %S+ %S+$')\nlocal reply = (function()\n"
     return begin + script + "\nend)()\nreply[6] = {1000 * reply[6]}\nreturn reply"
 
 

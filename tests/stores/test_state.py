@@ -21,7 +21,8 @@ from tests.servers import SERVERS, Servers, Unavailable
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
 TEN = Ask("a", 1, need=10, queued=10, want=10, round_trip=2.0)
-FIELDS = ["quota", "epoch", "version", "level", "outstanding", "shares", "times", "instance:a"]
+NEEDED = ["quota", "epoch", "version", "level", "outstanding", "shares", "times", "instance:a"]
+FIELDS = [*NEEDED[:5], "used", *NEEDED[5:]]
 
 
 @pytest.fixture(params=[*SERVERS, "fakeredis"])
@@ -75,7 +76,7 @@ def test_a_usual_bucket_is_one_small_block_of_memory(client: Any, prefix: str) -
 def test_a_damaged_field_makes_its_bucket_unavailable(client: Any, prefix: str, rubbish: str | None) -> None:
     store, name = taken(client, prefix), bucket_name(prefix, KEY)
     sound = client.hgetall(name)
-    for field in FIELDS:
+    for field in NEEDED:
         if rubbish is not None:
             client.hset(name, field, rubbish)
         elif field != "instance:a":  # without that one the instance is new
@@ -88,6 +89,14 @@ def test_a_damaged_field_makes_its_bucket_unavailable(client: Any, prefix: str, 
             store.give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=10))
         client.hset(name, mapping=sound)
     assert store.take(KEY, HUNDRED, TEN._replace(seq=2, held=10)).level == 80
+
+
+@pytest.mark.parametrize("rubbish", ["", "theirs", "nan", "\x00\x17"], ids=repr)
+def test_a_damaged_count_stops_no_caller(client: Any, prefix: str, rubbish: str) -> None:
+    store, name = taken(client, prefix), bucket_name(prefix, KEY)
+    client.hset(name, mapping={"used": rubbish, "refused": rubbish})
+    assert store.take(KEY, HUNDRED, TEN._replace(seq=2, held=10, refused=3)).level == 80
+    assert store.rules.bucket(KEY)[0]["outstanding"] == "20"
 
 
 @pytest.fixture(params=["threads", "tasks"])

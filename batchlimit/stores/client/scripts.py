@@ -75,9 +75,27 @@ command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has
 
 def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str | bytes]:
     """Return ARGV of take.lua; `seen` has the name of the hash of overrides, if the script can read it."""
-    instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, round_trip, weight, *rank, look = ask
+    (
+        instance,
+        seq,
+        need,
+        queued,
+        want,
+        held,
+        back,
+        max_wait,
+        age,
+        epoch,
+        fill,
+        round_trip,
+        weight,
+        *rank,
+        look,
+        refused,
+    ) = ask
     wait, old, trip = round(max_wait * _SECOND), round(age * _SECOND), round(round_trip * _SECOND)
     told = f"{seq} {old} {epoch} {fill} {need} {queued} {want} {held} {back} {wait} {trip} {weight} {rank[0]} {rank[1]}"
+    told += f" {refused}"
     return [spelled(quota), instance, told, *seen] if look else [spelled(quota), instance, told]
 
 

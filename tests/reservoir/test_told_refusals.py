@@ -1,0 +1,28 @@
+"""The bucket hears how many tokens an instance refused its callers: for people who look at a fleet."""
+
+from batchlimit.waiting import NO_WAIT
+from tests.reservoir.entry import DEAD, Entry
+
+
+def refusing(entry: Entry, at: float = 0.0) -> None:
+    """Have the bucket refuse a caller for half a second, and memory one more of cost 2."""
+    entry.refuse(entry.fetch(entry.join(1, NO_WAIT), at), at)
+    entry.reservoir.to_wake()
+    entry.reservoir.admission.deny(2, at + 0.1)
+
+
+def test_an_ask_tells_of_the_tokens_that_were_refused_since_the_last_one() -> None:
+    entry = Entry()
+    refusing(entry)
+    fetch = entry.fetch(entry.join(1), 0.6)
+    assert fetch.ask.refused == 3
+    entry.grant(fetch, 0.6, tokens=1)
+    assert entry.fetch(entry.join(1), 0.7).ask.refused == 0
+
+
+def test_what_may_not_have_arrived_is_told_again() -> None:
+    entry = Entry()
+    refusing(entry)
+    lost = entry.fetch(entry.join(1), 0.6)
+    entry.reservoir.failed(lost, DEAD, 0.6)
+    assert entry.fetch(entry.join(1), 1.0).ask.refused >= 3
