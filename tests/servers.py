@@ -1,23 +1,23 @@
 """Real servers for tests: each is started when a test first asks for it, and stopped with the session."""
 
 import contextlib
-import gc
 import importlib.util
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from tests.sockets import dial
 
 # How long a server may take to answer its first PING. Generous: a slow machine is no failure of what is tested.
 START_TIMEOUT = 100.0
@@ -155,7 +155,7 @@ def _container() -> Iterator[str]:
         from testcontainers.core.container import DockerContainer
     except ImportError as error:
         raise Unavailable(f"no container: {error}") from error
-    _reach_docker()
+    reach_docker()
     with ExitStack() as stack:
         try:
             container = DockerContainer(image)
@@ -171,27 +171,20 @@ def _container() -> Iterator[str]:
         yield url
 
 
-def _reach_docker() -> None:
+def reach_docker() -> None:
     """Unavailable where no Docker engine answers."""
-    # The docker package leaves a socket open that could not connect, in the frames of the error: it is collected here,
-    # where its warning is nobody's fault, and not at the end of the tests, where it would fail them.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        reason = _docker_error()
-        gc.collect()
-    if reason is not None:
-        raise Unavailable(f"no container: {reason}")
-
-
-def _docker_error() -> str | None:
     from docker.errors import DockerException
-    from testcontainers.core.docker_client import DockerClient
+    from docker.utils import parse_host
+    from testcontainers.core.docker_client import DockerClient, get_docker_host
 
+    engine = urlsplit(parse_host(get_docker_host()))
     try:
+        # The docker package leaves its socket open where nobody listens, to be collected amid any test: look first.
+        if engine.scheme == "http+unix":
+            dial(engine._replace(scheme="unix")).close()
         DockerClient().client.close()
     except (DockerException, OSError) as error:
-        return str(error)
-    return None
+        raise Unavailable(f"no container: {error}") from error
 
 
 # The oldest Redis that batchlimit supports, the usual ones, and what most installations will move to.
