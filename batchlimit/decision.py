@@ -17,7 +17,7 @@ def whole_seconds(seconds: float | None) -> int | None:
     return None if seconds is None or seconds == math.inf else math.ceil(seconds)
 
 
-Source = Literal["local", "store", "denied", "fallback"]
+Source = Literal["local", "store", "denied", "fallback", "open"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Decision:
         retry_after: seconds until the same cost is expected to fit; 0 if allowed, inf if it never will.
         reset_after: seconds until the bucket is full again if nobody spends; inf for a rate of 0.
         source: "local" (tokens in memory), "store", "denied" (the store refused a moment ago, and this process
-            remembers), or "fallback" (`on_failure`, while the store is away).
+            remembers), "fallback" (`on_failure`, while the store is away), or "open" (an operator admits everything).
 
     Example:
         >>> from batchlimit import RateLimiter

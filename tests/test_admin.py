@@ -60,6 +60,13 @@ def test_what_is_set_stands_there_until_it_is_unset(admin: Admin) -> None:
     assert names(admin) == []
 
 
+def test_what_is_open_has_no_quota_and_a_time(admin: Admin) -> None:
+    made = admin.open("search:*", "1h", why="an incident")
+    assert [*admin.overrides()] == [made]
+    assert (made.quota, made.said, str(made)) == (None, "open", "search:* open (an incident)")
+    assert made.until == pytest.approx(made.at + 3600.0, abs=0.01)
+
+
 def test_an_override_replaces_the_one_of_its_name(admin: Admin) -> None:
     admin.set("ann", "20/s", until="1h")
     admin.set("ann", Quota(30.0))

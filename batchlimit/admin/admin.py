@@ -2,6 +2,7 @@
 
 import getpass
 import socket
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,6 +10,7 @@ import redis
 
 from batchlimit.admin import changes
 from batchlimit.bucket.state import BucketState, read_bucket
+from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.overrides import Overrides
@@ -135,14 +137,7 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).set("search:ann", "5/s burst 10").quota
             Quota(rate=5.0, burst=10, also=())
         """
-        made: list[Override] = []
-
-        def plan(overrides: Overrides, now: float) -> Change:
-            made[:] = [self._override(name, quota, until, why, now)]
-            return setting(overrides, made[0], self._who, now)
-
-        changes.make(self._rules, plan)
-        return made[0]
+        return self._set(lambda now: self._override(name, quota, until, why, now))
 
     def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """Admit nothing for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.
@@ -157,10 +152,30 @@ class Admin(Unique):
 
         Example:
             >>> from batchlimit.stores import MemoryStore
-            >>> Admin(MemoryStore()).hold("search:*", "30s").quota.denies_all
-            True
+            >>> print(Admin(MemoryStore()).hold("search:*", "30s"))
+            search:* 0/s
         """
         return self.set(name, "0/s", until=until, why=why)
+
+    def open(self, name: str, until: Until, *, why: str = "") -> Override:
+        """Admit everything for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.
+
+        The buckets are not asked meanwhile, and fill. `statistics().opened` counts what was admitted.
+
+        Args:
+            name: a key or a pattern.
+            until: as for `set`; None: until it is removed.
+            why: the reason (one line, default "").
+
+        Returns:
+            The Override, which has no quota.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> print(Admin(MemoryStore()).open("search:*", "1h", why="an incident"))
+            search:* open (an incident)
+        """
+        return self._set(lambda now: self._override(name, None, until, why, now, "open"))
 
     def bucket(self, key: str) -> BucketState | None:
         """Return what the bucket of a key holds, and which instances lease from it; None: there is none, or it is full.
@@ -264,9 +279,22 @@ class Admin(Unique):
     ) -> None:
         self.close()
 
-    def _override(self, name: str, quota: Quota | str, until: Until, why: str, now: float) -> Override:
+    def _set(self, override: Callable[[float], Override]) -> Override:
+        """Set what is made at the server's clock."""
+        made: list[Override] = []
+
+        def plan(overrides: Overrides, now: float) -> Change:
+            made[:] = [override(now)]
+            return setting(overrides, made[0], self._who, now)
+
+        changes.make(self._rules, plan)
+        return made[0]
+
+    def _override(
+        self, name: str, quota: Quota | str | None, until: Until, why: str, now: float, mode: Mode = "enforce"
+    ) -> Override:
         wanted = Quota.parse(quota) if isinstance(quota, str) else quota
-        return Override(check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who)
+        return Override(check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who, mode)
 
 
 def _someone() -> str:

@@ -52,6 +52,10 @@ class AsyncAdmin(Unique):
         """See Admin.hold."""
         return await asyncio.to_thread(self._admin.hold, name, until, why=why)
 
+    async def open(self, name: str, until: Until, *, why: str = "") -> Override:
+        """See Admin.open."""
+        return await asyncio.to_thread(self._admin.open, name, until, why=why)
+
     async def bucket(self, key: str) -> BucketState | None:
         """See Admin.bucket."""
         return await asyncio.to_thread(self._admin.bucket, key)

@@ -11,7 +11,6 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.statistics import outlook
 from batchlimit.reservoir.waiter import Retired
 from batchlimit.waiting import NO_WAIT, deadline
 
@@ -45,8 +44,8 @@ class SlowPath:
     async def peek(self, key: str) -> Decision:
         """Return how the next call of cost 1 would fare."""
         reservoir = self._registry.entry(key).reservoir
-        if reservoir.quota.denies_all:
-            return outlook(reservoir.quota, 0, 0)
+        if (known := reservoir.forecast.without_bucket()) is not None:
+            return known
         level = await store_calls.outcome(self._registry.store.peek, key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
             if (told := reservoir.forecast.outlook(self._clock())) is None:

@@ -8,6 +8,7 @@ from batchlimit.fleet.demo import demo
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("set")(rules.set_)
 app.command()(rules.hold)
+app.command("open")(rules.open_)
 app.command()(rules.unset)
 app.command("get")(bucket.get)
 app.command("rules")(rules.rules)

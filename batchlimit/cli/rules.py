@@ -49,6 +49,22 @@ def hold(
     set_(name, "0/s", url, until, why, who, prefix, False, output)
 
 
+def open_(
+    name: Name,
+    url: Url,
+    until: Annotated[str | None, typer.Option(help="How long everything is admitted: 30s, 5m, 1h.")] = None,
+    why: Why = "",
+    who: Who = None,
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
+    """Admit everything for a key or a pattern. `unset` ends it earlier."""
+    with opened(url, prefix, who) as admin:
+        before = admin.overrides().by_name.get(name)
+        show(_row(admin.open(name, until, why=why), _now(admin)), output)
+        say(f"open; before: {before or 'no override'}")
+
+
 def unset(
     url: Url,
     names: Annotated[list[str] | None, typer.Argument(help="Keys and patterns, as they were set.")] = None,
@@ -108,7 +124,7 @@ def _row(each: Override, now: float) -> Row:
     left = "" if each.until is None or ended else f"{timedelta(seconds=round(each.until - now))} left"
     return {
         "name": each.name,
-        "quota": str(each.quota),
+        "quota": each.said,
         "state": "ended" if ended else left or "counts",
         "until": None if each.until is None else spelled(each.until),
         "why": each.why,
@@ -130,7 +146,7 @@ def _quota(entry: Entry, text: str) -> str | None:
         override = Override.decode(entry.name, text)
     except NotUnderstood:
         return text
-    return str(override.quota) + ("" if override.until is None else f" until {spelled(override.until)}")
+    return override.said + ("" if override.until is None else f" until {spelled(override.until)}")
 
 
 def _now(admin: Admin) -> float:

@@ -84,7 +84,7 @@ class Keyspace(Generic[E]):
         self.singles: SingleAsks[E] = SingleAsks(
             entries, self._dormant, self._instance, options, clock=clock, find=self.find
         )
-        self._past = [0, 0, 0, 0, 0]  # admitted, refused, calls, fallback and losses of the key entries that are gone
+        self._past = [0, 0, 0, 0, 0, 0]  # of the key entries that are gone: admitted, refused, calls, and so on
 
     def __repr__(self) -> str:
         return f"<Keyspace of {self._instance.name}: {len(self)} keys, {len(self._dormant)} of them dormant>"
@@ -159,7 +159,8 @@ class Keyspace(Generic[E]):
         entries = list(self._entries.values())  # a loop may change them while another thread reads
         live = [entry.figures() for entry in entries if not entry.reservoir.state.is_retired]
         now = KeyStatistics(*(sum(column) for column in zip(*live, KeyStatistics(), strict=True)))
-        admitted, refused, calls, fallback, losses = (old + new for old, new in zip(self._past, now, strict=False))
+        counts = [old + new for old, new in zip(self._past, now, strict=False)]
+        admitted, refused, calls, fallback, losses, opened = counts
         return Statistics(
             keys=len(live) + len(self._dormant) + len(self.singles),
             admitted=admitted + self.singles.admitted,
@@ -170,6 +171,7 @@ class Keyspace(Generic[E]):
             owed=now.owed,
             fallback=fallback,
             losses=losses,
+            opened=opened,
             failures=health.failures,
             outages=health.outages,
             available=health.available,

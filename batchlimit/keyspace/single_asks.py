@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.single_ask import SingleAsk
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
@@ -75,7 +76,7 @@ class SingleAsks(Generic[E]):
         return self._by_place.get(place)
 
     def made(self, key: str, code: Quota, cost: int, until: float, who: object = None) -> SingleAsk | None:
-        """Return one for a call, which is to `begin`; None: the call needs an entry, because no ask can admit it.
+        """Return one for a call, which is to `begin`; None: the call needs an entry: no ask admits it.
 
         Args:
             key: as the caller named it.
@@ -85,7 +86,11 @@ class SingleAsks(Generic[E]):
             who: tells the API whose call it is (default None).
         """
         in_force = self._instance.rules.in_force
-        quota = code if in_force is NONE else in_force.quota(stored(key), code)
+        quota = code
+        if in_force is not NONE:
+            quota, mode = in_force.rule(stored(key), KeyRule(code))
+            if mode != "enforce":
+                return None
         largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None

@@ -1,4 +1,4 @@
-"""One override: another quota for a key or a pattern, with an end and a reason, and its text in the store."""
+"""One override: what else holds for a key or a pattern, with an end and a reason, and its text in the store."""
 
 import json
 import math
@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from batchlimit.overrides.key_rule import KeyRule, Mode, check_mode
 from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
@@ -14,7 +15,7 @@ LONGEST_NAME = 1024
 """Characters of a key or a pattern."""
 LONGEST_TEXT = 1000
 """Characters of a reason, and of who gave it."""
-_FIELDS = ("quota", "until", "at", "why", "who")
+_FIELDS = ("quota", "mode", "until", "at", "why", "who")
 
 
 class NotUnderstood(ValueError):
@@ -23,15 +24,16 @@ class NotUnderstood(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A quota that counts instead of the one in code, until it is removed or has ended.
+    """What counts instead of the code, until it is removed or has ended.
 
     Args:
         name: a key, or a pattern of keys with `*`, `?` or `[`, case-sensitive; "*" is the default for all.
-        quota: what each such key may spend; a rate of 0 refuses everything.
+        quota: what each such key may spend; a rate of 0 refuses everything. None if all is admitted.
         until: when it ends (seconds since 1970, by the server's clock; default None: never).
         at: when it was set (the same).
         why: the reason, for people (default "").
         who: who set it (default "").
+        mode: "enforce" (default), or "open": everything is admitted.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -44,15 +46,17 @@ class Override:
     """
 
     name: str
-    quota: Quota
+    quota: Quota | None
     until: float | None = None
     at: float = 0.0
     why: str = ""
     who: str = ""
+    mode: Mode = "enforce"
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        _check_quota(self.quota)
+        check_mode(self.mode)
+        _check_quota(self.quota, self.mode)
         _check_line("why", self.why)
         _check_line("who", self.who)
         _check_instant(self.at)
@@ -68,10 +72,20 @@ class Override:
         """Whether it counts no more (seconds since 1970, by the server's clock)."""
         return self.until is not None and self.until <= now
 
+    @property
+    def said(self) -> str:
+        """What it says, in a word or a quota."""
+        return self.mode if self.quota is None else str(self.quota)
+
+    def over(self, code: KeyRule) -> KeyRule:
+        """Return what holds for a key for which the code has this rule."""
+        return code._replace(quota=self.quota or code.quota, mode=self.mode)
+
     def encode(self) -> str:
         """Return its text in the store, without the name: one line of JSON that an operator can read."""
-        said: dict[str, Any] = {"quota": str(self.quota), "until": self.until, "at": self.at}
-        said |= {"why": self.why, "who": self.who}
+        mode = None if self.mode == "enforce" else self.mode
+        said: dict[str, Any] = {"quota": None if self.quota is None else str(self.quota), "mode": mode}
+        said |= {"until": self.until, "at": self.at, "why": self.why, "who": self.who}
         return json.dumps({each: said[each] for each in said if said[each] not in (None, "")}, ensure_ascii=False)
 
     @classmethod
@@ -83,12 +97,13 @@ class Override:
                 raise TypeError(f"{shown(text)} is no object")
             if unknown := said.keys() - set(_FIELDS):
                 raise ValueError(f"{', '.join(sorted(unknown))}: written by a later version of batchlimit?")
-            return cls(**{**said, "name": name, "quota": Quota.parse(said["quota"])})
+            quota = Quota.parse(said["quota"]) if "quota" in said else None
+            return cls(**{**said, "name": name, "quota": quota})
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise NotUnderstood(f"the override of {shown(name)} cannot be read: {error}") from error
 
     def __str__(self) -> str:
-        return f"{self.name} {self.quota}{f' ({self.why})' if self.why else ''}"
+        return f"{self.name} {self.said}{f' ({self.why})' if self.why else ''}"
 
 
 def is_pattern(name: str) -> bool:
@@ -111,7 +126,11 @@ def check_name(name: object) -> str:
     return name if is_pattern(name) else stored(name)
 
 
-def _check_quota(quota: object) -> None:
+def _check_quota(quota: object, mode: Mode) -> None:
+    if quota is None and mode != "enforce":
+        return
+    if mode == "open":
+        raise ValueError(f"what admits everything has no quota: {shown(quota)}")
     if not isinstance(quota, Quota):
         raise TypeError(f"an override needs a Quota, not {shown(quota)}")
 

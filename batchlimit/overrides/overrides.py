@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.override import NotUnderstood, Override, literals
-from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 
 MOST = 10_000
@@ -131,12 +131,12 @@ class InForce(NamedTuple):
         """Return what counts at an instant (seconds since 1970, by the server's clock)."""
         return cls(overrides, now, overrides.edition(now))
 
-    def quota(self, key: str, code: Quota) -> Quota:
-        """Return the quota of a key, as `stored` returns it, which the code would give another."""
+    def rule(self, key: str, code: KeyRule) -> KeyRule:
+        """Return what holds for a key, as `stored` returns it, for which the code has this rule."""
         if not self.overrides.by_name:
             return code
         found = self.overrides.find(key, self.as_of)
-        return code if found is None else found.quota
+        return code if found is None else found.over(code)
 
 
 NONE = InForce(Overrides(), 0.0, 0)

@@ -15,7 +15,7 @@ class Explanation(NamedTuple):
 
     Attributes:
         key: the key.
-        quota: the quota that counts.
+        quota: the quota that counts; where the override is "open", it would count without that.
         code: the quota that the limiter was made with; None if it is not known, or has none for this key.
         override: the override that counts instead; None: the code counts.
 
@@ -38,7 +38,7 @@ class Explanation(NamedTuple):
         by = f" by {one.who}" if one.who else ""
         why = f": {one.why}" if one.why else ""
         code = f" instead of {self.code}" if self.code else ""
-        return f"{self.key}: {self.quota}{code}, by the override of {one.name}{until}, set{by}{why}"
+        return f"{self.key}: {one.said}{code}, by the override of {one.name}{until}, set{by}{why}"
 
 
 class LimiterRules:
@@ -87,7 +87,7 @@ class LimiterRules:
         """
         in_force, code = self._known.in_force, self._rule(check_key(key))
         override = in_force.overrides.find(stored(key), in_force.as_of)
-        return Explanation(key, code if override is None else override.quota, code, override)
+        return Explanation(key, (override and override.quota) or code, code, override)
 
 
 def spelled(instant: float) -> str:

@@ -31,7 +31,7 @@ class Admission:
         """Put a caller in the queue; one with a deadline of NO_WAIT takes the first answer."""
         if waiter.cost == 0:
             waiter.verdict = Admit(math.inf)
-        elif waiter.cost > self._state.largest_cost:  # the API looked before, but the bucket may have told of less
+        elif waiter.cost > self._most:  # the API looked before, but the bucket may have told of less
             waiter.verdict = self._too_much(waiter)
         else:
             self._state.queue.join(waiter)
@@ -122,9 +122,14 @@ class Admission:
         state = self._state
         state.set_quota(quota)
         for waiter in state.queue:
-            if waiter.cost > state.largest_cost and waiter is not state.overdraft.waiter:
+            if waiter.cost > self._most and waiter is not state.overdraft.waiter:
                 state.queue.dismiss(waiter, self._too_much(waiter))
         state.overdraft.line_up(state.queue, state.largest_cost)
+
+    @property
+    def _most(self) -> int:
+        """The largest cost that is not told at once that it never fits."""
+        return self._state.most if self._state.is_open else self._state.largest_cost
 
     def _serve(self, first: Waiter) -> bool:
         """Give the first waiter its tokens; False: too few are here. The thread that served it may be interrupted."""

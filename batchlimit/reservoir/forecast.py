@@ -42,7 +42,7 @@ class Forecast:
     def denies(self, cost: int, now: float) -> bool:
         """Whether memory refuses `cost`."""
         state = self._state
-        if not state.tokens.available < cost <= state.largest_cost:
+        if state.mode != "enforce" or not state.tokens.available < cost <= state.largest_cost:
             return False
         return now < state.failing_until or self._pause(cost, state.queue.tokens, now) > 0.0
 
@@ -85,7 +85,9 @@ class Forecast:
         `source` says who decided, unless the fallback did.
         """
         state = self._state
-        by = "fallback" if state.lease.borrowed else source
+        by: Source = source
+        if state.lease.borrowed:
+            by = "open" if state.is_open else "fallback"
         return decision(state.quota, self.remaining(now), retry_after, by)
 
     def outlook(self, now: float) -> Decision | None:
@@ -94,6 +96,14 @@ class Forecast:
         if (local := state.fallback.bucket_now(state.quota, state.view, now)) is None:
             return None
         return outlook(state.quota, local.level(now), self.spendable(now), "fallback")
+
+    def without_bucket(self) -> Decision | None:
+        """Return the decision on a call of cost 1 where no bucket is needed for it; None: it depends on that."""
+        state = self._state
+        if state.is_open:
+            largest = state.largest_cost
+            return Decision(True, largest, largest, 0.0, 0.0, "open")
+        return outlook(state.quota, 0, 0) if state.denies_all else None
 
     def at_level(self, level: int, now: float) -> Decision:
         """Return the decision on a call of cost 1 at a bucket of this level, of which all that is owed here will go."""

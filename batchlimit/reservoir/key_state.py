@@ -1,6 +1,7 @@
 """What the parts of one key's reservoir share: its quota, its tokens, its queue, and what is known of its bucket."""
 
 from batchlimit.bucket.messages import GiveBack
+from batchlimit.overrides.key_rule import Mode
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill
@@ -37,6 +38,7 @@ class KeyState:
         "key",
         "largest_cost",
         "lease",
+        "mode",
         "overdraft",
         "own",
         "queue",
@@ -63,6 +65,7 @@ class KeyState:
         self.is_untouched = True  # nothing was spent since the last grant
         self.key, self.code = key, quota
         self.own, self.edition = quota, 0  # what we ask with, by the overrides known then; the bucket obeys `quota`
+        self.mode: Mode = "enforce"  # whether what is decided holds
         self.is_outdated = False  # the tokens here were leased with another one
         self.set_quota(quota)
 
@@ -83,6 +86,11 @@ class KeyState:
         if code is self.quota:  # as at nearly every miss
             return self.largest_cost
         return max(self.largest_cost, LARGEST_BURST if code.denies_all else code.largest_cost)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everything is admitted, and the bucket is not asked."""
+        return self.mode == "open"
 
     @property
     def pending_from(self) -> float:
@@ -111,7 +119,7 @@ class KeyState:
         total = self.tokens.spent
         spent, self.spent = total - self.spent, total
         if self.lease.borrowed:
-            self.fallback.count(spent)
+            self.fallback.count(spent, is_open=self.is_open)
         total += self.tokens.refused + self.queue.cost
         asked, self.asked = total - self.asked, total
         self.demand.observe(asked, now)
@@ -122,13 +130,15 @@ class KeyState:
     def statistics(self, calls: int) -> KeyStatistics:
         """Return what happened up to this moment, by so many calls of the store."""
         spent, waiting = self.tokens.spent, len(self.queue) - (self.overdraft.waiter in self.queue)
-        unbacked = self.fallback.admitted + (spent - self.spent if self.lease.borrowed else 0)
-        done = (spent, self.tokens.refused, calls, unbacked, self.view.losses)
+        unbacked, opened = self.fallback.admitted, self.fallback.opened
+        if self.lease.borrowed:
+            unbacked, opened = self.fallback.counted(spent - self.spent, is_open=self.is_open)
+        done = (spent, self.tokens.refused, calls, unbacked, self.view.losses, opened)
         return KeyStatistics(*done, held=self.lease.held, waiting=waiting, owed=self.overdraft.total)
 
     def publish(self) -> None:
         """Set `tokens.denied_until`, by which callers of cost 1 are refused without the lock."""
-        if self.is_retired or self.tokens.available:
+        if self.is_retired or self.tokens.available or self.mode != "enforce":
             self.tokens.denied_until = LONG_AGO
         else:
             self.tokens.denied_until = max(self.failing_until, self.denials.until(1))

@@ -144,6 +144,12 @@ class Lease:
         self.borrowed = True
         return left
 
+    def disown(self) -> None:
+        """Let go of everything, and of what is under way: nothing of it is ours any more."""
+        self.take_all()
+        self.generation += self.borrowed
+        self._recorded, self.borrowed = 0, False
+
     def take_all(self) -> int:
         """Let go of everything, unspent; return how much that was."""
         free = self._tokens.reclaim()  # first: what a hit takes in between would be let go of as well

@@ -83,6 +83,8 @@ class Lifecycle:
             return None
         if requests.refunds:
             return requests.repay()
+        if state.is_open and state.lease.leased:
+            return self.drain()
         if state.queue.first is not None or self._prefetch.wants_refill:
             return requests.ask(now, state.queue.first)
         if state.lease.held == 0:

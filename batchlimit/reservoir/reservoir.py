@@ -62,13 +62,17 @@ aio/key_entry.py) does. It holds the key's lock for each call here that is not s
 import math
 
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.overrides.key_rule import KeyRule, Mode
+from batchlimit.overrides.known import UNTOLD
 from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
-from batchlimit.reservoir.fallback.outage import Outage, fall_back
+from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
+from batchlimit.reservoir.fallback.local_bucket import LEASE
+from batchlimit.reservoir.fallback.outage import Outage, borrow, fall_back
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
@@ -85,7 +89,7 @@ class Reservoir:
     """The state machine; see the top of this file."""
 
     __slots__ = (
-        "_rules", "admission", "corrections", "forecast", "lifecycle",
+        "_code", "_rules", "admission", "corrections", "forecast", "lifecycle",
         "outage", "prefetch", "requests", "state", "tokens",
     )  # fmt: skip
 
@@ -112,7 +116,7 @@ class Reservoir:
             snapshot: what the key's last reservoir left.
         """
         state = self.state = KeyState(quota, policy, options.fill, instance.count, now, key)
-        self._rules = instance.rules
+        self._rules, self._code = instance.rules, KeyRule(quota)
         self.tokens = state.tokens  # one look less for every hit
         self.forecast = Forecast(state)
         self.prefetch = Prefetch(state)
@@ -124,7 +128,7 @@ class Reservoir:
         if snapshot is not None:
             self.lifecycle.restore(snapshot)
         if instance.rules.in_force is not NONE:
-            self.reconsider()
+            self.reconsider(now)
 
     def __repr__(self) -> str:
         return f"<Reservoir {self.state}>"
@@ -154,6 +158,8 @@ class Reservoir:
         if waiter.verdict is not None:
             queue.withdraw(waiter)
             return waiter.verdict
+        if state.is_open:
+            return self._admit_freely(waiter, now)
         if NO_WAIT < waiter.deadline <= now:
             return self._turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
         if state.in_flight is not None or self.forecast.is_held_up:
@@ -214,14 +220,20 @@ class Reservoir:
         self.admission.refuse_answered(now, fetch, grant)
         state.count(now)  # those served just now used the key now, and not at the next look
         self.prefetch.set_watermark(now)
+        if state.is_open:  # it was asked before that was known: its tokens go back
+            self.prefetch.stop()
+            state.is_outdated = True
         self._wake_next()
 
-    def reconsider(self) -> None:
+    def reconsider(self, now: float) -> None:
         """Go by the overrides that are known now. Tokens leased before go back with the next request, which is due."""
         state, in_force = self.state, self._rules.in_force
-        own, state.edition = in_force.quota(state.key, state.code), in_force.edition
-        if own == state.own:
+        (own, mode), state.edition = in_force.rule(state.key, self._code), in_force.edition
+        if (own, mode) == (state.own, state.mode):
             return
+        if mode != state.mode:
+            state.count(now)
+            self._change_mode(mode, now)
         state.own, state.is_outdated = own, True
         state.denials.forget()
         self._obey(own)
@@ -255,6 +267,29 @@ class Reservoir:
         """Publish `tokens.denied_until`, and take the list of waiters to wake; to be called after every change."""
         self.state.publish()
         return self.state.queue.to_wake()
+
+    def _change_mode(self, mode: Mode, now: float) -> None:
+        """Tokens that are leased go back while everything is admitted; what was admitted freely ends with that."""
+        state = self.state
+        if state.is_open and state.lease.borrowed:
+            state.fallback.end(state.lease, now)
+            state.lease.disown()
+            state.fallback.bucket = None
+        state.mode = mode
+        if state.is_open:
+            self.prefetch.stop()
+            if state.fallback is NO_FALLBACK:
+                state.fallback = Fallback(CLOSED)
+
+    def _admit_freely(self, waiter: Waiter, now: float) -> Verdict | Wait:
+        """Admit all that wait, and whoever comes within half a second; a look at the overrides tells when that ends."""
+        state = self.state
+        self._rules.hear(UNTOLD, now)
+        wanted = math.ceil(state.demand.rate * LEASE) + 2 * state.queue.cost + state.overdraft.total
+        borrow(state, state.fallback.lift(state.quota), wanted, now)
+        self.admission.advance(now)
+        self._wake_next()
+        return waiter.verdict or _wait(0.0, waiter, now)
 
     def _obey(self, quota: Quota) -> None:
         if quota is not self.state.quota and quota != self.state.quota:

@@ -25,6 +25,7 @@ class Statistics:
         outages: how often the circuit was opened.
         losses: how often a key's bucket was found to have lost its state.
         available: whether the store is asked; False while the circuit is open for it or for a part of it.
+        opened: tokens admitted while an override said "open", part of `admitted`.
 
     Example:
         >>> from batchlimit import RateLimiter
@@ -48,6 +49,7 @@ class Statistics:
     outages: int = 0
     losses: int = 0
     available: bool = True
+    opened: int = 0
 
 
 class Health(NamedTuple):
@@ -98,7 +100,7 @@ def reset_after(quota: Quota, remaining: int) -> float:
 class KeyStatistics(NamedTuple):
     """Counts of one key: tokens, but for `calls` of the store, `losses` of the bucket's state, and `waiting` callers.
 
-    The first five count what happened, and outlast the reservoir. The others tell what is there now, and end with it.
+    The first six count what happened, and outlast the reservoir. The others tell what is there now, and end with it.
     """
 
     admitted: int = 0
@@ -106,6 +108,7 @@ class KeyStatistics(NamedTuple):
     calls: int = 0
     fallback: int = 0
     losses: int = 0
+    opened: int = 0
     held: int = 0
     waiting: int = 0
     owed: int = 0

@@ -6,7 +6,6 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.single_ask import Settled
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.statistics import outlook
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
@@ -74,8 +73,8 @@ class SlowPath:
         """Return how the next call of cost 1 would fare."""
         entry = self._registry.entry(key)
         reservoir = entry.reservoir
-        if reservoir.quota.denies_all:
-            return outlook(reservoir.quota, 0, 0)
+        if (known := reservoir.forecast.without_bucket()) is not None:
+            return known
         warn_in_loop()
         try:
             level = self._registry.store.peek(key, reservoir.quota).level

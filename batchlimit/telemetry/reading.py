@@ -51,7 +51,8 @@ def read(found: object) -> Reading:
 
 
 def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, float]]:
-    tokens = {"acquired": seen.admitted - seen.fallback, "refused": seen.refused, "fallback": seen.fallback}
+    acquired = seen.admitted - seen.fallback - seen.opened
+    tokens = {"acquired": acquired, "refused": seen.refused, "fallback": seen.fallback, "opened": seen.opened}
     for result, value in tokens.items():
         yield Series(metrics.TOKENS, (result,)), value
     yield Series(metrics.KEYS), seen.keys

@@ -139,6 +139,46 @@ def test_an_override_of_nothing_refuses_all_until_it_is_removed(stage: Stage) ->
     stage.until(lambda: bool(stage.limiter.try_acquire(KEY)))
 
 
+def test_an_override_of_everything_admits_all_and_counts_it(stage: Stage) -> None:
+    stage.admin.set(KEY, "0/s")
+    stage.hear()
+    assert not stage.limiter.try_acquire(KEY)
+    stage.admin.open("search:*", "1h", why="an incident")
+    stage.admin.unset(KEY)
+    stage.hear()
+    stage.until(lambda: bool(stage.limiter.try_acquire(KEY)))
+    before = stage.limiter.statistics()
+    assert [stage.limiter.try_acquire(KEY, cost) for cost in (1, 1, 1000)] == [True] * 3
+    decision = stage.limiter.decide(KEY, 1000)
+    assert (decision.allowed, decision.source, stage.limiter.peek(KEY).allowed) == (True, "open", True)
+    stage.limiter.acquire_all({KEY: 500, "another key": 1})
+    after = stage.limiter.statistics()
+    assert after.opened - before.opened == after.admitted - before.admitted - 1 == 2502
+    assert "open instead of 1000/s, by the override of search:*" in str(stage.limiter.rules.explain(KEY))
+
+
+def test_an_instance_that_admits_everything_hears_of_the_end_though_it_asks_for_nothing(stage: Stage) -> None:
+    assert stage.limiter.try_acquire(KEY, 900)
+    stage.admin.open("*", None)
+    stage.hear()
+    stage.until(lambda: bool(stage.limiter.try_acquire(KEY, 900)))
+    stage.admin.set("*", "5/s")
+    stage.hear()
+    stage.until(lambda: stage.limit == 5)
+    assert sum(stage.limiter.try_acquire(KEY) for _ in range(40)) <= 5
+
+
+def test_what_is_admitted_freely_ends_by_itself(stage: Stage) -> None:
+    override = stage.admin.open("*", "1h")
+    stage.hear()
+    assert override.until is not None
+    stage.clock.now += override.until - stage.admin.clock() + 0.1
+    stage.look_at_the_clock()
+    stage.until(lambda: stage.limiter.rules.explain(KEY).override is None)
+    assert stage.limiter.try_acquire(KEY)
+    assert stage.limiter.decide(KEY).source == "store"
+
+
 def test_a_cost_above_a_lower_limit_is_refused_and_one_above_the_code_is_a_mistake(stage: Stage) -> None:
     stage.admin.set(KEY, "5/s")
     stage.hear()

@@ -130,9 +130,19 @@ def test_a_pipe_gets_no_colours_and_whole_rows(valkey: Server, prefix: str) -> N
 def test_hold_admits_nothing_for_a_time(run: Run, admin: Admin) -> None:
     assert run("hold", "search:*", "30s", "--why", "incident").exit_code == 0
     (override,) = admin.overrides()
-    assert (override.quota.denies_all, override.why) == (True, "incident")
+    assert (override.said, override.why) == ("0/s", "incident")
     assert override.until == pytest.approx(override.at + 30.0, abs=0.01)
     assert run("hold", "search:*", "a while").exit_code == 2
+
+
+def test_open_admits_everything_for_a_time(run: Run, admin: Admin) -> None:
+    assert run("open", "search:*", "--until", "1h", "--why", "incident").exit_code == 0
+    (override,) = admin.overrides()
+    assert (override.said, override.why) == ("open", "incident")
+    assert override.until == pytest.approx(override.at + 3600.0, abs=0.01)
+    assert json.loads(run("rules", "-o", "json").stdout)[0]["quota"] == "open"
+    assert json.loads(run("log", "-o", "json").stdout)[0]["new"].startswith("open until ")
+    assert run("open", "search:*", "--until", "a while").exit_code == 2
 
 
 def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: RedisStore) -> None:

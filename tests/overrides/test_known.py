@@ -2,6 +2,7 @@
 
 import pytest
 
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.known import REFRESH, UNTOLD, Known, Published
 from batchlimit.overrides.override import NotUnderstood
 from batchlimit.quota.quota import Quota
@@ -26,7 +27,7 @@ class Limiter:
 
     @property
     def rate(self) -> float:
-        return self.known.in_force.quota("ann", CODE).rate
+        return self.known.in_force.rule("ann", KeyRule(CODE)).quota.rate
 
 
 FIVE = '{"quota": "5/s"}'

@@ -6,10 +6,14 @@ from batchlimit.overrides.override import NotUnderstood, Override, check_name
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 
+OPEN = Override("search:*", None, until=1000.5, mode="open")
 FULL = Override("search:*", Quota.parse("5/minute; 100/day"), until=1000.5, at=900.0, why="slow index", who="ann")
 
 
-@pytest.mark.parametrize("override", [FULL, Override("ann", Quota(0.0)), Override("löwe 🦁", Quota(1 / 3, 7))], ids=str)
+LION = Override("löwe 🦁", Quota(1 / 3, 7))
+
+
+@pytest.mark.parametrize("override", [FULL, Override("ann", Quota(0.0)), LION, OPEN], ids=str)
 def test_an_override_reads_back_as_it_was(override: Override) -> None:
     assert Override.decode(override.name, override.encode()) == override
 
@@ -22,7 +26,8 @@ def test_the_text_in_the_store_is_for_people() -> None:
         "why": "slow index",
         "who": "ann",
     }
-    assert "until" not in Override("ann", Quota(1.0)).encode()
+    assert Override("ann", Quota(1.0)).encode() == '{"quota": "1/s", "at": 0.0}'
+    assert OPEN.encode() == '{"mode": "open", "until": 1000.5, "at": 0.0}'
 
 
 @pytest.mark.parametrize(
@@ -33,6 +38,7 @@ def test_the_text_in_the_store_is_for_people() -> None:
         "[]",
         "null",
         "{}",
+        '{"mode": "open", "quota": "5/s"}',
         '{"quota": 5}',
         '{"quota": "5/fortnight"}',
         '{"quota": "5/s", "until": "tomorrow"}',

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.override import NotUnderstood, Override
 from batchlimit.overrides.overrides import MOST, InForce, Overrides
 from batchlimit.quota.quota import Quota
@@ -50,7 +51,7 @@ RULES = [
 def test_the_override_that_counts(key: str, now: float, rate: float | None) -> None:
     for shuffle in range(5):
         rules = random.Random(shuffle).sample(RULES, len(RULES))
-        quota = InForce.at(Overrides(1, rules), now).quota(key, CODE)
+        quota = InForce.at(Overrides(1, rules), now).rule(key, KeyRule(CODE)).quota
         assert quota == (CODE if rate is None else Quota(rate, 100)), shuffle
 
 

@@ -56,7 +56,7 @@ def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_
     assert caller.reservoir.lifecycle.due() > 0.5
     caller.reservoir.tokens.take(1)
     rules.set(LOW)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     assert caller.reservoir.lifecycle.due() <= 0.5
     fetch = caller.tend(0.5)
     assert (fetch.quota, fetch.ask.back + fetch.ask.held) == (LOW, 59)
@@ -69,7 +69,7 @@ def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
     rules = Rules()
     caller = entry(rules, tokens=60)
     rules.set(LOW)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     assert caller.tend(0.5).ask.back == 60
 
 
@@ -78,7 +78,7 @@ def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go
     caller = entry(rules)
     fetch = caller.fetch(caller.join(1))
     rules.set(LOW)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     caller.grant(fetch, 0.1, tokens=50)
     assert caller.reservoir.quota == LOW
     assert caller.reservoir.lifecycle.due() <= 0.1
@@ -91,7 +91,7 @@ def test_a_raised_limit_undoes_what_was_refused_from_memory() -> None:
     caller.reservoir.to_wake()
     assert caller.reservoir.forecast.denied_for(1, 0.1)
     rules.set(HIGH)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     caller.reservoir.to_wake()
     assert not caller.reservoir.forecast.denied_for(1, 0.1)
     assert caller.reservoir.tokens.denied_until <= 0.1
@@ -102,7 +102,7 @@ def test_an_answer_to_an_older_limit_refuses_nobody_from_memory() -> None:
     caller = entry(rules)
     fetch = caller.fetch(caller.join(1, NO_WAIT))
     rules.set(HIGH)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     caller.refuse(fetch, 0.1)
     assert not caller.reservoir.forecast.denied_for(1, 0.1)
 
@@ -111,7 +111,7 @@ def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> N
     rules = Rules()
     caller = entry(rules, tokens=60)
     rules.set(NOTHING)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     caller.reservoir.to_wake()
     assert caller.held == 0
     assert caller.reservoir.tokens.denied_until == math.inf
@@ -124,7 +124,7 @@ def test_tokens_that_arrive_after_a_limit_of_nothing_was_set_are_not_spent() -> 
     waiter = caller.join(1)
     fetch = caller.fetch(waiter)
     rules.set(NOTHING)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     caller.grant(fetch, 0.1, tokens=50)
     assert not isinstance(waiter.verdict, Admit)
     assert caller.held == 0
@@ -137,7 +137,7 @@ def test_after_a_limit_of_nothing_the_bucket_is_asked_again() -> None:
     waiter = caller.join(1)
     assert isinstance(caller.step(waiter), Refuse)
     rules.set(None, 8)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     fetch = caller.fetch(caller.join(1))
     assert (fetch.quota, caller.reservoir.tokens.denied_until) == (HUNDRED, -math.inf)
 
@@ -148,7 +148,7 @@ def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
     leader, big, small = caller.join(1), caller.join(40), caller.join(3)
     fetch = caller.fetch(leader)
     rules.set(LOW)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     assert big.verdict == Refuse(math.inf), "the code allows it: that is no mistake of the caller"
     assert caller.step(caller.join(40)) == Refuse(math.inf)
     assert isinstance(caller.step(caller.join(101)), Fail)
@@ -164,7 +164,7 @@ def test_who_waits_while_nothing_is_in_flight_is_woken_to_ask_anew() -> None:
     caller.refuse(caller.fetch(leader))
     assert isinstance(caller.step(leader), Wait)
     rules.set(HIGH)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     assert leader in caller.woken()
     assert isinstance(caller.step(leader), Fetch)
 
@@ -176,6 +176,6 @@ def test_a_revision_that_says_the_same_for_this_key_disturbs_nothing_but_is_its_
     caller = entry(rules, tokens=3)
     due = caller.reservoir.lifecycle.due()
     rules.set(LOW, revision)
-    caller.reservoir.reconsider()
+    caller.reservoir.reconsider(0.0)
     assert (caller.held, caller.reservoir.lifecycle.due()) == (3, due)
     assert caller.fetch(caller.join(5)).ask.rules == rules.in_force.edition

@@ -127,9 +127,9 @@ def _hear_nothing() -> AbstractContextManager[Any]:
 def _keep_the_first_override() -> AbstractContextManager[Any]:
     reconsider = Reservoir.reconsider
 
-    def broken(self: Reservoir) -> None:
+    def broken(self: Reservoir, now: float) -> None:
         if not self.state.edition:
-            reconsider(self)
+            reconsider(self, now)
 
     return patch.object(Reservoir, "reconsider", broken)
 

@@ -337,7 +337,7 @@ class Process:
                 self.known.learn(published, sent)
             except NotUnderstood as error:
                 self.known.fail(error)
-            self.reservoir.reconsider()
+            self.reservoir.reconsider(self.clock())
             self._expire_later()
 
         def give_up() -> None:
@@ -351,7 +351,7 @@ class Process:
 
     def _expire(self) -> None:
         if self.known.expire():
-            self.reservoir.reconsider()
+            self.reservoir.reconsider(self.clock())
         self._expire_later()
 
     def _give_back(self, back: GiveBack) -> None:

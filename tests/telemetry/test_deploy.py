@@ -122,4 +122,4 @@ def test_every_panel_has_data(prometheus: Prometheus, title: str) -> None:
 def test_what_prometheus_has_is_what_was_counted(prometheus: Prometheus) -> None:
     until(lambda: bool(prometheus.answer("batchlimit_tokens_total")))
     found = {each["metric"]["result"]: each["value"][1] for each in prometheus.answer("batchlimit_tokens_total")}
-    assert found == {"acquired": "1", "refused": "0", "fallback": "0"}
+    assert found == {"acquired": "1", "refused": "0", "fallback": "0", "opened": "0"}

@@ -5,7 +5,7 @@ import math
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView
 from batchlimit.reservoir.fallback.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
-from batchlimit.reservoir.fallback.local_bucket import LEASE, FallbackBucket, Wish, fallback
+from batchlimit.reservoir.fallback.local_bucket import LEASE, FallbackBucket, OpenBucket, Wish, fallback
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.waiter import Fail
 
@@ -16,11 +16,12 @@ _ABSOLVED = 60.0
 class Fallback:
     """The Fallback that a FailurePolicy asks for, from the first failure on, and what is owed to it."""
 
-    __slots__ = ("_forgiven_at", "_left", "_policy", "admitted", "bucket", "unrefunded")
+    __slots__ = ("_forgiven_at", "_left", "_policy", "admitted", "bucket", "opened", "unrefunded")
 
     def __init__(self, policy: FailurePolicy) -> None:
         self.bucket: FallbackBucket | None = None
         self.admitted = 0  # tokens, without the store
+        self.opened = 0  # and those that an operator had admitted without it
         self._policy = policy
         self.unrefunded = 0  # those of them that may be refunded still
         self._forgiven_at = math.inf
@@ -44,10 +45,19 @@ class Fallback:
             self.bucket = fallback(self._policy, quota, *view.last_seen(quota, now), now)
         return self.bucket
 
-    def count(self, spent: int) -> None:
-        """Take note of tokens that were spent without the store."""
-        self.admitted += spent
+    def count(self, spent: int, *, is_open: bool) -> None:
+        """Take note of tokens that were spent without the store, because it is away or because an operator said so."""
+        self.admitted, self.opened = self.counted(spent, is_open=is_open)
         self.unrefunded += spent
+
+    def counted(self, spent: int, *, is_open: bool) -> tuple[int, int]:
+        """Return `admitted` and `opened` once such tokens are counted."""
+        return (self.admitted, self.opened + spent) if is_open else (self.admitted + spent, self.opened)
+
+    def lift(self, quota: Quota) -> OpenBucket:
+        """Return what admits everything, and stands in for the bucket from now on."""
+        self.bucket = made = OpenBucket(quota)
+        return made
 
     def lend(self, bucket: FallbackBucket, wish: Wish, lease: Lease, now: float) -> float:
         """Lend what is wished for, if it is there; return in how many seconds it is (0.0: now)."""

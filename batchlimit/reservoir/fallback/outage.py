@@ -72,13 +72,14 @@ def fall_back(state: KeyState, admission: Admission, target: int, now: float) ->
     admission.advance(now)
     bucket = state.fallback.bucket_now(state.quota, state.view, now)
     if bucket is not None and state.queue.leader is not None:
-        _borrow(state, bucket, target, now)
+        borrow(state, bucket, target, now)
         admission.advance(now)
         admission.refuse_answered(now)
     return bucket is not None
 
 
-def _borrow(state: KeyState, bucket: FallbackBucket, target: int, now: float) -> None:
+def borrow(state: KeyState, bucket: FallbackBucket, target: int, now: float) -> None:
+    """Grant the waiters what they need, and `target` tokens in all if there are as many."""
     state.fallback.pay_back(state.lease, now)
     first, queued = state.first_cost - state.lease.held, state.queue.cost - state.lease.held
     wish = Wish(max(1, first), max(1, queued), max(0, target - queued))

@@ -1,0 +1,164 @@
+"""What a key does while an operator admits everything."""
+
+import math
+
+import pytest
+
+from batchlimit.bucket.messages import GiveBack
+from batchlimit.overrides.known import UNTOLD
+from batchlimit.overrides.override import Override
+from batchlimit.overrides.overrides import InForce, Overrides
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.fallback.local_bucket import LEASE
+from batchlimit.reservoir.sizing import FixedBatch
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse
+from batchlimit.waiting import NO_WAIT
+from tests.reservoir.entry import HUNDRED, Entry
+from tests.reservoir.test_overrides import NOTHING, Rules
+
+OPEN = Override("key", None, mode="open")
+
+
+def opened(caller: Entry, rules: Rules, now: float = 0.0) -> None:
+    rules.in_force = InForce.at(Overrides(7, [OPEN]), 0.0)
+    caller.reservoir.reconsider(now)
+    caller.reservoir.to_wake()
+
+
+def closed(caller: Entry, rules: Rules, now: float = 0.0, revision: int = 8) -> None:
+    rules.in_force = InForce.at(Overrides(revision), 0.0)
+    caller.reservoir.reconsider(now)
+    caller.reservoir.to_wake()
+
+
+@pytest.mark.parametrize("quota", [HUNDRED, Quota(1.0, 1), NOTHING], ids=str)
+def test_everybody_is_admitted_and_the_bucket_is_not_asked(quota: Quota) -> None:
+    rules = Rules()
+    caller = Entry(quota, rules=rules)
+    opened(caller, rules)
+    for now in (0.0, 0.1, 0.2, 7.0):
+        for cost in (1, quota.largest_cost or 1):
+            assert isinstance(caller.step(caller.join(cost), now), Admit)
+            assert isinstance(caller.step(caller.join(cost, NO_WAIT), now), Admit)
+    assert caller.reservoir.statistics.calls == 0
+    assert caller.reservoir.statistics.opened == caller.reservoir.statistics.admitted > 0
+    assert caller.reservoir.statistics.fallback == 0
+
+
+def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    opened(caller, rules)
+    caller.step(caller.join(1), 0.0)
+    assert caller.reservoir.tokens.take(1) == LEASE
+    assert next(caller.reservoir.tokens.lock_free) == LEASE
+
+
+def test_each_such_grant_is_a_reason_to_look_at_the_overrides() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    opened(caller, rules)
+    caller.step(caller.join(1), 0.0)
+    caller.step(caller.join(1), LEASE)
+    assert rules.heard == [UNTOLD, UNTOLD]
+
+
+def test_who_waits_and_who_was_refused_from_memory_is_admitted() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    leader, other = caller.join(70), caller.join(80)
+    caller.refuse(caller.fetch(leader))
+    caller.reservoir.to_wake()
+    assert caller.reservoir.tokens.denied_until == -math.inf or not isinstance(caller.step(caller.join(1)), Admit)
+    opened(caller, rules, 0.1)
+    assert caller.reservoir.tokens.denied_until == -math.inf
+    assert not caller.reservoir.forecast.denies(1, 0.1)
+    assert isinstance(caller.step(leader, 0.1), Admit)
+    assert isinstance(other.verdict, Admit)
+
+
+def test_leased_tokens_go_back_whole_and_none_are_fetched_ahead() -> None:
+    rules = Rules()
+    caller = Entry(tokens=60, rules=rules, sizer=FixedBatch(60))
+    caller.reservoir.tokens.take(1)
+    opened(caller, rules, 0.1)
+    assert caller.reservoir.lifecycle.due() <= 0.1
+    back = caller.reservoir.lifecycle.tend(0.1)
+    assert isinstance(back, GiveBack)
+    assert (back.tokens, caller.held) == (59, 0)
+    caller.reservoir.gave_back(0.1)
+    assert caller.reservoir.lifecycle.tend(0.2) is None
+
+
+def test_an_answer_that_was_under_way_is_not_obeyed_and_its_tokens_go_back() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    leader = caller.join(1)
+    fetch = caller.fetch(leader)
+    opened(caller, rules)
+    assert isinstance(caller.step(leader, 0.1), Admit)
+    caller.grant(fetch, 0.2, tokens=50)
+    assert isinstance(caller.step(caller.join(100), 0.2), Admit)
+    closed(caller, rules, 0.3)
+    assert caller.held == 0, "what was granted became part of what was admitted freely"
+
+
+def test_an_answer_that_was_under_way_refuses_nobody() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    hasty = caller.join(1, NO_WAIT)
+    fetch = caller.fetch(hasty)
+    opened(caller, rules)
+    caller.refuse(fetch, 0.1)
+    caller.reservoir.to_wake()
+    assert caller.reservoir.tokens.denied_until == -math.inf
+    assert isinstance(caller.step(caller.join(1), 0.1), Admit)
+
+
+def test_nothing_of_it_is_spent_after_the_end_and_nothing_of_it_goes_to_the_bucket() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    opened(caller, rules)
+    caller.step(caller.join(1), 0.0)
+    caller.reservoir.tokens.take(1)
+    closed(caller, rules, 0.1)
+    assert caller.reservoir.tokens.take(1) == -math.inf
+    fetch = caller.fetch(caller.join(5), 0.1)
+    assert isinstance(fetch, Fetch)
+    assert (fetch.ask.held, fetch.ask.back, fetch.ask.need) == (0, 0, 5)
+    assert caller.reservoir.statistics.opened == 2
+    caller.grant(fetch, 0.2, tokens=5)
+    assert caller.reservoir.statistics[:2] == (7, 0)
+    assert caller.reservoir.statistics.opened == 2
+
+
+def test_a_refund_of_what_was_admitted_freely_does_not_reach_the_bucket() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    opened(caller, rules)
+    caller.step(caller.join(9), 0.0)
+    assert caller.refund(4, 0.1) is None
+    closed(caller, rules, 0.2)
+    assert caller.refund(5, 0.2) is None
+    back = caller.refund(1, 0.3)
+    assert back is not None
+    assert back.refund == 1, "more than was admitted: that was of before"
+
+
+def test_a_cost_that_the_code_never_admits_stays_a_mistake() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    opened(caller, rules)
+    assert isinstance(caller.step(caller.join(101)), Fail)
+    closed(caller, rules)
+    assert not isinstance(caller.step(caller.join(100)), Admit | Refuse)
+
+
+def test_what_was_used_beyond_an_estimate_holds_nobody_up() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    caller.reservoir.corrections.debit(1_000, 0.0)
+    opened(caller, rules)
+    for cost in (1, 100):
+        assert isinstance(caller.step(caller.join(cost)), Admit)
+    assert caller.reservoir.statistics.owed == 0
