@@ -95,6 +95,11 @@ class Admin(Unique):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._store!r}>"
 
+    @property
+    def store(self) -> Any:
+        """The store that it opened or was given."""
+        return self._store
+
     def overrides(self) -> Overrides:
         """Return all overrides that are set, those among them that have ended.
 

@@ -3,6 +3,7 @@
 import typer
 
 from batchlimit.cli import bucket, rules
+from batchlimit.cli.top.command import top
 from batchlimit.fleet.demo import demo
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -11,6 +12,7 @@ app.command()(rules.hold)
 app.command("open")(rules.open_)
 app.command()(rules.unset)
 app.command("get")(bucket.get)
+app.command()(top)
 app.command("rules")(rules.rules)
 app.command()(rules.log)
 app.command()(demo)

@@ -10,6 +10,7 @@ import typer
 from batchlimit.admin import Admin
 from batchlimit.cli.output import Output, say
 from batchlimit.errors import RulesChanged, StoreUnavailable
+from batchlimit.stores.redis import RedisStore
 
 NOTHING_DONE, WRONG, AWAY = 1, 2, 3
 """Exit statuses: nothing was changed, the command cannot work, the store does not answer."""
@@ -39,6 +40,15 @@ def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
         _end(error, AWAY)
     except (ValueError, TypeError) as error:
         _end(error, WRONG)
+
+
+@contextmanager
+def looked_into(url: str, prefix: str) -> Iterator[RedisStore]:
+    """Open the store as `opened` does, for commands that read its buckets."""
+    with opened(url, prefix) as admin:
+        if not isinstance(admin.store, RedisStore):
+            raise ValueError("its buckets are within one process; use the URL of a Redis or Valkey server")
+        yield admin.store
 
 
 def _end(error: Exception, status: int) -> None:

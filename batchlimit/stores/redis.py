@@ -116,6 +116,11 @@ class RedisStore(Unique):
         """See Ruled.rules."""
         return RedisRules(self._ask, self._run, self._prefix)
 
+    def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
+        """Return the servers that have buckets, each with its address and a client: for people who look at them."""
+        transport = self._transport
+        return self._talk(transport, transport.primaries)
+
     def part(self, key: str) -> str:
         """See Remote.part."""
         transport = self._transport

@@ -4,32 +4,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
 from batchlimit import Quota
 from batchlimit.admin import Admin
 from batchlimit.bucket.messages import Ask
-from batchlimit.cli.app import app
 from batchlimit.stores import RedisStore
+from tests.cli.conftest import Run
 from tests.servers import Server
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(valkey: Server, prefix: str) -> Run:
-    """A command, as it is typed."""
-
-    def typed(*words: str, typed_in: str | None = None) -> Result:
-        env = {"BATCHLIMIT_URL": valkey.url, "BATCHLIMIT_PREFIX": prefix, "NO_COLOR": "1", "TERMINAL_WIDTH": "200"}
-        return CliRunner().invoke(app, list(words), env=env, input=typed_in)
-
-    return typed
 
 
 @pytest.fixture

@@ -64,6 +64,10 @@ class ClusterTransport:
     def part(self, bucket: str) -> str:
         return slot_owner(self._client, bucket) if self._client else ""
 
+    def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
+        client: Any = self._client or self._connected()
+        return [(each.name, client.get_redis_connection(each)) for each in client.get_primaries()]
+
     def reset_after(self, error: Exception) -> None:
         """Replace a client that knows no living node any more by one that begins with the nodes of the URL."""
         if is_lost(error):

@@ -34,6 +34,10 @@ class Transport(Protocol):
         """See Remote.part."""
         ...
 
+    def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
+        """Return the servers that have buckets, each with its address and a client: for people who look at them."""
+        ...
+
     def reset_after(self, error: Exception) -> None:
         """After this error, reconnect or replace the client if that may help. Only for a client of the store's own."""
         ...
@@ -71,6 +75,9 @@ class ServerTransport:
 
     def part(self, bucket: str) -> str:
         return ""
+
+    def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
+        return [(self.address, self.client)]
 
     def reset_after(self, error: Exception) -> None:
         """After READONLY, resolve the name anew: a managed failover left us connected to what is now a replica."""

@@ -1,0 +1,180 @@
+"""Samples of buckets in, rows out: what each key used and refused each second. It reads no clock and asks no store."""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from batchlimit.bucket.state import counted
+from batchlimit.quota.quota import Quota
+
+FIELDS = "quota", "epoch", "level", "outstanding", "shares", "times", "used", "refused"
+"""What is read of a bucket: as much of one with a hundred instances as of one with a single instance."""
+TREND = 20
+"""Rates that a row remembers."""
+_OVER = 3
+"""Looks over which a rate is taken: instances report what they used once in a lease, which may outlast a look."""
+_MOST = 20_000
+"""Keys that a board remembers."""
+_STALE = 30.0
+"""Seconds after which a key is forgotten that was not seen again: the hottest are read at every look."""
+_SECOND = 1_000_000
+
+
+class Sample(NamedTuple):
+    """A bucket at one instant.
+
+    Attributes:
+        key: whose it is.
+        at: when (seconds since 1970, by its server's clock).
+        quota: the one that it obeys.
+        level: the least share of a burst that is there, 0 to 1.
+        held: tokens that instances hold.
+        instances: so many asked within the last second.
+        epoch: when it began (as `at`).
+        used: tokens used since then, without those that are held.
+        refused: tokens refused since then.
+    """
+
+    key: str
+    at: float
+    quota: Quota
+    level: float
+    held: int
+    instances: int
+    epoch: float
+    used: int
+    refused: int
+
+
+class Row(NamedTuple):
+    """A key on the board.
+
+    Attributes:
+        key: the key.
+        quota: the quota that its bucket obeys, as text.
+        used: tokens used each second.
+        refused: tokens refused each second.
+        level: the share of the burst that is there, 0 to 1.
+        held: tokens that instances hold.
+        instances: so many ask.
+        trend: the last rates, the newest last.
+        is_average: it was seen once so far: both rates are averages since the bucket began.
+    """
+
+    key: str
+    quota: str
+    used: float
+    refused: float
+    level: float
+    held: int
+    instances: int
+    trend: tuple[float, ...]
+    is_average: bool
+
+
+def sampled(key: str, values: Sequence[str | None], now: float) -> Sample | None:
+    """Return what the FIELDS of a bucket say at an instant; None if there is no bucket, or a damaged one."""
+    try:
+        return _sampled(key, *values, now=now)  # type: ignore[arg-type]  # a missing field is an AttributeError
+    except (AttributeError, TypeError, ValueError, LookupError, ZeroDivisionError):
+        return None
+
+
+def _sampled(
+    key: str,
+    quota: str,
+    epoch: str,
+    level: str,
+    outstanding: str,
+    shares: str,
+    times: str,
+    used: str | None,
+    refused: str | None,
+    *,
+    now: float,
+) -> Sample:
+    obeyed, held, began = Quota.decode(quota), int(outstanding), int(epoch) / _SECOND
+    passed = max(0.0, now - began - int(times.split()[0]) / _SECOND)
+    left = [
+        max(one, min(band.burst - held, one + band.rate * passed)) / band.burst
+        for band, one in zip(obeyed.bandwidths, map(float, level.split()), strict=True)
+    ]
+    active = int(shares.split()[0]) if passed < 1.0 else 0
+    spent = max(0, counted(used) - held)
+    return Sample(key, now, obeyed, max(0.0, min(left)), held, active, began, spent, counted(refused))
+
+
+@dataclass(slots=True)
+class _Known:
+    last: Sample
+    used: float
+    refused: float
+    before: deque[Sample]
+    is_average: bool = True
+    trend: deque[float] = field(default_factory=lambda: deque(maxlen=TREND))
+
+    @classmethod
+    def begun(cls, sample: Sample) -> "_Known":
+        age = max(1.0, sample.at - sample.epoch)
+        return cls(sample, sample.used / age, sample.refused / age, deque([sample], _OVER))
+
+    def follow(self, sample: Sample) -> None:
+        if sample.at <= self.last.at:
+            return
+        first = self.before[0]
+        seconds = sample.at - first.at
+        self.used = max(0, sample.used - first.used) / seconds
+        self.refused = max(0, sample.refused - first.refused) / seconds
+        self.last, self.is_average = sample, False
+        self.before.append(sample)
+        self.trend.append(self.used)
+
+    def row(self) -> Row:
+        last = self.last
+        rates = self.used, self.refused
+        return Row(
+            last.key, str(last.quota), *rates, last.level, last.held, last.instances, tuple(self.trend), self.is_average
+        )
+
+
+class Board:
+    """All keys that were seen, each with its last sample and its rates."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def take(self, samples: Iterable[Sample], gone: Iterable[str] = ()) -> None:
+        """Take in what was read, and forget the keys whose buckets have gone. A bucket that began anew is a new one."""
+        for key in gone:
+            self._known.pop(key, None)
+        newest = 0.0
+        for sample in samples:
+            newest = max(newest, sample.at)
+            known = self._known.get(sample.key)
+            if known is None or known.last.epoch != sample.epoch:
+                self._known[sample.key] = _Known.begun(sample)
+            else:
+                known.follow(sample)
+        self._known = {key: each for key, each in self._known.items() if each.last.at >= newest - _STALE}
+        if len(self._known) > _MOST:
+            self._known = {key: self._known[key] for key in self.hottest(_MOST // 2)}
+
+    def rows(self) -> list[Row]:
+        """Return a row for each key."""
+        return [each.row() for each in self._known.values()]
+
+    def hottest(self, count: int) -> list[str]:
+        """Return the keys that use and refuse the most."""
+        if count >= len(self._known):
+            return list(self._known)
+        return sorted(self._known, key=lambda key: -self._heat(key))[:count]
+
+    def _heat(self, key: str) -> float:
+        known = self._known[key]
+        heat = known.used + known.refused
+        return heat if math.isfinite(heat) else 0.0

@@ -1,0 +1,34 @@
+"""Commands as they are typed, on a real server."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from batchlimit.cli.app import app
+from tests.servers import Server
+
+Run = Callable[..., Result]
+
+
+def typed_at(url: str, prefix: str) -> Run:
+    """A command, as it is typed where the environment names this store."""
+
+    def typed(*words: str, typed_in: str | None = None) -> Result:
+        env = {"BATCHLIMIT_URL": url, "BATCHLIMIT_PREFIX": prefix, "NO_COLOR": "1", "TERMINAL_WIDTH": "200"}
+        return CliRunner().invoke(app, list(words), env=env, input=typed_in)
+
+    return typed
+
+
+@pytest.fixture
+def run(valkey: Server, prefix: str) -> Run:
+    """A command, as it is typed."""
+    return typed_at(valkey.url, prefix)
+
+
+@pytest.fixture
+def environment(valkey: Server, prefix: str) -> dict[str, str]:
+    """Of a process that runs a command."""
+    return os.environ | {"BATCHLIMIT_URL": valkey.url, "BATCHLIMIT_PREFIX": prefix}

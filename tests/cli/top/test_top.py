@@ -1,0 +1,201 @@
+"""`batchlimit top` on real servers, and in a real terminal."""
+
+import json
+import os
+import pty
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from batchlimit import Quota
+from batchlimit.bucket.messages import Ask
+from batchlimit.cli.top.sampler import Sampler
+from batchlimit.stores import RedisStore
+from tests.cli.conftest import Run, typed_at
+from tests.nodes import Node, node
+from tests.servers import Server, Servers, Unavailable, valkey_binary
+from tests.stores.test_rights import LOOKS, OPERATOR
+
+SLOW = Quota(0.001, 1000)
+PATIENCE = 120.0
+
+
+def use(store: RedisStore, key: str, tokens: int, refused: int = 0, instance: str = "one") -> None:
+    """Have an instance use tokens, and tell of refusals."""
+    ask = Ask(instance, time.monotonic_ns(), tokens, tokens, tokens, round_trip=2.0, refused=refused)
+    assert store.take(key, SLOW, ask).granted == tokens
+    store.take(key, SLOW, ask._replace(seq=ask.seq + 1, need=0, queued=0, want=0, refused=0))
+
+
+def test_a_sample_tells_of_each_key_what_is_used_and_refused(run: Run, valkey_store: RedisStore) -> None:
+    use(valkey_store, "search:ann", 300, refused=7)
+    use(valkey_store, "search:bob", 100)
+    use(valkey_store, "search:bob", 50, instance="two")
+    done = run("top", "-o", "json", "--interval", "0.1", "--sort", "level")
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)
+    assert [(each["key"], each["level"]) for each in told["keys"]] == [("search:ann", 0.7), ("search:bob", 0.85)]
+    assert told["looked"]["calls"] > 0
+    assert (told["looked"]["is_guessed"], told["looked"]["part"]) == (False, 1.0)
+
+
+def test_a_pipe_gets_one_table(run: Run, valkey_store: RedisStore) -> None:
+    use(valkey_store, "search:ann", 300)
+    done = run("top", "--interval", "0.1")
+    assert (done.exit_code, "search:ann" in done.stdout, "ms of the server" in done.stderr) == (0, True, True)
+    assert "nobody asks" in run("top", "--once", "--filter", "export", "--interval", "0.1").stderr
+
+
+@pytest.mark.parametrize(("words", "status"), [(["--url", "memory://"], 2), (["--url", "redis://localhost:1/0"], 3)])
+def test_the_exit_status_says_what_went_wrong(run: Run, words: list[str], status: int) -> None:
+    done = run("top", "--once", *words)
+    assert (done.exit_code, "Traceback" in done.output) == (status, False)
+
+
+def test_a_look_keeps_to_its_budget_and_goes_on_where_the_last_one_ended(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    with valkey.client() as client:
+        pipeline = client.pipeline(transaction=False)
+        for each in range(2000):
+            pipeline.hset(f"{{{prefix}:{each}}}", "quota", "not a bucket")
+        pipeline.execute()
+    for each in range(20):
+        use(valkey_store, f"key {each}", 10)
+    sampler, found, looks = Sampler(valkey_store, prefix, budget=0.0), set[str](), 0
+    while len(found) < 20:
+        look = sampler.look()
+        assert look.cost.calls <= 2 * (1 + 100 + 1 + 100), "one SCAN, what it found, and what the server counted"
+        found |= {sample.key for sample in look.samples}
+        looks += 1
+    assert looks > 1
+
+
+def test_keys_that_are_watched_are_read_at_every_look_and_those_without_a_bucket_are_gone(
+    valkey: Server, valkey_store: RedisStore, prefix: str
+) -> None:
+    use(valkey_store, "ann", 10)
+    use(valkey_store, "bob", 10)
+    sampler = Sampler(valkey_store, prefix)
+    assert {each.key for each in sampler.look().samples} == {"ann", "bob"}
+    with valkey.client() as client:
+        client.delete(f"{{{prefix}:bob}}")
+    look = sampler.look(["ann", "bob"])
+    assert ([each.key for each in look.samples], look.gone) == (["ann"], ["bob"])
+
+
+def test_other_things_of_that_name_are_no_buckets(valkey: Server, valkey_store: RedisStore, prefix: str) -> None:
+    with valkey.client() as client:
+        client.set(f"{{{prefix}:text}}", "x")
+        client.hset(f"{{{prefix}:other}}", "a", "b")
+    use(valkey_store, "ann", 10)
+    assert [each.key for each in Sampler(valkey_store, prefix).look().samples] == ["ann"]
+
+
+def test_a_prefix_with_wildcards_matches_itself_alone(valkey: Server) -> None:
+    with valkey.client() as client:
+        for prefix in ("odd*[x]", "odd-x"):
+            use(RedisStore(client, prefix=prefix), "ann", 10)
+        assert len(Sampler(RedisStore(client, prefix="odd*[x]"), "odd*[x]").look().samples) == 1
+        client.delete("{odd*[x]:ann}", "{odd-x:ann}")
+
+
+def test_a_cluster_is_looked_at_node_by_node(servers: Servers, prefix: str) -> None:
+    try:
+        url = servers.get("cluster").url
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    store = RedisStore.from_url(url, prefix=prefix)
+    for each in range(12):
+        use(store, f"key {each}", 10)
+    store.close()
+    told = json.loads(typed_at(url, prefix)("top", "-o", "json", "--interval", "0.1").stdout)
+    assert sorted(each["key"] for each in told["keys"]) == sorted(f"key {each}" for each in range(12))
+
+
+def test_a_terminal_shows_a_screen_that_obeys_keys(environment: dict[str, str], valkey_store: RedisStore) -> None:
+    use(valkey_store, "search:ann", 300)
+    use(valkey_store, "export:bob", 100)
+    with Terminal(environment) as terminal:
+        terminal.await_text("search:ann", "export:bob", "ms of the server", "USED/S▼")
+        terminal.press("s")
+        terminal.await_text("REFUSED/S▼")
+        terminal.press("/export\r")
+        terminal.await_text("filter: export (Escape")
+        assert "search:ann" not in terminal.rest()
+        terminal.press("q")
+        assert terminal.status() == 0
+
+
+@pytest.fixture
+def operator() -> Iterator[Node]:
+    """A server with a user who has the rights of an operator by docs/redis.md."""
+    with node(valkey_binary()) as one:
+        for rule in ("SETUSER operator reset", OPERATOR, LOOKS):
+            one.ask("ACL", *rule.split())
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "status", "is_guessed"), [(None, 0, False), ("info", 0, True), ("scan", 3, None)]
+)
+def test_a_user_needs_the_rights_that_are_documented(
+    operator: Node, forbidden: str | None, status: int, is_guessed: bool | None
+) -> None:
+    if forbidden:
+        operator.ask("ACL", "SETUSER", "operator", f"-{forbidden}")
+    url = operator.url.replace("://", "://operator:password@")
+    done = typed_at(url, "batchlimit")("top", "-o", "json", "--interval", "0.1")
+    assert done.exit_code == status
+    assert is_guessed is None or json.loads(done.stdout)["looked"]["is_guessed"] == is_guessed
+
+
+class Terminal:
+    """`batchlimit top` in a terminal of its own."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        size = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}
+        self._environment, self._seen = environment | size, ""
+        self._status: int | None = None
+
+    def __enter__(self) -> "Terminal":
+        self._process, self._terminal = pty.fork()
+        if self._process == 0:
+            line = [sys.executable, "-m", "batchlimit.cli", "top", "--interval", "0.1"]
+            os.execve(sys.executable, line, self._environment)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._terminal)
+        if self._status is None:
+            os.kill(self._process, 9)
+            os.waitpid(self._process, 0)
+
+    def press(self, keys: str) -> None:
+        self._seen = ""
+        os.write(self._terminal, keys.encode())
+
+    def await_text(self, *texts: str) -> None:
+        """Read until all of them were written."""
+        until = time.monotonic() + PATIENCE
+        while missing := [each for each in texts if each not in self._seen]:
+            assert time.monotonic() < until, (missing, self._seen)
+            self._seen += os.read(self._terminal, 65536).decode(errors="ignore")
+
+    def rest(self) -> str:
+        """What was written after the last text that was awaited: the next screen whole."""
+        self._seen = self._seen.rpartition("filter: export (Escape")[2]
+        self.await_text("filter: export (Escape")
+        return self._seen
+
+    def status(self) -> int:
+        """Read to the end, and return how the command ended."""
+        try:
+            while os.read(self._terminal, 65536):
+                pass
+        except OSError:  # on Linux the end of a terminal is an error
+            pass
+        self._status = os.waitpid(self._process, 0)[1]
+        return os.waitstatus_to_exitcode(self._status)

@@ -1,0 +1,115 @@
+"""What a key that somebody presses changes, and what is drawn."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from batchlimit.cli.top.board import Row
+from batchlimit.cli.top.sampler import Cost
+from batchlimit.cli.top.screen import Scene, bar, drawn, sparkline
+from batchlimit.cli.top.view import Sort, View
+
+
+def row(
+    key: str, used: float = 0.0, refused: float = 0.0, level: float = 1.0, held: int = 0, instances: int = 1
+) -> Row:
+    return Row(key, "10/s", used, refused, level, held, instances, (1.0, used), False)
+
+
+ROWS = [
+    row("search:ann", 5.0, 1.0, 0.5, 3, 2),
+    row("search:bob", 9.0, 0.0, 0.1, 2, 4),
+    row("export", 1.0, 7.0, 0.9, 8, 3),
+]
+EXPORT, ANN, BOB = "export", "search:ann", "search:bob"
+
+
+@pytest.mark.parametrize(
+    ("pressed", "expected"),
+    [
+        ("", [BOB, ANN, EXPORT]),
+        ("s", [EXPORT, ANN, BOB]),
+        ("ss", [BOB, ANN, EXPORT]),
+        ("sss", [EXPORT, ANN, BOB]),
+        ("ssss", [BOB, EXPORT, ANN]),
+        ("sssss", [EXPORT, ANN, BOB]),
+        ("ssssss", [BOB, ANN, EXPORT]),
+        ("r", [EXPORT, ANN, BOB]),
+        ("/search\r", [BOB, ANN]),
+        ("/*:a*\r", [ANN]),
+        ("/exq\x7fp", [EXPORT]),
+        ("/nothing\r", []),
+        ("/nothing\x1b", [BOB, ANN, EXPORT]),
+        ("/export\r\x1b", [BOB, ANN, EXPORT]),
+        ("/export\rs", [EXPORT]),
+    ],
+    ids=repr,
+)
+def test_keys_sort_and_filter_rows(pressed: str, expected: list[str]) -> None:
+    view = View()
+    for key in pressed:
+        view.press(key)
+    assert [each.key for each in view.chosen(ROWS)] == expected
+    assert not view.is_over
+
+
+@pytest.mark.parametrize(
+    ("pressed", "is_over"), [("q", True), ("\x04", True), ("/q", False), ("/q\x1bq", True), ("x", False)], ids=repr
+)
+def test_q_leaves_unless_it_is_part_of_a_filter(pressed: str, is_over: bool) -> None:
+    view = View()
+    for key in pressed:
+        view.press(key)
+    assert view.is_over == is_over
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (0.0, "··········"),
+        (1.0, "██████████"),
+        (0.5, "█████·····"),
+        (0.0125, "▏·········"),
+        (7.0, "█" * 10),
+        (-1.0, "·" * 10),
+    ],
+)
+def test_a_bar_is_ten_characters(share: float, expected: str) -> None:
+    assert bar(share) == expected
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"), [((), ""), ((0.0, 0.0), "▁▁"), ((0.0, 50.0, 100.0), "▁▅█"), ((7.0,), "█")], ids=str
+)
+def test_a_sparkline_is_as_high_as_the_highest_rate(rates: tuple[float, ...], expected: str) -> None:
+    assert sparkline(rates) == expected
+
+
+def screen(view: View, cost: Cost, room: int = 9) -> str:
+    out = Console(file=io.StringIO(), width=120)
+    out.print(drawn(Scene("redis://there", 0.0, 10.0, cost), ROWS, view, room))
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue()
+
+
+def test_the_screen_says_what_looking_cost_and_how_much_was_seen() -> None:
+    text = screen(View(), Cost(1234, 3.21, False, 0.12))
+    assert "1,234 commands, 3.2 ms of the server (budget 10 ms)" in text
+    assert ("round of all buckets: 12%" in text, "guessed" in text) == (True, False)
+    assert "all buckets seen" in screen(View(), Cost(1, 1.0, False, 1.0))
+    assert "guessed" in screen(View(), Cost(1, 1.0, True, 1.0))
+
+
+def test_the_screen_names_the_order_and_the_filter_and_the_rows_that_have_no_room() -> None:
+    assert "REFUSED/S▼" in screen(View(sort=Sort.REFUSED), Cost(1, 1.0, False, 1.0))
+    assert "LEVEL▲" in screen(View(sort=Sort.LEVEL, is_reversed=True), Cost(1, 1.0, False, 1.0))
+    assert "1 more rows" in screen(View(), Cost(1, 1.0, False, 1.0), room=2)
+    assert "filter: sea▏" in screen(View(pattern="sea", is_typing=True), Cost(1, 1.0, False, 1.0))
+
+
+def test_a_key_of_markup_is_shown_as_it_is() -> None:
+    out = Console(file=io.StringIO(), width=120)
+    out.print(drawn(Scene("redis://there", 0.0, 10.0, Cost(1, 1.0, False, 1.0)), [row("[red]x[/]")], View(), 9))
+    assert isinstance(out.file, io.StringIO)
+    assert "[red]x[/]" in out.file.getvalue()
