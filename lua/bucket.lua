@@ -67,30 +67,31 @@ if not found and #call('HGETALL', key) > 0 then error('this hash is no bucket') 
 
 -- Below, text + 0 is its number. A missing or damaged field fails the script: BucketUnavailable.
 
--- Returns the rates (tokens/us) and bursts (tokens) of a quota, and how long a lease of a poor bucket lasts (us).
+-- Returns the bandwidths of a quota, and how long a lease of a poor bucket lasts (us). Of each bandwidth: the rate
+-- (tokens/us), the burst and, as of a full bucket, the level (tokens).
 --
 -- A lease is a small part of the time in which the bucket refills: tokens of a lost instance come back soon, and spent
 -- ones are not outstanding for long. If leases last as long as a refill, there is no refill. Simulated with leases of
 -- 100 ms instead of 20: a bucket of 10 at 100/s admitted 68 % of nine tenths of its rate to 20 instances, not 94 %.
 local function bandwidths(text)
-    local rates, bursts, lease, at = {}, {}, LEASE, 1
+    local bands, lease, at = {}, LEASE, 1
     repeat
         local amount, seconds, burst, after = match(text, '^(%d[%d.e+-]*)/(%d+):(%d+) ?()', at)
-        local rate = amount / seconds / 1000000
-        rates[#rates + 1], bursts[#bursts + 1], at = rate, burst + 0, after
-        lease = min(lease, 0.4 * burst / rate)
+        local band = {rate = amount / seconds / 1000000, burst = burst + 0, level = burst + 0}
+        bands[#bands + 1], at = band, after
+        lease = min(lease, 0.4 * band.burst / band.rate)
     until at > #text
-    return rates, bursts, max(SHORTEST, floor(lease))
+    return bands, max(SHORTEST, floor(lease))
 end
 
-local rates, bursts, lease = bandwidths(obeyed)
-local levels, reserved, was_reserved = {}, nil, false
+local bands, lease = bandwidths(obeyed)
+local reserved, was_reserved = nil, false
 local time, swept, kept, since, known, active, weights, lasts = 0, 0, 0, 0, 0, 0, 0, 0
 if found then
     local at, more = 1, nil
-    for i = 1, #rates do
+    for i = 1, #bands do
         local tokens, after = match(level, '^(-?%d[%d.e+-]*) ?()', at)
-        levels[i], at = tokens + 0, after
+        bands[i].level, at = tokens + 0, after
     end
     active, weights, lasts = match(shares, '^(%d+) (%d+) (-?%d+)$')
     time, swept, kept, since, more = match(times, '^(%d+) (%d+) (-?%d+) (-?%d+)(.*)$')
@@ -108,7 +109,6 @@ if found then
     end
 else
     epoch, version, outstanding = clock, 1, 0
-    for i = 1, #bursts do levels[i] = bursts[i] end
 end
 
 -- A clock that steps backwards is ignored until it has caught up: no second is refilled twice.

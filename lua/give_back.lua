@@ -37,10 +37,11 @@ if not instance or seq > instance.seq then
     end
     -- As far as there is room. There is none after a burst was lowered.
     local back = credited
-    for i = 1, #levels do
-        local room = max(0, bursts[i] - outstanding - levels[i])
+    for i = 1, #bands do
+        local band = bands[i]
+        local room = max(0, band.burst - outstanding - band.level)
         credited = min(credited, floor(room))
-        levels[i] = levels[i] + min(back, room)
+        band.level = band.level + min(back, room)
     end
 end
 local reply = {credited}

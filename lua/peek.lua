@@ -2,4 +2,6 @@
 --
 -- returns {level, outstanding, active_instances}  (whole tokens)
 
-return {floor(min(unpack(levels))), outstanding, active}
+local lowest = bands[1].level
+for i = 2, #bands do lowest = min(lowest, bands[i].level) end
+return {floor(lowest), outstanding, active}

@@ -23,11 +23,12 @@ if #over > 1 then table.sort(over, function(one, other) return one.expires < oth
 for n = 1, #over + 1 do
     local ended = over[n]
     local instant = ended and max(time, ended.expires) or now
-    for i = 1, #rates do
+    for i = 1, #bands do
         -- A time longer than the bucket takes to fill counts as that time, so that nothing overflows.
-        local room, flow = bursts[i] - outstanding - levels[i], (instant - time) * rates[i]
+        local band = bands[i]
+        local room, flow = band.burst - outstanding - band.level, (instant - time) * band.rate
         if flow >= room then flow = max(0, room) end
-        levels[i] = levels[i] + flow
+        band.level = band.level + flow
     end
     time = instant
     if ended then

@@ -11,7 +11,7 @@ local MARGIN = 5000 -- how much longer than needed an untouched bucket is kept: 
 local SLACK = 1000  -- and how much longer than that at the most, so that few calls have to say it anew (ms)
 
 local to_full, passed = 0, floor((clock - epoch) / 1000)
-for i = 1, #rates do to_full = max(to_full, (bursts[i] - levels[i]) / rates[i]) end
+for i = 1, #bands do to_full = max(to_full, (bands[i].burst - bands[i].level) / bands[i].rate) end
 local ttl = ceil((to_full + lease) / 1000) + MARGIN
 if known > now then ttl = max(ttl, ceil((known - now) / 1000)) end
 local enough = passed + min(ttl, LONGEST)
@@ -38,10 +38,10 @@ for n = 1, #over + (instance and 1 or 0) do
     end
 end
 
-level = levels[1]
-if #levels > 1 then
-    for i = 1, #levels do levels[i] = format('%.17g', levels[i]) end
-    level = table.concat(levels, ' ')
+level = bands[1].level
+if #bands > 1 then
+    level = format('%.17g', level)
+    for i = 2, #bands do level = level .. format(' %.17g', bands[i].level) end
 end
 shares = format('%.0f %.0f %.0f', active, weights, lasts)
 times = format('%.0f %.0f %.0f %.0f', time, time - swept, kept, since)

@@ -28,7 +28,7 @@ class Mixed:
         """It sends no rank: the old script knows fewer arguments."""
         ask = self._ask("old", age, need)
         self.lua.load("told", _in_the_terms_of_today(gzip.decompress(_BEFORE.read_bytes()).decode()))
-        return read_grant([*self.lua.listed("told", take_arguments(quota, ask)), 0])
+        return read_grant(self.lua.listed("told", take_arguments(quota, ask)))
 
     def new(self, quota: Quota, *, age: float, rules: int = _CODE, need: int = 0) -> Grant:
         return self.lua.take(quota, self._ask("new", age, need)._replace(rules=rules))
@@ -40,9 +40,10 @@ class Mixed:
 
 
 def _in_the_terms_of_today(script: str) -> str:
-    """Cut the three last numbers off, which an old client never sends; say the level as today's client reads it."""
-    begin = "ARGV[3] = string.match(ARGV[3], '^(.*) %S+ %S+ %S+$')\nlocal reply = (function()\n"
-    return begin + script + "\nend)()\nreply[6] = {1000 * reply[6]}\nreturn reply"
+    """Have the old script take what today's client sends, for an ask that begins at once, and say what it reads."""
+    begin = "ARGV[3] = string.gsub(ARGV[3], ' (%S+)$', ' 0 %1 1')\nlocal reply = (function()\n"
+    end = "\nend)()\nlocal level = table.remove(reply, 6)\nreply[10], reply[11] = 0, 1000 * level\nreturn reply"
+    return begin + script + end
 
 
 def test_a_bucket_from_before_is_read_and_keeps_what_was_used() -> None:

@@ -66,6 +66,8 @@ def reader(error: Callable[[str], Exception]) -> hiredis.Reader:
 
 
 _SECOND = 1_000_000
+_USUAL = [1, 0, 0]
+"""The weight and the rank of most asks, which need not be sent."""
 
 
 _pack: Any = hiredis.pack_command
@@ -75,27 +77,11 @@ command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has
 
 def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str | bytes]:
     """Return ARGV of take.lua; `seen` has the name of the hash of overrides, if the script can read it."""
-    (
-        instance,
-        seq,
-        need,
-        queued,
-        want,
-        held,
-        back,
-        max_wait,
-        age,
-        epoch,
-        fill,
-        round_trip,
-        weight,
-        *rank,
-        look,
-        refused,
-    ) = ask
-    wait, old, trip = round(max_wait * _SECOND), round(age * _SECOND), round(round_trip * _SECOND)
-    told = f"{seq} {old} {epoch} {fill} {need} {queued} {want} {held} {back} {wait} {trip} {weight} {rank[0]} {rank[1]}"
-    told += f" {refused}"
+    instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, trip, *rest, look, refused = ask
+    age, trip = round(age * _SECOND), round(trip * _SECOND)
+    told = f"{seq} {age} {epoch} {fill} {need} {queued} {want} {held} {back} {trip}"
+    if max_wait or refused or rest != _USUAL:
+        told += f" {round(max_wait * _SECOND)} {rest[0]} {rest[1]} {rest[2]} {refused}"
     return [spelled(quota), instance, told, *seen] if look else [spelled(quota), instance, told]
 
 
@@ -118,7 +104,7 @@ def spelled(quota: Quota) -> str:
 def read_grant(reply: Sequence[Any]) -> Grant:
     """Return the Grant in a reply of take.lua; raise BucketUnavailable if the bucket was damaged."""
     try:
-        granted, kept, starts_in, lease, retry_after, told, active_instances, epoch, version, config, rules = reply
+        granted, kept, starts_in, lease, retry_after, active_instances, epoch, version, config, rules, *told = reply
         starts_in, lease, retry_after = starts_in / _SECOND, lease / _SECOND, retry_after / _SECOND
         level, levels = min(told) // 1000, tuple([each / 1000 for each in told])
         quota = _quota(config) if config else None

@@ -281,10 +281,10 @@ def test_an_address_is_shown_without_its_password(store: type[RedisStore] | type
         assert "secret" not in repr(made)
 
 
-ZERO = [1, 0, 0, 0, 0, 0, 1, 5, 1, (HUNDRED & Quota(0.0)).encode().encode()]
+ZERO = [1, 0, 0, 0, 0, 1, 5, 1, (HUNDRED & Quota(0.0)).encode().encode(), 0, 1000]
 
 
-@pytest.mark.parametrize("reply", [[1, 2], None, [1, 0, 0, 0, 0, 0, 1, 5, 1, b"nan:1"], ["1"] * 10, ZERO])
+@pytest.mark.parametrize("reply", [[1, 2], None, [1, 0, 0, 0, 0, 1, 5, 1, b"nan:1", 0, 1000], ["1"] * 11, ZERO])
 def test_a_reply_that_no_bucket_gives_concerns_its_key_alone(reply: Any) -> None:
     with pytest.raises(BucketUnavailable, match="no bucket"):
         read_grant(reply)
