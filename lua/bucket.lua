@@ -35,6 +35,7 @@
 --   take       bucket sweep refill take write  leases tokens to one instance
 --   give_back  bucket refill give_back write   takes back what an instance did not spend, and refunds
 --   peek       bucket refill peek              looks, and writes nothing
+--   reset      bucket sweep refill reset write fills the bucket, when an operator says so
 -- The overrides that operators set are another hash, which change.lua writes; take tells their revision.
 -- bucket reads the bucket and the caller's instance, or begins a full bucket. sweep reads the instances whose lease is
 -- over. refill adds the tokens for the time that has passed, and ends those leases. write writes everything back, and

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from batchlimit import Quota
+from batchlimit import Quota, RateLimiter
 from batchlimit.admin import Admin, AsyncAdmin
+from batchlimit.batching import FixedBatch
 from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Change
 from batchlimit.overrides.override import Override
@@ -65,6 +66,29 @@ def test_what_is_open_has_no_quota_and_a_time(admin: Admin) -> None:
     assert [*admin.overrides()] == [made]
     assert (made.quota, made.said, str(made)) == (None, "open", "search:* open (an incident)")
     assert made.until == pytest.approx(made.at + 3600.0, abs=0.01)
+
+
+def test_a_bucket_that_is_filled_serves_a_limiter_again_and_what_it_holds_stays(admin: Admin, clock: Clock) -> None:
+    limiter = RateLimiter(admin._store, "100/hour", sizer=FixedBatch(40), clock=clock)
+    assert sum(limiter.try_acquire("ann") for _ in range(300)) == 100
+    assert admin.refill("ann", why="our mistake") == (0.0,)
+    clock.now += 0.5
+    assert sum(limiter.try_acquire("ann") for _ in range(300)) == 100
+    assert admin.clear("ann") is not None
+    assert admin.clear("never used") is None
+    assert [(each.name, each.old, each.new) for each in admin.history()] == [
+        ("never used", "none", "cleared"),
+        ("ann", "0.0 tokens", "cleared"),
+        ("ann", "0.0 tokens", "refilled"),
+    ]
+    limiter.close()
+
+
+@pytest.mark.parametrize("name", ["", "search:*", 7])
+def test_buckets_are_filled_one_by_one(admin: Admin, name: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        admin.refill(name)
+    assert admin.history() == []
 
 
 def test_an_override_replaces_the_one_of_its_name(admin: Admin) -> None:

@@ -12,14 +12,14 @@ from batchlimit.admin import changes
 from batchlimit.bucket.state import BucketState, read_bucket
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.override import Override, check_name
+from batchlimit.overrides.override import Override, check_line, check_name, is_pattern
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.overrides.plan import Until, end_of, removal, setting
-from batchlimit.quota.key import check_key
+from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
-from batchlimit.stores.protocols import Ruled
+from batchlimit.stores.protocols import Resettable, Ruled
 from batchlimit.stores.redis import RedisStore
 from batchlimit.unique import Unique
 
@@ -205,6 +205,60 @@ class Admin(Unique):
         fields, now = self._store.rules.bucket(check_key(key))
         return read_bucket(fields, now) if fields else None
 
+    def refill(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
+        """Fill the bucket of a key, but for what limiters have leased of it.
+
+        What limiters hold and what they owe stays. In any time that includes one refill at most one burst more is
+        admitted than the quota says.
+
+        Args:
+            key: what is limited; no pattern.
+            why: the reason, for the log (one line, default "").
+
+        Returns:
+            The tokens that each bandwidth had; None: there was no bucket, so it was full already.
+
+        Raises:
+            StoreUnavailable: the store does not answer; the bucket may be full all the same, without a word in the log.
+            ValueError, TypeError: it is no key, or the store cannot do that.
+
+        Example:
+            >>> from batchlimit import RateLimiter
+            >>> from batchlimit.stores import MemoryStore
+            >>> store = MemoryStore()
+            >>> limiter = RateLimiter(store, "2/hour")
+            >>> [limiter.try_acquire("ann") for _ in range(3)]
+            [True, True, False]
+            >>> admin = Admin(store, who="bob")
+            >>> admin.refill("ann", why="a mistake of ours")
+            (0.0,)
+            >>> [(entry.name, entry.old, entry.new) for entry in admin.history()]
+            [('ann', '0.0 tokens', 'refilled')]
+        """
+        return self._reset(key, why, forget=False)
+
+    def clear(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
+        """Have the bucket of a key as if it was never used, but for what limiters have leased of it.
+
+        It is full, as after `refill`, and obeys the quota of the limiter that asks next.
+
+        Args:
+            key: what is limited; no pattern.
+            why: the reason, for the log (one line, default "").
+
+        Returns:
+            As `refill`.
+
+        Raises:
+            StoreUnavailable, ValueError, TypeError: as for `refill`.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).clear("ann") is None
+            True
+        """
+        return self._reset(key, why, forget=True)
+
     def plan(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
         """Return what `set` would set, and set nothing. Args and errors are those of `set`.
 
@@ -283,6 +337,17 @@ class Admin(Unique):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _reset(self, key: str, why: str, *, forget: bool) -> tuple[float, ...] | None:
+        if is_pattern(check_key(key)):
+            raise ValueError(f"{key!r} is a pattern: name one key after the other")
+        if not isinstance(self._store, Resettable):
+            raise TypeError(f"a {type(self._store).__name__} fills no buckets; use a redis.Redis client or a URL")
+        check_line("why", why)
+        before = self._store.reset(key, forget=forget)
+        told = "none" if before is None else "; ".join(f"{level:.1f}" for level in before) + " tokens"
+        self._store.note(stored(key), told, "cleared" if forget else "refilled", self._who, why)
+        return before
 
     def _set(self, override: Callable[[float], Override]) -> Override:
         """Set what is made at the server's clock."""

@@ -60,6 +60,14 @@ class AsyncAdmin(Unique):
         """See Admin.bucket."""
         return await asyncio.to_thread(self._admin.bucket, key)
 
+    async def refill(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
+        """See Admin.refill."""
+        return await asyncio.to_thread(self._admin.refill, key, why=why)
+
+    async def clear(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
+        """See Admin.clear."""
+        return await asyncio.to_thread(self._admin.clear, key, why=why)
+
     async def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
         """See Admin.unset."""
         return await asyncio.to_thread(self._admin.unset, *names, why=why)

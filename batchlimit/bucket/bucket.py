@@ -121,6 +121,15 @@ class Bucket:
         self._levels, self._now, self._time, self._reserved = before
         return Level(level, self._table.outstanding, self._table.active)
 
+    def reset(self, now: int, *, forget: bool) -> tuple[float, ...]:
+        """Fill up to what is leased; return the tokens there were. `forget`: the next asker's quota holds."""
+        self._refill_to(now, "", lease_of(self._bands))
+        before = tuple([math.floor(level * 1000) / 1000 for level in self._levels])
+        self._levels = [max(level, band.burst - self._table.outstanding) for band, level in self._each()]
+        if forget:
+            self._reserved, self._since, self._rank, self._heard = None, -FAR, (0, 0), None
+        return before
+
     def expires_in(self) -> int:
         """Return after how many us without a call the bucket is as good as a new one."""
         to_full = max((band.burst - level) / band.rate for band, level in self._each())

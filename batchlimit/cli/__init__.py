@@ -1,4 +1,4 @@
-"""The command line: `batchlimit set`, `hold`, `open`, `unset`, `rules`, `log`, `get`, `demo`."""
+"""The command line: `batchlimit set`, `hold`, `open`, `unset`, `refill`, `clear`, `rules`, `log`, `get`, `demo`."""
 
 import sys
 

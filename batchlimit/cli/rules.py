@@ -7,7 +7,7 @@ import typer
 
 from batchlimit.admin import Admin
 from batchlimit.cli.output import Output, Row, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, opened
+from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, opened
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import NotUnderstood, Override
 from batchlimit.overrides.view import spelled
@@ -69,7 +69,7 @@ def unset(
     url: Url,
     names: Annotated[list[str] | None, typer.Argument(help="Keys and patterns, as they were set.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Remove all overrides.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     why: Why = "",
     who: Who = None,
     prefix: Prefix = DEFAULT_PREFIX,

@@ -25,6 +25,7 @@ Prefix = Annotated[str, typer.Option(envvar="BATCHLIMIT_PREFIX", help="As of the
 Form = Annotated[Output, typer.Option("--output", "-o", help="The form of the output.")]
 Why = Annotated[str, typer.Option(help="The reason, for the log and for others.")]
 Who = Annotated[str | None, typer.Option(help="Who the log says it was.", show_default="user@machine")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DEFAULT_PREFIX = "batchlimit"
 
 

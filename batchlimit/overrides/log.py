@@ -21,14 +21,14 @@ class Change(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One override that was changed.
+    """One override that was changed, or one bucket that was filled.
 
     Attributes:
         at: when (seconds since 1970, by the server's clock).
-        revision: of the overrides from then on.
+        revision: of the overrides from then on; of a bucket it says nothing.
         name: the key or the pattern.
-        old: what stood there before; "": nothing.
-        new: what stands there from then on; "": nothing.
+        old: what stood there before; "": nothing. Of a bucket: the tokens that it had.
+        new: what stands there from then on; "": nothing. Of a bucket: "refilled" or "cleared".
         who: who changed it.
         why: the reason.
     """

@@ -57,8 +57,8 @@ class Override:
         check_name(self.name)
         check_mode(self.mode)
         _check_quota(self.quota, self.mode)
-        _check_line("why", self.why)
-        _check_line("who", self.who)
+        check_line("why", self.why)
+        check_line("who", self.who)
         _check_instant(self.at)
         if self.until is not None:
             _check_instant(self.until)
@@ -135,7 +135,8 @@ def _check_quota(quota: object, mode: Mode) -> None:
         raise TypeError(f"an override needs a Quota, not {shown(quota)}")
 
 
-def _check_line(what: str, text: object) -> None:
+def check_line(what: str, text: object) -> None:
+    """Raise ValueError unless a text is one line, and not too long."""
     if not isinstance(text, str) or len(text) > LONGEST_TEXT or not text.isprintable():
         raise ValueError(f"{what} must be one line of at most {LONGEST_TEXT} characters")
 

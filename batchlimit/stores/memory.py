@@ -81,6 +81,20 @@ class MemoryStore(Unique):
             now = self._now()
             return (self._live(key, now) or Bucket(quota, now)).peek(now)
 
+    def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
+        """See Resettable.reset."""
+        with free(self._lock):
+            now = self._now()
+            if (bucket := self._live(key, now)) is None:
+                return None
+            before = bucket.reset(now, forget=forget)
+            self._buckets[stored(key)] = bucket, now + bucket.expires_in()
+        return before
+
+    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
+        """See Resettable.note."""
+        self.rules.note(key, old, new, who, why)
+
     def probe(self, key: str) -> None:
         """Do nothing: memory is always reachable."""
 
@@ -138,6 +152,11 @@ class MemoryRules:
                 self._log.insert(0, Entry(now, self.revision, name, old, text, change.who, change.why))
             del self._log[_LOGGED:]
             return True, self.revision
+
+    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
+        """See Resettable.note."""
+        with free(self._lock):
+            self._log.insert(0, Entry(self._now(), self.revision, key, old, new, who, why))
 
     def log(self, count: int) -> list[Entry]:
         """See RuleStore.log."""

@@ -213,6 +213,27 @@ class RuleStore(Protocol):
 
 
 @runtime_checkable
+class Resettable(Protocol):
+    """Optional for a Store: an operator may fill its buckets."""
+
+    def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
+        """Fill a bucket up to what is leased of it.
+
+        Args:
+            key: which bucket; a checked key, not empty.
+            forget: also forget which quota it obeys: that of the next asker holds.
+
+        Returns:
+            The tokens that each bandwidth had; None: there is no bucket, so it is full.
+        """
+        ...
+
+    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
+        """Append to the log of the overrides what an operator did to a bucket."""
+        ...
+
+
+@runtime_checkable
 class Ruled(Protocol):
     """Optional for a Store: it keeps overrides, and its grants tell their revision."""
 

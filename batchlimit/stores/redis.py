@@ -17,7 +17,7 @@ from batchlimit.stores.client.cluster import ClusterTransport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
 from batchlimit.stores.client.direct import Calls, DirectTransport
-from batchlimit.stores.client.rulebook import Command, rules_name
+from batchlimit.stores.client.rulebook import Command, log_name, note, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
@@ -26,6 +26,8 @@ from batchlimit.stores.client.scripts import (
     probe_name,
     read_grant,
     read_level,
+    read_reset,
+    reset_arguments,
     take_arguments,
 )
 from batchlimit.stores.client.syntax import look, sure_redis
@@ -156,6 +158,14 @@ class RedisStore(Unique):
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return read_level(self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota)))
+
+    def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
+        """See Resettable.reset."""
+        return read_reset(self._run("reset", bucket_name(self._prefix, key), reset_arguments(forget)))
+
+    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
+        """See Resettable.note."""
+        self._ask(log_name(self._prefix), note(self._prefix, key, (old, new, who, why)))
 
     def probe(self, key: str) -> None:
         """See Remote.probe."""

@@ -130,6 +130,26 @@ def test_open_admits_everything_for_a_time(run: Run, admin: Admin) -> None:
     assert run("open", "search:*", "--until", "a while").exit_code == 2
 
 
+def test_the_bucket_of_one_key_is_filled_after_a_yes_and_that_is_logged(run: Run, valkey_store: RedisStore) -> None:
+    quota = Quota(0.001, 100)
+    assert valkey_store.take("ann", quota, Ask("one", 1, 60, 60, 60, round_trip=2.0)).granted == 60
+    for command, word in (("refill", "refilled"), ("clear", "cleared")):
+        assert run(command, "ann", typed_in="n\n").exit_code == 1
+        done = run(command, "ann", "--why", "our mistake", "--who", "bob", typed_in="y\n")
+        assert (done.exit_code, f"{word}: ann; it had 40.0" in done.stderr) == (0, True)
+        row = json.loads(run("log", "-o", "json").stdout)[0]
+        assert (row["name"], row["who"], row["old"], row["new"], row["why"]) == (
+            "ann",
+            "bob",
+            "40.0 tokens",
+            word,
+            "our mistake",
+        )
+        assert run(command, "ann*", "--yes").exit_code == 2
+        assert "there was none" in run(command, "never used", "--yes").stderr
+    assert valkey_store.peek("ann", quota)[:2] == (40, 60)
+
+
 def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: RedisStore) -> None:
     ask = Ask("one", 1, 10, 10, 10, round_trip=2.0, revision=42)
     assert valkey_store.take("search:ann", Quota(0.001, 100), ask).granted == 10

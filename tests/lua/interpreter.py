@@ -11,6 +11,8 @@ from batchlimit.stores.client.scripts import (
     peek_arguments,
     read_grant,
     read_level,
+    read_reset,
+    reset_arguments,
     script,
     take_arguments,
 )
@@ -31,7 +33,7 @@ class Interpreter:
         self._lua = LuaRuntime(unpack_returned_tuples=True)
         self._lua.globals().redis = self._lua.table_from({"call": self._call, "pcall": self._call})
         self._scripts: dict[str, Any] = {}
-        for name in ("take", "give_back", "peek"):
+        for name in ("take", "give_back", "peek", "reset"):
             self.load(name, script(name))
 
     @property
@@ -60,6 +62,9 @@ class Interpreter:
     def peek(self, quota: Quota) -> Level:
         return read_level(self.listed("peek", peek_arguments(quota)))
 
+    def reset(self, *, forget: bool) -> tuple[float, ...] | None:
+        return read_reset(self.listed("reset", reset_arguments(forget)))
+
     def listed(self, name: str, arguments: list[Any]) -> list[Any]:
         """Return the script's reply as a list."""
         reply = self.run(name, arguments)
@@ -83,8 +88,9 @@ class Interpreter:
     def _hset(self, _key: str, *pairs: str) -> None:
         self.fields.update(zip(pairs[::2], pairs[1::2], strict=True))
 
-    def _hdel(self, _key: str, name: str) -> None:
-        del self.fields[name]
+    def _hdel(self, _key: str, *names: str) -> None:
+        for name in names:
+            del self.fields[name]
 
     def _pexpire(self, _key: str, ttl: str) -> None:
         assert int(ttl) > 0

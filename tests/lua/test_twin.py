@@ -44,7 +44,9 @@ _give_backs = st.tuples(
     st.sampled_from(("next", "next", "same")),
     st.tuples(_counts, _counts, st.sampled_from((0, 0, 3))),
 )
-_steps = st.lists(st.tuples(_elapsed, st.one_of(_takes, _takes, _give_backs), st.integers(0, 2)), max_size=30)
+_resets = st.tuples(st.just("reset"), st.booleans())
+_calls = st.one_of(_takes, _takes, _takes, _give_backs, _give_backs, _resets)
+_steps = st.lists(st.tuples(_elapsed, _calls, st.integers(0, 2)), max_size=30)
 
 
 class Pair:
@@ -100,6 +102,10 @@ class Pair:
         back = GiveBack(instance, self._seq(instance, seq), *counts)
         credited = self.twin.give_back(back, self.lua.now) if self.twin else 0
         assert self.lua.give_back(quota, back) == credited
+
+    def reset(self, forget: bool, _quota: Quota) -> None:
+        before = self.twin.reset(self.lua.now, forget=forget) if self.twin else None
+        assert self.lua.reset(forget=forget) == before
 
     def check(self, quota: Quota) -> None:
         if self.twin is not None:

@@ -21,7 +21,7 @@ from tests.topologies import Cluster, Watched, cluster, sentinel
 
 ROOT = Path(__file__).parents[2]
 # The rules in the order in which the document has them.
-SERVER, OPERATOR, LOOKS, OPTIONS, CLUSTER, SENTINELS = re.findall(
+SERVER, OPERATOR, LOOKS, FILLS, OPTIONS, CLUSTER, SENTINELS = re.findall(
     r"^ACL (SETUSER .*)$", (ROOT / "docs" / "redis.md").read_text(), re.MULTILINE
 )
 HUNDRED = Quota(0.001, 100)
@@ -183,6 +183,20 @@ def test_an_operator_sets_what_a_limiter_may_read_and_not_change(one: Node) -> N
         assert (operator.rules.read(0).fields or {})["rule:ann"] == '{"quota": "5/s"}'
     with pytest.raises(StoreUnavailable):
         operator.take("k0", HUNDRED, Ask("a", 2, 5, 5, 5))
+    operator.close()
+
+
+def test_an_operator_fills_buckets_by_rights_of_their_own(one: Node) -> None:
+    allow(one, "SETUSER operator reset", OPERATOR)
+    operator = RedisStore.from_url(named(one.url).replace("limiter:", "operator:"), deadline=30.0)
+    with stores(named(one.url)) as both:
+        assert both[0].take("k", HUNDRED, Ask("a", 1, 5, 5, 5)).granted == 5
+        with pytest.raises(StoreUnavailable):
+            operator.reset("k", forget=False)
+        allow(one, FILLS)
+        assert operator.reset("k", forget=True) is not None
+        operator.note("k", "95", "cleared", "ann", "because")
+        assert [each.new for each in operator.rules.log(9)] == ["cleared"]
     operator.close()
 
 

@@ -12,6 +12,9 @@ from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.overrides import FORM, MOST, RULE, is_number
 
 Command = tuple[str, ...]
+BUCKET = "bucket:"
+"""What was done to a bucket is logged under this and its key."""
+_TOLD = "old", "new", "who", "why"
 
 
 def rules_name(prefix: str) -> str:
@@ -50,6 +53,12 @@ def read_log(prefix: str, count: int) -> Command:
     return "XREVRANGE", log_name(prefix), "+", "-", "COUNT", str(count)
 
 
+def note(prefix: str, key: str, said: tuple[str, str, str, str]) -> Command:
+    """Return the command that appends to the log what was done to a bucket: `said` has old, new, who and why."""
+    told = [word for pair in zip(_TOLD, said, strict=True) for word in pair]
+    return "XADD", log_name(prefix), "MAXLEN", "~", "1000", "*", "revision", "0", "field", BUCKET + key, *told
+
+
 def change_arguments(prefix: str, change: Change) -> list[str | bytes]:
     """Return ARGV of change.lua."""
     said = [word for name, text in change.texts.items() for word in (RULE + name, text)]
@@ -75,10 +84,10 @@ def entries(reply: Iterable[Any]) -> list[Entry]:
     for number, fields in reply:
         said = {text(name): text(value) for name, value in _pairs(fields)}
         name = said.get("field", "")
-        if name.startswith(RULE) and is_number(said.get("revision", "")):
+        if name.startswith((RULE, BUCKET)) and is_number(said.get("revision", "")):
             at = int(text(number).partition("-")[0]) / 1000
-            told = [said.get(each, "") for each in ("old", "new", "who", "why")]
-            found.append(Entry(at, int(said["revision"]), name.removeprefix(RULE), *told))
+            told = [said.get(each, "") for each in _TOLD]
+            found.append(Entry(at, int(said["revision"]), name.partition(":")[2], *told))
     return found
 
 

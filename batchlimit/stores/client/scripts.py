@@ -24,6 +24,7 @@ SCRIPTS = {
     "take": ("bucket", "sweep", "refill", "take", "write"),
     "give_back": ("bucket", "refill", "give_back", "write"),
     "peek": ("bucket", "refill", "peek"),
+    "reset": ("bucket", "sweep", "refill", "reset", "write"),
     "change": ("change",),
 }
 """The files in `lua/` of each script, in order: they read, compute and write."""
@@ -93,6 +94,16 @@ def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
 def peek_arguments(quota: Quota) -> list[str | bytes]:
     """Return ARGV of peek.lua."""
     return [spelled(quota)]
+
+
+def reset_arguments(forget: bool) -> list[str | bytes]:
+    """Return ARGV of reset.lua. No quota is asked with: a missing bucket is not begun."""
+    return [spelled(PROBE_QUOTA), "", "1" if forget else "0"]
+
+
+def read_reset(reply: Sequence[int]) -> tuple[float, ...] | None:
+    """Return what a reply of reset.lua says: the tokens of each bandwidth; None: there is no bucket."""
+    return tuple([each / 1000 for each in reply]) or None
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,17 @@
+-- Fills a bucket up to what is leased of it. What instances hold stays theirs, and counts against the burst.
+--
+-- ARGV[3] forget (1: as well which quota it obeys, and for whom tokens are reserved: the next asker's quota holds)
+-- returns {} if there is no bucket: it is full; else the tokens that each bandwidth had (in thousandths)
+
+if not found then return {} end
+local forget = ARGV[3] == '1'
+
+local reply = {}
+for i = 1, #levels do
+    reply[i] = floor(levels[i] * 1000)
+    levels[i] = max(levels[i], bursts[i] - outstanding)
+end
+if forget then
+    reserved, since = nil, -2 ^ 49 -- younger is every quota that is asked with
+    if rank then call('HDEL', key, 'rank', 'heard') end
+end
