@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 from threading import TIMEOUT_MAX, Lock
+from time import sleep
 
 from batchlimit.caution import caution
 
 HEARTBEAT = 1.0
 """A waiter looks again after so many seconds though nobody woke it: that thread may have been interrupted."""
+
+_MOMENT = 1e-4
+"""Seconds: to sleep for no time at all hands the interpreter to nobody."""
 
 
 class Event:
@@ -84,6 +88,12 @@ def warn_in_loop() -> None:
         return
     _warned = True
     caution(_MESSAGE, RuntimeWarning)
+
+
+def give_way() -> None:
+    """Let other threads run for a moment, amid a long count; but not where an event loop runs: it would stop longer."""
+    if asyncio._get_running_loop() is None:
+        sleep(_MOMENT)
 
 
 class Turn:

@@ -10,8 +10,8 @@ from batchlimit.aio.waiting_task import NO_GATE, WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
+from batchlimit.reentry import own_lock
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
 
@@ -26,6 +26,8 @@ class KeyEntry:
     """
 
     __slots__ = ("_is_dead", "_is_waking", "due", "home", "key", "refill_gate", "reservoir", "seen", "tokens")
+    lock = own_lock()
+    """Who counts holds it. It keeps nobody out: a loop changes its entries whenever it likes."""
 
     def __init__(self, key: str, reservoir: Reservoir, home: Home) -> None:
         self.key = key
@@ -110,10 +112,6 @@ class KeyEntry:
         if self.reservoir.state.is_retired:
             self.home.drop(self)
         self.changed()
-
-    def figures(self) -> KeyStatistics:
-        """Return the reservoir's figures."""
-        return self.reservoir.statistics
 
     @property
     def uses(self) -> int:

@@ -17,12 +17,14 @@ from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.rule_reader import RuleReader
+from batchlimit.blocking import give_way
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.quota.key import check_key
+from batchlimit.quota.policy import policies_of
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.options import Options
@@ -76,6 +78,7 @@ class Registry:
             make=self._make,
             left=lambda entry: self._come_at(self._keyspace.due),
             rules=self.rules.known,
+            policies=policies_of(self.rule),
         )
         self._singles = self._keyspace.singles
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
@@ -238,7 +241,9 @@ class Registry:
 
     def statistics(self) -> Statistics:
         """Return what all key entries did, those that were dropped among them."""
-        return self._keyspace.statistics(self.store.health)
+        census = self._keyspace.census()
+        census.take(give_way)
+        return self._keyspace.statistics(census, self.store.health)
 
     async def close(self) -> None:
         """Fail all waiters, give all tokens back, close a store of our own. A second call waits for the first.

@@ -2,20 +2,26 @@
 
 import itertools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
+from batchlimit.keyspace.census import Census, Tallies
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.eviction import ClockCache, Evictable
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.keyspace.single_asks import SingleAsks
 from batchlimit.quota.key import place_of, stored
+from batchlimit.quota.policy import Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.fallback.failure_policy import failure_rule
 from batchlimit.reservoir.instance import Instance, Rules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import Health, KeyStatistics, Statistics
+from batchlimit.reservoir.statistics import Health, Statistics
+
+_TRIES = 3
+"""A loop may let an entry go while another thread begins to count: that begins anew, so many times at most."""
 
 
 class Entry(Evictable, Protocol):
@@ -25,16 +31,17 @@ class Entry(Evictable, Protocol):
     """The key, as `stored` returns it."""
     reservoir: Reservoir
 
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while the figures of the reservoir are read."""
+        ...
+
     def evict(self) -> bool:
         """Retire to make room, unless a caller needs this key entry."""
         ...
 
     def resume(self, single: SingleAsk) -> None:
         """Go on with an ask that began when the key was not in use; set its `caller`."""
-        ...
-
-    def figures(self) -> KeyStatistics:
-        """Return the reservoir's figures."""
         ...
 
 
@@ -63,6 +70,7 @@ class Keyspace(Generic[E]):
         make: Callable[[str, Reservoir], E],
         left: Callable[[E], None],
         rules: Rules,
+        policies: Policies,
     ) -> None:
         """Begin with no key.
 
@@ -75,16 +83,18 @@ class Keyspace(Generic[E]):
             make: makes the entry of a stored key around a reservoir.
             left: is told of each entry after it was let go of.
             rules: the overrides that the instance knows.
+            policies: by which its keys are counted.
         """
         self._entries, self._options, self._clock = entries, options, clock
         self._instance, self._make, self._left = Instance(instance, itertools.count(1), born, rules=rules), make, left
         self._policy = failure_rule(options.on_failure)
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)
+        self._past = Tallies(policies)
+        self._leaving = self._gone = 0  # how many entries began to leave, and how many have left
         self.singles: SingleAsks[E] = SingleAsks(
-            entries, self._dormant, self._instance, options, clock=clock, find=self.find
+            entries, self._dormant, self._instance, options, clock=clock, find=self.find, settled=self._past.admitted
         )
-        self._past = [0, 0, 0, 0, 0, 0]  # of the key entries that are gone: admitted, refused, calls, and so on
 
     def __repr__(self) -> str:
         return f"<Keyspace of {self._instance.name}: {len(self)} keys, {len(self._dormant)} of them dormant>"
@@ -125,16 +135,19 @@ class Keyspace(Generic[E]):
         place = place_of(entry.key)
         if self._entries.get(place) is not entry:
             return
+        self._leaving += 1
         del self._entries[place]
-        self._cache.leave(entry)
         self.remember(entry)
+        self._gone = self._leaving
+        self._cache.leave(entry)
         if (snapshot := entry.reservoir.lifecycle.snapshot) is not None:
             self._dormant.put(place, snapshot, self._clock())
         self._left(entry)
 
     def remember(self, entry: E) -> None:
         """Keep counting what an entry did that is gone."""
-        self._past = [past + figure for past, figure in zip(self._past, entry.figures(), strict=False)]
+        with entry.lock:
+            self._past.remember(entry.reservoir)
 
     def clear(self) -> list[E]:
         """Forget all keys; return the entries that were in use. Their statistics are the caller's to remember."""
@@ -154,27 +167,35 @@ class Keyspace(Generic[E]):
         """When `forget_idle` has something to forget; inf: never, or not as long as no key becomes dormant."""
         return self._dormant.due
 
-    def statistics(self, health: Health) -> Statistics:
-        """Add up what all entries did, those that are gone among them; retired ones count once they are let go of."""
-        entries = list(self._entries.values())  # a loop may change them while another thread reads
-        live = [entry.figures() for entry in entries if not entry.reservoir.state.is_retired]
-        now = KeyStatistics(*(sum(column) for column in zip(*live, KeyStatistics(), strict=True)))
-        counts = [old + new for old, new in zip(self._past, now, strict=False)]
-        admitted, refused, calls, fallback, losses, opened = counts
+    def census(self) -> Census:
+        """Begin to count what all keys did, those that are gone among them."""
+        gone, census = self._gone, self._past.census(list(self._entries.values()))
+        for _ in range(_TRIES):
+            if gone == self._leaving:
+                break
+            gone, census = self._gone, self._past.census(list(self._entries.values()))
+        census.keys, census.asks = len(self), len(self.singles)
+        return census
+
+    @staticmethod
+    def statistics(census: Census, health: Health) -> Statistics:
+        """Say what a census has counted."""
+        admitted, refused, calls, fallback, losses, opened, held, waiting, owed, *_ = census.total
         return Statistics(
-            keys=len(live) + len(self._dormant) + len(self.singles),
-            admitted=admitted + self.singles.admitted,
+            keys=census.keys,
+            admitted=admitted,
             refused=refused,
-            calls=calls + self.singles.answered + len(self.singles),
-            held=now.held,
-            waiting=now.waiting + len(self.singles),
-            owed=now.owed,
+            calls=calls + census.asks,
+            held=held,
+            waiting=waiting + census.asks,
+            owed=owed,
             fallback=fallback,
             losses=losses,
             opened=opened,
             failures=health.failures,
             outages=health.outages,
             available=health.available,
+            policies=census.policies,
         )
 
     def _reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:

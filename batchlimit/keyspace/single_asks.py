@@ -30,7 +30,7 @@ class SingleAsks(Generic[E]):
         "_find",
         "_instance",
         "_options",
-        "admitted",
+        "_settled",
         "answered",
     )
 
@@ -43,6 +43,7 @@ class SingleAsks(Generic[E]):
         *,
         clock: Callable[[], float],
         find: Callable[[str, Quota], E],
+        settled: Callable[[Quota, int], None],
     ) -> None:
         """Begin with none.
 
@@ -53,11 +54,11 @@ class SingleAsks(Generic[E]):
             options: the limiter's.
             clock: returns seconds.
             find: brings a key into use, with its single ask if there is one; returns its entry.
+            settled: is told of the tokens that one has admitted, by the quota that the code has for the key.
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
-        self._clock, self._find = clock, find
+        self._clock, self._find, self._settled = clock, find, settled
         self._by_place: dict[str, SingleAsk] = {}
-        self.admitted = 0  # tokens, by those that were settled
         self.answered = 0  # how many were settled
 
     def __repr__(self) -> str:
@@ -116,7 +117,7 @@ class SingleAsks(Generic[E]):
         if single.entry is not None or (packed := single.settle(grant, now)) is None:
             return False
         self._by_place.pop(single.place, None)
-        self.admitted += single.cost
+        self._settled(single.code, single.cost)
         self.answered += 1
         self._dormant.keep(single.place, packed, now, now)
         return True

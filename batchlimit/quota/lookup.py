@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from batchlimit.patterns import by_name
+from batchlimit.quota.policy import Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 
@@ -31,7 +32,7 @@ def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota
         quota = Quota.parse(source) if isinstance(source, str) else source
         return lambda _key: quota
     if isinstance(source, Mapping):
-        return _of_mapping(source)
+        return ByName(source)
     if callable(source):
         return Constant(lambda key: _as_quota(source(key), f"key {shown(key)}"), most)
     wanted = "quotas come from a Quota, its text, a mapping or a function of the key"
@@ -66,17 +67,34 @@ class Constant:
         return self._new.setdefault(name, known)  # of threads that ask at once, all get the same
 
 
-def _of_mapping(names: Mapping[str, Quota | str]) -> Callable[[str], Quota]:
-    if not names:
-        raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
-    find = by_name({name: _as_quota(value, shown(name)) for name, value in names.items()})
+class ByName:
+    """A function of the key by a mapping from names and patterns.
 
-    def rule(key: str) -> Quota:
-        if (quota := find(key)) is None:
+    Attributes:
+        policies: its entries.
+    """
+
+    __slots__ = ("_find", "policies")
+
+    def __init__(self, names: Mapping[str, Quota | str]) -> None:
+        if not names:
+            raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
+        quotas = {name: _own(_as_quota(value, shown(name))) for name, value in names.items()}
+        self._find, self.policies = by_name(quotas), Policies(quotas)
+
+    def __repr__(self) -> str:
+        return f"<ByName {self.policies!r}>"
+
+    def __call__(self, key: str) -> Quota:
+        """Return the quota of a key; ValueError: it has none."""
+        if (quota := self._find(key)) is None:
             raise ValueError(f'no quota for key {shown(key)}; add a "*" entry for the keys that no other entry names')
         return quota
 
-    return rule
+
+def _own(quota: Quota) -> Quota:
+    """Return an equal one that nobody else has."""
+    return Quota(quota.rate, quota.burst, quota.also)
 
 
 def _as_quota(value: object, whose: str) -> Quota:

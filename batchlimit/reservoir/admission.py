@@ -55,8 +55,9 @@ class Admission:
         state.queue.join(waiter)
         if waiter.tentative:
             self._confirm(waiter)
-        waiter.verdict, waiter.asked = None, 0
-        state.tokens.took_late(waiter.cost)
+        admit, waiter.verdict, waiter.asked = waiter.verdict, None, 0
+        assert isinstance(admit, Admit)
+        state.lease.forsake(waiter, admit)
         self.serve()
 
     def advance(self, now: float) -> None:
@@ -84,7 +85,7 @@ class Admission:
     def refuse(self, waiter: Waiter, now: float) -> Refuse:
         """Refuse a caller, and serve those behind it."""
         state = self._state
-        state.tokens.refused += waiter.cost
+        state.refuse(waiter)
         verdict, was_first = Refuse(self._forecast.retry_after(waiter, now)), waiter is state.queue.first
         state.queue.dismiss(waiter, verdict)
         if was_first:

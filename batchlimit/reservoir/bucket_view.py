@@ -12,7 +12,8 @@ from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
 
 _FIFTH = 0.2
-"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""
+"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this.
+With less than this a bucket is low."""
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one instance's share of it, or nothing."""
 FILLS = get_args(Fill)
@@ -116,6 +117,10 @@ class BucketView:
     def is_rich(self, burst: int) -> bool:
         """Whether half of the bucket was left, or more, as far as its level tells: the lowest of all bandwidths'."""
         return self.level >= ALPHA * burst
+
+    def is_low(self, burst: int) -> bool:
+        """Whether less than a fifth of the bucket was left when it last answered."""
+        return self.level < _FIFTH * burst and self._heard > LONG_AGO
 
     def epoch(self, quota: Quota, now: float) -> int:
         """Return the epoch of the bucket that must be there still; 0 when it may have filled up and been forgotten.

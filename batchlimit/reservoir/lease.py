@@ -28,6 +28,7 @@ class Lease:
         "pledged",
         "prompt",
         "reserved_for_waiters",
+        "served",
         "starts",
         "told",
     )  # fmt: skip
@@ -40,6 +41,7 @@ class Lease:
         self.told = 0  # how many reports were made: tokens spent before a report are spent for the bucket too
         self.generation = 0  # another one whenever what is here begins to be the bucket's, or ceases to be, or is lost
         self.borrowed = False
+        self.served = 0  # tokens of the bucket's that went to waiters
 
     def __repr__(self) -> str:
         return f"<Lease of {self._tokens}, {self.reserved_for_waiters} reserved, {self.pending} pending>"
@@ -82,13 +84,19 @@ class Lease:
 
     def serve(self, waiter: Waiter) -> Admit:
         """Spend reserved tokens on a waiter: as far as the bucket is concerned, once the waiter is confirmed."""
-        admit = Admit(self._tokens.expires, self.generation)
+        admit = Admit(self._tokens.expires, self.generation, self.borrowed)
         self.spend(waiter.cost)
+        self.served += 0 if self.borrowed else waiter.cost
         waiter.told = self.told
         self.pledged += waiter.cost if waiter.tentative else 0
         self.prompt += waiter.cost if waiter.prompt else 0
         waiter.verdict = admit  # with no call in between: a pledge that nobody knows of would last for ever
         return admit
+
+    def forsake(self, waiter: Waiter, admit: Admit) -> None:
+        """Uncount the tokens of a waiter that did not spend them."""
+        self._tokens.took_late(waiter.cost)
+        self.served -= 0 if admit.borrowed else waiter.cost
 
     def confirm(self, waiter: Waiter) -> None:
         """Let what was given to a tentative waiter be spent, as far as the bucket is concerned."""

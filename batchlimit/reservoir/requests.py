@@ -46,7 +46,6 @@ class Requests:
         "_options",
         "_prefetch",
         "_state",
-        "calls",
         "last_target",
         "lost_number",
         "refunds",
@@ -56,7 +55,6 @@ class Requests:
 
     def __init__(self, state: KeyState, prefetch: Prefetch, instance: Instance, options: Options) -> None:
         self._state, self._prefetch, self._instance, self._options = state, prefetch, instance, options
-        self.calls = 0  # requests sent to the store
         self.refunds = 0  # tokens to send back with the next GiveBack
         self.last_target = 0  # how many tokens the last Ask wanted
         self.lost_number: int | None = None  # of an Ask that had no answer
@@ -65,6 +63,11 @@ class Requests:
 
     def __repr__(self) -> str:
         return f"<Requests of {self._instance.name}: {self.calls} sent, in flight {self._state.in_flight}>"
+
+    @property
+    def calls(self) -> int:
+        """How many requests were sent to the store."""
+        return self._state.calls
 
     def ask(self, now: float, waiter: Waiter | None = None, back: int = 0) -> Fetch:
         """Ask for the waiters, and for as many tokens as the sizer wants; `back` of those here are given back."""
@@ -85,7 +88,7 @@ class Requests:
 
     def resume(self, fetch: Fetch, waiter: Waiter) -> None:
         """Have an Ask in flight that was sent already."""
-        self.calls += 1
+        self._state.calls += 1
         self.last_target = fetch.ask.want
         self._state.lease.report()
         self._begin(fetch, waiter)
@@ -105,7 +108,7 @@ class Requests:
 
     def give_back(self, tokens: int, waiter: Waiter | None = None) -> GiveBack:
         """Send tokens back, and refunds with them. A lost Ask is not repeated after this: its number is too old."""
-        self.calls += 1
+        self._state.calls += 1
         instance, held = self._instance, self._state.lease.report()
         back = GiveBack(instance.name, next(instance.numbers), tokens, held, self.refunds)
         self.refunds, self.lost_number = 0, None
@@ -150,13 +153,13 @@ class Requests:
             who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight, *rank, refused
         )
         self._prefetch.stop()
-        self.calls += 1
+        self._state.calls += 1
         fetch = Fetch(ask, state.own, now, needed, lost is not None)
         self._begin(fetch, waiter)
         return fetch
 
     def _unsent(self, now: float) -> None:
-        self.calls -= 1
+        self._state.calls -= 1
         self.rests_until = now + _LONG_REST
 
     def _begin(self, request: Fetch | GiveBack, waiter: Waiter | None) -> None:

@@ -141,7 +141,7 @@ class Reservoir:
     @property
     def statistics(self) -> KeyStatistics:
         """What happened up to this moment."""
-        return self.state.statistics(self.requests.calls)
+        return self.state.statistics
 
     def resume(self, waiter: Waiter, fetch: Fetch) -> None:
         """Begin with this in flight, which was sent for the first caller before there was a reservoir."""
@@ -191,7 +191,7 @@ class Reservoir:
         if isinstance(waiter.verdict, Admit) and waiter.cost:
             if is_ours and now < waiter.verdict.before and waiter.verdict.generation == lease.generation:
                 lease.put_back(waiter.cost, now)
-            self.tokens.took_late(waiter.cost)
+            lease.forsake(waiter, waiter.verdict)
         waiter.verdict = None  # its tokens are returned once
         self.admission.serve()
 

@@ -1,11 +1,50 @@
 """The Statistics of one limiter, and the Decisions of its keys."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from batchlimit.decision import Decision, Source
 from batchlimit.quota.quota import Quota
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyStatistics:
+    """Counts of all keys that went by one entry of the quotas; in tokens, but for the two about keys and `waiting`.
+
+    Attributes:
+        keys: keys in use now (default 0); dormant ones are in `Statistics.keys` alone.
+        low: those of them whose bucket was last seen with less than 20 % (default 0).
+        admitted: tokens admitted (default 0).
+        from_store: those of them that callers got by asking the store or in the queue; the others were in memory, or
+            `fallback`, or `opened` (default 0).
+        fallback: those of them that were admitted without the store (default 0).
+        opened: those of them that were admitted while an override said "open" (default 0).
+        refused: tokens refused (default 0).
+        by_store: those of them that an answer of the store refused at once; memory refused the others (default 0).
+        timed_out: those of them that a caller had wanted to wait for, and that could not come in time (default 0).
+        waiting: callers in queues now (default 0).
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", {"user:*": "2/hour", "*": "1000/s"})
+        >>> [limiter.try_acquire("user:ann") for _ in range(3)]
+        [True, True, False]
+        >>> limiter.statistics().policies["user:*"].refused
+        1
+    """
+
+    keys: int = 0
+    low: int = 0
+    admitted: int = 0
+    from_store: int = 0
+    fallback: int = 0
+    opened: int = 0
+    refused: int = 0
+    by_store: int = 0
+    timed_out: int = 0
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +65,8 @@ class Statistics:
         losses: how often a key's bucket was found to have lost its state.
         available: whether the store is asked; False while the circuit is open for it or for a part of it.
         opened: tokens admitted while an override said "open", part of `admitted`.
+        policies: counts by the entry of the quotas that a key went by: its name or pattern, "*" for a limiter with one
+            quota or a function. The first 200 count for themselves, the others as "other".
 
     Example:
         >>> from batchlimit import RateLimiter
@@ -50,6 +91,7 @@ class Statistics:
     losses: int = 0
     available: bool = True
     opened: int = 0
+    policies: Mapping[str, PolicyStatistics] = field(default_factory=dict, compare=False)
 
 
 class Health(NamedTuple):
@@ -95,6 +137,10 @@ def reset_after(quota: Quota, remaining: int) -> float:
     if quota.denies_all:
         return math.inf
     return max(0.0, *((each.burst - remaining) / each.rate for each in quota.bandwidths))
+
+
+Figures = tuple[int, ...]
+"""Counts of one key as `KeyState.figures` returns them: those of KeyStatistics, and what its policy has beside."""
 
 
 class KeyStatistics(NamedTuple):

@@ -34,6 +34,8 @@ class Admit:
     before: float
     generation: int = field(default=0, compare=False)
     """The generation of the lease (see Lease) that they were taken of: to another one they do not return."""
+    borrowed: bool = field(default=False, compare=False)
+    """Whether they were not the bucket's, but lent while the store was away."""
 
 
 def half_of(admit: Admit, until: float, now: float) -> float:

@@ -13,7 +13,6 @@ from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import RETIRED, Fetch, Step, Waiter
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.waiting import NO_WAIT
@@ -187,11 +186,6 @@ class KeyEntry:
             return self.reservoir.lifecycle.tend(self.clock())
 
         return self.locked(look)
-
-    def figures(self) -> KeyStatistics:
-        """Return the reservoir's figures at one moment."""
-        with free(self.lock):
-            return self.reservoir.statistics
 
     @property
     def uses(self) -> int:

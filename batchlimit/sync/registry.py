@@ -7,13 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 
-from batchlimit.blocking import warn_in_loop
+from batchlimit.blocking import give_way, warn_in_loop
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.quota.key import check_key
+from batchlimit.quota.policy import policies_of
 from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
@@ -81,6 +82,7 @@ class Registry:
             make=self._make,
             left=self._refresher.forget,
             rules=self.rules.known,
+            policies=policies_of(self.rule),
         )
         self._singles = self._keyspace.singles
 
@@ -185,9 +187,9 @@ class Registry:
     def statistics(self) -> Statistics:
         """Return what all key entries did, those that were dropped among them."""
         with free(self._lock):
-            for entry in [each for each in self.entries.values() if each.reservoir.state.is_retired]:
-                self._keyspace.let_go(entry)  # the background thread is about to: else it would be counted nowhere
-            return self._keyspace.statistics(self.store.health)
+            census = self._keyspace.census()
+        census.take(give_way)
+        return self._keyspace.statistics(census, self.store.health)
 
     def close(self) -> None:
         """Fail all waiters, give all tokens back, close a store of our own. A second call has nothing to do.

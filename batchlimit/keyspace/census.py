@@ -1,0 +1,117 @@
+"""What all keys of one limiter did, by policy: those that are gone, and those in use, however many there are."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from operator import add
+from typing import Protocol
+
+from batchlimit.quota.policy import OTHER, Policies
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.statistics import Figures, PolicyStatistics
+
+PART = 512
+"""Keys that are read at once, in about half a millisecond: then other threads and tasks have their turn."""
+_COUNTS = 6
+_GAUGES = 3
+"""Of the figures of a key the first six count what happened, as does all from the tenth to the last but one."""
+_NOTHING: Figures = (0,) * 13
+
+
+class Counted(Protocol):
+    """A key entry."""
+
+    reservoir: Reservoir
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while it is read."""
+        ...
+
+
+class Tallies:
+    """What the keys did that are not in use any more: one row of figures a policy."""
+
+    __slots__ = ("_asks", "_policies", "_rows", "_tokens")
+
+    def __init__(self, policies: Policies) -> None:
+        self._policies = policies
+        self._rows = [_NOTHING] * len(policies.names)
+        self._asks, self._tokens = [0] * len(policies.names), [0] * len(policies.names)
+
+    def __repr__(self) -> str:
+        return f"<Tallies of {self._policies!r}>"
+
+    def remember(self, reservoir: Reservoir) -> None:
+        """Count what a key did that leaves."""
+        figures = reservoir.state.figures()
+        done = (*figures[:_COUNTS], *(0,) * _GAUGES, *figures[_COUNTS + _GAUGES : -1], 0)
+        number = self._policies.number(reservoir.state.code)
+        self._rows[number] = tuple(map(add, self._rows[number], done))
+
+    def admitted(self, quota: Quota, tokens: int) -> None:
+        """Count one ask of a key that is not in use, which the store admitted."""
+        number = self._policies.number(quota)
+        self._asks[number] += 1
+        self._tokens[number] += tokens
+
+    def census(self, entries: Sequence[Counted]) -> "Census":
+        """Return what is counted so far; these entries are to be counted as well."""
+        rows = []
+        for row, asks, tokens in zip(self._rows, self._asks, self._tokens, strict=True):
+            rows.append(tuple(map(add, row, (tokens, 0, asks, 0, 0, 0, 0, 0, 0, tokens, 0, 0, 0))))
+        return Census(self._policies, rows, entries)
+
+
+class Census:
+    """A count of all keys at one moment: the sums of those that were gone by then, and the entries that were in use.
+
+    An entry that retires meanwhile keeps its figures: each key is counted once, and no sum ever falls.
+    """
+
+    def __init__(self, policies: Policies, rows: list[Figures], entries: Sequence[Counted]) -> None:
+        self._policies, self._rows, self._entries = policies, rows, entries
+        self._keys = [0] * len(rows)
+        self.keys = self.asks = 0  # in memory; asks in flight for keys that are not in use
+
+    def __repr__(self) -> str:
+        return f"<Census of {len(self._entries)} keys in use>"
+
+    def take(self, pause: Callable[[], None]) -> None:
+        """Count all entries; `pause` is called after each part of them, but for the last."""
+        for start in range(0, len(self._entries), PART):
+            if start:
+                pause()
+            self._count(self._entries[start : start + PART])
+
+    @property
+    def total(self) -> Figures:
+        """The figures of all keys."""
+        return tuple(map(sum, zip(*self._rows, strict=True)))
+
+    @property
+    def policies(self) -> dict[str, PolicyStatistics]:
+        """The statistics by policy; "other" only if anything was counted there."""
+        found = {name: self._policy(number) for number, name in enumerate(self._policies.names)}
+        if self._policies.names[-1] == OTHER and not self._keys[-1] and not any(self._rows[-1]):
+            del found[OTHER]
+        return found
+
+    def _count(self, entries: Sequence[Counted]) -> None:
+        parts: list[list[Figures]] = [[] for _ in self._rows]
+        number_of = self._policies.number
+        for entry in entries:
+            state = entry.reservoir.state
+            with entry.lock:
+                figures = state.figures()
+            parts[number_of(state.code)].append(figures)
+        for number, part in enumerate(parts):
+            if part:
+                self._keys[number] += len(part)
+                self._rows[number] = tuple(map(sum, zip(self._rows[number], *part, strict=True)))
+
+    def _policy(self, number: int) -> PolicyStatistics:
+        row = self._rows[number]
+        admitted, refused, _, fallback, _, opened, _, waiting, _, from_store, by_store, timed_out, low = row
+        done = (admitted, from_store, fallback, opened, refused, by_store, timed_out)
+        return PolicyStatistics(self._keys[number], low, *done, waiting)

@@ -1,0 +1,43 @@
+"""The policies of a limiter: the entries of its quotas, by which its keys are counted."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from batchlimit.quota.quota import Quota
+
+MOST = 200
+"""Entries that are counted each for itself; all others together are OTHER."""
+EVERY = "*"
+"""The one policy of a limiter with one quota for all keys, or with a function."""
+OTHER = "other"
+
+
+class Policies:
+    """Which policy a key went by, as its quota tells: each entry of a mapping has a Quota of its own, by identity.
+
+    So a key entry need not know its policy, and no key is looked up twice.
+
+    Attributes:
+        names: of all policies; the number of a policy is its place.
+    """
+
+    __slots__ = ("_default", "_numbers", "names")
+
+    def __init__(self, quotas: Mapping[str, Quota] | None = None) -> None:
+        """`quotas` are those of a mapping, no two of them the same object (default None: one policy for all)."""
+        known: Iterable[tuple[str, Quota]] = list(quotas.items())[:MOST] if quotas is not None else ()
+        self.names = (*(name for name, _ in known), EVERY if quotas is None else OTHER)
+        self._numbers = {id(quota): number for number, (_, quota) in enumerate(known)}
+        self._default = len(self._numbers)
+
+    def __repr__(self) -> str:
+        return f"<Policies {', '.join(self.names)}>"
+
+    def number(self, quota: Quota) -> int:
+        """Return the number of the policy that has this quota in the code."""
+        return self._numbers.get(id(quota), self._default)
+
+
+def policies_of(rule: Callable[[str], Quota]) -> Policies:
+    """Return the policies of what `quota_rule` returned; of any other function: one for all keys."""
+    found = getattr(rule, "policies", None)
+    return found if isinstance(found, Policies) else Policies()
