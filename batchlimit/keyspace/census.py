@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from operator import add
+from operator import add, length_hint
 from typing import Protocol
 
 from batchlimit.quota.policy import OTHER, Policies
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.fallback.fallback import NO_FALLBACK
+from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Figures, PolicyStatistics
 
@@ -16,6 +18,8 @@ _COUNTS = 6
 _GAUGES = 3
 """Of the figures of a key the first six count what happened, as does all from the tenth to the last but one."""
 _NOTHING: Figures = (0,) * 13
+_RARE = (1, 3, 4, 5, 7, 8, 10, 11)
+"""The places of those that are 0 at nearly every key."""
 
 
 class Counted(Protocol):
@@ -59,7 +63,7 @@ class Tallies:
         """Return what is counted so far; these entries are to be counted as well."""
         rows = []
         for row, asks, tokens in zip(self._rows, self._asks, self._tokens, strict=True):
-            rows.append(tuple(map(add, row, (tokens, 0, asks, 0, 0, 0, 0, 0, 0, tokens, 0, 0, 0))))
+            rows.append(list(map(add, row, (tokens, 0, asks, 0, 0, 0, 0, 0, 0, tokens, 0, 0, 0))))
         return Census(self._policies, rows, entries)
 
 
@@ -69,7 +73,7 @@ class Census:
     An entry that retires meanwhile keeps its figures: each key is counted once, and no sum ever falls.
     """
 
-    def __init__(self, policies: Policies, rows: list[Figures], entries: Sequence[Counted]) -> None:
+    def __init__(self, policies: Policies, rows: list[list[int]], entries: Sequence[Counted]) -> None:
         self._policies, self._rows, self._entries = policies, rows, entries
         self._keys = [0] * len(rows)
         self.keys = self.asks = 0  # in memory; asks in flight for keys that are not in use
@@ -98,20 +102,34 @@ class Census:
         return found
 
     def _count(self, entries: Sequence[Counted]) -> None:
-        parts: list[list[Figures]] = [[] for _ in self._rows]
-        number_of = self._policies.number
+        # KeyState.figures flattened, and what is 0 at nearly every key looked at alone: the call, a tuple and its sum
+        # took as long as all this. tests/keyspace/test_census.py compares the two.
+        number_of, keys, rows = self._policies.number, self._keys, self._rows
         for entry in entries:
             state = entry.reservoir.state
+            number = number_of(state.code)
+            keys[number] += 1
+            row = rows[number]
             with entry.lock:
-                figures = state.figures()
-            parts[number_of(state.code)].append(figures)
-        for number, part in enumerate(parts):
-            if part:
-                self._keys[number] += len(part)
-                self._rows[number] = tuple(map(sum, zip(self._rows[number], *part, strict=True)))
+                tokens, lease, view = state.tokens, state.lease, state.view
+                here = tokens.free + length_hint(tokens.lock_free)
+                row[0] += tokens.came - here
+                row[2] += state.calls
+                row[6] += here + lease.reserved_for_waiters + lease.pending
+                row[9] += lease.served
+                if view.level * 5 < state.largest_cost:
+                    row[12] += view.is_low(state.largest_cost)
+                is_plain = state.fallback is NO_FALLBACK and state.overdraft is NO_OVERDRAFT
+                if not is_plain or tokens.refused or view.losses or state.queue.cost:
+                    _add_rare(row, state.figures())
 
     def _policy(self, number: int) -> PolicyStatistics:
         row = self._rows[number]
         admitted, refused, _, fallback, _, opened, _, waiting, _, from_store, by_store, timed_out, low = row
         done = (admitted, from_store, fallback, opened, refused, by_store, timed_out)
         return PolicyStatistics(self._keys[number], low, *done, waiting)
+
+
+def _add_rare(row: list[int], figures: Figures) -> None:
+    for place in _RARE:
+        row[place] += figures[place]

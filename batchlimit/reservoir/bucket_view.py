@@ -12,8 +12,7 @@ from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
 
 _FIFTH = 0.2
-"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this.
-With less than this a bucket is low."""
+"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one instance's share of it, or nothing."""
 FILLS = get_args(Fill)
@@ -120,7 +119,7 @@ class BucketView:
 
     def is_low(self, burst: int) -> bool:
         """Whether less than a fifth of the bucket was left when it last answered."""
-        return self.level < _FIFTH * burst and self._heard > LONG_AGO
+        return self.level * 5 < burst and self._heard > LONG_AGO
 
     def epoch(self, quota: Quota, now: float) -> int:
         """Return the epoch of the bucket that must be there still; 0 when it may have filled up and been forgotten.

@@ -37,9 +37,18 @@ REQUESTS = Metric(
     "Requests that web rules decided, by rule and result.",
     ("policy", "result"),
 )
-TOKENS = Metric("batchlimit.tokens", "counter", "{token}", "Tokens that callers asked for, by result.", ("result",))
+TOKENS = Metric(
+    "batchlimit.tokens",
+    "counter",
+    "{token}",
+    "Tokens that callers asked for, by rule, result, and who decided.",
+    ("policy", "result", "source"),
+)
 KEYS = Metric("batchlimit.keys", "gauge", "{key}", "Keys in memory.")
-QUEUED = Metric("batchlimit.queued_requests", "gauge", "{request}", "Callers that wait for tokens.")
+LOW = Metric(
+    "batchlimit.low_keys", "gauge", "{key}", "Keys in use whose bucket was last seen with less than 20 %.", ("policy",)
+)
+QUEUED = Metric("batchlimit.queued_requests", "gauge", "{request}", "Callers that wait for tokens.", ("policy",))
 HELD = Metric("batchlimit.lease.held", "gauge", "{token}", "Tokens leased and not yet spent.")
 OWED = Metric("batchlimit.lease.owed", "gauge", "{token}", "Tokens used beyond estimates, not charged yet.")
 OPERATIONS = Metric("batchlimit.store.operations", "counter", "{call}", "Calls of the store.")
@@ -70,6 +79,7 @@ METRICS = (
     REQUESTS,
     TOKENS,
     KEYS,
+    LOW,
     QUEUED,
     HELD,
     OWED,

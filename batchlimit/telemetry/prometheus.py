@@ -48,10 +48,10 @@ def export(*sources: Any, name: str = "", registry: CollectorRegistry = REGISTRY
         >>> [limiter.try_acquire("ann") for _ in range(3)]
         [True, True, False]
         >>> print(generate_latest(registry).decode())  # doctest: +ELLIPSIS
-        # HELP batchlimit_tokens_total Tokens that callers asked for, by result.
+        # HELP batchlimit_tokens_total Tokens that callers asked for, by rule, result, and who decided.
         # TYPE batchlimit_tokens_total counter
-        batchlimit_tokens_total{limiter="api",result="acquired"} 2.0
-        batchlimit_tokens_total{limiter="api",result="refused"} 1.0
+        batchlimit_tokens_total{limiter="api",policy="*",result="acquired",source="memory"} 1.0
+        batchlimit_tokens_total{limiter="api",policy="*",result="acquired",source="store"} 1.0
         ...
     """
     found = Sources()

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from batchlimit import Statistics
 from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, PatternStatistics
 from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.metrics import Metric
 
@@ -51,12 +52,12 @@ def read(found: object) -> Reading:
 
 
 def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, float]]:
-    acquired = seen.admitted - seen.fallback - seen.opened
-    tokens = {"acquired": acquired, "refused": seen.refused, "fallback": seen.fallback, "opened": seen.opened}
-    for result, value in tokens.items():
-        yield Series(metrics.TOKENS, (result,)), value
+    for name, policy in seen.policies.items():
+        for labels, value in _tokens(policy).items():
+            yield Series(metrics.TOKENS, (name, *labels)), value
+        yield Series(metrics.LOW, (name,)), policy.low
+        yield Series(metrics.QUEUED, (name,)), policy.waiting
     yield Series(metrics.KEYS), seen.keys
-    yield Series(metrics.QUEUED), seen.waiting
     yield Series(metrics.HELD), seen.held
     yield Series(metrics.OWED), seen.owed
     yield Series(metrics.OPERATIONS), seen.calls
@@ -64,6 +65,19 @@ def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, float]]:
     yield Series(metrics.OUTAGES), seen.outages
     yield Series(metrics.LOSSES), seen.losses
     yield Series(metrics.AVAILABLE), seen.available
+
+
+def _tokens(seen: PolicyStatistics) -> dict[tuple[str, str], int]:
+    """Return the tokens by result and source."""
+    return {
+        ("acquired", "memory"): max(0, seen.admitted - seen.from_store - seen.fallback - seen.opened),
+        ("acquired", "store"): seen.from_store,
+        ("acquired", "fallback"): seen.fallback,
+        ("acquired", "open"): seen.opened,
+        ("refused", "denied"): seen.refused - seen.by_store - seen.timed_out,
+        ("refused", "store"): seen.by_store,
+        ("timed_out", "store"): seen.timed_out,
+    }
 
 
 def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, float]]:

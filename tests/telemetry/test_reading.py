@@ -2,10 +2,11 @@
 
 import pytest
 
-from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, RateLimiter
+from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, RateLimiter, Statistics
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
 from batchlimit.laws import Fixed
+from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.telemetry.metrics import METRICS
 from batchlimit.telemetry.reading import MOST_POLICIES, Reading, read
 
@@ -25,7 +26,31 @@ def test_a_rate_limiter() -> None:
             limiter.try_acquire("ann")
         seen = told(read(limiter.statistics()))
     assert seen.pop("store.operations") >= 1
-    assert seen == {"tokens acquired": 2, "tokens refused": 1, "keys": 1, "store.available": 1}
+    assert {name: value for name, value in seen.items() if "tokens" not in name} == {
+        "keys": 1,
+        "low_keys *": 1,
+        "store.available": 1,
+    }
+    assert sum(value for name, value in seen.items() if name.startswith("tokens * acquired ")) == 2
+    assert sum(value for name, value in seen.items() if name.startswith("tokens * refused ")) == 1
+
+
+def test_tokens_are_told_by_policy_result_and_who_decided() -> None:
+    policies = {
+        "user:*": PolicyStatistics(admitted=100, from_store=20, fallback=5, opened=7, refused=9, by_store=3, timed_out=2),
+        "*": PolicyStatistics(low=4, waiting=6),
+    }
+    assert told(read(Statistics(0, 100, 9, 0, 0, 6, available=False, policies=policies))) == {
+        "tokens user:* acquired memory": 68,
+        "tokens user:* acquired store": 20,
+        "tokens user:* acquired fallback": 5,
+        "tokens user:* acquired open": 7,
+        "tokens user:* refused denied": 4,
+        "tokens user:* refused store": 3,
+        "tokens user:* timed_out store": 2,
+        "low_keys *": 4,
+        "queued_requests *": 6,
+    }
 
 
 def test_a_concurrency_limiter() -> None:

@@ -1,0 +1,161 @@
+"""All keys are counted by policy, each once: those in use, those that retire meanwhile, and those that are gone."""
+
+from collections.abc import Callable
+
+import pytest
+
+from batchlimit import Quota
+from batchlimit.keyspace.census import PART, Census, Tallies
+from batchlimit.quota.lookup import quota_rule
+from batchlimit.quota.policy import MOST, OTHER, Policies, policies_of
+from batchlimit.reentry import own_lock
+from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.statistics import PolicyStatistics
+from batchlimit.reservoir.waiter import Admit, Refuse
+from batchlimit.waiting import NO_WAIT
+from tests.reservoir.entry import DEAD, HUNDRED, Entry
+from tests.reservoir.world import made
+
+FIVE = Quota(5.0, 5)
+POLICIES = Policies({"user:*": HUNDRED, "*": FIVE})
+
+
+class Key:
+    """A key entry."""
+
+    def __init__(self, reservoir: Reservoir) -> None:
+        self.reservoir, self.lock = reservoir, own_lock()
+
+
+def nobody_else() -> None:
+    pass
+
+
+def taken(tallies: Tallies, *keys: Key) -> Census:
+    census = tallies.census(keys)
+    census.take(nobody_else)
+    return census
+
+
+# Policies
+
+
+def test_each_entry_of_a_mapping_is_a_policy_though_its_quota_is_that_of_another() -> None:
+    one = Quota(5.0, 5)
+    rule = quota_rule({"a:*": one, "b:*": one, "*": "5/s"})
+    policies = policies_of(rule)
+    assert policies.names == ("a:*", "b:*", "*", OTHER)
+    assert [policies.names[policies.number(rule(key))] for key in ("a:1", "b:1", "c")] == ["a:*", "b:*", "*"]
+
+
+def test_one_quota_or_a_function_is_one_policy() -> None:
+    for rule in (quota_rule("5/s"), quota_rule(lambda _key: "5/s"), lambda _key: HUNDRED):
+        assert policies_of(rule).names == ("*",)
+        assert policies_of(rule).number(rule("any")) == 0
+
+
+def test_policies_beyond_two_hundred_are_other() -> None:
+    rule = quota_rule({f"{number}:*": "5/s" for number in range(1000)})
+    policies = policies_of(rule)
+    assert len(policies.names) == MOST + 1
+    assert policies.names[policies.number(rule("999:a"))] == OTHER
+
+
+# A census
+
+
+def plain() -> Reservoir:
+    return Entry(tokens=10).reservoir
+
+
+def spent() -> Reservoir:
+    entry = Entry(tokens=10)
+    entry.reservoir.tokens.take(3)
+    return entry.reservoir
+
+
+def refused() -> Reservoir:
+    entry = Entry()
+    entry.refuse(entry.fetch(entry.join(7, NO_WAIT)))
+    assert entry.reservoir.admission.deny(7, 0.1)
+    return entry.reservoir
+
+
+def timed_out() -> Reservoir:
+    entry = Entry()
+    waiter = entry.join(7, 0.2)
+    entry.refuse(entry.fetch(waiter), retry_after=5.0)
+    assert isinstance(waiter.verdict, Refuse)
+    return entry.reservoir
+
+
+def waiting() -> Reservoir:
+    entry = Entry()
+    for cost in (3, 4):
+        entry.join(cost)
+    return entry.reservoir
+
+
+def owing() -> Reservoir:
+    entry = Entry(tokens=5)
+    entry.reservoir.corrections.debit(50, 0.0)
+    entry.join(3)
+    return entry.reservoir
+
+
+def lent() -> Reservoir:
+    entry = Entry(policy=FailurePolicy("open"))
+    waiter = entry.join(3)
+    entry.reservoir.failed(entry.fetch(waiter), DEAD, 0.0)
+    assert isinstance(waiter.verdict, Admit)
+    return entry.reservoir
+
+
+def lost() -> Reservoir:
+    entry = Entry(tokens=10)
+    entry.grant(entry.fetch(entry.join(20)), tokens=30, epoch=99)
+    return entry.reservoir
+
+
+KEYS: list[Callable[[], Reservoir]] = [plain, spent, refused, timed_out, waiting, owing, lent, lost]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.__name__)
+def test_a_census_counts_what_the_figures_of_a_key_say(key: Callable[[], Reservoir]) -> None:
+    reservoir = key()
+    assert taken(Tallies(Policies()), Key(reservoir)).total == reservoir.state.figures()
+
+
+def test_the_keys_of_a_census_are_added_up_by_policy() -> None:
+    users, others = [spent(), refused(), timed_out()], made(FIVE)
+    found = taken(Tallies(POLICIES), *map(Key, [*users, others])).policies
+    assert list(found) == ["user:*", "*"]
+    assert found["user:*"] == PolicyStatistics(3, 2, admitted=4, from_store=1, refused=21, by_store=7, timed_out=7)
+    assert found["*"] == PolicyStatistics(keys=1)
+
+
+def test_what_a_key_counted_outlasts_it_and_what_it_had_does_not() -> None:
+    tallies, key = Tallies(Policies()), spent()
+    before = taken(tallies, Key(key))
+    key.lifecycle.evict()
+    tallies.remember(key)
+    after = taken(tallies)
+    assert before.total[:6] == after.total[:6]
+    assert (before.total[6], after.total[6]) == (7, 0)
+    assert after.policies["*"] == PolicyStatistics(admitted=4, from_store=1)
+
+
+def test_a_key_that_retires_meanwhile_is_counted_once() -> None:
+    tallies, key = Tallies(Policies()), spent()
+    census = tallies.census([Key(key)])
+    key.lifecycle.evict()
+    tallies.remember(key)
+    census.take(nobody_else)
+    assert census.total[0] == 4
+
+
+def test_others_have_their_turn_between_the_parts() -> None:
+    turns: list[int] = []
+    Tallies(Policies()).census([Key(plain())] * (2 * PART + 1)).take(lambda: turns.append(1))
+    assert len(turns) == 2
