@@ -37,7 +37,9 @@ def test_a_rate_limiter() -> None:
 
 def test_tokens_are_told_by_policy_result_and_who_decided() -> None:
     policies = {
-        "user:*": PolicyStatistics(admitted=100, from_store=20, fallback=5, opened=7, refused=9, by_store=3, timed_out=2),
+        "user:*": PolicyStatistics(
+            admitted=100, from_store=20, fallback=5, opened=7, refused=9, by_store=3, timed_out=2
+        ),
         "*": PolicyStatistics(low=4, waiting=6),
     }
     assert told(read(Statistics(0, 100, 9, 0, 0, 6, available=False, policies=policies))) == {
