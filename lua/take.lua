@@ -38,6 +38,7 @@ local SLOWEST = 2000000 -- the longest round trip by which a lease is lengthened
 local PACE = 50000      -- the shortest spacing of one instance's asks at an empty bucket, if that is at most a fifth
                         -- of the time in which it fills (us)
 local LONG_PACE = 200000 -- the longest: with many instances, or a low rate (us)
+local LAST = 600000      -- an instance that is alone takes all that is left, if that is refilled within this time (us)
 local SILENT = 60000000 -- a rank counts for so long after an instance that has it was heard (us)
 local FAR = 2 ^ 49      -- a quota by rules of the store is so much younger than any other: scripts without ranks obey it
 local BATCH = 25        -- how many tokens an instance accrues between two asks at an empty bucket, within those
@@ -122,7 +123,8 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
     -- Each active instance accrues its share of the rate, by its weight, since it was last served. It may take what it
     -- accrued (mine), or what is left after the others' accruals are set aside, whichever is more. But only half of the
     -- level can be set aside. (Simulated with all of it, 20 instances and twice the rate: a bucket of 10 was full and
-    -- yet refused every third caller.)
+    -- yet refused every third caller.) An instance that is alone takes all that is left once that is refilled within
+    -- LAST: so its callers get the whole burst, and no refusal comes while the bucket holds a few tokens.
     local part, foreign = weight / weights, reserved and reserved.name ~= name
     local waited = (weights - weight) * now - (lasts - weight * instance.last)
     local wait, accrued = 0, math.huge
@@ -134,7 +136,8 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
         local mine = min(rate * part * (now - instance.last), max(burst * part, need))
         local others = min(rate / weights * waited, ALPHA * level)
         local fair = max(mine, level - max(0, others))
-        local reserve = min(ALPHA * burst * part - still, ALPHA * burst - outstanding, max(ALPHA * level * part, mine))
+        local ahead = part == 1 and level <= rate * LAST and level or max(ALPHA * level * part, mine)
+        local reserve = min(ALPHA * burst * part - still, ALPHA * burst - outstanding, ahead)
         granted = min(granted, level, fair, max(queued, reserve))
         if need > level or need > fair then wait = max(wait, (need - level) / rate, (need - fair) / (rate * part)) end
         accrued, band.fair = min(accrued, mine), fair

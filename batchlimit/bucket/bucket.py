@@ -31,6 +31,7 @@ from batchlimit.bucket.fair_share import (
     lease_of,
     pace_of,
     rich_lease_of,
+    soft_cap,
 )
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
@@ -254,7 +255,7 @@ class Bucket:
         for band, whole in self._each():
             level = self._level_for(ask, whole)
             part, mine, fair = division(band, level, self._table.claims(instance), self._now, ask.need)
-            soft = max(ALPHA * level * part, mine)
+            soft = soft_cap(band, level, part, mine)
             cap = min(ALPHA * band.burst * part - instance.held, ALPHA * band.burst - self._table.outstanding)
             granted = min(granted, level, fair, max(ask.queued, min(cap, soft)))
             wait = max(wait, (ask.need - level) / band.rate, (ask.need - fair) / (band.rate * part))

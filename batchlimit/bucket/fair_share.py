@@ -25,6 +25,8 @@ PACE = 50_000
 """The shortest spacing of one instance's asks at a dry bucket, if that is no more than a fifth of what it fills in,"""
 LONG_PACE = 200_000
 """and the longest: where many instances share it, or the rate is low."""
+LAST = 600_000
+"""An instance that is alone takes all that is left, if that is refilled within this time: three times LONG_PACE."""
 SWEEP = 500
 """The spacing of two looks at all instances, for each of them."""
 BATCH = 25
@@ -98,3 +100,14 @@ def division(band: Band, level: float, claims: Claims, now: int, need: int) -> t
     waited = (weights - weight) * now - (lasts - weight * last)
     others = min(band.rate / weights * waited, ALPHA * level)
     return part, mine, max(mine, level - max(0, others))
+
+
+def soft_cap(band: Band, level: float, part: float, mine: float) -> float:
+    """Return how much an instance may lease ahead: half of its part of the level, or what it accrued, if that is more.
+
+    An instance that is alone takes all that is left, once that is refilled within LAST. So its callers get the whole
+    burst, and are not refused while the bucket holds a few tokens.
+    """
+    if part == 1 and level <= band.rate * LAST:
+        return level
+    return max(ALPHA * level * part, mine)

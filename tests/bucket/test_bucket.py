@@ -114,19 +114,39 @@ def test_a_look_changes_nothing() -> None:
     ("need", "queued", "want", "granted"),
     [
         (1, 1, 1, 1),
-        (1, 1, 70, 20),  # half of the 40 that are left may go in reserve
-        (1, 30, 70, 30),
-        (1, 50, 70, 40),  # part of what is wanted
-        (40, 100, 100, 40),
-        (41, 100, 100, 0),  # less than the need is of no use
-        (0, 0, 70, 20),
-        (0, 50, 50, 40),
+        (1, 1, 80, 35),  # half of the 70 that are left may go in reserve
+        (1, 50, 80, 50),
+        (1, 80, 80, 70),  # part of what is wanted
+        (70, 100, 100, 70),
+        (71, 100, 100, 0),  # less than the need is of no use
+        (0, 0, 80, 35),
+        (0, 80, 80, 70),
     ],
 )
 def test_a_grant_is_as_much_of_what_is_wanted_as_there_is(need: int, queued: int, want: int, granted: int) -> None:
     desk = Desk()
-    desk.spend(0.0, 60)
+    desk.spend(0.0, 30)
     assert desk.ask(0.0, need, queued=queued, want=want).granted == granted
+
+
+@pytest.mark.parametrize(
+    ("others", "left", "granted"),
+    [
+        (0, 62, 31),
+        (0, 60, 50),  # as much as fills in 0.6 s, but half of the burst at most
+        (0, 50, 50),
+        (0, 40, 40),
+        (0, 3, 3),
+        (1, 40, 10),  # the half of a half
+        (1, 3, 0),
+    ],
+)
+def test_an_instance_that_is_alone_leases_all_that_is_left(others: int, left: int, granted: int) -> None:
+    desk = Desk()
+    for number in range(others):
+        desk.ask(0.0, 0, instance=f"other {number}")
+    desk.spend(0.0, 100 - left)
+    assert desk.ask(0.0, 0, queued=0, want=100).granted == granted
 
 
 def test_a_refusal_changes_nothing_and_says_when() -> None:

@@ -324,6 +324,7 @@ _MILLISECONDS = ("MARGIN", "LONGEST")
         "ACTIVE",
         "PACE",
         "LONG_PACE",
+        "LAST",
         "SWEEP",
         "BATCH",
         "REMEMBERED",
