@@ -1,8 +1,11 @@
 """What a caller learns about one call."""
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from batchlimit.quota.quota import Quota
 
 
 def whole_seconds(seconds: float | None) -> int | None:
@@ -32,6 +35,8 @@ class Decision:
         reset_after: seconds until the bucket is full again if nobody spends; inf for a rate of 0.
         source: "local" (tokens in memory), "store", "denied" (the store refused a moment ago, and this process
             remembers), "fallback" (`on_failure`, while the store is away), or "open" (an operator admits everything).
+        quota: the Quota that holds for the key now: that of the code, or one that an operator has set (default None:
+            nobody told). Two decisions that differ in it alone are equal.
 
     Example:
         >>> from batchlimit import RateLimiter
@@ -46,6 +51,7 @@ class Decision:
     retry_after: float
     reset_after: float
     source: Source
+    quota: "Quota | None" = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.allowed

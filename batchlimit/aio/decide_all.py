@@ -8,6 +8,7 @@ from typing import Any
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.decision import Decision
+from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.waiting import LONG_AGO
 
@@ -17,8 +18,8 @@ Taken = tuple[KeyEntry, str, int, float]
 """Whose tokens, by which key, how many, and before when they count."""
 
 
-def take_all(registry: Registry, costs: Mapping[str, int]) -> dict[str, int] | None:
-    """Charge all keys by leased tokens that are here and return what remains of each; None: nothing was charged."""
+def take_leased(registry: Registry, costs: Mapping[str, int]) -> dict[str, tuple[int, Quota]] | None:
+    """Charge all keys by leased tokens that are here; return what remains of each, and its quota. None: not charged."""
     if registry.thread != get_ident():
         return None
     taken, now = _take(registry.entries, costs, registry.clock)
@@ -27,10 +28,11 @@ def take_all(registry: Registry, costs: Mapping[str, int]) -> dict[str, int] | N
     left = {}
     for entry, key, _, _ in taken:
         reservoir = entry.reservoir
-        if reservoir.state.lease.borrowed:
+        state = reservoir.state
+        if state.lease.borrowed:
             _put_back(taken, now)
             return None
-        left[key] = reservoir.forecast.remaining(now)
+        left[key] = reservoir.forecast.remaining(now), state.quota
     return left
 
 

@@ -2,14 +2,13 @@
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from types import TracebackType
 from typing import Self
 
 import redis.asyncio
 
 from batchlimit.aio.acquire_all import AcquireAll
-from batchlimit.aio.decide_all import decide_from_memory, take_all
+from batchlimit.aio.decide_all import decide_from_memory, take_leased
 from batchlimit.aio.decorator import AsyncLimit
 from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_handle import AsyncKeyHandle
@@ -19,6 +18,7 @@ from batchlimit.decision import Decision
 from batchlimit.living import born
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
+from batchlimit.quota.quota import Quota
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.fallback.failure_policy import FailureSource
@@ -94,7 +94,6 @@ class AsyncRateLimiter(AsyncKeyCalls):
         opened = _opened(store, prefix)
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision)
         super().__init__(Registry(opened, rule, options, clock))
-        self._take_all = partial(take_all, self._registry)  # for a web request: one call, and no answer to await
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
         born(self)
 
@@ -191,6 +190,27 @@ class AsyncRateLimiter(AsyncKeyCalls):
         """
         known = decide_from_memory(self._registry, costs)
         return await AcquireAll(costs, self._registry).decide() if known is None else known
+
+    def take_leased(self, costs: dict[str, int]) -> dict[str, tuple[int, Quota]] | None:
+        """Charge all of several keys by tokens that this process has leased, or none of them; the store is not asked.
+
+        For callers that decide for each request, and have no use for a Decision. It is no coroutine function.
+
+        Args:
+            costs: whole tokens by key.
+
+        Returns:
+            By key, what this process could still admit, and the Quota that holds; None: nothing was charged, so ask
+            `decide_all`. It says what is wrong, too: nothing is raised here.
+
+        Example:
+            >>> limiter = AsyncRateLimiter.from_url("memory://", {"user:*": "90/hour", "*": "90/hour"})
+            >>> costs = {"user:ann": 1, "everybody": 1}
+            >>> limiter.take_leased(costs)  # nothing is leased yet
+            >>> all((await limiter.decide_all(costs)).values())
+            True
+        """
+        return take_leased(self._registry, costs)
 
     async def close(self) -> None:
         """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.

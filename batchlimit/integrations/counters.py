@@ -64,9 +64,12 @@ class EnforcementStatistics:
 
 
 class Tally:
-    """The counts of one rule under way: `next(tally.matched)` counts one, in C, and right in threads without a lock."""
+    """The counts of one rule under way: `next(tally.matched)` counts one, in C, and right in threads without a lock.
 
-    __slots__ = tuple(RuleCounts.__slots__)
+    `hits` counts requests that are matched and acquired at once.
+    """
+
+    __slots__ = (*RuleCounts.__slots__, "hits")
     matched: "count[int]"
     acquired: "count[int]"
     refused: "count[int]"
@@ -75,6 +78,7 @@ class Tally:
     store_away: "count[int]"
     settled: "count[int]"
     faults: "count[int]"
+    hits: "count[int]"
 
     def __init__(self) -> None:
         for name in self.__slots__:
@@ -82,7 +86,15 @@ class Tally:
 
     def counts(self) -> RuleCounts:
         """Return the counts so far."""
-        return RuleCounts(*(read(getattr(self, name)) for name in self.__slots__))
+        hits, *found = [read(getattr(self, name)) for name in ("hits", *RuleCounts.__slots__)]
+        counts = RuleCounts(*found)
+        counts.matched, counts.acquired = counts.matched + hits, counts.acquired + hits
+        return counts
+
+    @property
+    def has_matched(self) -> bool:
+        """Whether a request was matched."""
+        return bool(read(self.matched) or read(self.hits))
 
 
 def read(counter: "count[int]") -> int:
@@ -122,7 +134,7 @@ class Counters:
         if self._clock() >= self._silent_until:
             self._silent_until = float("inf")
             for name, tally in self.rules.items():
-                if not read(tally.matched):
+                if not tally.has_matched:
                     self.checks.tell("silent-rule", read(self._requests), self._remedy(name), rule=name)
 
     def nothing_matched(self, method: str, path: str) -> None:
@@ -183,5 +195,5 @@ class Counters:
         if self._looks > 0 or not self._constant:
             return
         for name, fields in self._fields.items():
-            if fields and self._constant.keys() >= set(fields) and read(self.rules[name].matched):
+            if fields and self._constant.keys() >= set(fields) and self.rules[name].has_matched:
                 self.checks.tell("one-key", FIRST, " and ".join(f"{{{each}}}" for each in fields), rule=name)

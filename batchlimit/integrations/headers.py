@@ -18,7 +18,6 @@ from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 from batchlimit import Quota
-from batchlimit.reservoir.statistics import reset_after
 
 POLICY = b"ratelimit-policy"
 RATELIMIT = b"ratelimit"
@@ -36,7 +35,9 @@ _LARGEST = 10**15 - 1
 """The largest integer of a structured field."""
 _PARTITION_BYTES = 9
 _MOST_KEYS = 4096
-"""Keys whose `pk` is remembered, by rule."""
+"""Keys whose `pk` is remembered, by rule and quota."""
+_MOST_POLICIES = 256
+"""Rules of some quota of which it is remembered what the fields say."""
 
 
 _DESCRIBED = {
@@ -114,6 +115,7 @@ class Fields:
         self._secret = os.urandom(16) if secret is None else secret
         self._chance, self._wall = chance, wall
         self._policies: dict[str, _Policy] = {}
+        self._others: dict[tuple[str, Quota], _Policy] = {}
 
     def __repr__(self) -> str:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
@@ -156,18 +158,27 @@ class Fields:
         for name, quota, key, remaining in applied:
             policy = self._policies.get(name)
             if policy is None or policy.quota is not quota:
-                policy = self._policies[name] = _Policy(name, quota)
+                policy = self._policy(name, quota)
             items, limit = policy.keys.get(key) or policy.key(key, self._secret)
             policies.append(items)
             left = remaining if remaining < policy.most else policy.most
             limits.append(limit % (left, ceil((left or 1) / policy.rate)) if policy.rate else limit)
         return [(POLICY, b", ".join(policies)), (RATELIMIT, b", ".join(limits))]
 
+    def _policy(self, name: str, quota: Quota) -> "_Policy":
+        """Return what the fields say by a quota that is not the one at hand: keys of one rule may have several."""
+        if (found := self._others.get((name, quota))) is None:
+            if len(self._others) >= _MOST_POLICIES:
+                self._others.clear()
+            found = self._others[name, quota] = _Policy(name, quota)
+        found.quota, self._policies[name] = quota, found
+        return found
+
     def _of_legacy(self, rule: Told) -> list[Header]:
         _, quota, _, remaining = rule
         remaining = min(remaining, quota.largest_cost)
         found = [(LEGACY_LIMIT, b"%d" % quota.largest_cost), (LEGACY_REMAINING, b"%d" % remaining)]
-        if math.isfinite(reset := reset_after(quota, remaining)):
+        if math.isfinite(reset := quota.full_after(remaining)):
             found.append((LEGACY_RESET, b"%d" % math.ceil(self._wall() + reset)))
         return found
 

@@ -154,6 +154,6 @@ async def _answer(request: Request, error: Exception) -> ASGIApp:
 async def _close(websocket: WebSocket, error: Exception) -> None:
     assert isinstance(error, RefusedWebSocket)
     if websocket.client_state is WebSocketState.CONNECTING:
-        await reject(error.refusal, websocket.scope, websocket._receive, websocket._send)
+        await reject(error.refusal, websocket.scope, websocket.receive, websocket.send)
     else:
         await websocket.close(error.code, error.reason)

@@ -215,6 +215,26 @@ class Quota:
         """Whether no token will ever come: some rate is 0."""
         return self.rate == 0 or any(part.rate == 0 for part in self.also)
 
+    def full_after(self, remaining: int) -> float:
+        """Return when a bucket with so many tokens is full again if nobody spends.
+
+        Args:
+            remaining: whole tokens.
+
+        Returns:
+            Seconds; inf if no token ever comes.
+
+        Example:
+            >>> Quota.parse("100/s burst 200").full_after(50)
+            1.5
+        """
+        if not self.also:  # as below, for nearly all quotas
+            missing = self.burst - remaining
+            return math.inf if not self.rate else missing / self.rate if missing > 0 else 0.0
+        if self.denies_all:
+            return math.inf
+        return max(0.0, *((each.burst - remaining) / each.rate for each in self.bandwidths))
+
     def __and__(self, other: "Quota") -> "Quota":
         """Both at once: a call needs room in every bandwidth of either."""
         if not isinstance(other, Quota):

@@ -109,7 +109,7 @@ def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -
     """
     largest = quota.largest_cost
     remaining = min(remaining, largest)
-    return Decision(retry_after == 0.0, largest, remaining, retry_after, reset_after(quota, remaining), source)
+    return Decision(retry_after == 0.0, largest, remaining, retry_after, quota.full_after(remaining), source, quota)
 
 
 def outlook(quota: Quota, level: int, held: int, source: Source = "store", *, denied_for: float = 0.0) -> Decision:
@@ -127,16 +127,6 @@ def outlook(quota: Quota, level: int, held: int, source: Source = "store", *, de
     remaining = max(0, level) + held
     wait = 0.0 if remaining else max((1 - level) / each.rate for each in quota.bandwidths)
     return decision(quota, remaining, max(wait, denied_for), source)
-
-
-def reset_after(quota: Quota, remaining: int) -> float:
-    """Return when (s) a bucket with `remaining` tokens is full again if nobody spends."""
-    if not quota.also:  # as below, for nearly all quotas
-        missing = quota.burst - remaining
-        return math.inf if not quota.rate else missing / quota.rate if missing > 0 else 0.0
-    if quota.denies_all:
-        return math.inf
-    return max(0.0, *((each.burst - remaining) / each.rate for each in quota.bandwidths))
 
 
 Figures = tuple[int, ...]

@@ -6,7 +6,7 @@ store: middleware of `batchlimit.integrations` does, with a limiter whose quotas
 
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, Verdict
-from batchlimit.rules.request import Applicable, Applied, Match, Request, Unmade
+from batchlimit.rules.request import Applicable, Applied, Match, Request, Template, Unmade
 from batchlimit.rules.rule import Rule
 from batchlimit.rules.rules import Rules
 from batchlimit.rules.statuses import Statuses
@@ -21,6 +21,7 @@ __all__ = [
     "Rules",
     "RulesError",
     "Statuses",
+    "Template",
     "Unmade",
     "Verdict",
 ]

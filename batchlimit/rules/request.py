@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from batchlimit.rules.key import NoKey
+from batchlimit.rules.key import KeyTemplate, NoKey
 
 if TYPE_CHECKING:
     from batchlimit.rules.rule import Rule
@@ -55,6 +55,10 @@ class Match(NamedTuple):
 
     rule: "Rule"
     parameters: Mapping[str, str]
+
+
+Template = tuple["Rule", KeyTemplate, Mapping[str, str]]
+"""A rule that matches, what makes its key, and the path parameters for that."""
 
 
 class Applied(NamedTuple):

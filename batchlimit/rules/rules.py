@@ -17,7 +17,7 @@ from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.matcher import Matcher
 from batchlimit.rules.memory import Memory
 from batchlimit.rules.pattern import Pattern
-from batchlimit.rules.request import Applicable, Applied, Match, Request, Unmade
+from batchlimit.rules.request import Applicable, Applied, Match, Request, Template, Unmade
 from batchlimit.rules.rule import Rule
 
 # Made for each request, and for each of its rules: half the time of a call of the class.
@@ -60,7 +60,7 @@ class Rules:
             ((rule, key), [Pattern.parse(text) for text in rule.match])
             for rule, key in zip(self._rules, keys, strict=True)
         )
-        self._matching = Memory(matcher)
+        self._matching = Memory(matcher.find)
 
     @classmethod
     def load(
@@ -204,6 +204,26 @@ class Rules:
             except Exception as error:  # noqa: BLE001  # the identity is the user's; the caller says what becomes of it
                 unmade.append(Unmade.because(rule, error))
         return _applicable((tuple(applied), tuple(unmade)))
+
+    def templates(self, method: str, path: str, root: str = "") -> tuple[Template, ...]:
+        """Return the rules whose patterns match, each with what makes its key: for callers that remember it by path.
+
+        Args:
+            method: the method; case does not matter.
+            path: the whole path, percent-decoded once and without the query.
+            root: where the application is mounted (default "": at the top).
+
+        Returns:
+            The rules in their order, each with its KeyTemplate and the path parameters: `template.fill(identity,
+            parameters)` returns the key, or raises.
+
+        Example:
+            >>> from batchlimit.rules import Rule, Rules
+            >>> rules = Rules([Rule("items", "100/s", key="item:{id}", match="/items/{id}")])
+            >>> [template.fill({}, parameters) for _, template, parameters in rules.templates("GET", "/items/7")]
+            ['item:7']
+        """
+        return tuple([(rule, key, parameters) for (rule, key), parameters in self._matching[method, path, root]])
 
     def asked(self, key: str) -> Rule:
         """Return the rule that a route asks for: the one with this key and `match=None`.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from batchlimit.decision import Decision
+from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
@@ -14,13 +15,13 @@ Clock = Callable[[], float]
 Found = list[tuple[str, KeyEntry, int]]
 
 
-def take_all(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dict[str, int] | None:
-    """Charge all keys by leased tokens that are here and return what remains of each; None: nothing was charged."""
+def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dict[str, tuple[int, Quota]] | None:
+    """Charge all keys by leased tokens that are here; return what remains of each, and its quota. None: not charged."""
     now = clock()
     found, is_enough = _found(entries, costs, now)
     if not is_enough or any(entry.reservoir.state.lease.borrowed for _, entry, _ in found) or not _charge(found, clock):
         return None
-    return {key: entry.reservoir.forecast.remaining(now) for key, entry, _ in found}
+    return {key: (entry.reservoir.forecast.remaining(now), entry.reservoir.state.quota) for key, entry, _ in found}
 
 
 def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[str, Decision] | None:

@@ -12,6 +12,7 @@ from batchlimit.decision import Decision
 from batchlimit.living import born
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
+from batchlimit.quota.quota import Quota
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.fallback.failure_policy import FailureSource
@@ -21,7 +22,7 @@ from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.acquire_all import AcquireAll
-from batchlimit.sync.decide_all import decide_from_memory, take_all
+from batchlimit.sync.decide_all import decide_from_memory, take_leased
 from batchlimit.sync.decorator import Limit
 from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.sync.key_handle import KeyHandle
@@ -193,9 +194,26 @@ class RateLimiter(KeyCalls):
         known = decide_from_memory(self._entries, costs, self._clock)
         return AcquireAll(costs, self._registry).decide() if known is None else known
 
-    def _take_all(self, costs: dict[str, int]) -> dict[str, int] | None:
-        """Charge all of several keys by tokens that are here, and return what remains; None: ask `decide_all`."""
-        return take_all(self._entries, costs, self._clock)
+    def take_leased(self, costs: dict[str, int]) -> dict[str, tuple[int, Quota]] | None:
+        """Charge all of several keys by tokens that this process has leased, or none of them; the store is not asked.
+
+        For callers that decide for each request, and have no use for a Decision.
+
+        Args:
+            costs: whole tokens by key.
+
+        Returns:
+            By key, what this process could still admit, and the Quota that holds; None: nothing was charged, so ask
+            `decide_all`. It says what is wrong, too: nothing is raised here.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", {"user:*": "90/hour", "*": "90/hour"})
+            >>> costs = {"user:ann": 1, "everybody": 1}
+            >>> limiter.take_leased(costs)  # nothing is leased yet
+            >>> all((limiter.decide_all(costs)).values())
+            True
+        """
+        return take_leased(self._entries, costs, self._clock)
 
     def close(self) -> None:
         """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.

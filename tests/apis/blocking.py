@@ -122,11 +122,11 @@ class Blocking:
         found: dict[str, Decision] = awaited(self._inner.decide_all, costs)
         return found
 
-    def _take_all(self, costs: dict[str, int]) -> dict[str, int] | None:
-        async def take() -> dict[str, int] | None:
-            return self._inner._take_all(costs)
+    def take_leased(self, costs: dict[str, int]) -> dict[str, tuple[int, Quota]] | None:
+        async def take() -> dict[str, tuple[int, Quota]] | None:
+            return self._inner.take_leased(costs)
 
-        found: dict[str, int] | None = awaited(take)
+        found: dict[str, tuple[int, Quota]] | None = awaited(take)
         return found
 
     def statistics(self) -> Statistics:

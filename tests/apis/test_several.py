@@ -8,6 +8,7 @@ import pytest
 
 from batchlimit import FailurePolicy, LimiterClosed, Quota, RateLimited, StoreUnavailable
 from batchlimit.batching import FixedBatch
+from batchlimit.quota.lookup import quota_rule
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.servers import Server
@@ -305,7 +306,9 @@ def test_several_are_charged_from_memory_if_it_has_enough_of_all(
     limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock)
     limiter.decide_all({"tenant": 1, "global": 1})
     before = len(stage.asks)
-    assert limiter._take_all(costs) == left
+    found = limiter.take_leased(costs)
+    assert (None if found is None else {key: remaining for key, (remaining, _) in found.items()}) == left
+    assert all(quota == quota_rule(QUOTAS)(key) for key, (_, quota) in (found or {}).items())
     assert len(stage.asks) == before
     assert limiter.statistics().admitted == 2 + (sum(costs.values()) if left is not None else 0)
     limiter.close()
@@ -326,7 +329,7 @@ def test_several_are_not_charged_from_memory_whose_lease_has_ended_meanwhile(
         return 1e9 if was_stopped else clock()
 
     inner._clock = inner._registry.clock = late
-    assert limiter._take_all({"tenant": 1, "global": 1}) is None
+    assert limiter.take_leased({"tenant": 1, "global": 1}) is None
     assert limiter.statistics().admitted == 2
     limiter.close()
 
@@ -335,7 +338,7 @@ def test_what_was_borrowed_while_the_store_is_away_is_left_to_a_decision(api: Ap
     limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock, on_failure=FailurePolicy.local(instances=1))
     stage.before = _away
     assert limiter.decide_all({"tenant": 1})["tenant"].source == "fallback"
-    assert limiter._take_all({"tenant": 1}) is None
+    assert limiter.take_leased({"tenant": 1}) is None
     assert limiter.decide_all({"tenant": 1})["tenant"].source == "fallback"
     assert limiter.statistics().admitted == 2
     limiter.close()

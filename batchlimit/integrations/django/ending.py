@@ -30,7 +30,8 @@ class Ending:
             response.streaming_content = self._async_parts(response.streaming_content)
         else:
             response.streaming_content = self._parts(response.streaming_content)
-        response._resource_closers.append(self.end)  # `response.close` calls these, once
+        # `response.close` calls these, once. Django has no public name for them; a `close` of ours would be a cycle.
+        response._resource_closers.append(self.end)  # noqa: SLF001
 
     def __repr__(self) -> str:
         return f"<Ending of a {self._status}, {self._sent} bytes sent>"

@@ -52,7 +52,7 @@ def throttle(
 
         def allow_request(self, request: Any, view: Any) -> bool:
             """Charge the request; return whether it goes on."""
-            if (hold := hold_of(request._request)) is None:
+            if (hold := hold_of(request)) is None:
                 unprotected(key, MISSING)
                 raise Unavailable
             identify = configuration().identify

@@ -1,56 +1,95 @@
 """How one request is admitted or refused: from memory where that is possible, else step by step."""
 
-from batchlimit.integrations.counters import Counters
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from batchlimit.integrations.counters import Counters, Tally
 from batchlimit.integrations.enforcement.charging import Charging
 from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, Response
 from batchlimit.integrations.enforcement.settlement import Settlement, checked_cost
 from batchlimit.integrations.enforcement.steps import Steps
-from batchlimit.rules import Applicable, Request, Unmade
+from batchlimit.rules import Applicable, Request, Rule, Template, Unmade
+from batchlimit.rules.key import KeyTemplate
+
+Plan = tuple[tuple[Rule, KeyTemplate, Mapping[str, object], Tally], ...]
+"""Rules that memory may decide: each with what makes its key, the path parameters, and what counts it."""
 
 
 class Admission:
     """Has a request charged to the rules that apply to it.
 
     Args:
+        limiter: returns the limiter.
         charging: charges keys.
         settlement: takes back what was charged in vain.
         counters: count by rule.
         admits_unidentified: whether a request of which a rule cannot make the key is admitted without that rule.
     """
 
-    __slots__ = ("_admits_unidentified", "_charging", "_counters", "_settlement")
+    __slots__ = ("_admits_unidentified", "_charging", "_counters", "_limiter", "_settlement")
 
     def __init__(
-        self, charging: Charging, settlement: Settlement, counters: Counters, *, admits_unidentified: bool
+        self,
+        limiter: Callable[[], Any],
+        charging: Charging,
+        settlement: Settlement,
+        counters: Counters,
+        *,
+        admits_unidentified: bool,
     ) -> None:
-        self._charging, self._settlement, self._counters = charging, settlement, counters
+        self._limiter, self._counters = limiter, counters
+        self._charging, self._settlement = charging, settlement
         self._admits_unidentified = admits_unidentified
 
+    def plan(self, matching: Iterable[Template]) -> Plan:
+        """Return the rules of a request as `hit` takes them; none, if memory cannot decide by all of them."""
+        planned = [(*each, self._counters.rules[each[0].name]) for each in matching]
+        if all(isinstance(rule.cost, int) and rule.cost and rule.mode == "enforce" for rule, _, _, _ in planned):
+            return tuple(planned)
+        return ()
+
+    def hit(self, request: Request, plan: Plan, identity: Mapping[str, object]) -> Outcome | None:
+        """Charge a request by tokens that are here; None: nothing was charged, and `begin` says what becomes of it.
+
+        Args:
+            request: the request.
+            plan: the rules.
+            identity: values for keys.
+        """
+        charged: list[Charged] = []
+        costs: dict[str, Any] = {}
+        try:
+            for rule, template, parameters, _ in plan:
+                key, cost = template.fill(identity, parameters), rule.cost
+                charged.append((rule, key, cost))  # type: ignore[arg-type]  # a plan has no function
+                costs[key] = costs[key] + cost if key in costs else cost
+            left = self._limiter().take_leased(costs)
+        except Exception:  # noqa: BLE001  such as a limiter that cannot be made: the steps find it again, and say so
+            return None
+        if not left:
+            return None
+        for _, _, _, tally in plan:
+            next(tally.hits)
+        outcome = Outcome(request=request)
+        self._charging.tell(outcome, charged, left)
+        return outcome
+
     def begin(self, request: Request, found: Applicable, timeout: float | None = 0.0) -> Outcome | Steps[Outcome]:
-        """Return what becomes of a request, if memory says it; else the steps by which it is found.
+        """Return what becomes of a request of which nobody knows it yet, or the steps by which it is found.
 
         Args:
             request: the request.
             found: the rules that apply.
             timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
         """
-        applied, unmade = found
-        if not applied and not unmade:
+        if not found.applied and not found.unmade:
             self._counters.nothing_matched(request.method, request.path)
             return Outcome(request=request, is_unmatched=True)
-        counts, charged = self._counters.rules, list[Charged]()
-        for rule, key in applied:
-            next(counts[rule.name].matched)
-            if isinstance(rule.cost, int) and rule.mode == "enforce":
-                charged.append((rule, key, rule.cost))
-        outcome = Outcome(request=request)
-        if not unmade and len(charged) == len(applied) and self._charging.charge_from_memory(outcome, charged):
-            return outcome
-        return self._steps(outcome, request, found, timeout)
+        return self._steps(Outcome(request=request), request, found, timeout)
 
     def _steps(self, outcome: Outcome, request: Request, found: Applicable, timeout: float | None) -> Steps[Outcome]:
-        for each in found.unmade:
-            next(self._counters.rules[each.rule.name].matched)
+        for rule in [*(each.rule for each in found.applied), *(each.rule for each in found.unmade)]:
+            next(self._counters.rules[rule.name].matched)
         for each in found.unmade:
             if (refused := self._without_key(each)) is not None:
                 outcome.refusal = refused

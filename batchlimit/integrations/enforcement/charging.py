@@ -1,9 +1,9 @@
 """Rules are charged at once or not at all; what holds while a bucket is away, or a key cannot be made."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from batchlimit import BatchLimitError, Decision, RateLimited, StoreUnavailable
+from batchlimit import BatchLimitError, Decision, Quota, RateLimited, StoreUnavailable
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.settlement import Settlement
@@ -12,6 +12,8 @@ from batchlimit.integrations.headers import Fields, Told
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Rule, Unmade
 
+Left = Mapping[str, tuple[int, Quota | None]]
+"""What remains by key, and the quota that holds; None: that of the rule."""
 AGAIN = 1.0
 """Retry-After (s) while the store is away."""
 
@@ -30,22 +32,6 @@ class Charging:
 
     def __init__(self, limiter: Callable[[], Any], counters: Counters, fields: Fields, settlement: Settlement) -> None:
         self._limiter, self._counters, self._fields, self._settlement = limiter, counters, fields, settlement
-
-    def charge_from_memory(self, outcome: Outcome, enforced: list[Charged]) -> bool:
-        """Charge all of them by tokens that are here, without a step; False: nothing was charged, and `charge` asks.
-
-        Args:
-            outcome: takes what was decided.
-            enforced: what to charge.
-        """
-        try:
-            left = self._limiter()._take_all(_costs(enforced))
-        except Exception:  # noqa: BLE001  such as a limiter that cannot be made: `charge` finds it again, and says so
-            return False
-        if not left:
-            return False
-        self._admit(outcome, enforced, left)
-        return True
 
     def charge(self, outcome: Outcome, enforced: list[Charged], timeout: float | None = 0.0) -> Steps[None]:
         """Charge all of them or none, but for those whose bucket is away and which are open then.
@@ -70,6 +56,24 @@ class Charging:
             else:
                 yield from self._charged(outcome, enforced, decisions)
                 return
+
+    def tell(self, outcome: Outcome, enforced: Iterable[Charged], left: Left) -> None:
+        """Have the fields tell of what was charged, and remember what has to be settled.
+
+        Args:
+            outcome: takes both.
+            enforced: what was charged.
+            left: what remains, by key.
+        """
+        told: list[Told] = []
+        for charged in enforced:
+            rule, key, _ = charged
+            remaining, quota = left[key]
+            told.append((rule.name, quota or rule.quota, key, remaining))
+            if rule.charge is not None:
+                outcome.charges = [*outcome.charges, charged]
+        outcome.told = told
+        outcome.headers = self._fields.of(told)
 
     def ask_shadows(self, outcome: Outcome, shadows: list[Charged]) -> Steps[None]:
         """Charge rules that refuse nobody, each by itself."""
@@ -115,7 +119,8 @@ class Charging:
         except RateLimited as error:
             return {error.key: error.decision}
         # A caller that waited took the last tokens that there were.
-        return {key: Decision(True, rule.quota.largest_cost, 0, 0.0, 0.0, "store") for rule, key, _ in enforced}
+        found = {key: self._limiter().rules.explain(key).quota for _, key, _ in enforced}
+        return {key: Decision(True, quota.largest_cost, 0, 0.0, 0.0, "store", quota) for key, quota in found.items()}
 
     def _charged(self, outcome: Outcome, enforced: list[Charged], decisions: dict[str, Decision]) -> Steps[None]:
         for key, decision in decisions.items():
@@ -128,19 +133,9 @@ class Charging:
                 yield from self._settlement.take_back(enforced)
                 outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
                 return
-        self._admit(outcome, enforced, {key: decision.remaining for key, decision in decisions.items()})
-
-    def _admit(self, outcome: Outcome, enforced: list[Charged], left: Mapping[str, int]) -> None:
-        counts = self._counters.rules
-        told: list[Told] = []
-        for charged in enforced:
-            rule, key, _ = charged
-            next(counts[rule.name].acquired)
-            if rule.charge is not None:
-                outcome.charges = [*outcome.charges, charged]
-            told.append((rule.name, rule.quota, key, left[key]))
-        outcome.told = told
-        outcome.headers = self._fields.of(told)
+        for rule, _, _ in enforced:
+            next(self._counters.rules[rule.name].acquired)
+        self.tell(outcome, enforced, {key: (each.remaining, each.quota) for key, each in decisions.items()})
 
     def _failed(self, enforced: list[Charged], error: Exception) -> Refusal:
         if isinstance(error, ValueError) and (too_much := _beyond(enforced)) is not None:
@@ -154,7 +149,7 @@ class Charging:
         short = [each for each in enforced if each[1] == key]
         for rule, _, _ in short:
             next(self._counters.rules[rule.name].refused)
-        told = [(rule.name, rule.quota, key, decision.remaining) for rule, _, _ in short]
+        told = [(rule.name, decision.quota or rule.quota, key, decision.remaining) for rule, _, _ in short]
         return refuse(self._fields, quota_exceeded(_names(short)), decision.retry_after, told, key=key)
 
     def _away(self, enforced: list[Charged], error: StoreUnavailable) -> Refusal | None:

@@ -8,15 +8,16 @@ from typing import Any, Generic, Literal, TypeVar
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
-from batchlimit.integrations.enforcement.admission import Admission
+from batchlimit.integrations.enforcement.admission import Admission, Plan
 from batchlimit.integrations.enforcement.charging import AGAIN, Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, refuse
-from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules
+from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
 from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.steps import Steps, drive, run
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
-from batchlimit.rules import Applicable, Request, Rules, RulesError
+from batchlimit.rules import Request, Rules, RulesError
+from batchlimit.rules.memory import Memory
 from batchlimit.rules.request import NOTHING
 
 L = TypeVar("L", RateLimiter, AsyncRateLimiter)
@@ -48,8 +49,11 @@ class _Enforcement(Generic[L]):
         self.counters = Counters(rules, silence, clock, Checks.of(checks))
         self._settlement = Settlement(self._limiter, self.counters)
         charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
-        admits = unidentified == "admit"
-        self._admission = Admission(charging, self._settlement, self.counters, admits_unidentified=admits)
+        self._admission = Admission(
+            self._limiter, charging, self._settlement, self.counters, admits_unidentified=unidentified == "admit"
+        )
+        self._plans = Memory(lambda *asked: self._admission.plan(rules.templates(*asked)))
+        self._route_plans: dict[RouteLimit, Plan] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self.rules)} rules>"
@@ -75,23 +79,37 @@ class _Enforcement(Generic[L]):
         Args:
             request, timeout: as for `admit`.
         """
-        self.counters.request(request.identity)
+        method, path, identity, _, root = request
+        self.counters.request(identity)
+        if (plan := self._plans[method, path, root]) and (hit := self._admission.hit(request, plan, identity)):
+            return hit
         return self._admission.begin(request, self.rules.applicable(request), timeout)
 
     def _asked(
         self, limit: RouteLimit, outcome: Outcome, identity: Mapping[str, object], parameters: Mapping[str, object]
-    ) -> Applicable | Refusal:
-        """Return the rule that a route asks for, with its key."""
+    ) -> Outcome | Steps[Outcome] | Refusal:
+        """Return what becomes of what a route asks for, or the steps by which it is found."""
         assert outcome.request is not None, "this outcome is of no request"
         if outcome.is_unmatched:
             outcome.is_unmatched = False
             self.counters.asked_after_all()
         try:
-            return self._routes.applicable(limit, outcome.request, identity, parameters)
+            return self._begin_route(limit, outcome.request, known_of(outcome.request.identity, identity), parameters)
         except RulesError as error:
             self.counters.accuse(limit.key, "requests of a route are refused, which asks for %r: %s", error)
             refused = refuse(self.fields, reduced_capacity(), AGAIN, error=error)
             return outcome.add(Outcome(refused), self.fields) or refused
+
+    def _begin_route(
+        self, limit: RouteLimit, request: Request, identity: Mapping[str, object], parameters: Mapping[str, object]
+    ) -> Outcome | Steps[Outcome]:
+        if (plan := self._route_plans.get(limit)) is None:
+            plan = self._route_plans[limit] = self._admission.plan([(*self._routes.find(limit), NOTHING)])
+        if plan:
+            ((rule, template, _, tally),) = plan
+            if hit := self._admission.hit(request, ((rule, template, parameters, tally),), identity):
+                return hit
+        return self._admission.begin(request, self._routes.applicable(limit, identity, parameters))
 
 
 class Enforcer(_Enforcement[RateLimiter]):
@@ -158,9 +176,7 @@ class Enforcer(_Enforcement[RateLimiter]):
         found = self._asked(limit, outcome, identity, parameters)
         if isinstance(found, Refusal):
             return found
-        assert outcome.request is not None
-        answer = self._admission.begin(outcome.request, found)
-        return outcome.add(answer if isinstance(answer, Outcome) else run(answer), self.fields)
+        return outcome.add(found if isinstance(found, Outcome) else run(found), self.fields)
 
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says, once its body has ended, however it ended. A second call does nothing.
@@ -212,9 +228,7 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
         found = self._asked(limit, outcome, identity, parameters)
         if isinstance(found, Refusal):
             return found
-        assert outcome.request is not None
-        answer = self._admission.begin(outcome.request, found)
-        return outcome.add(answer if isinstance(answer, Outcome) else await drive(answer), self.fields)
+        return outcome.add(found if isinstance(found, Outcome) else await drive(found), self.fields)
 
     async def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; as Enforcer.settle."""

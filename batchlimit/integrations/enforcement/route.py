@@ -4,7 +4,7 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from batchlimit.rules import Applicable, Applied, Request, Rule, Rules, Unmade
+from batchlimit.rules import Applicable, Applied, Rule, Rules, Unmade
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost, checked
@@ -37,6 +37,15 @@ class RouteLimit:
         if self.cost is not None:
             checked("cost", self.cost, None)
         object.__setattr__(self, "charge", checked("charge", self.charge, None))
+
+
+def known_of(request: Mapping[str, object], route: Mapping[str, object]) -> Mapping[str, object]:
+    """Return values for keys, by what is known of the request, and before that by what its route knows."""
+    if route is NOTHING:
+        return request
+    if request.__class__ is dict and route.__class__ is dict:
+        return {**request, **route}
+    return ChainMap(route, request)  # type: ignore[arg-type]  # one of them may raise when it is read
 
 
 class RouteRules:
@@ -72,12 +81,11 @@ class RouteRules:
         return found
 
     def applicable(
-        self, limit: RouteLimit, request: Request, identity: Mapping[str, object], parameters: Mapping[str, object]
+        self, limit: RouteLimit, identity: Mapping[str, object], parameters: Mapping[str, object]
     ) -> Applicable:
         """Return the rule with its key, or why there is no key. Raises RulesError if there is no rule."""
         rule, template = self.find(limit)
-        known = request.identity if identity is NOTHING else ChainMap(identity, request.identity)  # type: ignore[arg-type]
         try:
-            return Applicable((Applied(rule, template.fill(known, parameters)),), ())
+            return Applicable((Applied(rule, template.fill(identity, parameters)),), ())
         except Exception as error:  # noqa: BLE001  the identity is the user's; the setting says what becomes of it
             return Applicable((), (Unmade.because(rule, error),))
