@@ -102,7 +102,7 @@ class Forecast:
         state = self._state
         if state.is_open:
             largest = state.largest_cost
-            return Decision(True, largest, largest, 0.0, 0.0, "open")
+            return Decision(True, largest, largest, 0.0, 0.0, "open", state.quota)
         return outlook(state.quota, 0, 0) if state.denies_all else None
 
     def at_level(self, level: int, now: float) -> Decision:
