@@ -7,9 +7,10 @@ if not found then return {} end
 local forget = ARGV[3] == '1'
 
 local reply = {}
-for i = 1, #levels do
-    reply[i] = floor(levels[i] * 1000)
-    levels[i] = max(levels[i], bursts[i] - outstanding)
+for i = 1, #bands do
+    local band = bands[i]
+    reply[i] = floor(band.level * 1000)
+    band.level = max(band.level, band.burst - outstanding)
 end
 if forget then
     reserved, since = nil, -2 ^ 49 -- younger is every quota that is asked with
