@@ -3,6 +3,7 @@
 import typer
 
 from batchlimit.cli import bucket, rules
+from batchlimit.cli.doctor.command import doctor
 from batchlimit.cli.top.command import top
 from batchlimit.fleet.demo import demo
 
@@ -15,6 +16,7 @@ app.command("get")(bucket.get)
 app.command()(top)
 app.command()(bucket.refill)
 app.command()(bucket.clear)
+app.command()(doctor)
 app.command("rules")(rules.rules)
 app.command()(rules.log)
 app.command()(demo)

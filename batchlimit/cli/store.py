@@ -1,5 +1,6 @@
 """Where the commands look: the options that all of them have, and how they end when something is wrong."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,6 +51,12 @@ def looked_into(url: str, prefix: str) -> Iterator[RedisStore]:
         if not isinstance(admin.store, RedisStore):
             raise ValueError("its buckets are within one process; use the URL of a Redis or Valkey server")
         yield admin.store
+
+
+def buckets_of(prefix: str) -> str:
+    """Return the pattern by which SCAN finds buckets, those alone, of a prefix that may have wildcards."""
+    literal = re.sub(r"([*?\[\]\\])", r"\\\1", prefix)
+    return f"{{{literal}:*}}"
 
 
 def _end(error: Exception, status: int) -> None:

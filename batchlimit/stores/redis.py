@@ -64,7 +64,7 @@ class RedisStore(Unique):
         self._prompt = False
         self._transport: Transport = transport_of(client)
         # In a cluster they are at another node than most buckets, and no script can read them.
-        self._seen = () if isinstance(self._transport, ClusterTransport) else (rules_name(prefix),)
+        self._seen = () if self.is_cluster else (rules_name(prefix),)
 
     @classmethod
     def from_url(
@@ -117,6 +117,11 @@ class RedisStore(Unique):
     def rules(self) -> RedisRules:
         """See Ruled.rules."""
         return RedisRules(self._ask, self._run, self._prefix)
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it is a cluster, by the URL or the client."""
+        return isinstance(self._transport, ClusterTransport)
 
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
         """Return the servers that have buckets, each with its address and a client: for people who look at them."""

@@ -4,13 +4,13 @@ A look reads the keys that are watched, and goes on with SCAN where the last loo
 the server counts (INFO commandstats): its averages say how many more commands fit the budget.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import redis
 
+from batchlimit.cli.store import buckets_of
 from batchlimit.cli.top.board import FIELDS, Sample, sampled
 from batchlimit.stores.client.diagnosis import FAILURES, failure
 from batchlimit.stores.client.rulebook import text
@@ -83,7 +83,7 @@ class _Node:
 
     def __init__(self, name: str, client: "redis.Redis", prefix: str, budget: float) -> None:
         self._name, self._client, self._budget = name, client, budget
-        self._start, self._pattern = f"{{{prefix}:", f"{{{_literal(prefix)}:*}}"
+        self._start, self._pattern = f"{{{prefix}:", buckets_of(prefix)
         self._cursor, self._passed, self._size = 0, 0, 0
         self._meter = _Meter(client)
         self._here: set[str] = set()  # keys that were found here
@@ -214,8 +214,3 @@ def _parts(keys: Iterable[str]) -> Iterator[list[str]]:
     rest = iter(keys)
     while part := list(islice(rest, _STEP)):
         yield part
-
-
-def _literal(prefix: str) -> str:
-    """Return a pattern of SCAN that matches this text alone."""
-    return re.sub(r"([*?\[\]\\])", r"\\\1", prefix)

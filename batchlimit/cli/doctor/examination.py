@@ -1,0 +1,182 @@
+"""Asks a store, and each of its servers, for the facts that `findings` judges."""
+
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from typing import Any
+
+import redis
+
+from batchlimit.cli.doctor import findings
+from batchlimit.cli.doctor.findings import Finding, fail, ok, warning
+from batchlimit.cli.store import buckets_of
+from batchlimit.errors import StoreUnavailable
+from batchlimit.overrides.overrides import Overrides
+from batchlimit.quota.key import bucket_name
+from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
+from batchlimit.stores.client.rulebook import rules_name, text
+from batchlimit.stores.redis import RedisStore
+
+_PINGS = 20
+_SAMPLED = 500
+"""Keys of which a server is asked whether they expire."""
+_STEPS = 50
+"""SCANs for these, at most."""
+_KEY = "doctor"
+_NEEDED = {
+    "EVALSHA": ("0" * 40, "1", "{key}"),
+    "SCRIPT": ("LOAD", "return 1"),
+    "TIME": (),
+    "HMGET": ("{key}", "field"),
+    "HGET": ("{key}", "field"),
+    "HGETALL": ("{key}",),
+    "HSET": ("{key}", "field", "text"),
+    "HDEL": ("{key}", "field"),
+    "PEXPIRE": ("{key}", "1000"),
+}
+"""What the scripts of a limiter call; the tests hold it against lua/."""
+
+
+class Examination:
+    """Everything that is asked of one store.
+
+    Args:
+        store: the store.
+        prefix: of the limiters.
+        deadline: of the limiters (s).
+    """
+
+    def __init__(self, store: RedisStore, prefix: str, deadline: float) -> None:
+        self._store, self._prefix, self._deadline = store, prefix, deadline
+        self._by_cluster = store.is_cluster
+
+    def findings(self) -> Iterator[Finding]:
+        """Ask, and yield what is found; nothing after a store that cannot be reached."""
+        yield findings.client(version("batchlimit"), redis.__version__)
+        try:
+            servers = self._store.primaries()
+            for name, client in servers:
+                _reach(name, client)
+        except StoreUnavailable as error:
+            yield fail("reachable", str(error), "check the URL, the server and what is between")
+            return
+        yield ok("reachable", ", ".join(name for name, _ in servers))
+        yield from self._whole(servers[0][1])
+        for name, client in servers:
+            for finding in self._each(name, client):
+                yield finding._replace(server=name if len(servers) > 1 else "")
+
+    def _whole(self, client: Any) -> Iterator[Finding]:
+        """Ask for what concerns all servers together."""
+        yield _tried("scripts", self._scripts)
+        yield _tried("overrides", self._overrides)
+        yield _tried("rights", lambda: self._rights(client))
+        if self._by_cluster:
+            yield _tried("slots", lambda: findings.slots(_lines(client.execute_command("CLUSTER INFO"))))
+
+    def _each(self, name: str, client: Any) -> Iterator[Finding]:
+        """Ask one server."""
+        trips, offset = _trips(client)
+        yield findings.round_trip(trips, self._deadline)
+        yield findings.clock(offset, min(trips))
+        info = _tried_info(client)
+        if isinstance(info, Finding):
+            yield info
+        else:
+            yield findings.version(info, is_cluster=self._by_cluster)
+            yield findings.topology(info, by_cluster=self._by_cluster)
+            yield findings.role(info)
+            yield findings.eviction(info)
+            yield findings.memory(info)
+        yield _tried("expiry", lambda: self._expiry(client))
+
+    def _scripts(self) -> Finding:
+        self._store.probe(_KEY)
+        return ok("scripts", "EVALSHA and SCRIPT LOAD work")
+
+    def _overrides(self) -> Finding:
+        fields = self._store.rules.read(-1).fields
+        if not fields:
+            return ok("overrides", "none")
+        try:
+            found = Overrides.read(fields)
+        except ValueError as error:
+            return fail("overrides", str(error), f"delete {rules_name(self._prefix)}, and set what is needed anew")
+        return ok("overrides", f"{len(found)}, revision {found.revision}")
+
+    def _rights(self, client: Any) -> Finding:
+        user = text(client.execute_command("ACL", "WHOAMI"))
+        bucket = bucket_name(self._prefix, _KEY)
+        missing = [name for name, words in _NEEDED.items() if not _may(client, user, name, words, bucket)]
+        return findings.rights(user, [each.lower() for each in missing])
+
+    def _expiry(self, client: Any) -> Finding:
+        names = _sample(client, buckets_of(self._prefix))
+        pipeline = client.pipeline(transaction=False)
+        for name in names:
+            pipeline.pttl(name)
+        lasting = [text(name) for name, left in zip(names, pipeline.execute(), strict=True) if left == -1]
+        return findings.expiry(len(names), lasting)
+
+
+def _reach(name: str, client: Any) -> None:
+    try:
+        client.time()
+    except FAILURES as error:
+        raise failure(error, name) from error
+
+
+def _tried(check: str, ask: Callable[[], Finding]) -> Finding:
+    """Return the finding; or that it could not be made, and why."""
+    try:
+        return ask()
+    except StoreUnavailable as error:
+        return fail(check, str(error), "see the hint, and docs/redis.md, 'What an error means'")
+    except FAILURES as error:
+        if code_of(error) == "NOPERM":
+            return warning(check, f"could not be checked: {error}", "run it as a user with more rights")
+        return warning(check, f"could not be checked: {error}", "does the server know this command?")
+
+
+def _tried_info(client: Any) -> dict[str, Any] | Finding:
+    found: dict[str, Any] = {}
+
+    def ask() -> Finding:
+        found.update(client.info())
+        return ok("info", "")
+
+    finding = _tried("info", ask)
+    return found or finding
+
+
+def _trips(client: Any) -> tuple[list[float], float]:
+    """Return how long answers took (s), and how far the server's clock is ahead of ours, by the quickest of them."""
+    trips, offsets = [], []
+    for _ in range(_PINGS):
+        begun, sent = time.perf_counter(), time.time()
+        seconds, microseconds = client.time()
+        trips.append(time.perf_counter() - begun)
+        offsets.append(seconds + microseconds / 1e6 - sent - trips[-1] / 2)
+    return trips, offsets[trips.index(min(trips))]
+
+
+def _may(client: Any, user: str, command: str, words: tuple[str, ...], bucket: str) -> bool:
+    told = client.execute_command("ACL", "DRYRUN", user, command, *(each.replace("{key}", bucket) for each in words))
+    return text(told) == "OK"
+
+
+def _sample(client: Any, pattern: str) -> list[bytes]:
+    cursor, names = 0, list[bytes]()
+    for _ in range(_STEPS):
+        cursor, found = client.scan(cursor, match=pattern, count=100)
+        names += found
+        if int(cursor) == 0 or len(names) >= _SAMPLED:
+            break
+    return names[:_SAMPLED]
+
+
+def _lines(told: Any) -> dict[str, str]:
+    """Return the fields of a reply of lines, which some clients have in a dict."""
+    if isinstance(told, dict):
+        return told
+    return dict(line.split(":", 1) for line in text(told).splitlines() if ":" in line)

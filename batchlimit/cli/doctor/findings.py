@@ -1,0 +1,174 @@
+"""Facts of a server in, findings out: what is right, what is doubtful, what is wrong, and the remedy."""
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from statistics import median
+from typing import Any, NamedTuple
+
+_SLOTS = 16384
+_SERVER, _CLUSTER, _CLIENT = (6, 2), (7, 0), (5, 2)
+"""The oldest versions of a server, of a server in a cluster, and of redis-py."""
+_TRIPS = 5
+"""A deadline has so many round trips."""
+_APART = 1.0
+"""Seconds that two clocks may be apart."""
+_FULL, _FILLING = 0.95, 0.8
+"""Parts of `maxmemory`."""
+
+
+class Verdict(StrEnum):
+    """What a check found."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAIL = "fail"
+
+
+class Finding(NamedTuple):
+    """The outcome of one check.
+
+    Attributes:
+        check: its name.
+        verdict: whether all is well.
+        found: what was found.
+        remedy: what to do; "" if nothing.
+        server: which one, where there are several; "" else.
+    """
+
+    check: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+    server: str = ""
+
+
+def ok(check: str, found: str) -> Finding:
+    """Return that all is well."""
+    return Finding(check, Verdict.OK, found)
+
+
+def warning(check: str, found: str, remedy: str) -> Finding:
+    """Return that something is doubtful."""
+    return Finding(check, Verdict.WARNING, found, remedy)
+
+
+def fail(check: str, found: str, remedy: str) -> Finding:
+    """Return that limiters cannot work, or cannot keep their promise."""
+    return Finding(check, Verdict.FAIL, found, remedy)
+
+
+def round_trip(seconds: Sequence[float], deadline: float) -> Finding:
+    """Judge how long answers took."""
+    usual, slowest = median(seconds), max(seconds)
+    found = f"{usual * 1000:.2f} ms, slowest of {len(seconds)} {slowest * 1000:.2f} ms; deadline {deadline * 1000:g} ms"
+    wanted = f"set deadline={max(0.05, _TRIPS * usual):.2g} on limiters, or move them nearer"
+    if usual >= deadline:
+        return fail("round-trip", found, wanted)
+    if usual * _TRIPS > deadline or slowest >= deadline:
+        return warning("round-trip", found, wanted)
+    return ok("round-trip", found)
+
+
+def clock(offset: float, uncertainty: float) -> Finding:
+    """Judge how far (s) the server's clock is ahead of ours, as far as a round trip can tell."""
+    found = f"{abs(offset):.3f} s {'ahead of' if offset > 0 else 'behind'} this machine's"
+    if abs(offset) - uncertainty > _APART:
+        return warning("clock", found, "synchronise both: overrides end by the server's clock, and no clock may jump")
+    return ok("clock", found)
+
+
+def role(info: Mapping[str, Any]) -> Finding:
+    """Judge the role of a server, by INFO replication."""
+    told = str(info.get("role", "unknown"))
+    if told != "master":
+        return fail("role", f"a {told}", "connect to the primary, or by redis+sentinel:// or redis+cluster://")
+    return ok("role", f"primary, {info.get('connected_slaves', 0)} replicas")
+
+
+def eviction(info: Mapping[str, Any]) -> Finding:
+    """Judge what a server evicts, by INFO memory."""
+    policy, most = str(info.get("maxmemory_policy", "unknown")), int(info.get("maxmemory", 0))
+    if policy == "noeviction":
+        return ok("eviction", policy)
+    remedy = "CONFIG SET maxmemory-policy noeviction: a bucket that is evicted begins again full"
+    if most == 0:
+        return warning("eviction", f"{policy}, and no maxmemory: nothing is evicted yet", remedy)
+    return fail("eviction", policy, remedy)
+
+
+def memory(info: Mapping[str, Any]) -> Finding:
+    """Judge how full the memory is, by INFO memory."""
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if most == 0:
+        return ok("memory", f"{_size(used)} used, no maxmemory")
+    found = f"{_size(used)} of {_size(most)} used"
+    remedy = "raise maxmemory, or remove other keys: a full server refuses every lease"
+    if used >= _FULL * most:
+        return fail("memory", found, remedy)
+    return warning("memory", found, remedy) if used >= _FILLING * most else ok("memory", found)
+
+
+def version(info: Mapping[str, Any], *, is_cluster: bool) -> Finding:
+    """Judge the version of a server, by INFO server."""
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    told, least = str(info.get("redis_version", "")), _CLUSTER if is_cluster else _SERVER
+    found = f"{name} {info.get('valkey_version', told)}"
+    if numbers(told) < least:
+        where = " in a cluster" if is_cluster else ""
+        return fail("server-version", found, f"use Redis {least[0]}.{least[1]} or newer{where}, or Valkey")
+    return ok("server-version", found)
+
+
+def client(batchlimit: str, redis_py: str) -> Finding:
+    """Judge the versions of what is installed here."""
+    found = f"batchlimit {batchlimit}, redis-py {redis_py}"
+    if numbers(redis_py) < _CLIENT:
+        return fail("client-version", found, "pip install -U 'redis[hiredis]'")
+    return ok("client-version", found)
+
+
+def topology(info: Mapping[str, Any], *, by_cluster: bool) -> Finding:
+    """Judge whether the URL is of the kind that the server is, by INFO cluster."""
+    is_cluster = str(info.get("cluster_enabled", 0)) == "1"
+    if is_cluster and not by_cluster:
+        return fail("topology", "a node of a cluster, asked as one server", "use redis+cluster://host:port")
+    return ok("topology", "a cluster" if is_cluster else "one server")
+
+
+def slots(info: Mapping[str, Any]) -> Finding:
+    """Judge a cluster, by CLUSTER INFO of one node."""
+    state, sound = str(info.get("cluster_state", "unknown")), int(info.get("cluster_slots_ok", 0))
+    found = f"state {state}, {sound} of {_SLOTS} slots served"
+    if sound < _SLOTS or state != "ok":
+        return fail("slots", found, "see CLUSTER NODES; with cluster-require-full-coverage no the other slots work on")
+    return ok("slots", found)
+
+
+def rights(user: str, missing: Sequence[str]) -> Finding:
+    """Judge which commands a user may not use."""
+    if missing:
+        lacks = f"the user {user} may not use {', '.join(missing)}"
+        return fail("rights", lacks, "give it the rights of docs/redis.md, 'A user of its own'")
+    return ok("rights", f"the user {user} may do all that a limiter does")
+
+
+def expiry(looked_at: int, lasting: Sequence[str]) -> Finding:
+    """Judge keys of the prefix that never expire, of a sample."""
+    if lasting:
+        found = f"{len(lasting)} of {looked_at} keys never expire, such as {lasting[0]}"
+        return warning("expiry", found, "another program wrote them, or a PERSIST: delete them, or use another prefix")
+    return ok("expiry", f"all of {looked_at} sampled keys expire" if looked_at else "no keys of this prefix yet")
+
+
+def numbers(told: str) -> tuple[int, ...]:
+    """Return the numbers of a version, to be compared; of none that can be read, nothing."""
+    return tuple(int(each) for each in re.findall(r"\d+", told)[:2])
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
