@@ -5,12 +5,13 @@ nobody serves are limited too. `limited` is a guard; `route_limit` is a middlewa
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.lifespan import LimiterSource
-from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, Receive, Scope, Send
-from batchlimit.integrations.asgi.route import SCOPE_KEY, ask, reject, told_by
+from batchlimit.integrations.asgi.messages import POLICY_VIOLATION
+from batchlimit.integrations.asgi.route import ask, reject, texts_of, told_by, unwritten
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.headers import Header
 from batchlimit.rules import Rule, Rules
@@ -46,8 +47,7 @@ class RefusedRequest(HTTPException):
     """
 
     def __init__(self, refusal: Refusal, fields: Iterable[Header]) -> None:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields}
-        super().__init__(status_code=refusal.status, headers=headers or None)
+        super().__init__(status_code=refusal.status, headers=texts_of(fields))
         self.refusal = refusal
 
 
@@ -135,7 +135,7 @@ def limited(
             return
         if scope["type"] == "websocket":
             raise WebSocketException(detail="over the limit", code=POLICY_VIOLATION)
-        raise RefusedRequest(refusal, [] if SCOPE_KEY in scope else refusal.fields)
+        raise RefusedRequest(refusal, unwritten(refusal, scope))
 
     guard.limit = limit  # type: ignore[attr-defined]
     return guard
@@ -169,11 +169,7 @@ class _Answer(Response[None]):
 
     def to_asgi_response(self, *arguments: Any, **options: Any) -> Any:
         """Return an ASGI application that answers."""
-
-        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            await reject(self._refusal, scope, receive, send)
-
-        return respond
+        return partial(reject, self._refusal)
 
 
 def _answer(request: Request[Any, Any, Any], error: RefusedRequest) -> Response[None]:

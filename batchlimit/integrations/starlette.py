@@ -5,12 +5,13 @@ by `Middleware(RouteLimitMiddleware, "search:{user}", cost=2)`, or in the middle
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.lifespan import LimiterSource
-from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp, Receive, Scope, Send
-from batchlimit.integrations.asgi.route import SCOPE_KEY, ask, reject
+from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp
+from batchlimit.integrations.asgi.route import ask, reject, texts_of, unwritten
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.headers import Header
 from batchlimit.rules import Rule, Rules
@@ -48,8 +49,7 @@ class RefusedRequest(HTTPException):
     """
 
     def __init__(self, refusal: Refusal, fields: Iterable[Header]) -> None:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields}
-        super().__init__(refusal.status, headers=headers or None)
+        super().__init__(refusal.status, headers=texts_of(fields))
         self.refusal = refusal
 
 
@@ -137,18 +137,12 @@ async def charge_request(
         return
     if connection.scope["type"] == "websocket":
         raise RefusedWebSocket(refusal)
-    written_later = SCOPE_KEY in connection.scope
-    raise RefusedRequest(refusal, [] if written_later else refusal.fields)
+    raise RefusedRequest(refusal, unwritten(refusal, connection.scope))
 
 
 async def _answer(request: Request, error: Exception) -> ASGIApp:
     assert isinstance(error, RefusedRequest)
-    refusal = error.refusal
-
-    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-        await reject(refusal, scope, receive, send)
-
-    return respond
+    return partial(reject, error.refusal)
 
 
 async def _close(websocket: WebSocket, error: Exception) -> None:

@@ -13,10 +13,17 @@ from batchlimit.rules import Rule, Rules
 
 RULES = Rules(
     [
-        Rule("burst", "7/hour", key="burst:{user}", match="/hello/*"),
+        Rule("burst", "7/hour", key="burst:{user}", match="/inner/*"),
         Rule("search", "10/hour", key="search:{user}", match=None),
-        Rule("bytes", "100/day", key="bytes:{user}", match="/stream/*", cost=50, charge=lambda response: response.sent),
-        Rule("broken", "100/hour", key="broken:{user}", match="/broken", charge=["5xx"]),
+        Rule(
+            "bytes",
+            "100/day",
+            key="bytes:{user}",
+            match="/stream/*",
+            cost=50,
+            charge=lambda response: min(response.sent, 90),
+        ),
+        Rule("broken", "100/hour", key="broken:{user}", match="/fails", charge=["5xx"]),
     ]
 )
 
@@ -32,7 +39,7 @@ limits = Limits(open_limiter, RULES, app, identify=lambda native: {"user": nativ
 blueprint = Blueprint("all", __name__)
 
 
-@blueprint.get("/hello/<name>")
+@blueprint.get("/inner/<name>")
 def hello(name: str) -> str:
     return name
 
@@ -56,8 +63,8 @@ def stream(how: str) -> Response:
     return Response(parts())
 
 
-@blueprint.get("/broken")
-def broken() -> str:
+@blueprint.get("/fails")
+def fails() -> str:
     raise ZeroDivisionError
 
 

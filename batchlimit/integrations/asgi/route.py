@@ -1,12 +1,13 @@
 """What a route asks for one request, and RouteLimitMiddleware, which asks before any ASGI application of its own."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from batchlimit.integrations.asgi.answer import Answers, answer
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, unprotected
+from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import FailedIdentity, Identity
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost
@@ -63,6 +64,16 @@ async def ask(
             limit, NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
         )
     return unprotected(limit.key, "add a RateLimitMiddleware whose rules have this key and match=None")
+
+
+def unwritten(refusal: Refusal, scope: Scope) -> list[Header]:
+    """Return the fields of an answer that a framework gives to a refusal; none, where RateLimitMiddleware adds them."""
+    return [] if SCOPE_KEY in scope else refusal.fields
+
+
+def texts_of(fields: Iterable[Header]) -> dict[str, str] | None:
+    """Return header fields as the exceptions of frameworks take them; None: there are none."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in fields} or None
 
 
 async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:

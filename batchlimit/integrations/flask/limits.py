@@ -13,6 +13,7 @@ from batchlimit.integrations.arguments import WebOptions, rules_of
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules
+from batchlimit.integrations.extension import BARE, NAME, source_for, statistics_of
 from batchlimit.integrations.flask.hold import Hold
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.identity import Identity
@@ -22,8 +23,7 @@ from batchlimit.rules import Rule, Rules
 from batchlimit.rules.rule import Charge, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
-_NAME = "batchlimit"
-_BARE = RuntimeError("the view is registered without its limit: write @limits.limited below @app.route")
+_BARE = RuntimeError(BARE)
 
 
 class Limits:
@@ -100,15 +100,11 @@ class Limits:
             RuntimeError: the application has limits already.
             ValueError: there is no URL, or it has a typo.
         """
-        if _NAME in app.extensions:
-            raise RuntimeError("this application has limits already: give all rules to one Limits")
-        limiter = app.config.get("BATCHLIMIT_URL") if self._limiter is None else self._limiter
-        if limiter is None:
-            raise ValueError("no store: pass a limiter, or set BATCHLIMIT_URL in the application's configuration")
-        app.extensions[_NAME] = Front(limiter, self._rules, identify=self._identify, **self._options)
+        limiter = source_for(app, self._limiter)
+        app.extensions[NAME] = Front(limiter, self._rules, identify=self._identify, **self._options)
         app.before_request(self._admit)
         app.after_request(self._tell)
-        app.wsgi_app = self._settled(app.extensions[_NAME], app.wsgi_app)  # type: ignore[method-assign,assignment]
+        app.wsgi_app = self._settled(app.extensions[NAME], app.wsgi_app)  # type: ignore[method-assign,assignment]
 
     def limited(
         self,
@@ -158,8 +154,7 @@ class Limits:
         Returns:
             The EnforcementStatistics of this process.
         """
-        front: Front = (app or current_app).extensions[_NAME]
-        return front.statistics()
+        return statistics_of(app or current_app)
 
     def _admit(self) -> None:
         hold = _hold()
@@ -183,7 +178,7 @@ class Limits:
 
 def _hold() -> Hold:
     """Return what holds the rules against the current request."""
-    front: Front | None = current_app.extensions.get(_NAME)
+    front: Front | None = current_app.extensions.get(NAME)
     if front is None:
         unprotected(str(request.endpoint), "the application has no limits: call init_app")
         raise ServiceUnavailable

@@ -13,13 +13,11 @@ from batchlimit.integrations.asgi.messages import Message
 from batchlimit.integrations.asgi.route import reject
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import refuse as refusal_of
+from batchlimit.integrations.extension import BARE, NAME, source_for, statistics_of
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.quart.route import bare_endpoints, current_connection, limits_of, refuse
 from batchlimit.integrations.rejected import Rejected
 from batchlimit.rules import Rule, Rules
-
-_NAME = "batchlimit"
-_BARE = "a view is registered without its limit: write @limited below @app.route"
 
 
 class Limits:
@@ -85,13 +83,9 @@ class Limits:
             RuntimeError: the application has limits already.
             ValueError, TypeError: there is no URL, it has a typo, or an option cannot work.
         """
-        if _NAME in app.extensions:
-            raise RuntimeError("this application has limits already: give all rules to one Limits")
-        limiter = app.config.get("BATCHLIMIT_URL") if self._limiter is None else self._limiter
-        if limiter is None:
-            raise ValueError("no store: pass a limiter, or set BATCHLIMIT_URL in the application's configuration")
+        limiter = source_for(app, self._limiter)
         middleware = RateLimitMiddleware(app.asgi_app, limiter, self._rules, **self._options)
-        app.extensions[_NAME], app.asgi_app = middleware, middleware  # type: ignore[assignment,method-assign]
+        app.extensions[NAME], app.asgi_app = middleware, middleware  # type: ignore[assignment,method-assign]
         if self._options.get("on_rejected") is not None:
             app.register_error_handler(Rejected, _answer)
         _watch(app, middleware)
@@ -105,8 +99,7 @@ class Limits:
         Returns:
             The EnforcementStatistics of this process.
         """
-        middleware: RateLimitMiddleware = (app or current_app).extensions[_NAME]
-        return middleware.statistics()
+        return statistics_of(app or current_app)
 
 
 def _watch(app: Quart, middleware: RateLimitMiddleware) -> None:
@@ -118,11 +111,11 @@ def _watch(app: Quart, middleware: RateLimitMiddleware) -> None:
         for limit in limits_of(app):
             enforcer.check(limit)
         if bare():
-            raise RuntimeError(f"{_BARE} ({', '.join(sorted(bare()))})")
+            raise RuntimeError(f"{BARE} ({', '.join(sorted(bare()))})")
 
     async def refuse_bare() -> None:
         if bare() and (endpoint := current_connection().endpoint) in bare():
-            error = RuntimeError(_BARE)
+            error = RuntimeError(BARE)
             enforcer.counters.accuse(endpoint, "requests of the view %r are refused: %s", error)
             refusal = refusal_of(enforcer.fields, reduced_capacity(), 1.0, error=error)
             await refuse(refusal, refusal.fields)

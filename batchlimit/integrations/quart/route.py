@@ -8,7 +8,7 @@ from weakref import WeakSet
 from quart import Blueprint, Quart, current_app, has_request_context, request, websocket
 
 from batchlimit.integrations.asgi.messages import POLICY_VIOLATION
-from batchlimit.integrations.asgi.route import SCOPE_KEY, ask, told_by
+from batchlimit.integrations.asgi.route import ask, told_by, unwritten
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
@@ -142,7 +142,7 @@ async def _charge(limit: RouteLimit, identify: Identify | None) -> None:
     connection = current_connection()
     identity = await told_by(identify, connection)
     if (refusal := await ask(connection.scope, limit, identity, connection.view_args)) is not None:
-        await refuse(refusal, () if SCOPE_KEY in connection.scope else refusal.fields)
+        await refuse(refusal, unwritten(refusal, connection.scope))
 
 
 def _inner(view: Any) -> Iterator[Any]:
