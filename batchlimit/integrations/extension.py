@@ -1,16 +1,15 @@
 """What the extensions of Flask and Quart have in common: how they are kept, and where their limiter comes from."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 from batchlimit.integrations.counters import EnforcementStatistics
 
-S = TypeVar("S")
 NAME = "batchlimit"
 """Where an application keeps what holds its rules, in `app.extensions`."""
 BARE = "a view is registered without its limit: write @limited below @app.route"
 
 
-def source_for(app: Any, given: S | None) -> S:
+def source_for(app: Any, given: object) -> Any:
     """Return where the limiter of an application comes from, which has no limits yet.
 
     Args:
@@ -26,7 +25,7 @@ def source_for(app: Any, given: S | None) -> S:
     """
     if NAME in app.extensions:
         raise RuntimeError("this application has limits already: give all rules to one Limits")
-    found: S | None = app.config.get("BATCHLIMIT_URL") if given is None else given
+    found = app.config.get("BATCHLIMIT_URL") if given is None else given
     if found is None:
         raise ValueError("no store: pass a limiter, or set BATCHLIMIT_URL in the application's configuration")
     return found

@@ -1,4 +1,4 @@
-"""Applications of Flask and Django behind real gunicorns and uvicorns of every kind, with real clients and a real store."""
+"""Applications of Flask and Django behind real gunicorns and uvicorns, with real clients and a real store."""
 
 import os
 from collections.abc import Iterator
@@ -39,13 +39,14 @@ class Site:
 
     def until_left(self, key: str, wanted: int) -> None:
         """Wait for what happens in the server after the client has the whole response."""
+        left = None
         for _ in range(20_000):
             if (left := self.call(f"/left{self._suffix}?key={key}", "any").json()) == wanted:
                 return
         raise AssertionError(f"it is {left}")
 
     def until_spent(self, path: str, user: str, limit: int) -> list[httpx.Response]:
-        """Call until as many as the limit were admitted: while little is left, a worker leaves some to the other one."""
+        """Call until as many as the limit were admitted: a worker leaves the other one some of the last ones."""
         replies: list[httpx.Response] = []
         with ThreadPoolExecutor(10) as pool:
             for _ in range(2_000):
