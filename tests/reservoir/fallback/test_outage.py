@@ -246,6 +246,20 @@ def test_a_tentative_caller_that_gives_up_leaves_what_it_borrowed_to_others() ->
     assert entry.reservoir.tokens.take(25) == 1.0 + LEASE
 
 
+def test_what_a_tentative_caller_borrowed_does_not_return_after_its_lease() -> None:
+    """Though this instance has lent itself more meanwhile."""
+    entry = away()
+    tentative = Waiter(5, 9.0, Waking(), tentative=True)
+    entry.reservoir.admission.join(tentative)
+    fail(entry, tentative, 1.0)
+    assert isinstance(tentative.verdict, Admit)
+    assert tentative.verdict.before == 1.0 + LEASE
+    fail(entry, entry.join(3, 9.0), 1.0 + LEASE)
+    held = entry.held
+    entry.reservoir.leave(tentative, 1.1 + LEASE)
+    assert entry.held == held
+
+
 def test_what_expired_unused_is_there_again() -> None:
     """A call now and then, and large batches: else each of them would cost the share a batch."""
     entry = away(quota=Quota(0.001, 100), sizer=FixedBatch(20))
