@@ -57,7 +57,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.reservoir.statistics": "Statistics",
             "batchlimit.sync.limiter": "RateLimiter",
         },
-        modules="batching concurrency errors laws rules stores testing types watchers",
+        modules="batching concurrency errors laws rules shared stores testing types watchers",
         distribution="batchlimit",
     )
 

@@ -3,6 +3,7 @@
     BatchLimitError
     ├── RateLimited        the caller waits: no token now; `retry_after` says when
     ├── ConcurrencyLimited the caller waits: too many calls are under way; `reason` and `retry_after` say more
+    ├── PermitLost         the caller stops: its permit of a shared limit may be somebody else's by now
     ├── StoreUnavailable   the operator looks: the store did not answer, or cannot serve
     │   └── BucketUnavailable   nor can it serve this key; the others it may
     ├── RulesChanged       the operator looks: somebody else changed the same override at the same moment
@@ -22,6 +23,7 @@ __all__ = [
     "BucketUnavailable",
     "ConcurrencyLimited",
     "LimiterClosed",
+    "PermitLost",
     "RateLimited",
     "RulesChanged",
     "StoreUnavailable",
@@ -147,6 +149,30 @@ class ConcurrencyLimited(BatchLimitError):
         why = self.detail or f"{self.in_flight} calls are under way, the limit is {self.limit}"
         whose = "" if self.key is None else f" at {shown(self.key)}"
         return f"refused ({self.reason}){whose}: {why}{when}"
+
+
+class PermitLost(BatchLimitError):
+    """The permit of a shared limit is lost: its lease could not be renewed, and the store may lend its slot to others.
+
+    The call that held it has to stop: what it does from now on may overlap with the next holder.
+
+    Attributes:
+        key: The key of the permit.
+        token: The token of the permit.
+
+    Example:
+        >>> from batchlimit.errors import PermitLost
+        >>> print(PermitLost("gpu", 7))
+        the permit 7 of 'gpu' is lost: stop, because its place may be another's by now
+    """
+
+    def __init__(self, key: str, token: int) -> None:
+        super().__init__(key, token)
+        self.key = key
+        self.token = token
+
+    def __str__(self) -> str:
+        return f"the permit {self.token} of {shown(self.key)} is lost: stop, because its place may be another's by now"
 
 
 class StoreUnavailable(BatchLimitError):

@@ -13,6 +13,7 @@ from fakeredis import FakeAsyncRedis, FakeRedis
 from hypothesis import HealthCheck, settings
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.stores import breaker
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.embedded import AsyncEmbeddedStore, EmbeddedStore
@@ -28,6 +29,7 @@ from tests.topologies import TOPOLOGIES
 # Limiters that tests leave open close at the end of the interpreter, and say that their stores are away.
 logging.getLogger("batchlimit").addHandler(logging.NullHandler())
 OPENED: list[Any] = [RateLimiter, AsyncRateLimiter, RedisStore, AsyncRedisStore, EmbeddedStore, AsyncEmbeddedStore]
+OPENED += [SharedConcurrencyLimiter, AsyncSharedConcurrencyLimiter]
 
 # How long an example takes says how busy the machine is. And each run plays the same examples: a new one that fails is
 # to be found by whoever looks for it, with --hypothesis-profile=search, and not by whoever merges something else.

@@ -13,10 +13,22 @@ import pytest
 
 from tests.examples import run_examples
 
-PACKAGES = ["quota", "bucket", "reservoir", "keyspace", "rules", "stores", "sync", "aio", "testing"]
+PACKAGES = [
+    "quota",
+    "bucket",
+    "reservoir",
+    "keyspace",
+    "lending",
+    "rules",
+    "shared",
+    "stores",
+    "sync",
+    "aio",
+    "testing",
+]
 FACE = [
     "batchlimit",
-    *(f"batchlimit.{module}" for module in ("batching", "errors", "rules", "stores", "testing", "types")),
+    *(f"batchlimit.{module}" for module in ("batching", "errors", "rules", "shared", "stores", "testing", "types")),
 ]
 ELSEWHERE = "batchlimit.concurrency."
 """Its names are looked at in tests/concurrency."""

@@ -11,7 +11,7 @@ import pytest
 import batchlimit
 from batchlimit import errors
 
-MODULES = ["batching", "concurrency", "errors", "laws", "rules", "stores", "testing", "types", "watchers"]
+MODULES = ["batching", "concurrency", "errors", "laws", "rules", "shared", "stores", "testing", "types", "watchers"]
 
 
 def test_the_package_has_at_most_sixteen_names() -> None:

@@ -12,6 +12,7 @@ from batchlimit.overrides.overrides import FORM, RULE
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
+from batchlimit.stores.memory_slots import MemorySlots
 from batchlimit.unique import Unique
 
 _SECOND = 1_000_000
@@ -45,6 +46,7 @@ class MemoryStore(Unique):
         self._buckets: dict[str, tuple[Bucket, int]] = {}  # with the instant (us) at which each expires
         self._takes_left, self._sweeps_at = _SWEEP, 0
         self.rules = MemoryRules(clock)
+        self.slots = MemorySlots(clock)
         self._lock = own_lock()  # held for each operation, which makes it atomic
 
     def __repr__(self) -> str:
@@ -102,6 +104,7 @@ class MemoryStore(Unique):
         """Replace the locks: a thread of the parent may hold an old one, which would stay locked for ever."""
         self._lock = own_lock()
         self.rules.after_fork()
+        self.slots.after_fork()
 
     def close(self) -> None:
         """Do nothing: nothing is open, and the buckets end with the store."""

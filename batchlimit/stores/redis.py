@@ -34,6 +34,7 @@ from batchlimit.stores.client.syntax import look, sure_redis
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport
 from batchlimit.stores.redis_rules import RedisRules
+from batchlimit.stores.redis_slots import RedisSlots
 from batchlimit.unique import Unique
 
 T = TypeVar("T")
@@ -128,6 +129,11 @@ class RedisStore(Unique):
         transport = self._transport
         return self._talk(transport, transport.primaries)
 
+    @property
+    def slots(self) -> RedisSlots:
+        """See Lender."""
+        return RedisSlots(self._run, self._pubsub, self._prefix)
+
     def part(self, key: str) -> str:
         """See Remote.part."""
         transport = self._transport
@@ -196,6 +202,9 @@ class RedisStore(Unique):
         """Close the client if this store made it; one that the caller made stays open."""
         if self._connect is not None:
             self._transport.close()
+
+    def _pubsub(self) -> Any:
+        return self._transport.pubsub()
 
     def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
         transport = self._transport

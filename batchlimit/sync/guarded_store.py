@@ -58,25 +58,25 @@ class GuardedStore(Timeouts):
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        return self._call(key, self._store.take, key, quota, ask)
+        return self.call(key, self._store.take, key, quota, ask)
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
         """See Pipelined; only for a store that is one. It never raises. A failure of all asks counts as one failure."""
         store = self._store
         assert isinstance(store, Pipelined)
         try:
-            outcomes = self._call(asks[0][0], store.take_many, asks)
+            outcomes = self.call(asks[0][0], store.take_many, asks)
         except StoreUnavailable as error:
             return [error] * len(asks)
         return [addressed(each, self.address) if isinstance(each, StoreUnavailable) else each for each in outcomes]
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        return self._call(key, self._store.give_back, key, quota, back)
+        return self.call(key, self._store.give_back, key, quota, back)
 
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return self._call(key, self._store.peek, key, quota)
+        return self.call(key, self._store.peek, key, quota)
 
     def after_fork(self) -> None:
         """In a forked child: begin without threads, and with closed circuit breakers."""
@@ -89,7 +89,8 @@ class GuardedStore(Timeouts):
         self._pool.stop()
         self._scouts.stop()
 
-    def _call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
+    def call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Call a function of the store for a key, within the deadline and past the circuit breaker."""
         part = self._remote.part(key)
         breaker = self._outages.breakers[part]
         if breaker.opened_at is not None:

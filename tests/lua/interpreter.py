@@ -5,13 +5,16 @@ from typing import Any
 from lupa.lua51 import LuaRuntime
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.lending.messages import SlotAsk, SlotReply
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.scripts import (
     give_back_arguments,
+    lend_arguments,
     peek_arguments,
     read_grant,
     read_level,
     read_reset,
+    read_slots,
     reset_arguments,
     script,
     take_arguments,
@@ -33,7 +36,8 @@ class Interpreter:
         self._lua = LuaRuntime(unpack_returned_tuples=True)
         self._lua.globals().redis = self._lua.table_from({"call": self._call, "pcall": self._call})
         self._scripts: dict[str, Any] = {}
-        for name in ("take", "give_back", "peek", "reset"):
+        self.published: list[tuple[str, str]] = []
+        for name in ("take", "give_back", "peek", "reset", "lend"):
             self.load(name, script(name))
 
     @property
@@ -65,6 +69,9 @@ class Interpreter:
     def reset(self, *, forget: bool) -> tuple[float, ...] | None:
         return read_reset(self.listed("reset", reset_arguments(forget)))
 
+    def lend(self, ask: SlotAsk) -> SlotReply:
+        return read_slots(self.listed("lend", lend_arguments(ask, "channel:")))
+
     def listed(self, name: str, arguments: list[Any]) -> list[Any]:
         """Return the script's reply as a list."""
         reply = self.run(name, arguments)
@@ -91,6 +98,10 @@ class Interpreter:
     def _hdel(self, _key: str, *names: str) -> None:
         for name in names:
             del self.fields[name]
+
+    def _publish(self, channel: str, message: str) -> int:
+        self.published.append((channel, message))
+        return 1
 
     def _pexpire(self, _key: str, ttl: str) -> None:
         assert int(ttl) > 0

@@ -21,7 +21,7 @@ from tests.topologies import Cluster, Watched, cluster, sentinel
 
 ROOT = Path(__file__).parents[2]
 # The rules in the order in which the document has them.
-SERVER, OPERATOR, LOOKS, DOCTOR, FILLS, OPTIONS, CLUSTER, SENTINELS = re.findall(
+SERVER, OPERATOR, LOOKS, DOCTOR, FILLS, OPTIONS, CLUSTER, SENTINELS, SHARED = re.findall(
     r"^ACL (SETUSER .*)$", (ROOT / "docs" / "redis.md").read_text(), re.MULTILINE
 )
 HUNDRED = Quota(0.001, 100)
@@ -35,6 +35,12 @@ def called_by(*names: str) -> set[str]:
 
 
 OF_THE_SCRIPTS = called_by("bucket", "sweep", "refill", "take", "write", "give_back", "peek")
+
+
+def test_a_shared_limiter_needs_its_rights_and_those_of_a_limiter() -> None:
+    assert called_by("lend") | {"subscribe"} <= {*rights(SERVER), *rights(SHARED)}
+    assert set(rights(SHARED)) == {"publish", "subscribe"}
+
 
 AnyStore = RedisStore | BlockingStore
 

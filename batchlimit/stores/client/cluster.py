@@ -61,6 +61,10 @@ class ClusterTransport:
         node = client.get_node_from_key(key)
         return [client.execute_command(*each, target_nodes=node) for each in commands]
 
+    def pubsub(self) -> Any:
+        client: Any = self._client or self._connected()
+        return client.pubsub()
+
     def part(self, bucket: str) -> str:
         return slot_owner(self._client, bucket) if self._client else ""
 

@@ -17,6 +17,7 @@ from redis.exceptions import InvalidResponse
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable
+from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 
@@ -26,6 +27,7 @@ SCRIPTS = {
     "peek": ("bucket", "refill", "peek"),
     "reset": ("bucket", "sweep", "refill", "reset", "write"),
     "change": ("change",),
+    "lend": ("lend",),
 }
 """The files in `lua/` of each script, in order: they read, compute and write."""
 
@@ -136,6 +138,29 @@ def _quota(told: str | bytes) -> Quota:
 def read_level(reply: Sequence[int]) -> Level:
     """Return the Level in a reply of peek.lua."""
     return Level(*reply)
+
+
+def lend_arguments(ask: SlotAsk, channel: str) -> list[str | bytes]:
+    """Return ARGV of lend.lua."""
+    instance, limit, lease, weight, returned, held, target, waiting, extra, idle = ask
+    numbers = f"{limit} {lease} {weight} {returned} {held} {target} {waiting} {extra} {idle}"
+    return [instance, numbers, channel]
+
+
+def read_slots(reply: Sequence[Any]) -> SlotReply:
+    """Return the SlotReply in a reply of lend.lua; raise BucketUnavailable if it is none."""
+    try:
+        granted, token, keep, fresh, lent, limit, instances = map(int, reply)
+    except (TypeError, ValueError) as error:
+        raise BucketUnavailable(f"what lies at the limit's name is no limit: {error}") from error
+    return SlotReply(granted, token, keep, bool(fresh), lent, limit, instances)
+
+
+def read_push(message: str | bytes) -> tuple[str, SlotPush]:
+    """Return the name of the limit and the SlotPush in a message of lend.lua."""
+    text = message.decode() if isinstance(message, bytes) else message
+    instance, granted, token, keep, name = text.split(" ", 4)
+    return name, SlotPush(instance, int(granted), int(token), int(keep))
 
 
 # A probe asks whether the store could serve a bucket now. It runs the real script, so it fails for every reason that

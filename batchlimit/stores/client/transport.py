@@ -38,6 +38,10 @@ class Transport(Protocol):
         """Return the servers that have buckets, each with its address and a client: for people who look at them."""
         ...
 
+    def pubsub(self) -> Any:
+        """Return redis-py's object for a subscription on a connection of its own, for one thread."""
+        ...
+
     def reset_after(self, error: Exception) -> None:
         """After this error, reconnect or replace the client if that may help. Only for a client of the store's own."""
         ...
@@ -72,6 +76,10 @@ class ServerTransport:
     def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
         client: Any = self.client
         return [client.execute_command(*each) for each in commands]
+
+    def pubsub(self) -> Any:
+        client: Any = self.client
+        return client.pubsub()
 
     def part(self, bucket: str) -> str:
         return ""

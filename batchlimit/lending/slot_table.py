@@ -1,0 +1,141 @@
+"""The slots of one limit, and who holds them: the twin of `lua/lend.lua`, which says how it works."""
+
+from dataclasses import dataclass
+from itertools import starmap
+
+from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+
+KEPT = 60_000
+"""How long a limit that nobody uses is kept, so that its token never starts again (ms)."""
+
+
+@dataclass(slots=True)
+class Borrower:
+    """An instance that holds slots or waits; the fields are those of the hash."""
+
+    name: str
+    held: int = 0
+    ends: int = 0
+    wants: int = 0
+    since: int = 0
+    weight: int = 1
+    idle: int = 0
+    limit: int = 0
+    granted: int = 0
+    told: int = 0
+
+    def before(self, other: "Borrower") -> bool:
+        """Whether it comes before another one: it holds less for its weight, or has waited longer."""
+        left, right = self.held * other.weight, other.held * self.weight
+        return (left, self.since, self.name) < (right, other.since, other.name)
+
+
+class SlotTable:
+    """Lends slots to instances. It is pure: `now` (us) comes in, and what is to be published goes out."""
+
+    __slots__ = ("_all", "_by_name", "_now", "expires", "lent", "limit", "token")
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Borrower] = {}
+        self._all: list[Borrower] = []
+        self._now = 0
+        self.token = self.lent = self.limit = 0
+        self.expires = 0  # us
+
+    def __repr__(self) -> str:
+        return f"<SlotTable: {self.lent} of {self.limit} lent, {len(self._by_name)} instances>"
+
+    def lend(self, ask: SlotAsk, now: int) -> tuple[SlotReply, list[SlotPush]]:
+        """Answer one instance; return what the others are to be told."""
+        self._now = now
+        me, fresh = self._seen(ask)
+        was_told = {each.name: each.told for each in self._all}
+        before = {each.name: each.granted for each in self._all}
+        asked = me.granted
+        self._share_out(me, ask)
+        if me.held > 0 and me.granted == asked:
+            self._renew_token()
+        pushes = self._tell_others(me, before, was_told)
+        keep = self._keep(me)
+        me.told = keep + 1
+        if me.held == me.wants == 0:
+            self._by_name.pop(me.name, None)
+        else:
+            self._by_name[me.name] = me
+        ends = max(each.ends for each in self._all)
+        self.expires = now // 1000 * 1000 + 1000 * (max((ends - now) // 1000, self.token - now // 1000) + KEPT)
+        return SlotReply(me.granted, self.token, keep, fresh, self.lent, self.limit, len(self._all)), pushes
+
+    def _seen(self, ask: SlotAsk) -> tuple[Borrower, bool]:
+        """Return the instance that asks, as it is before it gets anything, and whether it was unknown."""
+        me = self._by_name.get(ask.instance)
+        self._by_name = {name: each for name, each in self._by_name.items() if each.ends > self._now}
+        others = [each for each in self._by_name.values() if each is not me]
+        self.limit = min([ask.limit, *(each.limit for each in others)])
+        self.lent = sum(each.held for each in others)
+        fresh = me is None or me.ends <= self._now
+        if me is None or fresh:
+            still = max(0, min(ask.held, self.limit - self.lent))
+            me = Borrower(ask.instance, held=still, since=self._now, granted=ask.returned + still)
+        else:
+            me.granted = max(me.granted, ask.returned)
+            me.held = min(me.held, me.granted - ask.returned)
+        self._all = [*others, me]
+        self.lent += me.held
+        if me.wants == 0:
+            me.since = self._now
+        me.ends, me.weight, me.idle, me.limit = self._now + ask.lease, ask.weight, ask.idle, ask.limit
+        me.wants = max(0, ask.target - me.held)
+        return me, fresh
+
+    def _share_out(self, me: Borrower, ask: SlotAsk) -> None:
+        """The first one gets its part of what is free, and so on: one slot each where few are free."""
+        while self.lent < self.limit and (one := self._first()):
+            count = sum(each.wants > 0 for each in self._all)
+            slots = max(1, min(one.wants, (self.limit - self.lent) // count))
+            one.wants, one.since = one.wants - slots, self._now
+            self._grant(one, slots)
+        if slots := min(ask.extra, max(0, self.limit - self.lent) // (len(self._all) + 1)):
+            self._grant(me, slots)
+        me.wants = min(me.wants, ask.waiting)
+
+    def _grant(self, one: Borrower, slots: int) -> None:
+        one.held, one.granted, self.lent = one.held + slots, one.granted + slots, self.lent + slots
+        self._renew_token()
+
+    def _renew_token(self) -> None:
+        self.token = max(self.token + 1, self._now // 1000)
+
+    def _tell_others(self, me: Borrower, before: dict[str, int], was_told: dict[str, int]) -> list[SlotPush]:
+        pushes = []
+        for one in self._all:
+            keep, told = self._keep(one), was_told[one.name]
+            recalls = keep >= 0 and (one.idle > 0 or one.held > keep) and (told == 0 or keep + 1 < told)
+            if one is not me and (one.granted > before[one.name] or recalls):
+                one.told = keep + 1
+                pushes.append((one.name, one.granted, self.token, keep))
+        return list(starmap(SlotPush, pushes))
+
+    def _first(self, other: Borrower | None = None) -> Borrower | None:
+        """Return the first of those that want slots, except one."""
+        found: Borrower | None = None
+        for one in self._all:
+            if one is not other and one.wants > 0 and (found is None or one.before(found)):
+                found = one
+        return found
+
+    def _fair(self, one: Borrower, first: Borrower) -> int:
+        """Return the slots up to which nobody asks an instance to give some back, if `first` waits."""
+        weights = sum(each.weight for each in self._all)
+        return max((first.held + 1) * one.weight // first.weight, self.limit * one.weight // weights)
+
+    def _keep(self, one: Borrower) -> int:
+        """Return how many slots an instance may hold while others wait; -1: nobody else waits."""
+        first = self._first(one)
+        if first is None:
+            return self.limit * one.weight // sum(e.weight for e in self._all) if self.lent > self.limit else -1
+        mine = self._fair(one, first)
+        if one.held > mine:
+            return mine
+        others = any(each.held > self._fair(each, first) for each in self._all)
+        return one.held if first.held > 0 or others else 0

@@ -1,0 +1,66 @@
+"""The shared concurrency limiter: as many calls at once as each key may have over the whole fleet.
+
+Theory of operation
+-------------------
+Promises:
+
+1. Never more than `limit` permits of a key are held over all instances, as long as the store keeps its data, its clock
+   does not jump ahead by a tenth of a lease, and calls stop whose permit is lost.
+2. A permit that cannot be renewed is lost for its holder before the store lends its slot to another one.
+3. A process that dies gives its permits back when their lease is over. A permit that nobody releases is found by the
+   garbage collector.
+4. A caller waits in order; processes get slots by weight. Who is next hears of a release by a push, and looks by itself
+   every 0.5 to 1 s, in case that was lost.
+
+Parts: a limiter has an Engine, which has LocalSlots for each key in use. LocalSlots are pure: they say who gets a slot
+here, how many to ask for and how many to give back. `lua/lend.lua` lends the slots. Its twin in Python,
+`batchlimit/lending`, lends those of `memory://`. The Engine has a thread that asks, for threads and for asyncio alike,
+and a Listener whose thread reads pushes.
+
+An ask tells all that an instance holds and wants, and the slots it returned so far; the reply tells the slots it was
+granted so far. Neither number ever falls. So an ask may be repeated, lost or overtaken: slots are then counted for too
+long, never too briefly.
+
+A lease begins for the holder before its ask was sent, and nine tenths of it are used. The next ask, after a third,
+renews it. A lease that is over stays over: its permits are lost, and the instance asks under a new name.
+
+How many slots stay here when no permit holds them: none while others wait. Else as many as the free slots of the store
+and of this instance, divided by the instances and one more. So of few slots each acquire asks; of many, slots are
+leased in batches, and a permit is taken from memory.
+
+A process forks: the child has no lease, so its permits are lost and their release changes nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from batchlimit.lazy import names
+
+if TYPE_CHECKING:
+    from batchlimit.shared.async_limiter import AsyncSharedConcurrencyLimiter
+    from batchlimit.shared.async_permit import AsyncSharedPermit
+    from batchlimit.shared.limiter import SharedConcurrencyLimiter
+    from batchlimit.shared.limits import Shared
+    from batchlimit.shared.permit import SharedPermit
+    from batchlimit.shared.statistics import SharedKeyStatistics, SharedStatistics
+else:  # where __getattr__ would hide a name that there is not
+    __getattr__, __dir__ = names(
+        __name__,
+        {
+            "batchlimit.shared.async_limiter": "AsyncSharedConcurrencyLimiter",
+            "batchlimit.shared.async_permit": "AsyncSharedPermit",
+            "batchlimit.shared.limiter": "SharedConcurrencyLimiter",
+            "batchlimit.shared.limits": "Shared",
+            "batchlimit.shared.permit": "SharedPermit",
+            "batchlimit.shared.statistics": "SharedKeyStatistics SharedStatistics",
+        },
+    )
+
+__all__ = [
+    "AsyncSharedConcurrencyLimiter",
+    "AsyncSharedPermit",
+    "Shared",
+    "SharedConcurrencyLimiter",
+    "SharedKeyStatistics",
+    "SharedPermit",
+    "SharedStatistics",
+]

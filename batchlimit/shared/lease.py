@@ -1,0 +1,56 @@
+"""The lease of one instance at one key, and the places that permits hold under it."""
+
+import math
+from collections.abc import Callable
+
+
+class Lease:
+    """How long the slots of a key belong to this instance. A lease that is over is never renewed: a new one begins.
+
+    Attributes:
+        until: When it is over, unless the store answers before (ns of the limiter's clock; 0: it has not begun).
+    """
+
+    __slots__ = ("until",)
+
+    def __init__(self, until: float = 0) -> None:
+        self.until = until
+
+    def __repr__(self) -> str:
+        return f"<Lease until {self.until}>"
+
+    def end(self) -> None:
+        """Be over, whatever the clock says: in a forked child."""
+        self.until = -math.inf
+
+
+class Place:
+    """What one permit holds: a slot under a lease.
+
+    Attributes:
+        lease: The lease.
+        token: The number that the permit was given.
+        give_up: Tells the permit that this place is lost, from any thread.
+    """
+
+    __slots__ = ("_is_lost", "give_up", "lease", "token")
+
+    def __init__(self, lease: Lease, token: int) -> None:
+        self.lease, self.token = lease, token
+        self._is_lost = False
+        self.give_up: Callable[[], object] = _nobody
+
+    def __repr__(self) -> str:
+        return f"<Place {self.token}{', lost' if self._is_lost else ''} under {self.lease!r}>"
+
+    def is_lost(self, now: int) -> bool:
+        """Whether the slot may belong to somebody else by now."""
+        return self._is_lost or now >= self.lease.until
+
+    def lose(self) -> None:
+        """Be lost, before the end of the lease: the store has forgotten it, and gave the slot to others."""
+        self._is_lost = True
+
+
+def _nobody() -> None:
+    pass

@@ -1,0 +1,193 @@
+-- Lends the slots of one limit to limiter instances. A slot is leave for one permit to be held.
+--
+-- Promise: never more than `limit` slots are lent at once. An instance stops using its slots before its lease is over
+-- here, because it counts the lease from before it asked, and leaves out a tenth.
+--
+-- State: a limit is one hash. Its fields are text: a number, or several with a space between. Times are microseconds
+-- (us) of the server's clock since 1970.
+--   limit        slots; the lowest that an instance with a lease has named
+--   token        grows with each lease that is granted or renewed, and is at least the clock in milliseconds
+--   instance:ID  held (slots); until (us): when they are free again, unless the instance asks before; wants (slots) that
+--                it waits for; since (us); weight; idle: slots that no permit held when it asked; limit, as it named it;
+--                granted: slots that it got so far; told: 0, or 1 more than the slots that it was told to keep
+--
+-- An instance counts what it was granted and what it returned, and never counts back. So the slots that it holds are
+-- granted - returned, whatever message was lost, doubled or overtaken on the way. A lost hash is filled again with what
+-- instances claim to hold, as far as there is room; who gets less is told so.
+--
+-- KEYS[1] limit      (the hash)
+-- ARGV[1] instance   (its ID, a dot, and a number that is new after each lease that it lost)
+-- ARGV[2] numbers on one line:
+--   limit      (slots)
+--   lease      (us)
+--   weight     (its part of the slots while instances compete)
+--   returned   (slots that it gave back so far)
+--   held       (slots that it knows to hold; only read if the hash does not know the instance)
+--   target     (slots that it has use for now)
+--   waiting    (of those that it does not get: for how many it waits)
+--   extra      (slots that it has use for soon)
+--   idle       (slots that it holds for no permit)
+-- ARGV[3] channel    (instances listen at this, followed by their ID without the number)
+-- returns {granted, token, keep, fresh, lent, limit, instances}
+--   granted    (slots that the instance got so far)
+--   keep       (slots that it may hold while others wait; -1: nobody else waits)
+--   fresh      (1: the hash did not know the instance; `granted` may be lower than what it was before)
+--   lent       (slots that all instances hold)
+-- and publishes, to each other instance that got slots or is to give some back: ID, granted, token, keep, KEYS[1]
+
+local KEPT = 60000 -- how long a limit that nobody uses is kept, so that its token never starts again (ms)
+
+local key, name = KEYS[1], ARGV[1]
+local call, match, format = redis.call, string.match, string.format
+local floor, min, max = math.floor, math.min, math.max
+
+local limit, lease, weight, returned, claimed, target, waiting, extra, idle = match(ARGV[2],
+    '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+local clock = call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local token, all, me = 0, {}, nil
+
+local fields = call('HGETALL', key)
+for i = 1, #fields, 2 do
+    local field, text = fields[i], fields[i + 1]
+    if string.sub(field, 1, 9) == 'instance:' then
+        local held, ends, wants, since, share, unused, named, granted, told = match(text,
+            '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+        local one = {name = string.sub(field, 10), held = held + 0, ends = ends + 0, wants = wants + 0,
+            since = since + 0, weight = share + 0, idle = unused + 0, limit = named + 0, granted = granted + 0,
+            told = told + 0}
+        if one.name == name then
+            me = one
+        elseif one.ends > now then
+            all[#all + 1] = one
+        else
+            call('HDEL', key, field)
+        end
+    elseif field == 'token' then
+        token = text + 0
+    elseif field ~= 'limit' then
+        error('this hash is no limit')
+    end
+end
+
+-- An instance whose lease is over here asks under a new number.
+local fresh = not me or me.ends <= now
+local n = limit + 0
+local lent = 0
+for i = 1, #all do
+    n = min(n, all[i].limit)
+    lent = lent + all[i].held
+end
+if fresh then
+    local still = max(0, min(claimed + 0, n - lent))
+    me = {name = name, held = still, wants = 0, since = now, granted = returned + still, told = 0}
+else
+    me.granted = max(me.granted, returned + 0)
+    me.held = min(me.held, me.granted - returned)
+end
+all[#all + 1] = me
+lent = lent + me.held
+if me.wants == 0 then me.since = now end
+me.ends, me.weight, me.idle, me.limit = now + lease, weight + 0, idle + 0, limit + 0
+me.wants = max(0, target - me.held)
+
+-- Whether one instance comes before another: it holds less for its weight, or has waited longer.
+local function before(one, other)
+    local left, right = one.held * other.weight, other.held * one.weight
+    if left ~= right then return left < right end
+    if one.since ~= other.since then return one.since < other.since end
+    return one.name < other.name
+end
+
+-- Returns the first of those that want slots, except one, and how many there are.
+local function first(except)
+    local found, count = nil, 0
+    for i = 1, #all do
+        local one = all[i]
+        if one ~= except and one.wants > 0 then
+            count = count + 1
+            if not found or before(one, found) then found = one end
+        end
+    end
+    return found, count
+end
+
+local function grant(one, slots)
+    one.held, one.granted, lent = one.held + slots, one.granted + slots, lent + slots
+    token, one.got = max(token + 1, floor(now / 1000)), true
+end
+
+-- The first one gets its part of what is free, and so on: one slot each where few are free.
+while lent < n do
+    local one, count = first(nil)
+    if not one then break end
+    local slots = max(1, min(one.wants, floor((n - lent) / count)))
+    one.wants, one.since = one.wants - slots, now
+    grant(one, slots)
+end
+if extra + 0 > 0 then
+    local slots = min(extra + 0, floor(max(0, n - lent) / (#all + 1)))
+    if slots > 0 then grant(me, slots) end
+end
+me.wants = min(me.wants, waiting + 0)
+if me.held > 0 and not me.got then token = max(token + 1, floor(now / 1000)) end
+
+local weights = 0
+for i = 1, #all do weights = weights + all[i].weight end
+
+-- Returns the slots up to which nobody asks an instance to give some back, if `next` waits.
+local function fair(one, next)
+    return max(floor((next.held + 1) * one.weight / next.weight), floor(n * one.weight / weights))
+end
+
+-- Whether somebody holds more than is fair if `next` waits.
+local function surplus(next)
+    for i = 1, #all do
+        if all[i].held > fair(all[i], next) then return true end
+    end
+    return false
+end
+
+local one, two = first(nil), nil
+if one then two = first(one) end
+local more = {[1] = one and surplus(one), [2] = two and surplus(two)}
+
+-- Returns how many slots an instance may hold while others wait; -1: nobody else waits.
+--
+-- Those give slots back that hold more than is fair. If there is none and the next one has nothing at all, there are
+-- fewer slots than instances: then all give back what they release, and the slots go round.
+local function keep(who)
+    local next, others = one, more[1]
+    if who == one then next, others = two, more[2] end
+    if not next then return lent > n and floor(n * who.weight / weights) or -1 end
+    local mine = fair(who, next)
+    if who.held > mine then return mine end
+    return (next.held > 0 or others) and who.held or 0
+end
+
+local ends, write = now, {}
+for i = 1, #all do
+    local one = all[i]
+    local kept = keep(one)
+    if one ~= me and (one.got or (kept >= 0 and (one.idle > 0 or one.held > kept)
+        and (one.told == 0 or kept + 1 < one.told))) then
+        one.told = kept + 1
+        -- Who may not publish, or has no listeners, costs a waiter one pause: it looks by itself.
+        redis.pcall('PUBLISH', ARGV[3] .. match(one.name, '^[^.]*'),
+            format('%s %.0f %.0f %.0f %s', one.name, one.granted, token, kept, key))
+        one.got = true
+    elseif one == me then
+        one.told, me.keep = kept + 1, kept
+    end
+    if one == me and one.held == 0 and one.wants == 0 then
+        if not fresh then call('HDEL', key, 'instance:' .. name) end
+    elseif one == me or one.got then
+        write[#write + 1] = 'instance:' .. one.name
+        write[#write + 1] = format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', one.held, one.ends, one.wants,
+            one.since, one.weight, one.idle, one.limit, one.granted, one.told)
+    end
+    ends = max(ends, one.ends)
+end
+call('HSET', key, 'limit', format('%.0f', n), 'token', format('%.0f', token), unpack(write))
+call('PEXPIRE', key, format('%.0f', max(floor((ends - now) / 1000), token - floor(now / 1000)) + KEPT))
+return {me.granted, token, me.keep, fresh and 1 or 0, lent, n, #all}

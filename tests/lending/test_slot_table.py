@@ -1,0 +1,176 @@
+"""Tables of (time, ask, expected): who gets the slots of a limit, who is told what, and when slots are free again."""
+
+from batchlimit.lending.messages import SlotAsk, SlotPush
+from batchlimit.lending.slot_table import SlotTable
+
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+
+
+def ask(name: str, target: int = 0, **more: int) -> SlotAsk:
+    return SlotAsk(**{"instance": f"{name}.1", "limit": 4, "lease": 10 * SECOND, "target": target, **more})  # type: ignore[arg-type]
+
+
+class Scene:
+    """A table whose clock a test moves."""
+
+    def __init__(self) -> None:
+        self.table, self.now = SlotTable(), START
+        self.pushes: list[SlotPush] = []
+
+    def lend(self, name: str, target: int = 0, **more: int) -> tuple[int, int]:
+        """What an instance is told: how many slots it was granted so far, and how many it may keep."""
+        reply, self.pushes = self.table.lend(ask(name, target, **more), self.now)
+        assert "limit" in more or self.table.lent <= self.table.limit
+        return reply.granted, reply.keep
+
+
+def test_slots_are_lent_until_there_are_none() -> None:
+    scene = Scene()
+    assert [scene.lend(name, 2)[0] for name in "abc"] == [2, 2, 0]
+
+
+def test_a_slot_that_is_returned_goes_to_the_one_who_waits_and_that_is_told() -> None:
+    scene = Scene()
+    scene.lend("a", 4)
+    assert scene.lend("b", 1, waiting=1) == (0, -1)
+    assert scene.pushes == [SlotPush("a.1", 4, scene.table.token, 2)]
+    scene.lend("a", 3, returned=1)
+    assert scene.pushes == [SlotPush("b.1", 1, scene.table.token, -1)]
+
+
+def test_one_who_does_not_wait_gets_nothing_later() -> None:
+    scene = Scene()
+    scene.lend("a", 4)
+    scene.lend("b", 1)
+    scene.lend("a", 0, returned=4)
+    assert scene.pushes == []
+
+
+def test_of_those_who_wait_the_one_with_the_fewest_slots_is_next_then_the_one_who_waits_longest() -> None:
+    scene = Scene()
+    scene.lend("a", 3)
+    scene.lend("b", 1)
+    scene.lend("b", 3, waiting=2)
+    scene.now += 1
+    scene.lend("c", 1, waiting=1)
+    scene.now += 1
+    scene.lend("d", 1, waiting=1)
+    scene.lend("a", 2, returned=1)
+    assert [each.instance for each in scene.pushes] == ["c.1"]
+    scene.lend("a", 1, returned=2)
+    assert [each.instance for each in scene.pushes if each.granted] == ["d.1"]
+
+
+def test_weights_divide_the_slots() -> None:
+    scene = Scene()
+    scene.lend("x", 8, limit=8)
+    scene.lend("a", 8, waiting=8, weight=3, limit=8)
+    scene.lend("b", 8, waiting=8, limit=8)
+    scene.lend("x", 0, returned=8, limit=8)
+    assert {each.instance: each.granted for each in scene.pushes} == {"a.1": 6, "b.1": 2}
+
+
+def test_slots_of_an_instance_that_is_silent_are_free_when_its_lease_is_over_and_no_sooner() -> None:
+    scene = Scene()
+    scene.lend("a", 4)
+    scene.now += 10 * SECOND - 1
+    assert scene.lend("b", 1)[0] == 0
+    scene.now += 1
+    assert scene.lend("b", 1)[0] == 1
+
+
+def test_each_ask_renews_the_lease_of_all_slots() -> None:
+    scene = Scene()
+    for _ in range(5):
+        scene.lend("a", 4)
+        scene.now += 6 * SECOND
+        assert scene.lend("b", 1)[0] == 0
+
+
+def test_an_ask_that_is_repeated_gets_what_it_got() -> None:
+    scene = Scene()
+    assert [scene.lend("a", 2)[0] for _ in range(3)] == [2, 2, 2]
+    assert [scene.lend("a", 1, returned=1)[0] for _ in range(3)] == [2, 2, 2]
+    assert scene.table.lent == 1
+
+
+def test_an_ask_that_was_overtaken_returns_no_slot_twice_and_takes_none_back() -> None:
+    scene = Scene()
+    scene.lend("a", 3)
+    scene.lend("a", 1, returned=2)
+    scene.lend("a", 1, returned=1)
+    assert scene.table.lent == 1
+
+
+def test_what_was_lost_is_claimed_as_far_as_there_is_room() -> None:
+    scene = Scene()
+    assert scene.lend("a", 3, returned=7, held=3)[0] == 10
+    reply, _ = scene.table.lend(ask("b", 3, returned=0, held=3), scene.now)
+    assert (reply.granted, reply.fresh, reply.lent) == (1, True, 4)
+
+
+def test_a_token_is_larger_than_those_of_all_leases_that_were_over_before() -> None:
+    scene = Scene()
+    tokens = []
+    for turn in range(6):
+        name = "ab"[turn % 2]
+        tokens.append(scene.table.lend(ask(name, 4, returned=4 * (turn // 2)), scene.now)[0].token)
+        scene.lend(name, 0, returned=4 * (turn // 2 + 1))
+    assert tokens == sorted(set(tokens))
+    assert tokens[0] >= START // 1000
+
+
+def test_a_table_is_kept_until_the_clock_has_passed_its_token() -> None:
+    scene = Scene()
+    for _ in range(5000):
+        scene.lend("a", 1)
+    assert scene.table.expires // 1000 > scene.table.token
+
+
+def test_the_lowest_limit_counts_while_the_instance_that_names_it_has_a_lease() -> None:
+    scene = Scene()
+    scene.lend("old", 1, limit=2)
+    assert scene.lend("new", 4, limit=8)[0] == 1
+    scene.lend("old", 0, returned=1, limit=2)
+    assert scene.lend("new", 8, limit=8)[0] == 8
+
+
+def test_after_the_limit_fell_everybody_is_told_to_keep_a_share() -> None:
+    scene = Scene()
+    scene.lend("a", 4, limit=8)
+    scene.lend("b", 4, limit=8)
+    assert scene.lend("a", 4, limit=2) == (4, 1)
+
+
+def test_with_as_many_slots_as_instances_nobody_gives_up_a_fair_share() -> None:
+    scene = Scene()
+    scene.lend("a", 2)
+    scene.lend("b", 2)
+    assert scene.lend("a", 9, waiting=7) == (2, -1)
+    assert scene.lend("b", 9, waiting=7) == (2, 2)
+    assert scene.lend("a", 9, waiting=7) == (2, 2)
+
+
+def test_with_fewer_slots_than_instances_they_go_round() -> None:
+    scene = Scene()
+    for name in "abcd":
+        scene.lend(name, 1)
+    scene.lend("e", 1, waiting=1)
+    assert [each.keep for each in scene.pushes] == [0, 0, 0, 0]
+    assert scene.lend("a", 2, waiting=1) == (1, 0)
+
+
+def test_extra_slots_are_a_part_of_what_is_free() -> None:
+    scene = Scene()
+    assert scene.lend("a", 1, extra=9)[0] == 2
+    assert scene.lend("b", 1, extra=9)[0] == 1
+
+
+def test_who_holds_idle_slots_is_told_once_that_others_wait() -> None:
+    scene = Scene()
+    scene.lend("a", 4, idle=2)
+    scene.lend("b", 1, waiting=1)
+    assert [(each.instance, each.keep) for each in scene.pushes] == [("a.1", 2)]
+    scene.lend("b", 1, waiting=1)
+    assert scene.pushes == []

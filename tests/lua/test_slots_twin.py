@@ -1,0 +1,59 @@
+"""Two copies of the rules of shared slots stand, in Lua and in Python, because these tests compare them."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit.lending.messages import SlotAsk
+from batchlimit.lending.slot_table import KEPT, SlotTable
+from batchlimit.stores.client.scripts import read_push
+from tests.lua.interpreter import Interpreter
+
+_START = 1_700_000_000_000_000
+_LUA = Path(__file__).parents[2] / "lua" / "lend.lua"
+_LEASE = 1_000_000
+
+_few = st.integers(0, 6)
+_asks = st.builds(
+    SlotAsk,
+    instance=st.sampled_from(("a.1", "a.2", "b.1", "c.1", "d.1")),
+    limit=st.sampled_from((3, 3, 3, 8, 100)),
+    lease=st.just(_LEASE),
+    weight=st.sampled_from((1, 1, 3)),
+    returned=_few,
+    held=_few,
+    target=st.integers(0, 12),
+    waiting=_few,
+    extra=_few,
+    idle=st.integers(0, 2),
+)
+_elapsed = st.one_of(st.integers(0, 400_000), st.just(0), st.just(1_100_000), st.integers(-500_000, 0))
+
+
+@given(st.lists(st.tuples(_elapsed, _asks), max_size=30))
+def test_lua_and_python_lend_the_same_slots(steps: list[tuple[int, SlotAsk]]) -> None:
+    lua, twin = Interpreter(), SlotTable()
+    lua.now = _START
+    for elapsed, ask in steps:
+        lua.now += elapsed
+        lua.published.clear()
+        reply, pushes = twin.lend(ask, lua.now)
+        assert lua.lend(ask) == reply
+        assert {read_push(text)[1] for _, text in lua.published} == set(pushes)
+        assert all(channel == "channel:" + read_push(text)[1].instance[0] for channel, text in lua.published)
+        assert lua.fields == spelled(twin)
+        assert lua.ttl == (twin.expires - lua.now) // 1000
+
+
+def spelled(twin: SlotTable) -> dict[str, str]:
+    """The hash of a table."""
+    fields = {"limit": str(twin.limit), "token": str(twin.token)}
+    for name, one in twin._by_name.items():
+        numbers = one.held, one.ends, one.wants, one.since, one.weight, one.idle, one.limit, one.granted, one.told
+        fields[f"instance:{name}"] = " ".join(map(str, numbers))
+    return fields
+
+
+def test_both_keep_a_limit_for_the_same_time() -> None:
+    assert f"local KEPT = {KEPT} " in _LUA.read_text()

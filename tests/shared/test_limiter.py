@@ -1,0 +1,410 @@
+"""The shared concurrency limiter of both APIs: permits, refusals, what is lost, forks, and the end."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import pickle
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from batchlimit import ConcurrencyLimited, LimiterClosed, Queue, StoreUnavailable
+from batchlimit.errors import PermitLost
+from batchlimit.lending.messages import SlotAsk, SlotReply
+from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
+from batchlimit.stores.memory import MemoryStore
+from tests.nodes import await_fact
+from tests.servers import Server
+
+
+class Cut(MemoryStore):
+    """A store that is away when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic)
+        self.is_away = False
+        self._lender, self.slots = self.slots, self  # type: ignore[assignment]
+
+    def lend(self, key: str, ask: SlotAsk) -> SlotReply:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        return self._lender.lend(key, ask)
+
+    def listen(self, instance: str, receive: Any) -> None:
+        self._lender.listen(instance, receive)
+
+    def after_fork(self) -> None:
+        self._lender.after_fork()
+
+
+def limiter_of(store: MemoryStore, limits: Any, **options: Any) -> SharedConcurrencyLimiter:
+    return SharedConcurrencyLimiter(store, limits, deadline=60.0, **options)
+
+
+def held(limiter: Any, key: str = "gpu") -> int:
+    keys = limiter.statistics().keys
+    return keys[key].held if key in keys else 0
+
+
+def test_processes_on_one_server_share_a_limit(valkey: Server, prefix: str) -> None:
+    options: Any = {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
+    with (
+        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 2}, **options) as one,
+        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 2}, **options) as other,
+    ):
+        first, second = one.acquire("gpu"), other.acquire("gpu")
+        with pytest.raises(ConcurrencyLimited) as refusal:
+            one.acquire("gpu", timeout=0)
+        assert (refusal.value.reason, refusal.value.key, refusal.value.limit) == ("limit", "gpu", 2)
+        second.release()
+        with one.acquire("gpu") as third:
+            assert third.token > second.token
+        first.release()
+
+
+def test_a_release_wakes_a_waiter_of_another_process(valkey: Server, prefix: str) -> None:
+    options: Any = {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
+    with (
+        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 1}, **options) as one,
+        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 1}, **options) as other,
+    ):
+        permit = one.acquire("gpu")
+        thread = threading.Thread(target=lambda: other.acquire("gpu").release())
+        thread.start()
+        await_fact(lambda: bool(other.statistics().keys) and other.statistics().keys["gpu"].waiting == 1, "it waits")
+        permit.release()
+        thread.join(100)
+        assert not thread.is_alive()
+
+
+def test_tasks_and_threads_share_a_limit(valkey: Server, prefix: str) -> None:
+    options: Any = {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
+
+    async def tasks(most: list[int]) -> None:
+        async with AsyncSharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 3}, **options) as limiter:
+
+            async def task() -> None:
+                async with limiter.acquire("gpu"):
+                    most.append(limiter.statistics().keys["gpu"].in_flight)
+                    await asyncio.sleep(0)
+
+            await asyncio.gather(*(task() for _ in range(20)))
+
+    most: list[int] = []
+    with SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 3}, **options) as other, other.acquire("gpu"):
+        asyncio.run(tasks(most))
+    assert max(most) <= 2
+    assert len(most) == 20
+
+
+def test_patterns_and_keys() -> None:
+    with limiter_of(MemoryStore(), {"export:*": 1, "gpu": 2}) as limiter:
+        with limiter.acquire("export:1"), limiter.acquire("export:2"), limiter.acquire("gpu"), limiter.acquire("gpu"):
+            pass
+        for wrong in ("other", ""):
+            with pytest.raises(ValueError, match="key"):
+                limiter.acquire(wrong)
+        with pytest.raises(TypeError):
+            limiter.acquire(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("limits", "options"),
+    [
+        ({}, {}),
+        ({"a": 0}, {}),
+        ({"a": True}, {}),
+        ({"a": 1.5}, {}),
+        ("a", {}),
+        ({"a": 1}, {"weight": 0}),
+        ({"a": 1}, {"weight": 1.5}),
+        ({"a": 1}, {"on_failure": "maybe"}),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused(limits: Any, options: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        SharedConcurrencyLimiter.from_url("memory://", limits, **options)
+
+
+@pytest.mark.parametrize("wrong", [{"lease": 0}, {"lease": "9"}, {"queue": 9}, {"lease": float("nan")}])
+def test_a_limit_that_cannot_work_is_refused(wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Shared(1, **wrong)
+
+
+def test_a_store_that_lends_nothing_is_refused() -> None:
+    with pytest.raises(TypeError, match="RedisStore"):
+        SharedConcurrencyLimiter("redis://", {"a": 1})  # type: ignore[arg-type]
+
+
+def test_a_queue_has_a_length() -> None:
+    with limiter_of(MemoryStore(), {"none": Shared(1, Queue(0)), "one": Shared(1, Queue(1, None))}) as limiter:
+        with limiter.acquire("none"), pytest.raises(ConcurrencyLimited) as refusal:
+            limiter.acquire("none")
+        assert refusal.value.reason == "limit"
+        with limiter.acquire("one"):
+            thread = threading.Thread(target=lambda: limiter.acquire("one").release())
+            thread.start()
+            await_fact(lambda: limiter.statistics().keys["one"].waiting == 1, "one waits")
+            with pytest.raises(ConcurrencyLimited) as refusal:
+                limiter.acquire("one")
+        assert refusal.value.reason == "queue_full"
+        thread.join(100)
+
+
+def test_who_waited_in_vain_is_told_so() -> None:
+    with limiter_of(MemoryStore(), {"gpu": 1}) as limiter, limiter.acquire("gpu"):
+        with pytest.raises(ConcurrencyLimited) as refusal:
+            limiter.acquire("gpu", timeout=0.01)
+        assert refusal.value.reason == "queue_timeout"
+        assert limiter.statistics().refused == 1
+
+
+def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+            async with limiter.acquire("gpu"):
+                task = asyncio.ensure_future(limiter.acquire("gpu")._entered())
+                await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert limiter.statistics().keys["gpu"].waiting == 0
+            async with limiter.acquire("gpu"):
+                pass
+
+    asyncio.run(main())
+
+
+def test_a_permit_is_released_once_and_by_its_block() -> None:
+    with limiter_of(MemoryStore(), {"gpu": 2}) as limiter:
+        permit = limiter.acquire("gpu")
+        with limiter.acquire("gpu"):
+            permit.release()
+            permit.release()
+            assert limiter.statistics().keys["gpu"].in_flight == 1
+        assert not permit.lost
+        with pytest.raises(RuntimeError, match="released before"), permit:
+            pass
+        with pytest.raises(TypeError):
+            pickle.dumps(permit)
+
+
+def test_the_garbage_collector_releases_a_permit_that_nobody_does() -> None:
+    with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
+        permits = [limiter.acquire("gpu")]
+        with pytest.warns(ResourceWarning, match="never released"):
+            permits.clear()
+        limiter.acquire("gpu").release()
+
+
+def test_a_task_does_not_use_a_permit_that_it_did_not_await() -> None:
+    async def main() -> None:
+        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+            permit = limiter.acquire("gpu")
+            with pytest.raises(RuntimeError, match="was it awaited"):
+                permit.release()
+            await permit
+            with pytest.raises(RuntimeError, match="awaited before"):
+                await permit
+            permit.release()
+
+    asyncio.run(main())
+
+
+# Lost permits
+
+
+def test_a_thread_hears_that_its_permit_is_lost_when_the_store_is_away_for_a_lease() -> None:
+    store = Cut()
+    with limiter_of(store, {"gpu": Shared(1, lease=0.1)}) as limiter:
+        permit = limiter.acquire("gpu")
+        store.is_away = True
+        await_fact(lambda: permit.lost, "it is lost")
+        with pytest.raises(PermitLost, match="is lost"):
+            permit.check()
+        await_fact(lambda: limiter.statistics().lost == 1, "it is counted")
+        permit.release()
+        assert permit.lost
+        store.is_away = False
+        limiter.acquire("gpu", timeout=60).release()
+
+
+async def work(limiter: AsyncSharedConcurrencyLimiter, store: Cut) -> None:
+    async with limiter.acquire("gpu"):
+        store.is_away = True
+        await asyncio.Event().wait()
+
+
+def test_a_block_whose_permit_is_lost_is_cancelled_and_ends_in_a_named_error() -> None:
+    async def main() -> None:
+        store = Cut()
+        async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+            with pytest.raises(PermitLost):
+                await work(limiter, store)
+            task = asyncio.current_task()
+            assert task
+            assert task.cancelling() == 0
+
+    asyncio.run(main())
+
+
+def test_a_block_that_asked_for_it_is_not_cancelled() -> None:
+    async def main() -> None:
+        store = Cut()
+        limits = {"gpu": Shared(1, lease=0.1)}
+        async with (
+            AsyncSharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter,
+            limiter.acquire("gpu", cancel=False) as permit,
+        ):
+            store.is_away = True
+            await asyncio.to_thread(await_fact, lambda: permit.lost, "it is lost")
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_by_others_stays_one() -> None:
+    async def main() -> None:
+        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+            entered = asyncio.Event()
+
+            async def block() -> None:
+                async with limiter.acquire("gpu"):
+                    entered.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(block())
+            await entered.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+
+
+# The store is away
+
+
+@pytest.mark.parametrize(("policy", "admits"), [("closed", 0), ("open", 5), (FailurePolicy.local(instances=2), 2)])
+def test_while_the_store_is_away_the_policy_decides(policy: Any, admits: int) -> None:
+    store = Cut()
+    store.is_away = True
+    with limiter_of(store, {"*": 4}, on_failure=policy) as limiter, contextlib.ExitStack() as stack:
+        for _ in range(5):
+            with contextlib.suppress(StoreUnavailable):
+                permit = stack.enter_context(limiter.acquire("gpu"))
+                assert permit.token == 0
+        assert limiter.statistics().admitted == admits
+
+
+def test_policies_may_differ_by_key() -> None:
+    store = Cut()
+    store.is_away = True
+    with limiter_of(store, {"*": 4}, on_failure={"open:*": "open", "*": "closed"}) as limiter:
+        limiter.acquire("open:1").release()
+        with pytest.raises(StoreUnavailable):
+            limiter.acquire("gpu")
+
+
+# The end
+
+
+def test_close_gives_back_what_is_free_and_keeps_what_is_under_way() -> None:
+    store = MemoryStore()
+    limiter, other = limiter_of(store, {"gpu": 100}), limiter_of(store, {"gpu": 100})
+    permits = [limiter.acquire("gpu") for _ in range(10)]
+    for permit in permits[1:]:
+        permit.release()
+    limiter.close()
+    await_fact(lambda: held(limiter) == 1, "nine went back")
+    with pytest.raises(LimiterClosed):
+        limiter.acquire("gpu")
+    permits[0].release()
+    await_fact(lambda: held(limiter) == 0, "all went back")
+    limiter.close()
+    other.close()
+
+
+def test_close_wakes_who_waits() -> None:
+    limiter = limiter_of(MemoryStore(), {"gpu": 1})
+    permit = limiter.acquire("gpu")
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            limiter.acquire("gpu")
+        except LimiterClosed as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    await_fact(lambda: limiter.statistics().keys["gpu"].waiting == 1, "it waits")
+    limiter.close()
+    thread.join(100)
+    assert len(errors) == 1
+    permit.release()
+
+
+def test_a_limiter_that_is_dropped_leaves_no_thread() -> None:
+    limiter = limiter_of(MemoryStore(), {"gpu": 1})
+    limiter.acquire("gpu").release()
+    thread = limiter._engine._thread
+    assert thread
+    gone = weakref.ref(limiter)
+    del limiter
+    gc.collect()
+    assert gone() is None
+    thread.join(100)
+    assert not thread.is_alive()
+
+
+def test_keys_that_are_not_in_use_leave_the_memory() -> None:
+    with limiter_of(MemoryStore(), {"*": 1}) as limiter:
+        for i in range(50):
+            limiter.acquire(f"{i}").release()
+        await_fact(lambda: not limiter.statistics().keys, "they left")
+        assert limiter.statistics().admitted == 50
+
+
+# Forks
+
+
+def in_child(work: Callable[[], bool]) -> bool:
+    """Whether `work` returns True in a forked child."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if work() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_forked_child_holds_nothing_and_acquires_for_itself(valkey: Server, prefix: str) -> None:
+    options: Any = {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
+    with (
+        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 2}, **options) as limiter,
+        limiter.acquire("gpu") as permit,
+    ):
+
+        def child() -> bool:
+            if not permit.lost:
+                return False
+            permit.release()
+            with limiter.acquire("gpu") as own:
+                try:
+                    limiter.acquire("gpu", timeout=0)
+                except ConcurrencyLimited:
+                    return not own.lost
+            return False
+
+        assert in_child(child)
+        assert not permit.lost
+        assert held(limiter) >= 1

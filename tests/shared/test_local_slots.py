@@ -1,0 +1,324 @@
+"""Tables of (event, expected) on one key in this process: who gets a slot, what is asked for, what goes back."""
+
+from itertools import count
+
+from batchlimit.concurrency.queue import Queue
+from batchlimit.errors import ConcurrencyLimited, StoreUnavailable
+from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.lending.slot_table import SlotTable
+from batchlimit.shared.lease import Place
+from batchlimit.shared.limits import Shared
+from batchlimit.shared.line import Waiter
+from batchlimit.shared.local_slots import RENEWED, LocalSlots
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+
+
+class World:
+    """A store, instances of its fleet, and a clock that a test moves."""
+
+    def __init__(self, limit: int, *names: str, queue: Queue | None = None) -> None:
+        self.now = START
+        self.table = SlotTable()
+        shared = Shared(limit, queue) if queue else Shared(limit)
+        self.all = {name: LocalSlots("key", shared, self._names(name)) for name in names}
+        self.pushes: list[SlotPush] = []
+
+    @staticmethod
+    def _names(name: str) -> "type[str]":
+        numbers = count(1)
+        return lambda: f"{name}.{next(numbers)}"  # type: ignore[return-value]
+
+    def enter(self, name: str) -> Place | None:
+        return self.all[name].enter(self.now)
+
+    def wait(self, name: str, is_patient: bool = True) -> Waiter:
+        waiter = Waiter(lambda: None, is_patient)
+        self.all[name].line_up(waiter, self.now)
+        return waiter
+
+    def exchange(self, name: str) -> list[Waiter]:
+        """Let an instance ask, and hear the answer."""
+        slots = self.all[name]
+        ask = slots.ask(self.now)
+        return slots.answer(ask, self.lend(ask), self.now, self.now)
+
+    def lend(self, ask: SlotAsk) -> SlotReply:
+        self.now += 1000
+        reply, pushes = self.table.lend(ask, self.now // 1000)
+        self.pushes += pushes
+        return reply
+
+    def deliver(self) -> list[Waiter]:
+        """Let all instances hear what was pushed."""
+        pushes, self.pushes = self.pushes, []
+        return [waiter for push in pushes for waiter in self.all[push.instance[0]].hear(push, self.now)]
+
+    def settle(self) -> None:
+        """Let everybody ask who has to, until nobody has."""
+        for _ in range(100):
+            self.deliver()
+            due = [name for name, slots in self.all.items() if slots.due <= self.now]
+            if not due:
+                return
+            for name in due:
+                self.exchange(name)
+        raise AssertionError("they never come to rest")
+
+    def get(self, name: str) -> Place:
+        """A place for a new caller."""
+        if place := self.enter(name):
+            return place
+        waiter = self.wait(name)
+        self.settle()
+        assert waiter.place
+        return waiter.place
+
+    def leave(self, name: str, place: Place) -> list[Waiter]:
+        return self.all[name].leave(place, self.now)
+
+
+def test_nobody_enters_before_the_store_has_answered() -> None:
+    world = World(5, "a")
+    assert world.enter("a") is None
+    waiter = world.wait("a")
+    assert world.all["a"].due == START
+    assert world.exchange("a") == [waiter]
+    assert waiter.place
+
+
+def test_of_many_slots_some_stay_here_and_a_caller_takes_one_without_asking() -> None:
+    world = World(1000, "a", "b")
+    place = world.get("a")
+    asked = world.all["a"].asked
+    for _ in range(1000):
+        world.leave("a", place)
+        found = world.enter("a")
+        assert found
+        place = found
+    assert world.all["a"].asked == asked
+
+
+def test_of_few_slots_none_stays_here() -> None:
+    world = World(1, "a", "b")
+    world.leave("a", world.get("a"))
+    world.settle()
+    assert world.all["a"].held == 0
+    assert world.all["a"].is_over
+    assert world.table.lent == 0
+
+
+def test_slots_that_stay_here_go_back_when_somebody_waits_for_them() -> None:
+    world = World(4, "a", "b")
+    places = [world.get("a") for _ in range(3)]
+    for place in places:
+        world.leave("a", place)
+    assert len({world.get("b") for _ in range(4)}) == 4
+
+
+def test_a_slot_that_others_wait_for_goes_to_them_though_somebody_waits_here_too() -> None:
+    world = World(1, "a", "b")
+    place = world.get("a")
+    theirs = world.wait("b")
+    world.settle()
+    ours = world.wait("a")
+    assert world.leave("a", place) == []
+    world.settle()
+    assert theirs.place
+    assert not ours.place
+
+
+def test_a_slot_that_was_granted_is_used_though_others_wait_too() -> None:
+    world = World(1, "a", "b", "c")
+    place = world.get("a")
+    waiters = [world.wait("b"), world.wait("c")]
+    world.settle()
+    world.leave("a", place)
+    world.settle()
+    assert [each.place is not None for each in waiters] == [True, False]
+
+
+def test_slots_go_round_among_more_instances_than_slots() -> None:
+    world = World(2, *"abcde")
+    places = {name: world.get(name) for name in "ab"}
+    waiting = {name: world.wait(name) for name in "cde"}
+    world.settle()
+    served = dict.fromkeys("abcde", 0)
+    for _ in range(50):
+        name = next(iter(places))
+        world.leave(name, places.pop(name))
+        waiting[name] = world.wait(name)
+        world.settle()
+        for other in [each for each, waiter in waiting.items() if waiter.place]:
+            served[other] += 1
+            place = waiting.pop(other).place
+            assert place
+            places[other] = place
+    assert max(served.values()) - min(served.values()) <= 1
+
+
+def test_an_instance_at_its_fair_share_hands_slots_on_within_the_process() -> None:
+    world = World(4, "a", "b")
+    places = [world.get("a") for _ in range(2)]
+    for _ in range(2):
+        world.get("b")
+    world.wait("b")
+    waiter = world.wait("a")
+    world.settle()
+    asked = world.all["a"].asked
+    assert world.leave("a", places[0]) == [waiter]
+    world.settle()
+    assert world.all["a"].asked == asked
+
+
+def test_waiters_are_served_in_order() -> None:
+    for order, first in (("fifo", 0), ("lifo", 1)):
+        world = World(1, "a", queue=Queue(9, None, order))  # type: ignore[arg-type]
+        place = world.get("a")
+        waiters = [world.wait("a"), world.wait("a")]
+        world.settle()
+        assert world.leave("a", place) == [waiters[first]]
+
+
+def test_a_caller_that_does_not_wait_is_refused_by_the_first_answer_to_an_ask_after_it_came() -> None:
+    world = World(1, "a", "b")
+    world.get("a")
+    slots = world.all["b"]
+    world.wait("b")
+    ask = slots.ask(world.now)
+    late = world.wait("b", is_patient=False)
+    assert slots.answer(ask, world.lend(ask), world.now, world.now) == []
+    assert world.exchange("b") == [late]
+    assert isinstance(late.error, ConcurrencyLimited)
+
+
+def test_who_gave_up_gets_nothing_and_the_store_is_told() -> None:
+    world = World(1, "a", "b")
+    place = world.get("a")
+    waiter = world.wait("b")
+    world.settle()
+    world.all["b"].give_up(waiter, world.now)
+    world.settle()
+    world.leave("a", place)
+    world.settle()
+    assert not waiter.place
+    assert world.all["b"].is_over
+
+
+def test_a_lease_counts_from_before_the_ask_and_a_tenth_of_it_is_left_out() -> None:
+    world = World(1, "a")
+    slots = world.all["a"]
+    world.wait("a")
+    sent, ask = world.now, slots.ask(world.now)
+    world.now += 2 * SECOND
+    slots.answer(ask, world.lend(ask), sent, world.now)
+    assert slots.lease.until == sent + 9 * SECOND
+    assert slots.due == sent + 10 * SECOND * RENEWED
+
+
+def test_a_permit_is_lost_when_its_lease_is_over_and_stays_lost() -> None:
+    world = World(1, "a")
+    place = world.get("a")
+    world.now = int(world.all["a"].lease.until) - 1
+    assert not place.is_lost(world.now)
+    world.now += 1
+    assert place.is_lost(world.now)
+    assert world.all["a"].expire(world.now) == [place]
+    assert world.all["a"].expire(world.now) == []
+    world.now += SECOND  # the store lends it again
+    world.get("a")
+    assert place.is_lost(world.now)
+    assert world.leave("a", place) == []
+    assert world.all["a"].busy == 1
+
+
+def test_no_slot_is_used_after_its_lease() -> None:
+    world = World(1000, "a")
+    world.leave("a", world.get("a"))
+    world.now += 10 * SECOND
+    assert world.enter("a") is None
+
+
+def test_a_renewed_lease_holds_its_permits() -> None:
+    world = World(1, "a")
+    place = world.get("a")
+    for _ in range(9):
+        world.now = int(world.all["a"].due) + 1
+        world.settle()
+        assert not place.is_lost(world.now)
+
+
+def test_slots_that_nobody_used_since_the_last_renewal_go_back() -> None:
+    world = World(1000, "a")
+    places = [world.get("a") for _ in range(8)]
+    for place in places:
+        world.leave("a", place)
+    for _ in range(3):
+        world.now = int(world.all["a"].due) + 1
+        world.settle()
+        if world.all["a"].is_over:
+            break
+    assert world.table.lent == 0
+
+
+def test_what_a_store_has_lost_is_claimed_and_what_there_is_no_room_for_is_lost() -> None:
+    world = World(4, "a", "b")
+    places = [world.get("a") for _ in range(3)]
+    world.table = SlotTable()
+    for _ in range(3):
+        world.get("b")
+    told: list[Place] = []
+    for place in places:
+        place.give_up = lambda place=place: told.append(place)  # type: ignore[misc]
+    world.exchange("a")
+    assert [place.is_lost(world.now) for place in places] == [False, True, True]
+    assert set(told) == set(places[1:])
+    assert world.table.lent == 4
+
+
+def test_a_push_for_an_earlier_lease_is_ignored() -> None:
+    world = World(1, "a")
+    world.get("a")
+    before = world.all["a"].name
+    world.now += 10 * SECOND
+    world.all["a"].expire(world.now)
+    world.all["a"].hear(SlotPush(before, 5, 10**15, -1), world.now)
+    assert world.all["a"].held == 0
+
+
+def test_an_answer_for_an_earlier_lease_is_ignored() -> None:
+    world = World(1, "a")
+    slots = world.all["a"]
+    world.get("a")
+    sent, ask = world.now, slots.ask(world.now)
+    world.now += 10 * SECOND
+    slots.expire(world.now)
+    slots.answer(ask, world.lend(ask), sent, world.now)
+    assert slots.held == 0
+
+
+def test_a_token_is_larger_than_that_of_every_permit_before_if_there_is_one_slot() -> None:
+    world = World(1, "a", "b")
+    tokens = []
+    for turn in range(20):
+        name = "aab"[turn % 3]
+        place = world.get(name)
+        tokens.append(place.token)
+        world.leave(name, place)
+    assert tokens == sorted(set(tokens))
+
+
+def test_while_the_store_is_away_as_many_enter_as_the_policy_says() -> None:
+    world = World(4, "a")
+    slots = world.all["a"]
+    error = StoreUnavailable("away")
+    waiters = [world.wait("a") for _ in range(3)]
+    slots.ask(world.now)
+    assert slots.fail(error, world.now + 1, 2) == waiters
+    assert [each.error for each in waiters] == [None, None, error]
+    assert slots.in_flight == 2
+    assert waiters[0].place
+    assert not waiters[0].place.is_lost(world.now + 100 * SECOND)
+    world.leave("a", waiters[0].place)
+    assert slots.in_flight == 1
