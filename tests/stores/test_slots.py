@@ -18,7 +18,7 @@ KEYS = ["gpu", "löwe 🦁 at 4", "long" * 200, "}{"]
 
 
 def lend(store: Any, name: str, target: int = 0, *, key: str = "gpu", **more: int) -> SlotReply:
-    ask = {"instance": f"{name}.1", "limit": 4, "lease": 60_000_000, "target": target, **more}
+    ask: dict[str, Any] = {"instance": f"{name}.1", "limit": 4, "lease": 60_000_000, "target": target, **more}
     reply: SlotReply = store.slots.lend(key, SlotAsk(**ask))
     return reply
 
