@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any, TypeVar
@@ -65,10 +66,11 @@ class GuardedStore(Timeouts):
             return None
         if (answer := self._sender.send(key, quota, ask)) is None:
             return None
-        countdown = Countdown(self._deadline, answer.cancel)
+        countdown, began, took_time = Countdown(self._deadline, answer.cancel), time.perf_counter(), self._outages.took
 
         def hear(answer: "asyncio.Future[Any]") -> None:
             countdown.stop()
+            took_time(time.perf_counter() - began)
             took(self._outcome(part, key, answer))
 
         answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
@@ -119,6 +121,7 @@ class GuardedStore(Timeouts):
         if breaker.opened_at is not None:
             self._look_for_prober(part, key)
             raise self._outages.refusal(part)
+        began = time.perf_counter()
         try:
             result = await self._bounded(work, breaker)
         except Exception as error:
@@ -126,6 +129,8 @@ class GuardedStore(Timeouts):
             if found is error:
                 raise
             raise found from error
+        finally:
+            self._outages.took(time.perf_counter() - began)
         self._answered(part)
         return result
 

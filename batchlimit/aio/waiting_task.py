@@ -7,8 +7,10 @@ from typing import Protocol
 
 from batchlimit.aio.home import Home
 from batchlimit.redaction import shown
+from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Refuse, Retired, Waiter
 from batchlimit.stores.timeouts import MANY
+from batchlimit.waiting import NO_WAIT
 
 
 class Steps(Protocol):
@@ -16,6 +18,7 @@ class Steps(Protocol):
 
     key: str
     home: Home
+    reservoir: Reservoir
 
     def step(self, caller: "WaitingTask") -> None:
         """Do what the caller is to do next, in its place."""
@@ -87,7 +90,17 @@ class WaitingTask:
                 case None:
                     self.waited = True
                     woken = self._woken = asyncio.get_running_loop().create_future()
-                    await woken
+                    if self.waiter.deadline == NO_WAIT:
+                        await woken
+                    else:
+                        await self._sleep(woken, clock)
+
+    async def _sleep(self, woken: "asyncio.Future[None]", clock: Callable[[], float]) -> None:
+        began = clock()
+        try:
+            await woken
+        finally:
+            self._entry.reservoir.state.waits.add(clock() - began)
 
 
 class RefillGate:

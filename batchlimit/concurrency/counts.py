@@ -5,6 +5,7 @@ from collections import Counter
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, PartitionStatistics, WatcherStatistics
 from batchlimit.errors import ConcurrencyLimited
+from batchlimit.histogram import Durations, Histogram
 
 _SECOND = 1_000_000_000
 _RECENT = 16
@@ -20,6 +21,7 @@ class Counts:
 
     __slots__ = (
         "_mean_ns",
+        "_waits",
         "abandoned",
         "bypassed",
         "dropped",
@@ -39,6 +41,7 @@ class Counts:
         self.last_rtt_ns = 0
         self._mean_ns = 0.0
         self.refused: Counter[str] = Counter()
+        self._waits: Durations | None = None  # for nobody waits at most keys of a keyed limiter
 
     def __repr__(self) -> str:
         return f"<Counts: {self.succeeded} succeeded, {self.dropped} dropped, {self.refused.total()} refused>"
@@ -47,6 +50,17 @@ class Counts:
     def ended(self) -> int:
         """How many calls that were admitted under the limit are over. It may be read without the lock."""
         return self.succeeded + self.dropped + self.ignored
+
+    @property
+    def waits(self) -> Histogram:
+        """How long callers waited in the queue."""
+        return Histogram() if self._waits is None else self._waits.read()
+
+    def waited(self, ns: int) -> None:
+        """Count a caller that waits no longer."""
+        if self._waits is None:
+            self._waits = Durations()
+        self._waits.add(ns / _SECOND)
 
     def refusal(self, gate: Gate, reason: Reason, now_ns: int) -> ConcurrencyLimited:
         """Count a refusal; return it with an estimate of when to come back."""
@@ -78,5 +92,6 @@ class Counts:
             refused=dict(self.refused),
             watchers=watchers,
             unknown=self.unknown,
+            waits=self.waits,
             partitions={p.name: PartitionStatistics(p.busy, p.guaranteed) for p in gate.partitions.all()},
         )

@@ -71,7 +71,7 @@ NO_QUEUE = Queue(length=0)
 class Waiter:
     """A caller that waits. It is served once, or gives up; whichever comes first is final."""
 
-    __slots__ = ("gate", "in_flight", "number", "partition", "served", "start_ns", "waiting", "wake")
+    __slots__ = ("gate", "in_flight", "number", "partition", "served", "since_ns", "start_ns", "waiting", "wake")
 
     partition: Partition
 
@@ -81,6 +81,7 @@ class Waiter:
         self.number = 0
         self.waiting = self.served = False
         self.start_ns = self.in_flight = 0
+        self.since_ns: int | None = None  # since when it waits; None: it does not
 
     def __repr__(self) -> str:
         state = "served" if self.served else "waiting" if self.waiting else "gone"

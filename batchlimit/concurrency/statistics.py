@@ -1,7 +1,9 @@
 """What a concurrency limiter counted so far, for its user."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from batchlimit.histogram import Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class ConcurrencyStatistics:
         partitions: The partitions by name; "" is that of calls under no name that has a share.
         watchers: The watchers, in the order in which they were given.
         unknown: Calls under a name that no partition has (default 0: there are no partitions).
+        waits: How long callers waited in the queue, admitted then or not (default: nobody did).
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -90,6 +93,7 @@ class ConcurrencyStatistics:
     partitions: Mapping[str, PartitionStatistics]
     watchers: tuple[WatcherStatistics, ...]
     unknown: int = 0
+    waits: Histogram = field(default=Histogram(), compare=False)
 
     @property
     def admitted(self) -> int:

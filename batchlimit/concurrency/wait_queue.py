@@ -50,7 +50,8 @@ class WaitQueue:
                     raise LimiterClosed(CLOSED)
                 if reason := gate.line_up(gate.partitions.of(partition), waiter):
                     raise self._counts.refusal(gate, reason, section.clock())
-                served = gate.serve(section.clock())
+                now = waiter.since_ns = section.clock()
+                served = gate.serve(now)
         finally:
             section.wake(served)
 
@@ -60,6 +61,9 @@ class WaitQueue:
         with section.hold():
             if permit._state is HELD or waiter.gate is not section.gate:  # the gate of this process's parent
                 return permit._state is HELD
+            if waiter.since_ns is not None:
+                self._counts.waited(section.clock() - waiter.since_ns)
+                waiter.since_ns = None
             if is_held := not section.gate.give_up(waiter):
                 permit._hold(section.gate, waiter)
         if section.gate.behind:

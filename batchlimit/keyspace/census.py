@@ -1,10 +1,11 @@
 """What all keys of one limiter did, by policy: those that are gone, and those in use, however many there are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from operator import add, length_hint
 from typing import Protocol
 
+from batchlimit.histogram import Durations, Histogram
 from batchlimit.quota.policy import OTHER, Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK
@@ -36,11 +37,12 @@ class Counted(Protocol):
 class Tallies:
     """What the keys did that are not in use any more: one row of figures a policy."""
 
-    __slots__ = ("_asks", "_policies", "_rows", "_tokens")
+    __slots__ = ("_asks", "_policies", "_rows", "_tokens", "_waits")
 
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
         self._rows = [_NOTHING] * len(policies.names)
+        self._waits: dict[int, Durations] = {}
         self._asks, self._tokens = [0] * len(policies.names), [0] * len(policies.names)
 
     def __repr__(self) -> str:
@@ -59,12 +61,20 @@ class Tallies:
         self._asks[number] += 1
         self._tokens[number] += tokens
 
+    def waits(self, quota: Quota) -> Durations:
+        """Return what counts how long the callers of a key wait, by the quota that the code has for it."""
+        number = self._policies.number(quota)
+        if (found := self._waits.get(number)) is None:
+            found = self._waits.setdefault(number, Durations())
+        return found
+
     def census(self, entries: Sequence[Counted]) -> "Census":
         """Return what is counted so far; these entries are to be counted as well."""
         rows = []
         for row, asks, tokens in zip(self._rows, self._asks, self._tokens, strict=True):
             rows.append(list(map(add, row, (tokens, 0, asks, 0, 0, 0, 0, 0, 0, tokens, 0, 0, 0))))
-        return Census(self._policies, rows, entries)
+        waits = {number: each.read() for number, each in list(self._waits.items())}
+        return Census(self._policies, rows, entries, waits)
 
 
 class Census:
@@ -73,8 +83,10 @@ class Census:
     An entry that retires meanwhile keeps its figures: each key is counted once, and no sum ever falls.
     """
 
-    def __init__(self, policies: Policies, rows: list[list[int]], entries: Sequence[Counted]) -> None:
-        self._policies, self._rows, self._entries = policies, rows, entries
+    def __init__(
+        self, policies: Policies, rows: list[list[int]], entries: Sequence[Counted], waits: Mapping[int, Histogram]
+    ) -> None:
+        self._policies, self._rows, self._entries, self._waits = policies, rows, entries, waits
         self._keys = [0] * len(rows)
         self.keys = self.asks = 0  # in memory; asks in flight for keys that are not in use
 
@@ -127,7 +139,7 @@ class Census:
         row = self._rows[number]
         admitted, refused, _, fallback, _, opened, _, waiting, _, from_store, by_store, timed_out, low = row
         done = (admitted, from_store, fallback, opened, refused, by_store, timed_out)
-        return PolicyStatistics(self._keys[number], low, *done, waiting)
+        return PolicyStatistics(self._keys[number], low, *done, waiting, self._waits.get(number, Histogram()))
 
 
 def _add_rare(row: list[int], figures: Figures) -> None:

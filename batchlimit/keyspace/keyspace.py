@@ -195,10 +195,13 @@ class Keyspace(Generic[E]):
             failures=health.failures,
             outages=health.outages,
             available=health.available,
+            durations=health.durations,
             policies=census.policies,
         )
 
     def _reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
         """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
         policy, name = self._policy(key), stored(key)
-        return Reservoir(quota, self._instance, self._options, now, key=name, policy=policy, snapshot=snapshot)
+        made = Reservoir(quota, self._instance, self._options, now, key=name, policy=policy, snapshot=snapshot)
+        made.state.waits = self._past.waits(quota)
+        return made

@@ -3,6 +3,7 @@
 from operator import length_hint
 
 from batchlimit.bucket.messages import GiveBack
+from batchlimit.histogram import Durations
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
@@ -19,6 +20,9 @@ from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Fetch, Waiter
 from batchlimit.waiting import LONG_AGO, NO_WAIT
+
+_UNHEARD = Durations()
+"""Of reservoirs outside of a keyspace: nobody reads it."""
 
 
 class KeyState:
@@ -52,6 +56,7 @@ class KeyState:
         "turned_away",
         "used",
         "view",
+        "waits",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +71,7 @@ class KeyState:
         self.is_retired = False  # another reservoir stands for the key
         self.failing_until = LONG_AGO  # the circuit is open: until then nothing that needs the store is asked
         self.asked = self.spent = 0  # tokens asked for, and spent, up to the last count
+        self.waits = _UNHEARD  # how long callers wait
         self.calls = 0  # requests sent to the store
         self.turned_away = self.timed_out = 0  # of the tokens refused: by an answer at once, and to those who waited
         self.used = now  # when somebody last wanted a token

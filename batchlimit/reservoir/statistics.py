@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from batchlimit.decision import Decision, Source
+from batchlimit.histogram import Histogram
 from batchlimit.quota.quota import Quota
 
 
@@ -25,6 +26,7 @@ class PolicyStatistics:
         by_store: those of them that an answer of the store refused at once; memory refused the others (default 0).
         timed_out: those of them that a caller had wanted to wait for, and that could not come in time (default 0).
         waiting: callers in queues now (default 0).
+        waits: how long callers that would wait had to, in a queue or for an answer of the store (default: none had to).
 
     Example:
         >>> from batchlimit import RateLimiter
@@ -45,6 +47,7 @@ class PolicyStatistics:
     by_store: int = 0
     timed_out: int = 0
     waiting: int = 0
+    waits: Histogram = field(default=Histogram(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Statistics:
         losses: how often a key's bucket was found to have lost its state.
         available: whether the store is asked; False while the circuit is open for it or for a part of it.
         opened: tokens admitted while an override said "open", part of `admitted`.
+        durations: how long the calls of the store took, those without an answer included.
         policies: counts by the entry of the quotas that a key went by: its name or pattern, "*" for a limiter with one
             quota or a function. The first 200 count for themselves, the others as "other".
 
@@ -91,6 +95,7 @@ class Statistics:
     losses: int = 0
     available: bool = True
     opened: int = 0
+    durations: Histogram = field(default=Histogram(), compare=False)
     policies: Mapping[str, PolicyStatistics] = field(default_factory=dict, compare=False)
 
 
@@ -100,6 +105,7 @@ class Health(NamedTuple):
     failures: int = 0
     outages: int = 0
     available: bool = True
+    durations: Histogram = Histogram()
 
 
 def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -> Decision:

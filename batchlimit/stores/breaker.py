@@ -3,6 +3,7 @@
 import math
 
 from batchlimit.errors import StoreUnavailable
+from batchlimit.histogram import Durations
 from batchlimit.reservoir.statistics import Health
 
 SOON = 10.0
@@ -72,11 +73,14 @@ class Breakers:
     `of[part]` is the breaker of a part, such as a node of a cluster: parts are few.
     """
 
-    __slots__ = ("_failures", "_outages", "of")
+    __slots__ = ("_durations", "_failures", "_outages", "of", "took")
 
     def __init__(self) -> None:
         self.of: dict[str, Breaker] = _ByPart()
         self._failures = self._outages = 0
+        self._durations = Durations()
+        self.took = self._durations.add
+        """Counts how long (s) a call took."""
 
     def __repr__(self) -> str:
         return f"<Breakers {dict(self.of)}>"
@@ -96,4 +100,4 @@ class Breakers:
     def health(self) -> Health:
         """How the store has been."""
         available = all(each.opened_at is None for each in list(self.of.values()))
-        return Health(self._failures, self._outages, available)
+        return Health(self._failures, self._outages, available, self._durations.read())

@@ -44,6 +44,8 @@ class Outages:
         self._breakers = Breakers()
         self.breakers = self._breakers.of
         """The circuit breaker of each part."""
+        self.took = self._breakers.took
+        """Counts how long (s) a call took."""
         self._probes: dict[str, Probe] = {}
 
     def __repr__(self) -> str:

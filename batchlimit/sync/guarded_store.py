@@ -96,6 +96,7 @@ class GuardedStore(Timeouts):
         if breaker.opened_at is not None:
             self._look_for_prober(part, key)
             raise self._outages.refusal(part)
+        began = time.perf_counter()
         try:
             result = self._bounded(breaker, work, *args)
         except BucketUnavailable as error:
@@ -105,6 +106,8 @@ class GuardedStore(Timeouts):
         except StoreUnavailable as error:
             self._failed(part, key, addressed(error, self.address))
             raise
+        finally:
+            self._outages.took(time.perf_counter() - began)
         self._has_answered = True
         if breaker.consecutive_failures:
             self._outages.answered(part)

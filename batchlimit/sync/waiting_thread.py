@@ -11,6 +11,7 @@ from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.waiting import NO_WAIT
 
 
 class WaitingThread:
@@ -20,13 +21,14 @@ class WaitingThread:
     is confirmed, or leaves, after its verdict.
     """
 
-    __slots__ = ("_asked", "_event", "entry", "waited", "waiter")
+    __slots__ = ("_asked", "_event", "_since", "entry", "waited", "waiter")
 
     def __init__(self, entry: KeyEntry, cost: int, deadline: float, *, tentative: bool = False) -> None:
         """`deadline`: until when (s, by the clock) it waits for tokens; NO_WAIT: it takes the first answer."""
         self.entry = entry
         self._event = entry.thread_event()
         self.waiter = Waiter(cost, deadline, self._event, tentative=tentative)
+        self._since = entry.clock() if deadline != NO_WAIT else NO_WAIT
         self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
 
     @classmethod
@@ -59,7 +61,11 @@ class WaitingThread:
         return self._result(None)
 
     def _result(self, step: Step | None) -> AdmissionResult | None:
-        verdict = self._verdict(step)
+        try:
+            verdict = self._verdict(step)
+        finally:
+            if self.waited and self._since != NO_WAIT:
+                self.entry.reservoir.state.waits.add(self.entry.clock() - self._since)
         self._event.over()
         if isinstance(verdict, Fail):
             raise verdict.to_raise(self.entry.key)
@@ -127,7 +133,7 @@ class WaitingCoroutine:
 
     async def wait(self) -> AdmissionResult | None:
         """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""
-        reservoir = self._entry.reservoir
+        reservoir, since = self._entry.reservoir, self._entry.clock()
         try:
             verdict = await self._verdict()
             self._entry.locked(lambda: reservoir.admission.confirm(self._waiter))
@@ -135,6 +141,8 @@ class WaitingCoroutine:
             self._entry.locked(lambda: reservoir.leave(self._waiter, self._entry.clock()))
             raise
         finally:
+            if self._waiter.deadline != NO_WAIT:
+                reservoir.state.waits.add(self._entry.clock() - since)
             self._event.over()
         return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir.forecast)
 

@@ -51,6 +51,20 @@ LOW = Metric(
 QUEUED = Metric("batchlimit.queued_requests", "gauge", "{request}", "Callers that wait for tokens.", ("policy",))
 HELD = Metric("batchlimit.lease.held", "gauge", "{token}", "Tokens leased and not yet spent.")
 OWED = Metric("batchlimit.lease.owed", "gauge", "{token}", "Tokens used beyond estimates, not charged yet.")
+WAITED = Metric(
+    "batchlimit.time_in_queue.bucket",
+    "counter",
+    "{request}",
+    "Callers that had to wait for tokens, by the seconds that they waited at most.",
+    ("policy", "le"),
+)
+DURATIONS = Metric(
+    "batchlimit.store.duration.bucket",
+    "counter",
+    "{call}",
+    "Calls of the store, by the seconds that they took at most.",
+    ("le",),
+)
 OPERATIONS = Metric("batchlimit.store.operations", "counter", "{call}", "Calls of the store.")
 FAILURES = Metric("batchlimit.store.failures", "counter", "{call}", "Calls that the store did not answer in time.")
 OUTAGES = Metric("batchlimit.store.outages", "counter", "{outage}", "Times that the circuit was opened.")
@@ -67,6 +81,13 @@ CALLS = Metric(
     "Calls by how they ended, or why they were refused.",
     ("policy", "result", "reason"),
 )
+CALLS_WAITED = Metric(
+    "batchlimit.concurrency.time_in_queue.bucket",
+    "counter",
+    "{call}",
+    "Callers that had to wait for a place, by the seconds that they waited at most.",
+    ("policy", "le"),
+)
 WATCHED = Metric(
     "batchlimit.concurrency.watcher.polls",
     "counter",
@@ -81,9 +102,11 @@ METRICS = (
     KEYS,
     LOW,
     QUEUED,
+    WAITED,
     HELD,
     OWED,
     OPERATIONS,
+    DURATIONS,
     FAILURES,
     OUTAGES,
     LOSSES,
@@ -92,6 +115,7 @@ METRICS = (
     IN_FLIGHT,
     WAITING,
     CALLS,
+    CALLS_WAITED,
     WATCHED,
 )
 """All of them."""

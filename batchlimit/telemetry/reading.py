@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from batchlimit import Statistics
 from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, PatternStatistics
+from batchlimit.histogram import BOUNDS, Histogram
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.metrics import Metric
 
+_BOUNDS = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 MOST_POLICIES = 200
 """Rules and patterns that have a label of their own; all others together are "other"."""
 
@@ -57,10 +59,13 @@ def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, float]]:
             yield Series(metrics.TOKENS, (name, *labels)), value
         yield Series(metrics.LOW, (name,)), policy.low
         yield Series(metrics.QUEUED, (name,)), policy.waiting
+        if policy.waits.total:
+            yield from _buckets(metrics.WAITED, policy.waits, name)
     yield Series(metrics.KEYS), seen.keys
     yield Series(metrics.HELD), seen.held
     yield Series(metrics.OWED), seen.owed
     yield Series(metrics.OPERATIONS), seen.calls
+    yield from _buckets(metrics.DURATIONS, seen.durations)
     yield Series(metrics.FAILURES), seen.failures
     yield Series(metrics.OUTAGES), seen.outages
     yield Series(metrics.LOSSES), seen.losses
@@ -88,6 +93,7 @@ def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, 
         yield Series(metrics.CALLS, ("", result, "")), getattr(seen, result)
     for reason, value in seen.refused.items():
         yield Series(metrics.CALLS, ("", "refused", reason)), value
+    yield from _buckets(metrics.CALLS_WAITED, seen.waits, "")
     for each in seen.watchers:
         for result in ("polls", "events", "errors", "timeouts"):
             yield Series(metrics.WATCHED, (each.name, result)), getattr(each, result)
@@ -105,6 +111,8 @@ def _pattern(policy: str, seen: PatternStatistics) -> Iterator[tuple[Series, flo
         yield Series(metrics.CALLS, (policy, result, "")), getattr(seen, result)
     for reason, value in seen.refused.items():
         yield Series(metrics.CALLS, (policy, "refused", reason)), value
+    if seen.waits.total:
+        yield from _buckets(metrics.CALLS_WAITED, seen.waits, policy)
 
 
 def _rules(seen: EnforcementStatistics) -> Iterator[tuple[Series, float]]:
@@ -112,6 +120,11 @@ def _rules(seen: EnforcementStatistics) -> Iterator[tuple[Series, float]]:
     for number, (name, counts) in enumerate(seen.rules.items()):
         for result in ("acquired", "refused", "shadow_refused", "no_key", "store_away"):
             yield Series(metrics.REQUESTS, (_policy(name, number), result)), getattr(counts, result)
+
+
+def _buckets(metric: Metric, seen: Histogram, *labels: str) -> Iterator[tuple[Series, float]]:
+    for bound, value in zip(_BOUNDS, seen.up_to, strict=True):
+        yield Series(metric, (*labels, bound)), value
 
 
 def _policy(name: str, number: int) -> str:

@@ -20,7 +20,7 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.outage import addressed, unavailable
-from batchlimit.testing.threads import EXACT, be_patient
+from batchlimit.testing.threads import EXACT, ChangedRule, be_patient
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import TURNS, VirtualTime
 
@@ -142,7 +142,7 @@ class VirtualRegistry(Registry):
         self._original, self.buckets = original, buckets
         super().__init__(
             AsyncMemoryStore(store),
-            lambda key: change(original.rule(key)),
+            ChangedRule(original.rule, change),
             replace(original._options, sizer=EXACT),
             time,
         )

@@ -10,6 +10,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.blocking import TaskEvent
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.policy import policies_of
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
@@ -96,6 +97,21 @@ class VirtualEntry(KeyEntry):
         be_patient(self.reservoir)
 
 
+class ChangedRule:
+    """The quotas of another rule, changed, and its policies."""
+
+    def __init__(self, rule: Callable[[str], Quota], change: Callable[[Quota], Quota]) -> None:
+        self._rule, self._change = rule, change
+        self.policies = policies_of(rule)
+
+    def __repr__(self) -> str:
+        return f"<ChangedRule of {self._rule!r}>"
+
+    def __call__(self, key: str) -> Quota:
+        """Return the quota of a key."""
+        return self._change(self._rule(key))
+
+
 class VirtualRegistry(Registry):
     """A Registry in virtual time, in place of another one, whose quotas and options it has."""
 
@@ -115,9 +131,7 @@ class VirtualRegistry(Registry):
         self._original, self.buckets = original, buckets
         with warnings.catch_warnings():  # the original has warned
             warnings.simplefilter("ignore")
-            super().__init__(
-                store, lambda key: change(original.rule(key)), replace(original._options, sizer=EXACT), time
-            )
+            super().__init__(store, ChangedRule(original.rule, change), replace(original._options, sizer=EXACT), time)
 
     def own_store(self, connect_timeout: float) -> None:
         """Tell the original: its store is not used meanwhile."""

@@ -504,6 +504,18 @@ def test_a_queue_of_patience_says_why(limiter: Any) -> None:
     assert here.statistics().refused == {"queue_timeout": 1, "limit": 1}
 
 
+def test_only_those_who_stood_in_the_queue_have_waited(limiter: Any) -> None:
+    here = limiter(Fixed(1), queue=Queue(1, max_wait=0.001))
+    with here.acquire():
+        refused(here, timeout=0)
+        assert here.statistics().waits.total == 0
+        refused(here)
+    here.acquire().success()
+    waits = here.statistics().waits
+    assert waits.total == 1
+    assert waits.up_to[0] == 0, "it waited for a millisecond"
+
+
 def test_a_refusal_says_when(limiter: Any, clock: Clock) -> None:
     """A place is free every 0.5 s / 2; nothing is known before a call has ended."""
     here = limiter(Fixed(2), clock=clock)

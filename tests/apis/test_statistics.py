@@ -2,8 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
+from batchlimit import RateLimited, StoreUnavailable
+from batchlimit.histogram import BOUNDS
+from batchlimit.testing import frozen_limits
 from tests.apis.blocking import Api
-from tests.sync.stage import Clock, Stage
+from tests.sync.stage import KEY, Clock, Stage
 
 
 def test_a_limiter_counts_by_policy_whoever_decided(api: Api, clock: Clock, without_refresher: None) -> None:
@@ -28,3 +33,44 @@ def test_a_limiter_with_one_quota_counts_all_as_one(api: Api, clock: Clock) -> N
     assert list(found) == ["*"]
     assert (found["*"].admitted, found["*"].refused) == (3, 2)
     limiter.close()
+
+
+def test_how_long_callers_wait_is_counted_by_policy(api: Api) -> None:
+    limiter = api(Stage(), {"user:*": "1/s", "*": "1000/s"})
+    with frozen_limits():
+        assert limiter.try_acquire("user:ann")
+        for _ in range(2):
+            limiter.acquire("user:ann")
+        assert not limiter.try_acquire("user:ann")
+        limiter.try_acquire("other")
+        found = limiter.statistics().policies
+    waits = dict(zip(BOUNDS, found["user:*"].waits.up_to, strict=False))
+    assert (waits[0.5], waits[2.5]) == (0, 2), "try_acquire waits for nothing"
+    assert found["*"].waits.total == 0
+
+
+def test_a_caller_that_cannot_be_served_in_time_has_not_waited_long(api: Api) -> None:
+    limiter = api(Stage(), "1/s")
+    with frozen_limits():
+        limiter.acquire(KEY)
+        with pytest.raises(RateLimited):
+            limiter.acquire(KEY, timeout=0.5)
+        found = limiter.statistics().policies["*"]
+    assert (found.timed_out, found.by_store) == (1, 0)
+    assert found.waits.up_to[0] == found.waits.total
+
+
+def test_how_long_the_store_takes_is_counted_answer_or_not(api: Api, clock: Clock, without_refresher: None) -> None:
+    def fail() -> None:
+        raise StoreUnavailable("away")
+
+    stage = Stage()
+    limiter = api(stage, "1000/s", clock=clock)
+    for number in range(3):
+        limiter.try_acquire(f"key {number}")
+    assert limiter.statistics().durations.total == 3
+    stage.before = fail
+    for number in range(10):
+        limiter.try_acquire(f"key {number}")
+    seen = limiter.statistics()
+    assert (seen.available, seen.durations.total) == (False, 6), "while the circuit is open nothing is asked"

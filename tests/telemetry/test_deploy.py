@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, start_http_server
 
-from batchlimit import ConcurrencyLimiter, RateLimiter
+from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, Queue, RateLimiter
 from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
 from batchlimit.laws import Fixed
 from batchlimit.telemetry.prometheus import export
@@ -75,11 +75,13 @@ class Prometheus:
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("prometheus")
     registry = CollectorRegistry()
-    with RateLimiter.from_url("memory://", "100/s") as limiter, ConcurrencyLimiter(Fixed(1)) as calls:
+    with RateLimiter.from_url("memory://", "100/s") as limiter, _calls() as calls:
         web = Web()
         export(limiter, calls, web, name="api", registry=registry)
-        limiter.try_acquire("ann")
-        calls.acquire().success()
+        limiter.acquire("ann", 100)
+        limiter.acquire("ann")
+        with calls.acquire(), pytest.raises(ConcurrencyLimited):
+            calls.acquire()
         served, thread = start_http_server(0, "127.0.0.1", registry)
         port = free_port()
         config = {
@@ -105,6 +107,10 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
             thread.join()
 
 
+def _calls() -> ConcurrencyLimiter:
+    return ConcurrencyLimiter(Fixed(1), queue=Queue(1, max_wait=0.001))
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port: int = found.getsockname()[1]
@@ -125,4 +131,4 @@ def test_what_prometheus_has_is_what_was_counted(prometheus: Prometheus) -> None
     found = {
         (each["metric"]["policy"], each["metric"]["result"]): each["value"][1] for each in prometheus.answer(tokens)
     }
-    assert found == {("*", "acquired"): "1", ("*", "refused"): "0", ("*", "timed_out"): "0"}
+    assert found == {("*", "acquired"): "101", ("*", "refused"): "0", ("*", "timed_out"): "0"}

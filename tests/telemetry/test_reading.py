@@ -4,10 +4,11 @@ import pytest
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, RateLimiter, Statistics
 from batchlimit.concurrency import KeyedConcurrencyLimiter
+from batchlimit.histogram import Durations
 from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
 from batchlimit.laws import Fixed
 from batchlimit.reservoir.statistics import PolicyStatistics
-from batchlimit.telemetry.metrics import METRICS
+from batchlimit.telemetry.metrics import METRICS, WAITED
 from batchlimit.telemetry.reading import MOST_POLICIES, Reading, read
 
 
@@ -25,8 +26,8 @@ def test_a_rate_limiter() -> None:
         for _ in range(3):
             limiter.try_acquire("ann")
         seen = told(read(limiter.statistics()))
-    assert seen.pop("store.operations") >= 1
-    assert {name: value for name, value in seen.items() if "tokens" not in name} == {
+    assert seen["store.duration.bucket +Inf"] == seen.pop("store.operations")
+    assert {name: value for name, value in seen.items() if not name.startswith(("tokens", "store.duration"))} == {
         "keys": 1,
         "low_keys *": 1,
         "store.available": 1,
@@ -53,6 +54,17 @@ def test_tokens_are_told_by_policy_result_and_who_decided() -> None:
         "low_keys *": 4,
         "queued_requests *": 6,
     }
+
+
+def test_a_histogram_by_policy_is_a_counter_for_each_bound_once_there_is_something_in_it() -> None:
+    durations = Durations()
+    durations.add(0.03)
+    policies = {"*": PolicyStatistics(waits=durations.read()), "idle": PolicyStatistics()}
+    seen = read(Statistics(0, 0, 0, 0, 0, 0, policies=policies))
+    waits = {series.values: value for series, value in seen.items() if series.metric is WAITED}
+    assert waits["*", "0.025"] == 0
+    assert waits["*", "0.05"] == waits["*", "+Inf"] == 1
+    assert len(waits) == 17
 
 
 def test_a_concurrency_limiter() -> None:

@@ -37,10 +37,10 @@ class _Known(weakref.ref[LockedGate]):
         counts, gate = self.counts, self()
         if gate is None:
             ended = counts.succeeded, counts.dropped, counts.ignored, counts.abandoned
-            return PatternStatistics(0, 0, 0, *ended, dict(counts.refused))
+            return PatternStatistics(0, 0, 0, *ended, dict(counts.refused), counts.waits)
         all_ = gate.statistics(())
         ended = all_.succeeded, all_.dropped, all_.ignored, all_.abandoned
-        return PatternStatistics(1, all_.in_flight, all_.waiting, *ended, all_.refused)
+        return PatternStatistics(1, all_.in_flight, all_.waiting, *ended, all_.refused, all_.waits)
 
     def now(self) -> KeyStatistics | None:
         """Return how many calls of the key are under way and wait; None: the gate is gone."""

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from batchlimit.histogram import Histogram
+
 
 @dataclass(frozen=True, slots=True)
 class PatternStatistics:
@@ -19,6 +21,7 @@ class PatternStatistics:
             gave back because another key had no room (default 0).
         abandoned: Permits that were never completed; the garbage collector found them (default 0).
         refused: Refusals by reason; see ConcurrencyLimited for the reasons (default: none).
+        waits: How long callers waited in the queue, admitted then or not (default: nobody did).
 
     Example:
         >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
@@ -36,6 +39,7 @@ class PatternStatistics:
     ignored: int = 0
     abandoned: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
+    waits: Histogram = field(default=Histogram(), compare=False)
 
     def plus(self, other: "PatternStatistics") -> "PatternStatistics":
         """Return the sum of two.
@@ -55,6 +59,7 @@ class PatternStatistics:
             self.ignored + other.ignored,
             self.abandoned + other.abandoned,
             Counter(self.refused) + Counter(other.refused),
+            self.waits.plus(other.waits),
         )
 
 

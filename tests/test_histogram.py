@@ -1,0 +1,34 @@
+"""Durations are counted in few buckets, by several threads at a time."""
+
+import pytest
+
+from batchlimit.histogram import BOUNDS, Durations, Histogram
+from tests.sync.stage import together
+
+
+@pytest.mark.parametrize(("seconds", "bucket"), [(0.0, 0), (0.0005, 0), (0.0006, 1), (60.0, 15), (61.0, 16)])
+def test_a_bucket_has_what_took_no_longer_than_its_bound(seconds: float, bucket: int) -> None:
+    durations = Durations()
+    durations.add(seconds)
+    assert durations.read().counts.index(1) == bucket
+    assert durations.read().up_to == (0,) * bucket + (1,) * (len(BOUNDS) + 1 - bucket)
+
+
+def test_histograms_are_added_up() -> None:
+    durations = Durations()
+    for seconds in (0.003, 0.003, 70.0):
+        durations.add(seconds)
+    both = durations.read().plus(durations.read())
+    assert (both.total, both.counts[3], both.counts[-1]) == (6, 4, 2)
+    assert Histogram().total == 0
+
+
+def test_threads_lose_none() -> None:
+    durations = Durations()
+
+    def add() -> None:
+        for _ in range(2000):
+            durations.add(0.01)
+
+    together(8, add)
+    assert durations.read().total == 16_000
