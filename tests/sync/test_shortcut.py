@@ -14,6 +14,7 @@ from batchlimit import Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.blocking import Event
 from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.histogram import Durations
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import FreeTokens
@@ -88,6 +89,8 @@ def _plain(value: Any) -> Any:
     """An object of the core by its fields, what is laid out by how much that is, anything else as it is."""
     if isinstance(value, repeat):
         return length_hint(value)
+    if isinstance(value, Durations):
+        return value.read()
     slots = fields_of(type(value))
     if not slots or not type(value).__module__.startswith("batchlimit.") or isinstance(value, Quota):
         return value
