@@ -35,12 +35,17 @@ class _Current(threading.local):
 _current = _Current()
 
 
-class _DeadlineScope:
-    """See `deadline_scope`. A class, because a generator takes several times as long and every ask pays it."""
+class deadline_scope:  # noqa: N801  read as a function: a generator takes several times as long, at every ask
+    """Bounds each call of a prompt store within this block, in this thread. Blocks are not nested.
+
+    The store answers or raises StoreUnavailable in time. If it would have to connect first, it raises NeedsConnection
+    at once.
+    """
 
     __slots__ = ("_until",)
 
     def __init__(self, until: float) -> None:
+        """`until`: the instant (seconds of time.monotonic()) by which each call ends."""
         self._until = until
 
     def __enter__(self) -> None:
@@ -50,18 +55,6 @@ class _DeadlineScope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _current.until = None
-
-
-def deadline_scope(until: float) -> _DeadlineScope:
-    """Bound each call of a prompt store within this block, in this thread. Blocks are not nested.
-
-    The store answers or raises StoreUnavailable in time. If it would have to connect first, it raises NeedsConnection
-    at once.
-
-    Args:
-        until: the instant (seconds of time.monotonic()) by which each call ends.
-    """
-    return _DeadlineScope(until)
 
 
 def current_deadline() -> float | None:
@@ -74,12 +67,14 @@ _MOMENT = 0.001
 """Seconds that a late thread gets, because the reply may be there already."""
 _MOST = 1 << 16
 """Bytes to receive at once, at most: the replies to a hundred asks."""
-_SMALL = 4096
-"""Bytes that a connection takes at once on which nothing else is under way: to send them takes none of the deadline."""
 
 
 class RespSocket:
-    """Exchanges commands and replies on one connected socket; for one thread at a time."""
+    """Exchanges commands and replies on one connected socket; for one thread at a time.
+
+    From the first exchange on the socket does not block: this waits for it. A socket with a timeout would look before
+    it sends, though it can, and would be told its timeout anew each time. That is one system call in three.
+    """
 
     __slots__ = ("_buffer", "_default_timeout", "_is_busy", "_poll", "_reader", "_socket")
 
@@ -123,39 +118,51 @@ class RespSocket:
             raise ConnectionResetError("a reply on this connection was left unread")
         self._is_busy = True
         until = current_deadline()  # read once: a process that was stopped meanwhile keeps its deadline
-        self._set_timeout(until)
-        self._socket.sendall(packed)
-        if len(packed) > _SMALL:
-            self._set_timeout(until)
+        self._send(packed, until)
         replies: list[Any] = []
-        self._receive()
+        # Only the first read gets the moment: a server that sends byte by byte would have it for each.
+        self._receive(until, _MOMENT)
         while len(replies) < answers:
             reply = self._reader.gets()
             if reply is NOTHING:
-                self._set_timeout(until, is_first=False)
-                self._receive()
+                self._receive(until)
             elif not isinstance(reply, PUSH):
                 replies.append(reply)
         self._is_busy = False
         return replies
 
-    def _receive(self) -> None:
+    def _send(self, packed: bytes, until: float | None) -> None:
+        if self._socket.timeout != 0.0:  # redis-py has greeted the server by now, and blocked
+            self._socket.setblocking(False)
+        left: bytes | memoryview = packed
+        while (sent := self._sent(left)) < len(left):
+            left = memoryview(left)[sent:]
+            room = select.poll()
+            room.register(self._socket, select.POLLOUT)
+            self._wait(room, until, _MOMENT)
+
+    def _sent(self, packed: bytes | memoryview) -> int:
+        """Send as much as there is room for; how many bytes that was."""
+        try:
+            return self._socket.send(packed)
+        except BlockingIOError:
+            return 0
+
+    def _receive(self, until: float | None, least: float = 0.0) -> None:
+        self._wait(self._poll, until, least)
         size = self._socket.recv_into(self._buffer)
         if not size:
             raise redis.ConnectionError("Connection closed by server.")
         self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]  # any buffer
 
-    def _set_timeout(self, until: float | None, is_first: bool = True) -> None:
-        """Let the next operation end by the deadline; without one, after the socket's own timeout."""
+    def _wait(self, poll: select.poll, until: float | None, least: float) -> None:
+        """Wait until the deadline, and so many seconds at least; without one, for the socket's own timeout."""
         timeout = self._default_timeout
         if until is not None:
-            left = until - time.monotonic()
-            # Only the first read gets the moment: a server that sends byte by byte would have it for each.
-            if left < 0.0 and not is_first:
-                raise TimeoutError("timed out")
-            left = max(left, _MOMENT)
+            left = max(until - time.monotonic(), least)
             timeout = left if timeout is None else min(left, timeout)
-        self._socket.settimeout(timeout)
+        if (timeout is not None and timeout < 0.0) or not poll.poll(None if timeout is None else 1000 * timeout):
+            raise TimeoutError("timed out")
 
 
 class Deadlined:

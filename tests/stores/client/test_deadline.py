@@ -45,7 +45,7 @@ def test_the_reply_to_an_interrupted_call_reaches_no_other_call(servers: object,
         assert store.peek(KEY, HUNDRED).level == 100
         patch = stack.enter_context(pytest.MonkeyPatch.context())
 
-        def interrupt(_: RespSocket) -> None:
+        def interrupt(*_: object) -> None:
             raise KeyboardInterrupt
 
         patch.setattr(RespSocket, "_receive", interrupt)

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -148,17 +149,43 @@ def test_a_slow_server_has_one_moment_and_not_one_for_each_byte() -> None:
             resp.exchange(b"ask", 1)
 
 
-def test_after_a_deadline_scope_the_old_timeout_is_back() -> None:
-    with pair(7.0) as (resp, near, far):
+def test_after_a_deadline_scope_the_sockets_own_timeout_counts() -> None:
+    with pair(LONG) as (resp, _, far):
         far.sendall(b"+one\r\n")
-        with deadline_scope(time.monotonic() + 5.0):
-            resp.exchange(b"ask", 1)
-            timeout = near.gettimeout()
-            assert timeout is not None
-            assert timeout <= 5.0
-        far.sendall(b"+two\r\n")
-        resp.exchange(b"ask", 1)
-        assert near.gettimeout() == 7.0
+        with deadline_scope(time.monotonic() - 0.1):
+            assert resp.exchange(b"ask", 1) == [b"one"]
+        assert far.recv(3) == b"ask"
+
+        def serve() -> None:
+            far.recv(3)
+            far.sendall(b"+two\r\n")
+
+        server = threading.Thread(target=serve)
+        server.start()
+        assert resp.exchange(b"ask", 1) == [b"two"]
+        server.join()
+
+
+def test_more_than_the_connection_has_room_for_is_sent_as_it_makes_room() -> None:
+    asks = b"x" * 1_000_000
+    with pair(LONG) as (resp, _, far):
+        arrived: list[bytes] = []
+
+        def serve() -> None:
+            while sum(map(len, arrived)) < len(asks):
+                arrived.append(far.recv(len(asks)))
+            far.sendall(b"+one\r\n")
+
+        server = threading.Thread(target=serve)
+        server.start()
+        assert resp.exchange(asks, 1) == [b"one"]
+        server.join()
+    assert b"".join(arrived) == asks
+
+
+def test_a_server_that_reads_nothing_stops_no_sender_for_longer_than_the_deadline() -> None:
+    with pair(LONG) as (resp, _, _), deadline_scope(time.monotonic() + 0.01), pytest.raises(TimeoutError):
+        resp.exchange(b"x" * 10_000_000, 1)
 
 
 def test_a_deadline_shortens_the_timeout_and_never_lengthens_it() -> None:
