@@ -113,9 +113,9 @@ class AsyncFront:
         return (await self._messages.admit(request)).refusal
 
     def settle(self, outcome: Outcome, response: Response) -> None:
-        """Charge what the response says, in a task of its own, which nobody cancels with the request."""
-        if outcome.charges:
-            task = asyncio.get_running_loop().create_task(self.enforcer.settle(outcome, response))
+        """Charge what the response says; what has to be awaited, in a task that nobody cancels with the request."""
+        if (rest := self.enforcer.settle_ahead(outcome, response)) is not None:
+            task = asyncio.get_running_loop().create_task(rest)
             self._settling.add(task)
             task.add_done_callback(self._settling.discard)
 

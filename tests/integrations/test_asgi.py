@@ -16,7 +16,7 @@ from starlette.routing import Route
 from batchlimit import AsyncRateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations.address import TrustedProxies
-from batchlimit.integrations.asgi import RateLimitMiddleware
+from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.enforcement import Outcome, Response
@@ -25,6 +25,7 @@ from batchlimit.rules import Request, Rule, Rules, RulesError
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.integrations.asgi import PEER, App, Hello, call, http, part, start, websocket
+from tests.integrations.garbage import kept
 
 Test = Callable[[], Coroutine[Any, Any, None]]
 IP = Rule("ip", "2/minute", key="ip:{ip}")
@@ -757,3 +758,13 @@ def test_each_spelling_that_starlette_routes_is_limited(path: str) -> None:
             assert [(each.status, each.body[:4]) for each in replies] == [(200, b"seen"), (429, b'{"ty')]
 
     run(test)
+
+
+@in_virtual_time
+async def test_a_request_leaves_nothing_for_the_garbage_collector() -> None:
+    route = RouteLimitMiddleware(Hello(), "search", charge=[200])
+    async with limited(route, IP, Rule("search", "9/hour", key="search", match=None)) as middleware:
+        await call(middleware, http())
+        with kept() as left:
+            assert [(await call(middleware, http())).status for _ in range(2)] == [200, 429]
+        assert left == []

@@ -16,6 +16,7 @@ from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.middleware import RateLimitMiddleware, statistics
 from batchlimit.rules import Rule
 from tests.integrations.django_site import MIDDLEWARE, Site
+from tests.integrations.garbage import kept
 from tests.integrations.structured import read_limits
 from tests.sync.stage import until
 
@@ -298,3 +299,12 @@ def size(request: Any) -> int:
 
 def _errors() -> list[Any]:
     return [each for each in run_checks() if str(each.id).startswith("batchlimit")]
+
+
+@pytest.mark.parametrize("path", ["/search", "/status/200", "/nowhere"])
+def test_a_request_leaves_nothing_for_the_garbage_collector(site: Make, path: str) -> None:
+    service = site(Rule("all", "100/hour", key="all"), SEARCH)
+    service.call(path)
+    with kept() as left:
+        service.call(path)
+    assert left == []

@@ -17,6 +17,7 @@ from batchlimit.integrations.flask import Limits, Rejected
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rule, Rules, RulesError
 from batchlimit.stores import MemoryStore
+from tests.integrations.garbage import kept
 from tests.integrations.structured import read_limits
 from tests.sync.stage import Clock
 
@@ -408,3 +409,14 @@ def test_a_store_that_is_away_is_a_503_or_what_the_rule_says() -> None:
         app.add_url_rule("/", "index", lambda: "hello")
         assert app.test_client().get("/").status_code == status
         app.extensions["batchlimit"].enforcer._settlement._limiter().close()
+
+
+def test_a_request_that_is_admitted_leaves_nothing_for_the_garbage_collector(limited: Make) -> None:
+    """One that is refused raises an HTTP error, and Flask leaves those to the collector itself."""
+    service = limited(Rule("all", "100/hour", key="all"), SEARCH, LOGIN)
+    search = service.limits.limited("search:{user}")(lambda: "found")
+    service.app.add_url_rule("/search", "search", search)
+    service.call("/search")
+    with kept() as left:
+        assert [service.call(path).status_code for path in ("/search", "/")] == [200, 200]
+    assert left == []

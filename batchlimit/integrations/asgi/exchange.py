@@ -16,7 +16,10 @@ _FILES = ("http.response.pathsend", "http.response.zerocopysend")
 """The server reads these bodies from a file itself."""
 
 
-_STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
+_RESPONSES = ("http.response.start", "websocket.http.response.start")
+_STARTS = (*_RESPONSES, "websocket.accept")
+_OPENINGS = {**dict.fromkeys(_RESPONSES, 0), "websocket.accept": _ACCEPTED, "websocket.close": _REFUSED}
+"""What starts a response or ends a handshake, with the status that it means; 0: it says so itself."""
 
 
 def with_fields(send: Send, fields: Sequence[Header]) -> Send:
@@ -45,11 +48,15 @@ class Exchange:
 
     Args:
         receive, send: those of the server.
-        headers: the fields to add.
+        headers: the fields to add; what they are is looked at when the response starts.
         ended: is called once with the Response, as soon as it has ended (default None: nobody wants to know).
+
+    Attributes:
+        is_watched: whether anybody wants to know how the response ends: whoever made this, or a route that comes to be
+            charged by it (default: as `ended` is given).
     """
 
-    __slots__ = ("_ended", "_receive", "_send", "_sent", "_started", "_status", "_told")
+    __slots__ = ("_ended", "_headers", "_receive", "_send", "_sent", "_started", "_status", "_told", "is_watched")
 
     def __init__(
         self,
@@ -58,20 +65,19 @@ class Exchange:
         headers: Sequence[Header],
         ended: Callable[[Response], None] | None = None,
     ) -> None:
-        self._receive, self._send, self._ended = receive, with_fields(send, headers), ended
+        self._receive, self._send, self._headers, self._ended = receive, send, headers, ended
         self._status, self._sent, self._started = 0, 0, False
         self._told: Sequence[Header] = ()
+        self.is_watched = ended is not None
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
         """Run the application; what it raises goes on to the server."""
-        error: BaseException | None = None
         try:
             await app(scope, self.receive, self.send)
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
+        except BaseException as error:
             self._end(error, _GONE if isinstance(error, asyncio.CancelledError) else _FAILED)
+            raise
+        self._end(None, _FAILED)
 
     async def receive(self) -> Message:
         """Receive, and notice that the client closed the connection."""
@@ -80,11 +86,18 @@ class Exchange:
             self._end(None, _GONE)
         return message
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         """Send, and notice how the response starts and ends."""
         kind = message["type"]
-        if not self._started:
-            self._start(kind, message)
+        if not self._started and kind in _OPENINGS:
+            message = self._start(kind, message)
+        if self.is_watched:
+            return self._watch(kind, message)
+        if kind == "http.response.body":
+            self._sent += len(message.get("body", b""))
+        return self._send(message)
+
+    async def _watch(self, kind: str, message: Message) -> None:
         await self._send(message)
         if kind == "http.response.body":
             self._sent += len(message.get("body", b""))
@@ -96,20 +109,18 @@ class Exchange:
         elif kind == "websocket.close":
             self._end(None, _FAILED, complete=True)
 
-    def _start(self, kind: str, message: Message) -> None:
-        if kind in ("http.response.start", "websocket.http.response.start"):
-            self._status = message["status"]
-        elif kind == "websocket.accept":
-            self._status = _ACCEPTED
-        elif kind == "websocket.close":
-            self._status = _REFUSED
-        else:
-            return
-        self._started, self._told = True, list(message.get("headers") or ())
+    def _start(self, kind: str, message: Message) -> Message:
+        """Take note of the start of a response; return it with the fields."""
+        self._started = True
+        self._status = message["status"] if kind in _RESPONSES else _OPENINGS[kind]
+        if kind == "websocket.close":
+            return message
+        self._told = list(message.get("headers") or ())
+        return {**message, "headers": [*self._told, *self._headers]}
 
     def _end(self, error: BaseException | None, otherwise: int, *, complete: bool = False) -> None:
         """Tell of the end, once; `otherwise` is the status of a response that did not start."""
-        if (ended := self._ended) is not None:
+        if self.is_watched and (ended := self._ended) is not None:
             self._ended = None
             complete = complete or (error is None and self._status == _ACCEPTED)
             ended(Response(self._status or otherwise, self._told, error, complete, self._sent))

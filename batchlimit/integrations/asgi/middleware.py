@@ -25,6 +25,9 @@ from batchlimit.rules import Request, Rule, Rules
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
 
 
+_NO_CLIENT = (None, 0)
+
+
 class RateLimitMiddleware:
     """Holds rules against every request and every handshake of a websocket, before the application hears of it.
 
@@ -122,7 +125,7 @@ class RateLimitMiddleware:
         if (kind != "http" and kind != "websocket") or (is_exempt and not self.enforcer.has_routes):
             await self._pass(kind, scope, receive, send)
             return
-        host, port = scope.get("client") or (None, 0)
+        host, port = scope.get("client") or _NO_CLIENT
         known = self._addresses.of(host, port, scope["headers"])
         identity = told_identity(known, self._identify, scope)
         if isinstance(identity, CoroutineType):
@@ -136,10 +139,7 @@ class RateLimitMiddleware:
         if self._of_messages is not None and kind == "websocket":
             limited = LimitedMessages(self._of_messages, request, receive, send)
             receive, send = limited.receive, limited.send
-        if self.enforcer.has_routes:
-            scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._answers)
-            await self._settle(outcome, scope, receive, send)
-        elif outcome.charges:
+        if self.enforcer.has_routes or outcome.charges:
             await self._settle(outcome, scope, receive, send)
         else:
             await self.app(scope, receive, with_fields(send, outcome.headers) if outcome.headers else send)
@@ -166,23 +166,28 @@ class RateLimitMiddleware:
             await self.app(scope, receive, send)
 
     async def _settle(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send) -> None:
-        """Settle as soon as the response has ended, in a task of its own, which nobody cancels with the application."""
-        tasks: set[asyncio.Task[None]] = set()
+        """Settle as soon as the response has ended; what has to be awaited, in a task that nobody cancels."""
+        task: asyncio.Task[None] | None = None
 
         def ended(response: Response) -> None:
-            if not outcome.charges:
+            nonlocal task
+            if (rest := self.enforcer.settle_ahead(outcome, response)) is None:
                 return
             try:
-                loop = asyncio.get_running_loop()
+                task = asyncio.get_running_loop().create_task(rest)
             except RuntimeError:  # the loop was closed before the request had ended
+                rest.close()
                 return
-            task = loop.create_task(self.enforcer.settle(outcome, response))
-            tasks.add(task)
             self._settling.add(task)
             task.add_done_callback(self._settling.discard)
 
+        exchange = Exchange(receive, send, outcome.headers, ended)
+        exchange.is_watched = bool(outcome.charges)
+        if self.enforcer.has_routes:
+            scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._answers, exchange)
         try:
-            await Exchange(receive, send, outcome.headers, ended).run(self.app, scope)
+            await exchange.run(self.app, scope)
         finally:
-            if tasks:
-                await asyncio.wait(tasks)
+            scope.pop(SCOPE_KEY, None)  # it leads back to the scope: the garbage collector would have to find that
+            if task is not None:
+                await asyncio.wait([task])

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from batchlimit.integrations.asgi.answer import Answers, answer
+from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, unprotected
 from batchlimit.integrations.headers import Header
@@ -23,18 +24,22 @@ class RouteLimits:
         enforcer: the application's.
         outcome: what the rules say that match the request.
         answers: what answers a refusal.
+        exchange: the request on its way; it is watched as soon as a charge depends on the response.
     """
 
-    __slots__ = ("_answers", "_enforcer", "_outcome")
+    __slots__ = ("_answers", "_enforcer", "_exchange", "_outcome")
 
-    def __init__(self, enforcer: AsyncEnforcer, outcome: Outcome, answers: Answers) -> None:
-        self._enforcer, self._outcome, self._answers = enforcer, outcome, answers
+    def __init__(self, enforcer: AsyncEnforcer, outcome: Outcome, answers: Answers, exchange: Exchange) -> None:
+        self._enforcer, self._outcome, self._answers, self._exchange = enforcer, outcome, answers, exchange
 
     async def ask(
         self, limit: RouteLimit, identity: Mapping[str, object], parameters: Mapping[str, object]
     ) -> Refusal | None:
         """Charge the request to a rule; as AsyncEnforcer.ask. The middleware adds the fields to the response."""
-        return await self._enforcer.ask(limit, self._outcome, identity, parameters)
+        refusal = await self._enforcer.ask(limit, self._outcome, identity, parameters)
+        if self._outcome.charges:
+            self._exchange.is_watched = True
+        return refusal
 
     async def answer(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request as the middleware answers; this is an ASGI application but for the refusal."""

@@ -90,6 +90,11 @@ def hold_of(request: Any) -> Hold | AsyncHold | None:
     return found
 
 
+def forget(request: Any) -> None:
+    """Part a request from what the middleware has made: only the garbage collector would find the two."""
+    delattr(request, _ATTRIBUTE)
+
+
 def fields_of(hold: Hold | AsyncHold) -> list[Header]:
     """Return the fields for the response."""
     return hold.outcome.headers if hold.outcome.refusal is None else hold.outcome.refusal.fields

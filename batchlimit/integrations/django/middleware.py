@@ -10,7 +10,7 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.django.answer import answer, answer_async
 from batchlimit.integrations.django.ending import Ending
 from batchlimit.integrations.django.fronts import async_front, front
-from batchlimit.integrations.django.hold import AsyncHold, Hold, fields_of, hold_of
+from batchlimit.integrations.django.hold import AsyncHold, Hold, fields_of, forget, hold_of
 from batchlimit.integrations.enforcement import Response
 
 
@@ -59,25 +59,25 @@ class RateLimitMiddleware:
     def _serve_sync(self, request: Any) -> Any:
         hold = Hold(front(), request)
         if hold.outcome.refusal is not None:
-            return _told(hold, answer(request, hold.outcome.refusal))
+            return _told(request, hold, answer(request, hold.outcome.refusal))
         try:
             response = self._get_response(request)
         except BaseException as error:
             hold.settle(Response(500, error=error, complete=False))
             raise
-        return _told(hold, response)
+        return _told(request, hold, response)
 
     async def _serve_async(self, request: Any) -> Any:
         hold = await AsyncHold.of(async_front(), request)
         if hold.outcome.refusal is not None:
-            return _told(hold, await answer_async(request, hold.outcome.refusal))
+            return _told(request, hold, await answer_async(request, hold.outcome.refusal))
         try:
             response = await self._get_response(request)
         except BaseException as error:
             status = 499 if isinstance(error, asyncio.CancelledError) else 500
             hold.settle(Response(status, error=error, complete=False))
             raise
-        return _told(hold, response)
+        return _told(request, hold, response)
 
 
 def statistics() -> EnforcementStatistics:
@@ -90,10 +90,11 @@ def statistics() -> EnforcementStatistics:
     return found.enforcer.statistics()
 
 
-def _told(hold: Hold | AsyncHold, response: Any) -> Any:
+def _told(request: Any, hold: Hold | AsyncHold, response: Any) -> Any:
     """Add the fields, and have it settled when the response has ended."""
     for name, value in fields_of(hold):
         response.headers[name.decode("latin-1")] = value.decode("latin-1")
     if hold.outcome.charges:
         Ending(response, hold.error, hold.settle)
+    forget(request)
     return response

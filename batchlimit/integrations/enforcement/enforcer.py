@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from batchlimit import AsyncRateLimiter, RateLimiter
@@ -13,7 +13,7 @@ from batchlimit.integrations.enforcement.charging import AGAIN, Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, refuse
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
 from batchlimit.integrations.enforcement.settlement import Settlement
-from batchlimit.integrations.enforcement.steps import Steps, drive, run
+from batchlimit.integrations.enforcement.steps import Steps, ahead, drive, run
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.rules import Request, Rules, RulesError
@@ -230,7 +230,18 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
             return found
         return outcome.add(found if isinstance(found, Outcome) else await drive(found), self.fields)
 
+    def settle_ahead(self, outcome: Outcome, response: Response) -> Coroutine[Any, Any, None] | None:
+        """Charge what the response says, as far as nothing has to be awaited for it.
+
+        Args:
+            outcome, response: as for Enforcer.settle.
+
+        Returns:
+            A coroutine that does the rest; None: that was all, as where a rule keeps its charge.
+        """
+        return ahead(self._settlement.settle(outcome, response)) if outcome.charges else None
+
     async def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; as Enforcer.settle."""
-        if outcome.charges:
-            await drive(self._settlement.settle(outcome, response))
+        if (rest := self.settle_ahead(outcome, response)) is not None:
+            await rest

@@ -1,7 +1,7 @@
 """Steps that threads and tasks go through alike: generators that yield what one calls and the other awaits."""
 
 import inspect
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Coroutine, Generator
 from types import CoroutineType
 from typing import Any, TypeVar
 
@@ -24,17 +24,33 @@ def run(steps: Steps[T]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-async def drive(steps: Steps[T]) -> T:
-    """Go through steps in a task: what they yield is awaited, if it can be."""
+def ahead(steps: Steps[None]) -> Coroutine[Any, Any, None] | None:
+    """Go through steps as far as nothing has to be awaited; return what goes on with them, None: that was all."""
     try:
         step = next(steps)
+        while not _is_awaitable(step):
+            step = steps.send(step)
+    except StopIteration:
+        return None
+    return drive(steps, step)
+
+
+async def drive(steps: Steps[T], *reached: Any) -> T:
+    """Go through steps in a task: what they yield is awaited, if it can be. `reached` is a step that was yielded."""
+    try:
+        step = reached[0] if reached else next(steps)
         while True:
             try:
-                is_awaitable = step.__class__ is CoroutineType or inspect.isawaitable(step)  # the latter takes 1 us
-                value = await step if is_awaitable else step
+                value = await step if _is_awaitable(step) else step
             except BaseException as error:  # noqa: BLE001  the steps say what becomes of it
                 step = steps.throw(error)
             else:
                 step = steps.send(value)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+
+
+def _is_awaitable(step: object) -> bool:
+    if step.__class__ is bool or step.__class__ is int:  # what a function of a rule returns, as a rule
+        return False
+    return step.__class__ is CoroutineType or inspect.isawaitable(step)  # the latter takes 1 us

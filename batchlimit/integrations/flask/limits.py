@@ -168,10 +168,12 @@ class Limits:
 
     def _settled(self, front: Front, app: WSGIApp) -> WSGIApp:
         def wsgi_app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-            hold = environ[_slot(front)] = Hold(front)
-            if self._charges:
-                return hold.serve(app, environ, start_response)
-            return app(environ, start_response)
+            slot = _slot(front)
+            hold = environ[slot] = Hold(front)
+            try:
+                return hold.serve(app, environ, start_response) if self._charges else app(environ, start_response)
+            finally:
+                environ.pop(slot, None)  # it leads back to the environ: the garbage collector would have to find that
 
         return wsgi_app
 
