@@ -94,9 +94,10 @@ class SingleAsk:
     def begin(self, snapshot: KeySnapshot | None, instance: Instance, options: Options, now: float) -> Ask | None:
         """Return what to ask, by what is known of the key; None: the key is to come into use."""
         quota, cost = self.quota, self.cost
-        demand, last, is_rich, epoch, round_trip = Demand(now), 0, False, 0, 0.0
-        fill = 0.0 if options.fill == "empty" else 1.0
-        if snapshot is not None:
+        if snapshot is None:
+            demand, last, is_rich, epoch, round_trip = Demand(now), 0, False, 0, 0.0
+            fill = 0.0 if options.fill == "empty" else 1.0
+        else:
             view = BucketView(options.fill, instance.count)
             demand, last = Demand(snapshot.counted_at, snapshot.demand), int(snapshot.last_want)
             view.recall(snapshot)

@@ -1,4 +1,4 @@
-"""What the bucket last told this instance: on which terms the next ask goes out."""
+"""What the buckets last told this instance: of one key, and how many instances share them."""
 
 import math
 import struct
@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple, get_args
 from batchlimit.bucket.fair_share import ALPHA, MARGIN
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
 
@@ -23,6 +22,8 @@ _ROUNDING = 1.5e-6
 """Seconds: a bucket counts whole microseconds."""
 _LATEST = 1.0
 """Seconds by which a caller that wakes late lengthens an answer, at the most: to be stopped for minutes is no rule."""
+_WINDOW = 60.0
+"""Seconds. Within this time a key that few instances ask for must not hide the others; instances that left must go."""
 _FORM = struct.Struct("9d")
 """A double holds each field exactly: the largest, an epoch (us) and a level, stay below 2^53 for centuries."""
 
@@ -55,6 +56,35 @@ class KeySnapshot(NamedTuple):
 
 pack = _FORM.pack
 """Packs the fields of a KeySnapshot without making one."""
+
+
+class InstanceCount:
+    """The most instances that were active at any one key within the last one or two minutes.
+
+    One key knows only the instances that asked for it within a second. If each of four instances that ask rarely
+    divided by that number while the store is away, each would admit the whole limit.
+    """
+
+    __slots__ = ("_before", "_now", "_since")
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._before = self._now = 0
+
+    def __repr__(self) -> str:
+        return f"<InstanceCount of {self.instances}>"
+
+    @property
+    def instances(self) -> int:
+        """The number; 0: the store never told one."""
+        return max(self._before, self._now)
+
+    def learn(self, instances: int, now: float) -> None:
+        """Take in what one key's bucket tells. Racing threads may lose one report, never the order of magnitude."""
+        if now - self._since >= _WINDOW:
+            self._before = self._now if now - self._since < 2 * _WINDOW else 0
+            self._since, self._now = now, 0
+        self._now = max(self._now, instances)
 
 
 class BucketView:

@@ -1,4 +1,4 @@
-"""One limiter instance as the buckets know it, and how many of its kind share their keys."""
+"""One limiter instance as the buckets know it: what all of its keys share."""
 
 import math
 from collections.abc import Iterator
@@ -6,38 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from batchlimit.overrides.overrides import NONE, InForce
-
-_WINDOW = 60.0
-"""Seconds. Within this time a key that few instances ask for must not hide the others; instances that left must go."""
-
-
-class InstanceCount:
-    """The most instances that were active at any one key within the last one or two minutes.
-
-    One key knows only the instances that asked for it within a second. If each of four instances that ask rarely
-    divided by that number while the store is away, each would admit the whole limit.
-    """
-
-    __slots__ = ("_before", "_now", "_since")
-
-    def __init__(self) -> None:
-        self._since = 0.0
-        self._before = self._now = 0
-
-    def __repr__(self) -> str:
-        return f"<InstanceCount of {self.instances}>"
-
-    @property
-    def instances(self) -> int:
-        """The number; 0: the store never told one."""
-        return max(self._before, self._now)
-
-    def learn(self, instances: int, now: float) -> None:
-        """Take in what one key's bucket tells. Racing threads may lose one report, never the order of magnitude."""
-        if now - self._since >= _WINDOW:
-            self._before = self._now if now - self._since < 2 * _WINDOW else 0
-            self._since, self._now = now, 0
-        self._now = max(self._now, instances)
+from batchlimit.reservoir.bucket_view import InstanceCount
 
 
 class Rules(Protocol):

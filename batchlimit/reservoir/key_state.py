@@ -7,11 +7,10 @@ from batchlimit.histogram import Durations
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import BucketView, Fill
+from batchlimit.reservoir.bucket_view import BucketView, Fill, InstanceCount
 from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
-from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.sizing import Demand

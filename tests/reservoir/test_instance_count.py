@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchlimit.reservoir.instance import InstanceCount
+from batchlimit.reservoir.bucket_view import InstanceCount
 
 
 @pytest.mark.parametrize(

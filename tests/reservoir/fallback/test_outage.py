@@ -5,9 +5,9 @@ from typing import Any
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.fallback.failure_policy import CircuitOpen, FailurePolicy
 from batchlimit.reservoir.fallback.local_bucket import LEASE
-from batchlimit.reservoir.instance import InstanceCount
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
