@@ -6,6 +6,9 @@ Each contender is an application of FastAPI on a connection of uvicorn's own pro
 request go in, and those of the response come out. Turns of four requests alternate between all contenders. The quickest
 turn is the one that nothing disturbed, so the figures hold on a busy machine. `benchmarks.web_served` has the same with
 sockets and `wrk`.
+
+"two fields" is a middleware that adds two constant header fields and does nothing else: what the server takes for them.
+"match=None" is a rule that routes may ask for, and no route does; "charge" is one that hears how each response ended.
 """
 
 import argparse
@@ -20,6 +23,7 @@ from typing import Any, NamedTuple
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from batchlimit.rules import Rule
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.figures import ran_on
 from benchmarks.web_asgi import App, Opened, alone, entered, fast, ours
@@ -71,10 +75,30 @@ class Row(NamedTuple):
     cost: float
 
 
+def two_fields(app: App) -> App:
+    """Return an application whose responses have two more header fields, which are always the same."""
+    text = b'"address";q=1000000;w=1;pk=:AAAAAAAAAAAA:'
+    fields = [(b"ratelimit-policy", text), (b"ratelimit", text)]
+
+    async def add(scope: Any, receive: Any, send: Any) -> None:
+        async def adding(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *fields]}
+            await send(message)
+
+        await app(scope, receive, adding)
+
+    return add
+
+
 def contenders(url: str) -> dict[str, Opened]:
     """Return an application that does nothing else, alone and behind our middleware."""
+    quota = ONE[0].quota
     return {
         _ALONE: alone(fast()),
+        "two fields": alone(two_fields(fast())),
+        "1 rule and one with `match=None`": ours(fast(), url, [*ONE, Rule("route", quota, key="route", match=None)]),
+        "1 rule with `charge`": ours(fast(), url, [Rule("login", quota, key="login:{ip}", charge=[200])]),
         "1 rule": ours(fast(), url, ONE),
         "4 rules": ours(fast(), url, FOUR),
         '1 rule, `headers="off"`': ours(fast(), url, ONE, "off"),

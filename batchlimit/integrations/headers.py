@@ -129,9 +129,18 @@ class Fields:
         Returns:
             Names in lower case and values, as ASGI takes them.
         """
-        if not applied:
-            return []
-        found = self._of_draft(applied) if self._draft else []
+        if not applied or not self._draft:
+            return self._of_legacy(min(applied, key=_room)) if applied and self._legacy else []
+        policies, limits = [], []
+        for name, quota, key, remaining in applied:
+            policy = self._policies.get(name)
+            if policy is None or policy.quota is not quota:
+                policy = self._policy(name, quota)
+            items, limit = policy.keys.get(key) or policy.key(key, self._secret)
+            policies.append(items)
+            left = remaining if remaining < policy.most else policy.most
+            limits.append(limit % (left, ceil((left or 1) / policy.rate)) if policy.rate else limit)
+        found = [(POLICY, b", ".join(policies)), (RATELIMIT, b", ".join(limits))]
         return found + self._of_legacy(min(applied, key=_room)) if self._legacy else found
 
     def refused(self, applied: Sequence[Told], retry_after: float | None) -> list[Header]:
@@ -152,18 +161,6 @@ class Fields:
             return []
         least = max(1, math.ceil(seconds))
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
-
-    def _of_draft(self, applied: Sequence[Told]) -> list[Header]:
-        policies, limits = [], []
-        for name, quota, key, remaining in applied:
-            policy = self._policies.get(name)
-            if policy is None or policy.quota is not quota:
-                policy = self._policy(name, quota)
-            items, limit = policy.keys.get(key) or policy.key(key, self._secret)
-            policies.append(items)
-            left = remaining if remaining < policy.most else policy.most
-            limits.append(limit % (left, ceil((left or 1) / policy.rate)) if policy.rate else limit)
-        return [(POLICY, b", ".join(policies)), (RATELIMIT, b", ".join(limits))]
 
     def _policy(self, name: str, quota: Quota) -> "_Policy":
         """Return what the fields say by a quota that is not the one at hand: keys of one rule may have several."""

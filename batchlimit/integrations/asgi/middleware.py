@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from types import CoroutineType
 
 from batchlimit.integrations.address import TrustedProxies
@@ -26,6 +27,8 @@ Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
 
 
 _NO_CLIENT = (None, 0)
+_request = partial(tuple.__new__, Request)
+"""Makes a Request in half the time of a call of the class."""
 
 
 class RateLimitMiddleware:
@@ -130,7 +133,7 @@ class RateLimitMiddleware:
         identity = told_identity(known, self._identify, scope)
         if isinstance(identity, CoroutineType):
             identity = await identity
-        request = Request(method, scope["path"], identity, scope, scope.get("root_path", ""))
+        request = _request((method, scope["path"], identity, scope, scope.get("root_path", "")))
         answer = Outcome(request=request) if is_exempt else self.enforcer.begin(request)
         outcome = answer if isinstance(answer, Outcome) else await drive(answer)
         if outcome.refusal is not None:
