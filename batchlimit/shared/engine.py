@@ -133,6 +133,8 @@ class Engine:
             seconds = slots.line.queue.patience(timeout)
             if seconds > 0 and slots.line.is_full:
                 raise self._refusal(slots, "queue_full")
+            if seconds <= 0 and slots.is_sought:
+                raise self._refusal(slots, "limit")
             made = turn()
             waiter = Waiter(made.wake, seconds > 0)
             slots.line_up(waiter, now)

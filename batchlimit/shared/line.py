@@ -52,6 +52,11 @@ class Line:
         return iter(list(self._waiters))
 
     @property
+    def first(self) -> Waiter:
+        """The one who came first; not for an empty line."""
+        return next(iter(self._waiters))
+
+    @property
     def is_full(self) -> bool:
         """Whether no patient waiter may join."""
         return self.patient >= self.queue.length

@@ -36,6 +36,7 @@ class LocalSlots:
 
     __slots__ = (
         "_allowance",
+        "_answered",
         "_back",
         "_granted",
         "_is_closing",
@@ -49,6 +50,7 @@ class LocalSlots:
         "_sequence",
         "_shared",
         "_token",
+        "_told",
         "_weight",
         "admitted",
         "asked",
@@ -68,6 +70,7 @@ class LocalSlots:
         self.due = self.planned = math.inf
         self._is_closing = False
         self.admitted = self.asked = 0
+        self._answered = 0  # the number of the last ask that was answered
         self._token = self._sequence = 0
         self._outage: dict[Place, None] = {}  # places that were given while the store was away
         self._begin()
@@ -79,6 +82,7 @@ class LocalSlots:
         self._places: dict[Place, None] = {}
         self._keep, self._allowance, self._peak = -1, 0, 0
         self._renewal = math.inf
+        self._told = 0  # how many the store was told that wait here
 
     def __repr__(self) -> str:
         return f"<LocalSlots: {self.busy} of {self.held} in use, {len(self.line)} waiting>"
@@ -117,10 +121,17 @@ class LocalSlots:
         return self._take()
 
     def line_up(self, waiter: Waiter, now: int) -> None:
-        """Wait; the store is asked at once."""
+        """Wait; the store is asked at once, unless it knows of at least half of those who wait."""
         waiter.asks = self.asked
+        self._told = min(self._told, len(self.line))
         self.line.add(waiter)
-        self.due = now
+        if not waiter.is_patient or len(self.line) >= 2 * self._told:
+            self.due = now
+
+    @property
+    def is_sought(self) -> bool:
+        """Whether somebody waits here whom the store's last answer could not serve: a newcomer has no chance."""
+        return self._told > 0 and self.line.patient > 0 and self.line.first.asks < self._answered
 
     def give_up(self, waiter: Waiter, now: int) -> list[Waiter]:
         """Wait no longer; a place that the waiter got meanwhile goes to others, who are returned."""
@@ -186,7 +197,7 @@ class LocalSlots:
             self._returned += max(0, self.held - max(self._peak, self.busy + len(self.line)))
             self._peak = self.busy
         self.asked += 1
-        self.due = math.inf
+        self.due, self._told = math.inf, self.line.patient
         idle, waiting = self.held - self.busy, len(self.line)
         return SlotAsk(
             instance=self.name,
@@ -211,6 +222,7 @@ class LocalSlots:
         self.lease.until = max(self.lease.until, sent + int(USED * lease_ns))
         self._learn(reply, shrink=reply.fresh)
         self._allowance = max(0, reply.limit - reply.lent + ask.idle) // (reply.instances + 1)
+        self._answered = self.asked
         woken = self._settle(now) + self._refuse_impatient()
         self._renewal = sent + RENEWED * lease_ns
         if self.held or self.line:

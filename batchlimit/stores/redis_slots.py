@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.lending.messages import SlotAsk, SlotReply
 from batchlimit.quota.key import bucket_name
-from batchlimit.stores.client.scripts import lend_arguments, read_push, read_slots
+from batchlimit.stores.client.scripts import lend_arguments, read_slots
+from batchlimit.stores.client.subscription import Subscription
 
 _END = ":slots"
 
@@ -31,35 +32,10 @@ class RedisSlots:
         """See Lender.lend."""
         return read_slots(self._run("lend", slots_name(self._prefix, key), lend_arguments(ask, self._channel)))
 
-    def subscribe(self, instance: str) -> "RedisPushes":
-        """Return what an instance is told, from now on. It connects at its first read."""
-        return RedisPushes(self._pubsub(), self._channel + instance)
+    def subscribe(self, instance: str) -> Subscription:
+        """Return what an instance is told, from when it is opened."""
+        return Subscription(self._pubsub(), self._channel + instance)
 
     def name(self, key: str) -> str:
         """Return the name by which pushes tell of a key."""
         return slots_name(self._prefix, key)
-
-
-class RedisPushes:
-    """One subscription, on a connection of its own; for one thread."""
-
-    def __init__(self, pubsub: Any, channel: str) -> None:
-        self._pubsub, self._channel = pubsub, channel
-
-    def __repr__(self) -> str:
-        return f"<RedisPushes at {self._channel}>"
-
-    def open(self) -> None:
-        """Connect and subscribe; return when the store has confirmed it."""
-        self._pubsub.subscribe(self._channel)
-        while (message := self._pubsub.get_message(timeout=None)) is None or message["type"] != "subscribe":
-            pass
-
-    def read(self, seconds: float) -> tuple[str, SlotPush] | None:
-        """Return the next push and the name of its limit; None if there was none for so many seconds."""
-        message = self._pubsub.get_message(timeout=seconds)
-        return read_push(message["data"]) if message and message["type"] == "message" else None
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._pubsub.close()

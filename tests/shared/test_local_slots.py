@@ -193,6 +193,28 @@ def test_a_caller_that_does_not_wait_is_refused_by_the_first_answer_to_an_ask_af
     assert isinstance(late.error, ConcurrencyLimited)
 
 
+def test_where_somebody_waits_in_vain_a_newcomer_has_no_chance() -> None:
+    world = World(1, "a", "b")
+    world.get("a")
+    waiter = world.wait("b")
+    assert not world.all["b"].is_sought
+    world.settle()
+    assert world.all["b"].is_sought
+    world.all["b"].give_up(waiter, world.now)
+    assert not world.all["b"].is_sought
+
+
+def test_the_store_is_told_when_twice_as_many_wait() -> None:
+    world = World(1, "a")
+    world.get("a")
+    asked = []
+    for _ in range(16):
+        world.wait("a")
+        world.settle()
+        asked.append(world.all["a"].asked)
+    assert asked[-1] - asked[0] == 4
+
+
 def test_who_gave_up_gets_nothing_and_the_store_is_told() -> None:
     world = World(1, "a", "b")
     place = world.get("a")
