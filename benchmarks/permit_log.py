@@ -43,6 +43,8 @@ def read(path: Path, killed: int) -> Iterator[Hold]:
             case ["E", number, end]:
                 start_ns, token_ = begun.pop(number)
                 yield Hold(start_ns, max(start_ns, int(end)), token_)
+            case _:  # the last line of a killed process
+                pass
     for start_ns, token_ in begun.values():
         yield Hold(start_ns, max(start_ns, killed), token_)
 
