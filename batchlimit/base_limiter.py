@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol, Self
 
+from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.overrides.known import Known
 from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.lookup import QuotaSource, quota_rule
@@ -77,6 +78,7 @@ class BaseRateLimiter(Unique):
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
         revision: int = 0,
+        mode: ModeSource = "enforce",
         clock: Callable[[], float] | None = None,
     ) -> Self:
         """Open the store at `url`; `close` closes it with the limiter.
@@ -87,8 +89,8 @@ class BaseRateLimiter(Unique):
             url: redis://, rediss:// (TLS), unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://,
                 memory:// (this process alone) or embedded:// (a Valkey server that the limiter starts and stops).
             connect_timeout: seconds that a connection may take (default 1).
-            quota, prefix, sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, clock: as for the
-                class.
+            quota, prefix, sizer, idle_after, fill, weight, max_keys: as for the class.
+            deadline, on_failure, revision, mode, clock: as for the class.
 
         Returns:
             The limiter.
@@ -108,7 +110,7 @@ class BaseRateLimiter(Unique):
         address = sure(found)
         quota_rule(quota)  # everything is checked before a server is started: a typo must not cost that
         check_seconds("connect_timeout", connect_timeout)
-        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision)
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
         store = cls._open(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         make: Callable[..., Self] = cls
         limiter = make(store, quota, clock=clock, **options.as_arguments())

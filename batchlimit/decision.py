@@ -20,7 +20,7 @@ def whole_seconds(seconds: float | None) -> int | None:
     return None if seconds is None or seconds == math.inf else math.ceil(seconds)
 
 
-Source = Literal["local", "store", "denied", "fallback", "open"]
+Source = Literal["local", "store", "denied", "fallback", "open", "shadow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Decision:
         retry_after: seconds until the same cost is expected to fit; 0 if allowed, inf if it never will.
         reset_after: seconds until the bucket is full again if nobody spends; inf for a rate of 0.
         source: "local" (tokens in memory), "store", "denied" (the store refused a moment ago, and this process
-            remembers), "fallback" (`on_failure`, while the store is away), or "open" (an operator admits everything).
+            remembers), "fallback" (`on_failure`, while the store is away), "open" (an operator
+            admits everything), or "shadow" (it was to be refused, and its key is in shadow mode).
         quota: the Quota that holds for the key now: that of the code, or one that an operator has set (default None:
             nobody told). Two decisions that differ in it alone are equal.
 

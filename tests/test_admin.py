@@ -68,6 +68,26 @@ def test_what_is_open_has_no_quota_and_a_time(admin: Admin) -> None:
     assert made.until == pytest.approx(made.at + 3600.0, abs=0.01)
 
 
+def test_a_trial_does_not_replace_what_counts_and_is_promoted_by_the_same_name(admin: Admin) -> None:
+    admin.set("search:*", "20/s")
+    with pytest.raises(ValueError, match="is in force: remove it"):
+        admin.set("search:*", "10/s", mode="shadow")
+    admin.set("search:?*", "10/s", mode="shadow")
+    found = admin.overrides()
+    counts, trial = found.find("search:ann", admin.clock()), found.trial("search:ann", admin.clock())
+    assert [str(counts), str(trial)] == ["search:* 20/s", "search:?* trial of 10/s"]
+    admin.set("search:?*", "10/s")
+    assert str(admin.overrides().find("search:ann", admin.clock())) == "search:?* 10/s"
+    assert admin.overrides().trial("search:ann", admin.clock()) is None
+
+
+@pytest.mark.parametrize(("quota", "mode"), [(None, "enforce"), ("5/s", "open"), ("5/s", "loose"), (None, "loose")])
+def test_a_mode_and_a_quota_that_do_not_fit_are_refused(admin: Admin, quota: str | None, mode: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        admin.set("ann", quota, mode=mode)
+    assert admin.overrides().revision == 0
+
+
 def test_a_bucket_that_is_filled_serves_a_limiter_again_and_what_it_holds_stays(admin: Admin, clock: Clock) -> None:
     limiter = RateLimiter(admin._store, "100/hour", sizer=FixedBatch(40), clock=clock)
     assert sum(limiter.try_acquire("ann") for _ in range(300)) == 100

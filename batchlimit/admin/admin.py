@@ -117,14 +117,25 @@ class Admin(Unique):
         """
         return changes.seen(self._rules)[0]
 
-    def set(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
+    def set(
+        self,
+        name: str,
+        quota: Quota | str | None = None,
+        *,
+        mode: Mode = "enforce",
+        until: Until = None,
+        why: str = "",
+    ) -> Override:
         """Set another quota for a key, or for all keys that match a pattern, whatever the code says.
 
         Used tokens stay used, as a share of the burst.
 
         Args:
             name: a key, or a pattern with `*`, `?` or `[`; "*" is the default for all keys.
-            quota: a Quota or its text; a rate of 0 refuses everything.
+            quota: a Quota or its text; a rate of 0 refuses everything. Only another mode does without (default None).
+            mode: "enforce" (default). "shadow" without a quota: the quotas that count decide, their refusals are
+                counted, and everything is admitted. "shadow" with a quota: a trial beside what counts; it is only
+                counted what it would refuse, as each process estimates. "open": see `open`.
             until: how long it counts: seconds, a text such as "1h" or "1h30m", a timedelta, or a datetime with its
                 zone. It ends by the server's clock, by itself (default None: it counts until it is removed).
             why: the reason, for the log and for others (one line, default "").
@@ -142,7 +153,7 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).set("search:ann", "5/s burst 10").quota
             Quota(rate=5.0, burst=10, also=())
         """
-        return self._set(lambda now: self._override(name, quota, until, why, now))
+        return self._set(lambda now: self._override(name, quota, until, why, now, mode))
 
     def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """Admit nothing for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.
@@ -180,7 +191,7 @@ class Admin(Unique):
             >>> print(Admin(MemoryStore()).open("search:*", "1h", why="an incident"))
             search:* open (an incident)
         """
-        return self._set(lambda now: self._override(name, None, until, why, now, "open"))
+        return self.set(name, mode="open", until=until, why=why)
 
     def bucket(self, key: str) -> BucketState | None:
         """Return what the bucket of a key holds, and which instances lease from it; None: there is none, or it is full.
@@ -259,7 +270,15 @@ class Admin(Unique):
         """
         return self._reset(key, why, forget=True)
 
-    def plan(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
+    def plan(
+        self,
+        name: str,
+        quota: Quota | str | None = None,
+        *,
+        mode: Mode = "enforce",
+        until: Until = None,
+        why: str = "",
+    ) -> Override:
         """Return what `set` would set, and set nothing. Args and errors are those of `set`.
 
         Example:
@@ -268,7 +287,7 @@ class Admin(Unique):
             'search:* 20/s'
         """
         overrides, now = changes.seen(self._rules)
-        override = self._override(name, quota, until, why, now)
+        override = self._override(name, quota, until, why, now, mode)
         setting(overrides, override, self._who, now)
         return override
 
@@ -361,7 +380,7 @@ class Admin(Unique):
         return made[0]
 
     def _override(
-        self, name: str, quota: Quota | str | None, until: Until, why: str, now: float, mode: Mode = "enforce"
+        self, name: str, quota: Quota | str | None, until: Until, why: str, now: float, mode: Mode
     ) -> Override:
         wanted = Quota.parse(quota) if isinstance(quota, str) else quota
         return Override(check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who, mode)

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from batchlimit.admin.admin import Admin
 from batchlimit.bucket.state import BucketState
+from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
@@ -44,9 +45,17 @@ class AsyncAdmin(Unique):
         """See Admin.overrides."""
         return await asyncio.to_thread(self._admin.overrides)
 
-    async def set(self, name: str, quota: Quota | str, *, until: Until = None, why: str = "") -> Override:
+    async def set(
+        self,
+        name: str,
+        quota: Quota | str | None = None,
+        *,
+        mode: Mode = "enforce",
+        until: Until = None,
+        why: str = "",
+    ) -> Override:
         """See Admin.set."""
-        return await asyncio.to_thread(self._admin.set, name, quota, until=until, why=why)
+        return await asyncio.to_thread(self._admin.set, name, quota, mode=mode, until=until, why=why)
 
     async def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """See Admin.hold."""

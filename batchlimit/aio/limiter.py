@@ -16,6 +16,7 @@ from batchlimit.aio.registry import Registry
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
 from batchlimit.living import born
+from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.quota import Quota
@@ -56,6 +57,7 @@ class AsyncRateLimiter(AsyncKeyCalls):
         deadline: seconds that a call of the store may take (default 0.05).
         on_failure: what callers get while the store is away (default "closed").
         revision: the number of these quotas; processes obey those of the highest (default 0).
+        mode: "enforce" (default), or "shadow": decide and count, and admit all the same; or a dict (see RateLimiter).
         clock: returns seconds (default None: the system's clock). RateLimiter says more of each.
 
     Raises:
@@ -88,11 +90,12 @@ class AsyncRateLimiter(AsyncKeyCalls):
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
         revision: int = 0,
+        mode: ModeSource = "enforce",
         clock: Callable[[], float] | None = None,
     ) -> None:
         rule, clock = quota_rule(quota, max_keys), clock or steady
         opened = _opened(store, prefix)
-        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision)
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
         super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
         born(self)

@@ -8,6 +8,7 @@ import typer
 from batchlimit.admin import Admin
 from batchlimit.cli.output import Output, Row, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, opened
+from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import NotUnderstood, Override
 from batchlimit.overrides.view import spelled
@@ -17,8 +18,14 @@ Name = Annotated[str, typer.Argument(help="A key, or a pattern with *, ? or [; '
 
 def set_(
     name: Name,
-    quota: Annotated[str, typer.Argument(help="Such as 20/s, '5/minute; 100/day', or 0/s to refuse everything.")],
     url: Url,
+    quota: Annotated[
+        str | None, typer.Argument(help="Such as 20/s, '5/minute; 100/day', or 0/s to refuse everything.")
+    ] = None,
+    shadow: Annotated[
+        bool,
+        typer.Option("--shadow", help="Refuse nothing, and count what was to be refused; with a quota: on trial."),
+    ] = False,
     until: Annotated[str | None, typer.Option(help="How long it counts: 90s, 30m, 1h30m, 2d.")] = None,
     why: Why = "",
     who: Who = None,
@@ -29,9 +36,10 @@ def set_(
     """Set another quota for a key or a pattern. All processes obey within a lease, at most 1.5 s."""
     with opened(url, prefix, who) as admin:
         before = admin.overrides().by_name.get(name)
-        override = admin.plan(name, quota, until=until, why=why)
+        mode: Mode = "shadow" if shadow else "enforce"
+        override = admin.plan(name, quota, mode=mode, until=until, why=why)
         if not dry_run:
-            override = admin.set(name, quota, until=until, why=why)
+            override = admin.set(name, quota, mode=mode, until=until, why=why)
         show(_row(override, _now(admin)), output)
         say(f"{'would be set' if dry_run else 'set'}; before: {before or 'no override'}")
 
@@ -46,7 +54,7 @@ def hold(
     output: Form = Output.TABLE,
 ) -> None:
     """Admit nothing for a key or a pattern, for a time. `unset` ends it earlier."""
-    set_(name, "0/s", url, until, why, who, prefix, False, output)
+    set_(name, url, "0/s", False, until, why, who, prefix, False, output)
 
 
 def open_(

@@ -18,8 +18,8 @@ PART = 512
 _COUNTS = 6
 _GAUGES = 3
 """Of the figures of a key the first six count what happened, as does all from the tenth to the last but one."""
-_NOTHING: Figures = (0,) * 13
-_RARE = (1, 3, 4, 5, 7, 8, 10, 11)
+_NOTHING: Figures = (0,) * 14
+_RARE = (1, 3, 4, 5, 7, 8, 10, 11, 12)
 """The places of those that are 0 at nearly every key."""
 
 
@@ -72,7 +72,7 @@ class Tallies:
         """Return what is counted so far; these entries are to be counted as well."""
         rows = []
         for row, asks, tokens in zip(self._rows, self._asks, self._tokens, strict=True):
-            rows.append(list(map(add, row, (tokens, 0, asks, 0, 0, 0, 0, 0, 0, tokens, 0, 0, 0))))
+            rows.append(list(map(add, row, (tokens, 0, asks, 0, 0, 0, 0, 0, 0, tokens, 0, 0, 0, 0))))
         waits = {number: each.read() for number, each in list(self._waits.items())}
         return Census(self._policies, rows, entries, waits)
 
@@ -130,15 +130,15 @@ class Census:
                 row[6] += here + lease.reserved_for_waiters + lease.pending
                 row[9] += lease.served
                 if view.level * 5 < state.largest_cost:
-                    row[12] += view.is_low(state.largest_cost)
+                    row[13] += view.is_low(state.largest_cost)
                 is_plain = state.fallback is NO_FALLBACK and state.overdraft is NO_OVERDRAFT
                 if not is_plain or tokens.refused or view.losses or state.queue.cost:
                     _add_rare(row, state.figures())
 
     def _policy(self, number: int) -> PolicyStatistics:
         row = self._rows[number]
-        admitted, refused, _, fallback, _, opened, _, waiting, _, from_store, by_store, timed_out, low = row
-        done = (admitted, from_store, fallback, opened, refused, by_store, timed_out)
+        admitted, refused, _, fallback, _, opened, _, waiting, _, from_store, by_store, timed_out, shadow, low = row
+        done = (admitted, from_store, fallback, opened, shadow, refused, by_store, timed_out)
         return PolicyStatistics(self._keys[number], low, *done, waiting, self._waits.get(number, Histogram()))
 
 

@@ -10,6 +10,7 @@ from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.eviction import ClockCache, Evictable
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.keyspace.single_asks import SingleAsks
+from batchlimit.overrides.key_rule import KeyRule, mode_rule
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.policy import Policies
 from batchlimit.quota.quota import Quota
@@ -87,13 +88,20 @@ class Keyspace(Generic[E]):
         """
         self._entries, self._options, self._clock = entries, options, clock
         self._instance, self._make, self._left = Instance(instance, itertools.count(1), born, rules=rules), make, left
-        self._policy = failure_rule(options.on_failure)
+        self._policy, self._mode = failure_rule(options.on_failure), mode_rule(options.mode)
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)
         self._past = Tallies(policies)
         self._leaving = self._gone = 0  # how many entries began to leave, and how many have left
         self.singles: SingleAsks[E] = SingleAsks(
-            entries, self._dormant, self._instance, options, clock=clock, find=self.find, settled=self._past.admitted
+            entries,
+            self._dormant,
+            self._instance,
+            options,
+            clock=clock,
+            find=self.find,
+            settled=self._past.admitted,
+            mode=self._mode,
         )
 
     def __repr__(self) -> str:
@@ -192,6 +200,7 @@ class Keyspace(Generic[E]):
             fallback=fallback,
             losses=losses,
             opened=opened,
+            shadow_refused=sum(each.shadow_refused for each in census.policies.values()),
             failures=health.failures,
             outages=health.outages,
             available=health.available,
@@ -201,7 +210,7 @@ class Keyspace(Generic[E]):
 
     def _reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
         """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
-        policy, name = self._policy(key), stored(key)
-        made = Reservoir(quota, self._instance, self._options, now, key=name, policy=policy, snapshot=snapshot)
+        code, policy, name = KeyRule(quota, self._mode(key)), self._policy(key), stored(key)
+        made = Reservoir(code, self._instance, self._options, now, key=name, policy=policy, snapshot=snapshot)
         made.state.waits = self._past.waits(quota)
         return made

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.single_ask import SingleAsk
-from batchlimit.overrides.key_rule import KeyRule
+from batchlimit.overrides.key_rule import KeyRule, Mode
 from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
@@ -29,6 +29,8 @@ class SingleAsks(Generic[E]):
         "_entries",
         "_find",
         "_instance",
+        "_is_enforced",
+        "_mode",
         "_options",
         "_settled",
         "answered",
@@ -44,6 +46,7 @@ class SingleAsks(Generic[E]):
         clock: Callable[[], float],
         find: Callable[[str, Quota], E],
         settled: Callable[[Quota, int], None],
+        mode: Callable[[str], Mode],
     ) -> None:
         """Begin with none.
 
@@ -54,10 +57,12 @@ class SingleAsks(Generic[E]):
             options: the limiter's.
             clock: returns seconds.
             find: brings a key into use, with its single ask if there is one; returns its entry.
+            mode: the mode of a key by the code.
             settled: is told of the tokens that one has admitted, by the quota that the code has for the key.
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
-        self._clock, self._find, self._settled = clock, find, settled
+        self._clock, self._find, self._settled, self._mode = clock, find, settled, mode
+        self._is_enforced = options.mode == "enforce"
         self._by_place: dict[str, SingleAsk] = {}
         self.answered = 0  # how many were settled
 
@@ -88,10 +93,11 @@ class SingleAsks(Generic[E]):
         """
         in_force = self._instance.rules.in_force
         quota = code
-        if in_force is not NONE:
-            quota, mode = in_force.rule(stored(key), KeyRule(code))
-            if mode != "enforce":
+        if in_force is not NONE or not self._is_enforced:
+            rule = in_force.rule(stored(key), KeyRule(code, self._mode(key)))
+            if not rule.is_plain:
                 return None
+            quota = rule.quota
         largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None

@@ -1,13 +1,15 @@
 """What holds for one key."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, get_args
 
+from batchlimit.patterns import by_name
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 
-Mode = Literal["enforce", "open"]
-"""What becomes of the decisions: they hold, or everything is admitted without one."""
-MODES = ("enforce", "open")
+Mode = Literal["enforce", "shadow", "open"]
+"""What becomes of the decisions: they hold, they are counted and everything is admitted, or there are none."""
+ModeSource = Mode | Mapping[str, Mode]
 
 
 class KeyRule(NamedTuple):
@@ -15,14 +17,34 @@ class KeyRule(NamedTuple):
 
     Attributes:
         quota: what it may spend.
-        mode: whether that holds.
+        mode: what becomes of the decisions.
+        trial: another quota, of which it is only counted what it would refuse; None: there is none.
     """
 
     quota: Quota
     mode: Mode = "enforce"
+    trial: Quota | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the bucket decides, and nothing else is counted."""
+        return self.mode == "enforce" and self.trial is None
 
 
-def check_mode(mode: object) -> None:
-    """Raise ValueError unless this is a mode."""
-    if mode not in MODES:
-        raise ValueError(f"a mode is {' or '.join(map(repr, MODES))}, not {shown(mode)}")
+def check_mode(mode: object) -> Mode:
+    """Return the mode; ValueError unless it is one."""
+    if mode not in get_args(Mode):
+        raise ValueError(f"a mode is 'enforce', 'shadow' or 'open', not {shown(mode)}")
+    return mode  # type: ignore[return-value]  # checked just now
+
+
+def mode_rule(source: ModeSource) -> Callable[[str], Mode]:
+    """Return the function from a key to its mode: one for all keys, or one by name or pattern, as with quotas.
+
+    Keys that a mapping does not name are enforced. Raises ValueError or TypeError.
+    """
+    if isinstance(source, Mapping):
+        find = by_name({name: check_mode(mode) for name, mode in source.items()})
+        return lambda key: find(key) or "enforce"
+    mode = check_mode(source)
+    return lambda _key: mode

@@ -33,7 +33,8 @@ class Override:
         at: when it was set (the same).
         why: the reason, for people (default "").
         who: who set it (default "").
-        mode: "enforce" (default), or "open": everything is admitted.
+        mode: "enforce" (default), "open": everything is admitted; or "shadow": decisions are counted, and everything is
+            admitted. A shadow with a quota is a trial beside what counts: it only counts what it would refuse.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -68,6 +69,11 @@ class Override:
         """Whether it is for all keys that match the name."""
         return is_pattern(self.name)
 
+    @property
+    def is_trial(self) -> bool:
+        """Whether it is a trial, beside what counts."""
+        return self.mode == "shadow" and self.quota is not None
+
     def has_ended(self, now: float) -> bool:
         """Whether it counts no more (seconds since 1970, by the server's clock)."""
         return self.until is not None and self.until <= now
@@ -75,10 +81,14 @@ class Override:
     @property
     def said(self) -> str:
         """What it says, in a word or a quota."""
-        return self.mode if self.quota is None else str(self.quota)
+        if self.quota is None:
+            return self.mode
+        return f"trial of {self.quota}" if self.is_trial else str(self.quota)
 
     def over(self, code: KeyRule) -> KeyRule:
         """Return what holds for a key for which the code has this rule."""
+        if self.is_trial:
+            return code._replace(trial=self.quota)
         return code._replace(quota=self.quota or code.quota, mode=self.mode)
 
     def encode(self) -> str:

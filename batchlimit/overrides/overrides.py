@@ -40,11 +40,40 @@ class _Candidate(NamedTuple):
         return not self.override.has_ended(now) and (self.is_start or fnmatchcase(key, self.override.name))
 
 
+class _Index:
+    """Overrides of one kind, by name."""
+
+    def __init__(self, each: Iterable[Override]) -> None:
+        self._exact: dict[str, Override] = {}
+        self._by_start: dict[str, list[_Candidate]] = {}
+        for one in each:
+            if one.is_pattern:
+                start = _start(one.name)
+                self._by_start.setdefault(start, []).append(_Candidate.of(one, start))
+            else:
+                self._exact[one.name] = one
+        self._lengths = {len(start) for start in self._by_start}
+
+    def find(self, key: str, now: float) -> Override | None:
+        """Return the one that counts for a key."""
+        exact = self._exact.get(key)
+        if exact is not None and not exact.has_ended(now):
+            return exact
+        found = [
+            candidate
+            for length in self._lengths
+            for candidate in self._by_start.get(key[:length], ())
+            if candidate.matches(key, now)
+        ]
+        return max(found).override if found else None
+
+
 class Overrides:
     """What stood in the store at one revision. It never changes.
 
     An exact name counts before patterns. Of patterns the one with more characters that stand for themselves counts,
-    then the one that was set later. An override that has ended counts as removed.
+    then the one that was set later. An override that has ended counts as removed. Of trials, which
+    are beside, another one counts by the same order.
 
     Args:
         revision: of the hash; 0: there is none.
@@ -62,12 +91,8 @@ class Overrides:
     def __init__(self, revision: int = 0, each: Iterable[Override] = ()) -> None:
         self.revision = revision
         self.by_name = {one.name: one for one in each}
-        self._by_start: dict[str, list[_Candidate]] = {}
-        for one in self:
-            if one.is_pattern:
-                start = _start(one.name)
-                self._by_start.setdefault(start, []).append(_Candidate.of(one, start))
-        self._lengths = {len(start) for start in self._by_start}
+        self._counting = _Index(one for one in self if not one.is_trial)
+        self._trials = _Index(one for one in self if one.is_trial)
         self._ends = sorted(one.until for one in self if one.until is not None)
 
     def __iter__(self) -> Iterator[Override]:
@@ -98,16 +123,11 @@ class Overrides:
 
     def find(self, key: str, now: float) -> Override | None:
         """Return the override of a key, which is as `stored` returns it; None: its code counts."""
-        exact = self.by_name.get(key)
-        if exact is not None and not exact.is_pattern and not exact.has_ended(now):
-            return exact
-        found = [
-            candidate
-            for length in self._lengths
-            for candidate in self._by_start.get(key[:length], ())
-            if candidate.matches(key, now)
-        ]
-        return max(found).override if found else None
+        return self._counting.find(key, now)
+
+    def trial(self, key: str, now: float) -> Override | None:
+        """Return the trial beside it, by the same order."""
+        return self._trials.find(key, now)
 
     def edition(self, now: float) -> int:
         """Return a number that grows with each revision and each end; the instance with the larger one knows better."""
@@ -135,8 +155,9 @@ class InForce(NamedTuple):
         """Return what holds for a key, as `stored` returns it, for which the code has this rule."""
         if not self.overrides.by_name:
             return code
-        found = self.overrides.find(key, self.as_of)
-        return code if found is None else found.over(code)
+        found, trial = self.overrides.find(key, self.as_of), self.overrides.trial(key, self.as_of)
+        rule = code if found is None else found.over(code)
+        return rule if trial is None else trial.over(rule)
 
 
 NONE = InForce(Overrides(), 0.0, 0)

@@ -29,6 +29,9 @@ def end_of(until: Until, now: float) -> float | None:
 
 def setting(overrides: Overrides, override: Override, who: str, now: float) -> Change:
     """Return the change that sets one override; those that have ended leave on the occasion. Raises ValueError."""
+    there = overrides.by_name.get(override.name)
+    if override.is_trial and there is not None and not there.is_trial and not there.has_ended(now):
+        raise ValueError(f"{there} is in force: remove it, or name the keys of the trial by another pattern")
     texts = _without_ended(overrides, now) | {override.name: override.encode()}
     left = len(overrides.by_name.keys() | texts.keys()) - sum(not text for text in texts.values())
     if left > MOST:

@@ -18,6 +18,7 @@ class Explanation(NamedTuple):
         quota: the quota that counts; where the override is "open", it would count without that.
         code: the quota that the limiter was made with; None if it is not known, or has none for this key.
         override: the override that counts instead; None: the code counts.
+        trial: the override on trial beside it (default None).
 
     Example:
         >>> from batchlimit import RateLimiter
@@ -29,8 +30,12 @@ class Explanation(NamedTuple):
     quota: Quota | None
     code: Quota | None
     override: Override | None
+    trial: Override | None = None
 
     def __str__(self) -> str:
+        return self._counts() + (f"; beside it the {self.trial.said} of {self.trial.name}" if self.trial else "")
+
+    def _counts(self) -> str:
         if self.override is None:
             return f"{self.key}: {self.quota or 'no quota'}, by the code"
         one = self.override
@@ -87,7 +92,8 @@ class LimiterRules:
         """
         in_force, code = self._known.in_force, self._rule(check_key(key))
         override = in_force.overrides.find(stored(key), in_force.as_of)
-        return Explanation(key, (override and override.quota) or code, code, override)
+        trial = in_force.overrides.trial(stored(key), in_force.as_of)
+        return Explanation(key, (override and override.quota) or code, code, override, trial)
 
 
 def spelled(instant: float) -> str:

@@ -11,6 +11,7 @@ from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
+from batchlimit.waiting import NO_WAIT
 
 
 class Admission:
@@ -29,6 +30,8 @@ class Admission:
 
     def join(self, waiter: Waiter) -> None:
         """Put a caller in the queue; one with a deadline of NO_WAIT takes the first answer."""
+        if self._state.mode == "shadow":
+            waiter.deadline = NO_WAIT  # the first answer says what was to become of it
         if waiter.cost == 0:
             waiter.verdict = Admit(math.inf)
         elif waiter.cost > self._most:  # the API looked before, but the bucket may have told of less
@@ -82,15 +85,19 @@ class Admission:
         if not queue:
             lease.reserve_for(queue)
 
-    def refuse(self, waiter: Waiter, now: float) -> Refuse:
-        """Refuse a caller, and serve those behind it."""
+    def refuse(self, waiter: Waiter, now: float) -> Admit | Refuse:
+        """Refuse a caller, and serve those behind it; in shadow mode it is admitted all the same."""
         state = self._state
-        state.refuse(waiter)
-        verdict, was_first = Refuse(self._forecast.retry_after(waiter, now)), waiter is state.queue.first
+        was_first = waiter is state.queue.first
+        verdict = state.pass_in_shadow(waiter) or self._refused(waiter, now)
         state.queue.dismiss(waiter, verdict)
         if was_first:
             self.serve()
         return verdict
+
+    def _refused(self, waiter: Waiter, now: float) -> Refuse:
+        self._state.refuse(waiter)
+        return Refuse(self._forecast.retry_after(waiter, now))
 
     def refuse_answered(self, now: float, fetch: Fetch | None = None, grant: Grant | None = None) -> None:
         """Refuse the waiters that take the first answer, and then the hopeless ones.
@@ -155,10 +162,12 @@ class Admission:
             self._state.queue.wake_leader()
         return is_free
 
-    def _too_much(self, waiter: Waiter) -> Fail | Refuse:
+    def _too_much(self, waiter: Waiter) -> Admit | Fail | Refuse:
         """Return the verdict on a cost that never fits: while an operator's quota is below the code's, a refusal."""
         state = self._state
         if waiter.cost <= state.most:
+            if (passed := state.pass_in_shadow(waiter)) is not None:
+                return passed
             state.tokens.refused += waiter.cost
             return Refuse(math.inf)
         return Fail(ValueError(f"{waiter.cost} tokens never fit a burst of {state.largest_cost}"))
@@ -208,6 +217,8 @@ class AdmissionResult(NamedTuple):
     @property
     def source(self) -> Source:
         """The `source` of the Decision, unless the fallback decided."""
+        if isinstance(self.verdict, Admit) and self.verdict.is_shadow:
+            return "shadow"
         if self.asked:
             return "store"
         return "local" if self.admitted else "denied"

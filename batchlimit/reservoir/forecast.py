@@ -1,6 +1,7 @@
 """What memory alone says about a call: admit, refuse, or ask the store; and how long to wait."""
 
 import math
+from dataclasses import replace
 from enum import IntEnum
 from operator import length_hint
 
@@ -86,7 +87,7 @@ class Forecast:
         """
         state = self._state
         by: Source = source
-        if state.lease.borrowed:
+        if state.lease.borrowed and source != "shadow":
             by = "open" if state.is_open else "fallback"
         return decision(state.quota, self.remaining(now), retry_after, by)
 
@@ -95,7 +96,7 @@ class Forecast:
         state = self._state
         if (local := state.fallback.bucket_now(state.quota, state.view, now)) is None:
             return None
-        return outlook(state.quota, local.level(now), self.spendable(now), "fallback")
+        return self._as_it_is(outlook(state.quota, local.level(now), self.spendable(now), "fallback"))
 
     def without_bucket(self) -> Decision | None:
         """Return the decision on a call of cost 1 where no bucket is needed for it; None: it depends on that."""
@@ -103,13 +104,19 @@ class Forecast:
         if state.is_open:
             largest = state.largest_cost
             return Decision(True, largest, largest, 0.0, 0.0, "open", state.quota)
-        return outlook(state.quota, 0, 0) if state.denies_all else None
+        return self._as_it_is(outlook(state.quota, 0, 0)) if state.denies_all else None
 
     def at_level(self, level: int, now: float) -> Decision:
         """Return the decision on a call of cost 1 at a bucket of this level, of which all that is owed here will go."""
         state = self._state
         owed, wait = state.overdraft.total, self.denied_for(1, now)
-        return outlook(state.quota, level - owed, self.spendable(now), denied_for=wait)
+        return self._as_it_is(outlook(state.quota, level - owed, self.spendable(now), denied_for=wait))
+
+    def _as_it_is(self, decision: Decision) -> Decision:
+        """In shadow mode nothing is refused."""
+        if decision.allowed or self._state.mode != "shadow":
+            return decision
+        return replace(decision, allowed=True, retry_after=0.0, source="shadow")
 
     @property
     def is_held_up(self) -> bool:

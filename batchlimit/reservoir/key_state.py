@@ -1,5 +1,6 @@
 """What the parts of one key's reservoir share: its quota, its tokens, its queue, and what is known of its bucket."""
 
+import math
 from operator import length_hint
 
 from batchlimit.bucket.messages import GiveBack
@@ -16,8 +17,9 @@ from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.statistics import Figures, KeyStatistics
 from batchlimit.reservoir.tokens import FreeTokens
+from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.reservoir.waiter import Fetch, Waiter
+from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.waiting import LONG_AGO, NO_WAIT
 
 _UNHEARD = Durations()
@@ -49,9 +51,11 @@ class KeyState:
         "own",
         "queue",
         "quota",
+        "shadow_refused",
         "spent",
         "timed_out",
         "tokens",
+        "trial",
         "turned_away",
         "used",
         "view",
@@ -78,6 +82,8 @@ class KeyState:
         self.key, self.code = key, quota
         self.own, self.edition = quota, 0  # what we ask with, by the overrides known then; the bucket obeys `quota`
         self.mode: Mode = "enforce"  # whether what is decided holds
+        self.trial: Trial | None = None  # another quota, of which it is counted what it would refuse
+        self.shadow_refused = 0  # tokens that were admitted though they were to be refused, and those of trials
         self.is_outdated = False  # the tokens here were leased with another one
         self.set_quota(quota)
 
@@ -132,6 +138,8 @@ class KeyState:
         spent, self.spent = total - self.spent, total
         if self.lease.borrowed:
             self.fallback.count(spent, is_open=self.is_open)
+        if self.trial is not None:
+            self.shadow_refused += self.trial.count(spent, self.view.active_instances, now)
         total += self.tokens.refused + self.queue.cost
         asked, self.asked = total - self.asked, total
         self.demand.observe(asked, now)
@@ -146,6 +154,26 @@ class KeyState:
             self.turned_away += waiter.cost
         else:
             self.timed_out += waiter.cost
+
+    def own_fallback(self) -> None:
+        """Have a Fallback that may change, which the one of all keys that fail closed may not."""
+        if self.fallback is NO_FALLBACK:
+            self.fallback = Fallback(CLOSED)
+
+    def pass_in_shadow(self, waiter: Waiter) -> Admit | None:
+        """Admit a waiter that was to be refused, if the key is in shadow mode; its tokens are not the bucket's."""
+        if self.mode != "shadow":
+            return None
+        waiter.tentative = waiter.prompt = False  # nothing of it is to be confirmed
+        self.count_in_shadow(waiter.cost)
+        return Admit(math.inf, generation=-1, borrowed=True, is_shadow=True)
+
+    def count_in_shadow(self, cost: int) -> None:
+        """Count tokens that are admitted though they were to be refused."""
+        self.tokens.came += cost
+        self.spent += cost
+        self.shadow_refused += cost
+        self.fallback.unrefunded += cost
 
     @property
     def statistics(self) -> KeyStatistics:
@@ -165,7 +193,7 @@ class KeyState:
             owed = self.overdraft.total
             waiting -= self.overdraft.waiter in queue
         done = (spent, tokens.refused, self.calls, unbacked, view.losses, opened)
-        parts = (lease.served, self.turned_away, self.timed_out, view.is_low(self.largest_cost))
+        parts = (lease.served, self.turned_away, self.timed_out, self.shadow_refused, view.is_low(self.largest_cost))
         return (*done, held, waiting, owed, *parts)
 
     def publish(self) -> None:

@@ -98,6 +98,8 @@ class Lifecycle:
         if state.lease.pledged:
             return state.used + _AWAKE  # a waiter that was served comes back here, should it come too late
         idle = state.used + self._idle_after
+        if state.trial is not None:
+            return max(idle, state.trial.full_at(state.view.active_instances))
         if state.fallback.bucket is not None:
             return max(idle, state.fallback.bucket.full_at())
         if state.fallback.unrefunded or self._requests.lost_number is not None or state.quota != state.own:

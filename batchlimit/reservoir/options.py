@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from batchlimit.bucket.fair_share import LARGEST_WEIGHT
+from batchlimit.overrides.key_rule import ModeSource, mode_rule
 from batchlimit.redaction import shown
 from batchlimit.reservoir.bucket_view import FILLS, Fill
 from batchlimit.reservoir.fallback.failure_policy import FailureSource, failure_rule
@@ -36,6 +37,7 @@ class Options:
     """Seconds."""
     on_failure: FailureSource = "closed"
     revision: int = 0
+    mode: ModeSource = "enforce"
 
     def as_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of a limiter with these options."""
@@ -43,6 +45,7 @@ class Options:
 
     def __post_init__(self) -> None:
         failure_rule(self.on_failure)
+        mode_rule(self.mode)
         check_seconds("deadline", self.deadline)
         if isinstance(self.sizer, type):
             raise TypeError(f"sizer must be made, like FixedBatch(100): {self.sizer.__name__} is the class")

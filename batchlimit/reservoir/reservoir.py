@@ -70,7 +70,6 @@ from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
-from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.fallback.local_bucket import LEASE
 from batchlimit.reservoir.fallback.outage import Outage, borrow, fall_back
 from batchlimit.reservoir.forecast import Forecast
@@ -81,6 +80,7 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.statistics import KeyStatistics
+from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Refuse, Verdict, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
 
@@ -95,7 +95,7 @@ class Reservoir:
 
     def __init__(
         self,
-        quota: Quota,
+        code: KeyRule | Quota,
         instance: Instance,
         options: Options,
         now: float,
@@ -107,7 +107,7 @@ class Reservoir:
         """Begin with nothing leased.
 
         Args:
-            quota: the key's, by the code.
+            code: what holds for the key by the code.
             instance: who asks.
             options: the limiter's.
             now: the instance's clock.
@@ -115,8 +115,8 @@ class Reservoir:
             policy: this key's, of `options.on_failure`.
             snapshot: what the key's last reservoir left.
         """
-        state = self.state = KeyState(quota, policy, options.fill, instance.count, now, key)
-        self._rules, self._code = instance.rules, KeyRule(quota)
+        self._rules, self._code = instance.rules, KeyRule(code) if isinstance(code, Quota) else code
+        state = self.state = KeyState(self._code.quota, policy, options.fill, instance.count, now, key)
         self.tokens = state.tokens  # one look less for every hit
         self.forecast = Forecast(state)
         self.prefetch = Prefetch(state)
@@ -127,7 +127,7 @@ class Reservoir:
         self.corrections = Corrections(state, self.admission, self.requests, self.lifecycle)
         if snapshot is not None:
             self.lifecycle.restore(snapshot)
-        if instance.rules.in_force is not NONE:
+        if instance.rules.in_force is not NONE or not self._code.is_plain:
             self.reconsider(now)
 
     def __repr__(self) -> str:
@@ -188,7 +188,9 @@ class Reservoir:
         lease = self.state.lease
         is_ours = waiter.tentative or waiter.told == lease.told
         self.admission.confirm(waiter)
-        if isinstance(waiter.verdict, Admit) and waiter.cost:
+        if isinstance(waiter.verdict, Admit) and waiter.verdict.is_shadow:
+            self.state.count_in_shadow(-waiter.cost)
+        elif isinstance(waiter.verdict, Admit) and waiter.cost:
             if is_ours and now < waiter.verdict.before and waiter.verdict.generation == lease.generation:
                 lease.put_back(waiter.cost, now)
             lease.forsake(waiter, waiter.verdict)
@@ -228,7 +230,8 @@ class Reservoir:
     def reconsider(self, now: float) -> None:
         """Go by the overrides that are known now. Tokens leased before go back with the next request, which is due."""
         state, in_force = self.state, self._rules.in_force
-        (own, mode), state.edition = in_force.rule(state.key, self._code), in_force.edition
+        (own, mode, trial), state.edition = in_force.rule(state.key, self._code), in_force.edition
+        self._try_out(trial, now)
         if (own, mode) == (state.own, state.mode):
             return
         if mode != state.mode:
@@ -238,6 +241,7 @@ class Reservoir:
         state.denials.forget()
         self._obey(own)
         if own.denies_all:
+            state.denials.never()
             state.lease.take_all()
         state.queue.wake_leader()
 
@@ -276,10 +280,21 @@ class Reservoir:
             state.lease.disown()
             state.fallback.bucket = None
         state.mode = mode
+        state.own_fallback()
         if state.is_open:
             self.prefetch.stop()
-            if state.fallback is NO_FALLBACK:
-                state.fallback = Fallback(CLOSED)
+        if state.mode == "shadow":
+            for waiter in [each for each in state.queue if each is not state.overdraft.waiter]:
+                self.admission.refuse(waiter, now)
+
+    def _try_out(self, trial: Quota | None, now: float) -> None:
+        """Begin to count what another quota would refuse, or cease to; what was counted stays."""
+        state = self.state
+        if trial == (None if state.trial is None else state.trial.quota):
+            return
+        state.count(now)
+        state.own_fallback()
+        state.trial = None if trial is None else Trial(trial, now)
 
     def _admit_freely(self, waiter: Waiter, now: float) -> Verdict | Wait:
         """Admit all that wait, and whoever comes within half a second; a look at the overrides tells when that ends."""
@@ -308,7 +323,7 @@ class Reservoir:
         if self.lifecycle.ended is not None and waiter.verdict is None:
             self.state.queue.dismiss(waiter, Fail(self.lifecycle.ended))
 
-    def _turn_away(self, waiter: Waiter, now: float) -> Refuse:
+    def _turn_away(self, waiter: Waiter, now: float) -> Admit | Refuse:
         """Refuse a caller who looked; if it was the leader, another is now."""
         verdict = self.admission.refuse(waiter, now)
         self.state.queue.wake_leader()

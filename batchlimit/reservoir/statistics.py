@@ -22,6 +22,7 @@ class PolicyStatistics:
             `fallback`, or `opened` (default 0).
         fallback: those of them that were admitted without the store (default 0).
         opened: those of them that were admitted while an override said "open" (default 0).
+        shadow_refused: those of them that were to be refused by a quota in shadow mode or on trial (default 0).
         refused: tokens refused (default 0).
         by_store: those of them that an answer of the store refused at once; memory refused the others (default 0).
         timed_out: those of them that a caller had wanted to wait for, and that could not come in time (default 0).
@@ -43,6 +44,7 @@ class PolicyStatistics:
     from_store: int = 0
     fallback: int = 0
     opened: int = 0
+    shadow_refused: int = 0
     refused: int = 0
     by_store: int = 0
     timed_out: int = 0
@@ -68,6 +70,7 @@ class Statistics:
         losses: how often a key's bucket was found to have lost its state.
         available: whether the store is asked; False while the circuit is open for it or for a part of it.
         opened: tokens admitted while an override said "open", part of `admitted`.
+        shadow_refused: those of `admitted` that were to be refused by a quota in shadow mode or on trial.
         durations: how long the calls of the store took, those without an answer included.
         policies: counts by the entry of the quotas that a key went by: its name or pattern, "*" for a limiter with one
             quota or a function. The first 200 count for themselves, the others as "other".
@@ -95,6 +98,7 @@ class Statistics:
     losses: int = 0
     available: bool = True
     opened: int = 0
+    shadow_refused: int = 0
     durations: Histogram = field(default=Histogram(), compare=False)
     policies: Mapping[str, PolicyStatistics] = field(default_factory=dict, compare=False)
 

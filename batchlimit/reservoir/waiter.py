@@ -35,6 +35,8 @@ class Admit:
     generation: int = field(default=0, compare=False)
     """The generation of the lease (see Lease) that they were taken of: to another one they do not return."""
     borrowed: bool = field(default=False, compare=False)
+    is_shadow: bool = field(default=False, compare=False)
+    """Whether it was to be refused, and its key is in shadow mode: it has no tokens of the bucket."""
     """Whether they were not the bucket's, but lent while the store was away."""
 
 

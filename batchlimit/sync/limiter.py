@@ -10,6 +10,7 @@ import redis
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
 from batchlimit.living import born
+from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.quota import Quota
@@ -60,6 +61,8 @@ class RateLimiter(KeyCalls):
         revision: the number of these quotas (default 0). While processes differ, as in a deployment, all obey those of
             the highest number, and of equal ones those of the limiter made last. A minute after the last request of
             such a process the others have their own back, so after a rollback too.
+        mode: "enforce" (default), or "shadow": decide and count, and admit all the same; or a dict from keys and
+            patterns to those. `statistics().shadow_refused` counts what was to be refused; no caller waits for tokens.
         clock: returns seconds and never runs backwards (default None: the system's clock, which counts sleep).
 
     Raises:
@@ -89,6 +92,7 @@ class RateLimiter(KeyCalls):
         deadline: float = 0.05,
         on_failure: FailureSource = "closed",
         revision: int = 0,
+        mode: ModeSource = "enforce",
         clock: Callable[[], float] | None = None,
     ) -> None:
         rule, clock = quota_rule(quota, max_keys), clock or steady
@@ -96,7 +100,7 @@ class RateLimiter(KeyCalls):
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
             raise no_store(store, for_tasks=False)
-        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision)
+        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
         super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit the registries close by themselves
         born(self)

@@ -44,6 +44,13 @@ TOKENS = Metric(
     "Tokens that callers asked for, by rule, result, and who decided.",
     ("policy", "result", "source"),
 )
+SHADOW = Metric(
+    "batchlimit.shadow_refused",
+    "counter",
+    "{token}",
+    "Tokens that were admitted, and refused by a quota in shadow mode or on trial.",
+    ("policy",),
+)
 KEYS = Metric("batchlimit.keys", "gauge", "{key}", "Keys in memory.")
 LOW = Metric(
     "batchlimit.low_keys", "gauge", "{key}", "Keys in use whose bucket was last seen with less than 20 %.", ("policy",)
@@ -99,6 +106,7 @@ WATCHED = Metric(
 METRICS = (
     REQUESTS,
     TOKENS,
+    SHADOW,
     KEYS,
     LOW,
     QUEUED,

@@ -57,6 +57,7 @@ def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, float]]:
     for name, policy in seen.policies.items():
         for labels, value in _tokens(policy).items():
             yield Series(metrics.TOKENS, (name, *labels)), value
+        yield Series(metrics.SHADOW, (name,)), policy.shadow_refused
         yield Series(metrics.LOW, (name,)), policy.low
         yield Series(metrics.QUEUED, (name,)), policy.waiting
         if policy.waits.total:

@@ -179,6 +179,58 @@ def test_what_is_admitted_freely_ends_by_itself(stage: Stage) -> None:
     assert stage.limiter.decide(KEY).source == "store"
 
 
+def test_shadow_mode_by_the_code_admits_all_and_counts_by_policy_what_was_to_be_refused(api: Api, clock: Clock) -> None:
+    store = MemoryStore(clock)
+    quotas = {"search:*": "10/hour", "*": "10/hour"}
+    limiter: Any = api(store, quotas, mode={"search:*": "shadow"}, sizer=FixedBatch(1), clock=clock)
+    assert [limiter.try_acquire(KEY) for _ in range(15)] == [True] * 15
+    assert [limiter.try_acquire("export") for _ in range(15)] == [True] * 10 + [False] * 5
+    decision = limiter.decide(KEY)
+    assert (decision.allowed, decision.retry_after, decision.source) == (True, 0.0, "shadow")
+    assert limiter.peek(KEY).allowed
+    limiter.acquire(KEY, 9)
+    limiter.acquire_all({KEY: 2, "another": 1})
+    decisions = limiter.decide_all({KEY: 1, "another": 1})
+    assert [decisions[key].source for key in (KEY, "another")] == ["shadow", "local"] or all(decisions.values())
+    statistics = limiter.statistics()
+    by_policy = {name: (each.admitted, each.shadow_refused, each.refused) for name, each in statistics.policies.items()}
+    assert by_policy["search:*"] == (28, 18, 0)
+    assert statistics.shadow_refused == 18
+    assert by_policy["*"][1] == 0
+    limiter.close()
+
+
+def test_shadow_mode_by_an_override_admits_all_until_it_is_removed(stage: Stage) -> None:
+    stage.admin.set(KEY, "5/s")
+    stage.hear()
+    stage.until(lambda: stage.limit == 5)
+    while stage.limiter.try_acquire(KEY):
+        pass
+    stage.admin.unset(KEY)
+    stage.admin.set("*", mode="shadow")
+    stage.hear()
+    stage.until(lambda: stage.limit == 1000)
+    admitted = [bool(stage.limiter.try_acquire(KEY, 500)) for _ in range(10)]
+    assert admitted == [True] * 10
+    assert stage.limiter.statistics().shadow_refused > 0
+    stage.admin.unset("*")
+    stage.hear()
+    stage.until(lambda: not (stage.limiter.try_acquire(KEY, 900) and stage.limiter.try_acquire(KEY, 900)))
+
+
+def test_a_trial_beside_what_counts_is_counted_and_refuses_nobody(stage: Stage) -> None:
+    stage.admin.set("search:*", "10/s", mode="shadow", why="is that enough?")
+    stage.hear()
+    stage.until(lambda: stage.limiter.rules.explain(KEY).trial is not None)
+    assert [stage.limiter.try_acquire(KEY) for _ in range(500)] == [True] * 500
+    assert "beside it the trial of 10/s of search:*" in str(stage.limiter.rules.explain(KEY))
+    stage.admin.unset("search:*")
+    stage.hear()
+    stage.until(lambda: bool(stage.limiter.statistics().shadow_refused))
+    assert 400 <= stage.limiter.statistics().shadow_refused <= 490
+    assert stage.limit == 1000
+
+
 def test_a_cost_above_a_lower_limit_is_refused_and_one_above_the_code_is_a_mistake(stage: Stage) -> None:
     stage.admin.set(KEY, "5/s")
     stage.hear()

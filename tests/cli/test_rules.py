@@ -130,6 +130,13 @@ def test_open_admits_everything_for_a_time(run: Run, admin: Admin) -> None:
     assert run("open", "search:*", "--until", "a while").exit_code == 2
 
 
+def test_a_quota_is_set_on_trial_and_all_are_put_in_shadow_mode(run: Run, admin: Admin) -> None:
+    assert run("set", "search:*", "10/s", "--shadow", "--until", "1h").exit_code == 0
+    assert run("set", "*", "--shadow").exit_code == 0
+    assert run("set", "*").exit_code == 2
+    assert sorted(str(each) for each in admin.overrides()) == ["* shadow", "search:* trial of 10/s"]
+
+
 def test_the_bucket_of_one_key_is_filled_after_a_yes_and_that_is_logged(run: Run, valkey_store: RedisStore) -> None:
     quota = Quota(0.001, 100)
     assert valkey_store.take("ann", quota, Ask("one", 1, 60, 60, 60, round_trip=2.0)).granted == 60

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from batchlimit.bucket.messages import GiveBack
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fetch, Verdict, Wait, Waiter
@@ -20,7 +21,7 @@ class Entry:
     """Drives a reservoir by hand; the lease of a hand-made answer is a second unless it says otherwise."""
 
     def __init__(
-        self, quota: Quota = HUNDRED, tokens: int = 0, *, sizer: BatchSizer = WAITERS_ONLY, **rest: Any
+        self, quota: Quota | KeyRule = HUNDRED, tokens: int = 0, *, sizer: BatchSizer = WAITERS_ONLY, **rest: Any
     ) -> None:
         self.reservoir = made(quota, sizer=sizer, **rest)
         if tokens:

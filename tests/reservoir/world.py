@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from batchlimit.bucket.messages import Grant
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
 from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
@@ -40,7 +41,7 @@ class Moody:
 
 
 def made(
-    quota: Quota,
+    quota: Quota | KeyRule,
     now: float = 0.0,
     *,
     since: float = 0.0,

@@ -89,7 +89,7 @@ class Charging:
                 self._counters.fault("shadow", [rule.name], "shadow rule %r could not be asked: %s", rule.name, error)
                 next(counts.shadow_refused)
                 continue
-            if all(decisions.values()):
+            if all(each.allowed and each.source != "shadow" for each in decisions.values()):
                 next(counts.acquired)
                 if rule.charge is not None:
                     outcome.charges = [*outcome.charges, charged]
@@ -133,8 +133,9 @@ class Charging:
                 yield from self._settlement.take_back(enforced)
                 outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
                 return
-        for rule, _, _ in enforced:
-            next(self._counters.rules[rule.name].acquired)
+        for rule, key, _ in enforced:  # an operator may have put a rule in shadow mode that is enforced by the code
+            counts = self._counters.rules[rule.name]
+            next(counts.shadow_refused if decisions[key].source == "shadow" else counts.acquired)
         self.tell(outcome, enforced, {key: (each.remaining, each.quota) for key, each in decisions.items()})
 
     def _failed(self, enforced: list[Charged], error: Exception) -> Refusal:

@@ -5,7 +5,7 @@ from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
 from batchlimit.reservoir.fallback.local_bucket import FallbackBucket, Wish
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
 
 _AGAIN = 0.05
@@ -42,7 +42,7 @@ class Outage:
             if waiter is not state.overdraft.waiter:
                 self._fail(waiter)
 
-    def time_is_up(self, waiter: Waiter) -> Fail:
+    def time_is_up(self, waiter: Waiter) -> Admit | Fail:
         """Fail a waiter whose deadline has come, and serve those behind it."""
         verdict = self._fail(waiter)
         self._admission.serve()
@@ -55,11 +55,14 @@ class Outage:
             return 0.0
         return self._until - now
 
-    def _fail(self, waiter: Waiter) -> Fail:
-        self._state.tokens.refused += waiter.cost
-        verdict = self._state.fallback.failure(self._error)
+    def _fail(self, waiter: Waiter) -> Admit | Fail:
+        verdict = self._state.pass_in_shadow(waiter) or self._failed(waiter)
         self._state.queue.dismiss(waiter, verdict)
         return verdict
+
+    def _failed(self, waiter: Waiter) -> Fail:
+        self._state.tokens.refused += waiter.cost
+        return self._state.fallback.failure(self._error)
 
 
 def fall_back(state: KeyState, admission: Admission, target: int, now: float) -> bool:

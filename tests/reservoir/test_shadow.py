@@ -1,0 +1,179 @@
+"""What a key does in shadow mode, and with a quota on trial: it decides and counts, and refuses nobody."""
+
+import math
+
+import pytest
+
+from batchlimit.overrides.key_rule import KeyRule
+from batchlimit.overrides.override import Override
+from batchlimit.overrides.overrides import InForce, Overrides
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.trial import Trial
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
+from batchlimit.waiting import NO_WAIT
+from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
+from tests.reservoir.test_overrides import NOTHING, Rules
+from tests.reservoir.world import Waking
+
+SHADOW = Override("key", None, mode="shadow")
+
+
+def in_shadow(caller: Entry, rules: Rules, now: float = 0.0) -> None:
+    rules.in_force = InForce.at(Overrides(7, [SHADOW]), 0.0)
+    caller.reservoir.reconsider(now)
+    caller.reservoir.to_wake()
+
+
+def told(caller: Entry) -> tuple[int, int, int]:
+    """Tokens admitted, those of them that were to be refused, and refused."""
+    state = caller.reservoir.state
+    return state.statistics.admitted, state.shadow_refused, state.statistics.refused
+
+
+@pytest.mark.parametrize("deadline", [NO_WAIT, PATIENT, 5.0])
+def test_who_was_to_be_refused_or_to_wait_is_admitted_at_the_first_answer_and_counted(deadline: float) -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    waiter = caller.join(7, deadline)
+    caller.refuse(caller.fetch(waiter))
+    assert isinstance(waiter.verdict, Admit)
+    assert (waiter.verdict.before, waiter.verdict.is_shadow) == (math.inf, True)
+    assert told(caller) == (7, 7, 0)
+
+
+def test_who_has_tokens_is_admitted_by_them() -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    waiter = caller.join(7)
+    caller.grant(caller.fetch(waiter), tokens=10)
+    assert waiter.verdict == Admit(1.0)
+    assert told(caller) == (7, 0, 0)
+
+
+def test_an_empty_bucket_is_asked_no_more_often_than_if_it_were_enforced() -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    caller.refuse(caller.fetch(caller.join(1, NO_WAIT)), retry_after=0.5)
+    caller.reservoir.to_wake()
+    assert caller.reservoir.tokens.denied_until == -math.inf, "no call is refused without a look"
+    assert not caller.reservoir.forecast.denies(1, 0.1)
+    for now in (0.1, 0.2, 0.4):
+        assert isinstance(caller.step(caller.join(1, NO_WAIT), now), Admit)
+    assert caller.reservoir.statistics.calls == 1
+    assert told(caller) == (4, 4, 0)
+    assert isinstance(caller.step(caller.join(1, NO_WAIT), 0.6), Fetch)
+
+
+def test_who_waits_when_shadow_mode_begins_is_admitted() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    line = [caller.join(1), caller.join(50)]
+    caller.refuse(caller.fetch(line[0]))
+    in_shadow(caller, rules, 0.1)
+    assert [isinstance(each.verdict, Admit) for each in line] == [True, True]
+    assert told(caller) == (51, 51, 0)
+
+
+def test_after_shadow_mode_the_quota_holds() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    in_shadow(caller, rules)
+    caller.refuse(caller.fetch(caller.join(1, NO_WAIT)))
+    rules.in_force = InForce.at(Overrides(8), 0.0)
+    caller.reservoir.reconsider(0.1)
+    waiter = caller.join(1, NO_WAIT)
+    caller.refuse(caller.fetch(waiter, 0.1), 0.2)
+    assert isinstance(waiter.verdict, Refuse)
+
+
+@pytest.mark.parametrize("quota", [NOTHING, Quota(1.0, 1)], ids=str)
+def test_nothing_and_little_refuse_nobody(quota: Quota) -> None:
+    caller = Entry(KeyRule(quota, "shadow"))
+    for _ in range(3):
+        waiter = caller.join(1, NO_WAIT)
+        step = caller.step(waiter)
+        if isinstance(step, Fetch):
+            caller.refuse(step)
+        assert isinstance(waiter.verdict or step, Admit)
+
+
+def test_a_store_that_is_away_refuses_nobody() -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    waiter = caller.join(3)
+    caller.reservoir.failed(caller.fetch(waiter), DEAD, 0.1)
+    assert isinstance(waiter.verdict, Admit)
+    assert told(caller) == (3, 3, 0)
+
+
+def test_a_cost_above_a_lower_quota_is_admitted_and_one_above_the_code_is_a_mistake() -> None:
+    rules = Rules()
+    rules.set(Quota(5.0, 5))
+    caller = Entry(KeyRule(HUNDRED, "shadow"), rules=rules)
+    rules.in_force = InForce.at(Overrides(7, [Override("key", Quota(5.0, 5))]), 0.0)
+    assert isinstance(caller.step(caller.join(101)), Fail)
+
+
+def test_a_caller_that_leaves_uncounts_what_it_did_not_use() -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    waiter = Waiter(7, NO_WAIT, Waking(), tentative=True)
+    caller.reservoir.admission.join(waiter)
+    caller.refuse(caller.fetch(waiter))
+    assert told(caller) == (7, 7, 0)
+    caller.reservoir.leave(waiter, 0.1)
+    assert told(caller) == (0, 0, 0)
+
+
+def test_a_refund_of_what_the_bucket_never_gave_does_not_reach_it() -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    caller.refuse(caller.fetch(caller.join(7, NO_WAIT)))
+    assert caller.refund(7, 0.1) is None
+
+
+def test_a_quota_on_trial_counts_what_it_would_refuse_and_the_one_in_force_decides() -> None:
+    rules = Rules()
+    rules.in_force = InForce.at(Overrides(7, [Override("key", Quota(1.0, 10), mode="shadow")]), 0.0)
+    caller = Entry(rules=rules)
+    waiter = caller.join(50)
+    fetch = caller.fetch(waiter)
+    assert fetch.quota == HUNDRED
+    caller.grant(fetch, tokens=50)
+    caller.reservoir.lifecycle.tend(0.0)
+    assert waiter.verdict == Admit(1.0)
+    assert told(caller) == (50, 40, 0)
+    hasty = caller.join(1, NO_WAIT)
+    caller.refuse(caller.fetch(hasty))
+    assert isinstance(hasty.verdict, Refuse)
+
+
+def test_what_was_counted_stays_when_a_trial_ends() -> None:
+    rules = Rules()
+    rules.in_force = InForce.at(Overrides(7, [Override("*", Quota(1.0, 10), mode="shadow")]), 0.0)
+    caller = Entry(rules=rules)
+    caller.grant(caller.fetch(caller.join(50)), tokens=50)
+    rules.in_force = InForce.at(Overrides(8), 0.0)
+    caller.reservoir.reconsider(0.0)
+    assert told(caller) == (50, 40, 0)
+    assert caller.reservoir.state.trial is None
+
+
+@pytest.mark.parametrize(
+    ("quota", "instances", "counts", "refused"),
+    [
+        (Quota(10.0, 10), 1, [(0.0, 10), (0.0, 1), (1.0, 10), (3.0, 30)], [0, 1, 0, 10]),
+        (Quota(10.0, 10), 2, [(0.0, 10), (1.0, 5)], [5, 0]),
+        (Quota(10.0, 10), 1, [(0.0, 0), (1.0, 25)], [0, 5]),  # the burst, and what flows in meanwhile
+        (Quota(10.0, 10, [Quota(1.0, 12)]), 1, [(0.0, 10), (1.0, 10)], [0, 7]),
+        (Quota(0.0), 1, [(0.0, 3)], [3]),
+        (Quota(0.5, 1), 3, [(0.0, 1), (0.0, 1), (0.0, 1)], [0, 1, 1]),  # parts of a token are carried on
+        (Quota(10.0, 10), 1, [(5.0, 60), (4.0, 10)], [0, 10]),  # a clock that steps back refills nothing
+    ],
+)
+def test_a_trial_counts_as_a_bucket_of_its_share(
+    quota: Quota, instances: int, counts: list[tuple[float, int]], refused: list[int]
+) -> None:
+    trial = Trial(quota, 0.0)
+    assert [trial.count(spent, instances, now) for now, spent in counts] == refused
+
+
+def test_a_key_with_a_trial_stays_until_its_share_is_full() -> None:
+    trial = Trial(Quota(1.0, 10), 0.0)
+    assert trial.full_at(2) == 0.0
+    trial.count(3, 2, 1.0)
+    assert trial.full_at(2) == pytest.approx(1.0 + 2.5 / 0.5), "what was spent is taken for spread over that second"
