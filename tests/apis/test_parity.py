@@ -66,7 +66,9 @@ def test_stores_talk_alike(twins: tuple[type, type]) -> None:
     threads, tasks = (set(_public(each)) for each in twins)
     # A loop has no time that a call could take from it, and calls that begin together there travel together anyway.
     # What operators do is done by threads: an AsyncAdmin has one.
-    assert threads - tasks - {"is_prompt", "take_many"} - {"reset", "note", "primaries", "slots", "is_cluster"} == {"close"}
+    assert threads - tasks - {"is_prompt", "take_many"} - {"reset", "note", "primaries", "slots", "is_cluster"} == {
+        "close"
+    }
     # And a thread that asks is there to wait for the answer: a task is one more for the loop to run.
     assert tasks - threads - {"send", "receive"} == {"aclose", "renew", "disconnect"}
     for name in ("take", "give_back", "peek"):
