@@ -116,10 +116,10 @@ class Census:
     def _count(self, entries: Sequence[Counted]) -> None:
         # KeyState.figures flattened, and what is 0 at nearly every key looked at alone: the call, a tuple and its sum
         # took as long as all this. tests/keyspace/test_census.py compares the two.
-        number_of, keys, rows = self._policies.number, self._keys, self._rows
+        numbers, keys, rows = self._policies.numbers, self._keys, self._rows
         for entry in entries:
             state = entry.reservoir.state
-            number = number_of(state.code)
+            number = numbers[id(state.code)]
             keys[number] += 1
             row = rows[number]
             with entry.lock:

@@ -11,6 +11,13 @@ EVERY = "*"
 OTHER = "other"
 
 
+class _Numbers(dict[int, int]):
+    """Numbers of policies by the identity of their quotas; of any other quota the last one."""
+
+    def __missing__(self, _identity: int) -> int:
+        return len(self)
+
+
 class Policies:
     """Which policy a key went by, as its quota tells: each entry of a mapping has a Quota of its own, by identity.
 
@@ -18,23 +25,23 @@ class Policies:
 
     Attributes:
         names: of all policies; the number of a policy is its place.
+        numbers: by the `id` of a quota, as it stands in the code.
     """
 
-    __slots__ = ("_default", "_numbers", "names")
+    __slots__ = ("names", "numbers")
 
     def __init__(self, quotas: Mapping[str, Quota] | None = None) -> None:
         """`quotas` are those of a mapping, no two of them the same object (default None: one policy for all)."""
         known: Iterable[tuple[str, Quota]] = list(quotas.items())[:MOST] if quotas is not None else ()
         self.names = (*(name for name, _ in known), EVERY if quotas is None else OTHER)
-        self._numbers = {id(quota): number for number, (_, quota) in enumerate(known)}
-        self._default = len(self._numbers)
+        self.numbers = _Numbers({id(quota): number for number, (_, quota) in enumerate(known)})
 
     def __repr__(self) -> str:
         return f"<Policies {', '.join(self.names)}>"
 
     def number(self, quota: Quota) -> int:
         """Return the number of the policy that has this quota in the code."""
-        return self._numbers.get(id(quota), self._default)
+        return self.numbers[id(quota)]
 
 
 def policies_of(rule: Callable[[str], Quota]) -> Policies:
