@@ -4,6 +4,7 @@ import typer
 
 from batchlimit.cli import bucket, rules
 from batchlimit.cli.doctor.command import doctor
+from batchlimit.cli.exporter import exporter
 from batchlimit.cli.top.command import top
 from batchlimit.fleet.demo import demo
 
@@ -17,6 +18,7 @@ app.command()(top)
 app.command()(bucket.refill)
 app.command()(bucket.clear)
 app.command()(doctor)
+app.command()(exporter)
 app.command("rules")(rules.rules)
 app.command()(rules.log)
 app.command()(demo)

@@ -1,0 +1,200 @@
+"""`batchlimit exporter`: what the store knows of a fleet, for Prometheus."""
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from fnmatch import translate
+from typing import Annotated, Any
+
+import typer
+
+from batchlimit.admin import Admin
+from batchlimit.cli.output import say
+from batchlimit.cli.store import DEFAULT_PREFIX, Prefix, Url, opened
+from batchlimit.cli.top.board import FIELDS, Sample, sampled
+from batchlimit.cli.top.sampler import BUDGET, Sampler
+from batchlimit.errors import StoreUnavailable
+from batchlimit.overrides.override import is_pattern
+from batchlimit.quota.key import stored
+from batchlimit.stores.redis import RedisStore
+
+Watch = Annotated[
+    list[str] | None, typer.Option("--watch", "-w", help="A key, or a pattern of keys; it is a label. Repeat it.")
+]
+
+
+def exporter(
+    url: Url,
+    watch: Watch = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 9835,
+    budget: Annotated[float, typer.Option(min=0.5, max=500.0, help="Milliseconds of a server for patterns.")] = BUDGET,
+    once: Annotated[bool, typer.Option("--once", help="Print the metrics once, and end.")] = False,
+    prefix: Prefix = DEFAULT_PREFIX,
+) -> None:
+    """Serve what the store knows of the fleet to Prometheus, at /metrics, until Ctrl-C."""
+    with opened(url, prefix) as admin:
+        if not isinstance(admin.store, RedisStore):
+            raise ValueError("its buckets are within one process; use the URL of a Redis or Valkey server")
+        prometheus = _prometheus()
+        registry = prometheus.CollectorRegistry()
+        registry.register(Fleet(admin, prefix, watch or (), budget))
+        if once:
+            sys.stdout.write(prometheus.generate_latest(registry).decode())
+            return
+        server, thread = prometheus.start_http_server(port, host, registry)
+        say(f"batchlimit exporter: http://{host}:{server.server_port}/metrics")
+        _wait(server, thread)
+
+
+def _wait(server: Any, thread: threading.Thread) -> None:
+    try:
+        thread.join()
+    except KeyboardInterrupt:
+        server.shutdown()
+        sys.exit(130)
+
+
+def _prometheus() -> Any:
+    try:
+        import prometheus_client
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            "the exporter needs prometheus-client, of the 'prometheus' extra: pip install 'batchlimit[cli,prometheus]'"
+        ) from error
+    return prometheus_client
+
+
+class Watched:
+    """The buckets of one key, or of all keys that match a pattern, as they were last seen."""
+
+    def __init__(self) -> None:
+        self.samples: dict[str, Sample] = {}
+        self.used = self.refused = 0
+        self._before: dict[str, Sample] = {}
+
+    def __repr__(self) -> str:
+        return f"<Watched: {len(self.samples)} buckets>"
+
+    def learn(self, samples: Iterable[Sample]) -> None:
+        """See all of its buckets at once. What was used since the last time is added up, whichever buckets are gone."""
+        self.samples = {sample.key: sample for sample in samples}
+        for key, sample in self.samples.items():
+            used, refused = self._since(key, sample)
+            self.used += max(0, sample.used - used)
+            self.refused += max(0, sample.refused - refused)
+        self._before = self.samples
+
+    def _since(self, key: str, sample: Sample) -> tuple[int, int]:
+        before = self._before.get(key)
+        return (before.used, before.refused) if before is not None and before.epoch == sample.epoch else (0, 0)
+
+
+class Fleet:
+    """A collector of prometheus-client: each scrape looks at the store once.
+
+    A key is read at each scrape. Patterns are looked for with SCAN, within a budget of the server's time: what they
+    tell is of the last time that all names were passed.
+    """
+
+    def __init__(self, admin: Admin, prefix: str, watch: Iterable[str], budget: float) -> None:
+        self._admin, self._lock = admin, threading.Lock()
+        self._watched = {name: Watched() for name in watch}
+        self._patterns = {name: re.compile(translate(name)).match for name in self._watched if is_pattern(name)}
+        self._make: Callable[[], Sampler] = lambda: Sampler(admin.store, prefix, budget)
+        self._sampler: Sampler | None = None
+        self._round: dict[str, Sample] = {}
+
+    def __repr__(self) -> str:
+        return f"<Fleet of {self._admin!r}: {', '.join(self._watched)}>"
+
+    def describe(self) -> list[Any]:
+        """Return nothing, so that nobody looks before the first scrape."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Look, and return what is there; while the store does not answer, that alone."""
+        with self._lock:
+            try:
+                rules = list(self._rules())
+                self._look()
+            except StoreUnavailable as error:
+                say(f"batchlimit exporter: {error}")
+                yield _gauge("up", "1 if the store answered this scrape.", 0)
+                return
+            yield _gauge("up", "1 if the store answered this scrape.", 1)
+            yield from rules
+            yield from self._buckets()
+
+    def _rules(self) -> Iterator[Any]:
+        overrides, now = self._admin.overrides(), self._admin.clock()
+        counts = {"quota": 0, "hold": 0, "open": 0}
+        for each in overrides:
+            if not each.has_ended(now):
+                counts["open" if each.quota is None else "hold" if each.quota.denies_all else "quota"] += 1
+        yield _gauge("rules_revision", "The revision of the overrides.", overrides.revision)
+        found = _gauge("overrides", "Overrides that count now, by what they say.", label="kind")
+        for kind, count in counts.items():
+            found.add_metric([kind], count)
+        yield found
+
+    def _look(self) -> None:
+        for name, watched in self._watched.items():
+            if name not in self._patterns:
+                watched.learn(self._read(name))
+        if self._patterns:
+            self._scan()
+
+    def _read(self, key: str) -> list[Sample]:
+        fields, now = self._admin.store.rules.bucket(stored(key))
+        sample = sampled(key, [fields.get(name) for name in FIELDS], now)
+        return [] if sample is None else [sample]
+
+    def _scan(self) -> None:
+        self._sampler = self._sampler or self._make()
+        look = self._sampler.look()
+        self._round |= {sample.key: sample for sample in look.samples}
+        if look.cost.part < 1.0:
+            return
+        for name, matches in self._patterns.items():
+            self._watched[name].learn(each for each in self._round.values() if matches(each.key))
+        self._round = {}
+
+    def _buckets(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily
+
+        for metric, text, value in _GAUGES:
+            found = _gauge(metric, text, label="watch")
+            for name, watched in self._watched.items():
+                found.add_metric([name], value(watched.samples.values()))
+            yield found
+        for metric in ("used", "refused"):
+            counter = CounterMetricFamily(
+                f"batchlimit_fleet_{metric}", f"Tokens {metric} since the exporter began to watch.", labels=("watch",)
+            )
+            for name, watched in self._watched.items():
+                counter.add_metric([name], getattr(watched, metric))
+            yield counter
+
+
+_GAUGES: tuple[tuple[str, str, Callable[[Iterable[Sample]], float]], ...] = (
+    ("buckets", "Buckets that are not full.", lambda seen: len(list(seen))),
+    (
+        "level",
+        "The share of the burst that is in the bucket, 0 to 1; of several the lowest.",
+        lambda seen: min((each.level for each in seen), default=1.0),
+    ),
+    ("outstanding", "Tokens that instances hold.", lambda seen: sum(each.held for each in seen)),
+    (
+        "instances",
+        "Limiter instances that asked for a key within a second; of several keys the most.",
+        lambda seen: max((each.instances for each in seen), default=0),
+    ),
+)
+
+
+def _gauge(name: str, text: str, value: float | None = None, label: str = "") -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(f"batchlimit_fleet_{name}", text, value, labels=(label,) if label else None)
