@@ -100,7 +100,7 @@ class AcquireAll:
     def _result(self, entry: KeyEntry, caller: WaitingTask, verdict: Refuse | None = None) -> AdmissionResult:
         found = verdict or caller.waiter.verdict
         assert isinstance(found, Admit | Refuse)
-        return AdmissionResult(found, caller.waited, caller.waiter.asked > 0, entry.reservoir.forecast)
+        return AdmissionResult(found, caller.waited, caller.waiter.asked > 0, entry.reservoir.decisions)
 
     def _join(self, key: str, until: float) -> WaitingTask:
         entry = self._find(key)

@@ -32,7 +32,7 @@ def take_leased(registry: Registry, costs: Mapping[str, int]) -> dict[str, tuple
         if state.lease.borrowed:
             _put_back(taken, now)
             return None
-        left[key] = reservoir.forecast.remaining(now), state.quota
+        left[key] = reservoir.decisions.remaining(now), state.quota
     return left
 
 
@@ -43,7 +43,7 @@ def decide_from_memory(registry: Registry, costs: Any) -> dict[str, Decision] | 
     taken, now = _take(registry.entries, costs, registry.clock)
     if taken is None:
         return _denied(registry.entries, costs, now)
-    return {key: entry.reservoir.forecast.told(0.0, "local", now) for entry, key, _, _ in taken}
+    return {key: entry.reservoir.decisions.told(0.0, "local", now) for entry, key, _, _ in taken}
 
 
 def _take(entries: Entries, costs: Mapping[str, int], clock: Clock) -> tuple[list[Taken] | None, float]:
@@ -89,5 +89,5 @@ def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str,
         forecast = reservoir.forecast
         if forecast.is_failing(now) or not (wait := forecast.denied_for(cost, now)):
             return None
-        return {key: forecast.told(wait, "denied", now)} if reservoir.admission.deny(cost, now) else None
+        return {key: reservoir.decisions.told(wait, "denied", now)} if reservoir.admission.deny(cost, now) else None
     return None

@@ -44,14 +44,14 @@ class SlowPath:
     async def peek(self, key: str) -> Decision:
         """Return how the next call of cost 1 would fare."""
         reservoir = self._registry.entry(key).reservoir
-        if (known := reservoir.forecast.without_bucket()) is not None:
+        if (known := reservoir.decisions.without_bucket()) is not None:
             return known
         level = await store_calls.outcome(self._registry.store.peek, key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
-            if (told := reservoir.forecast.outlook(self._clock())) is None:
+            if (told := reservoir.decisions.outlook(self._clock())) is None:
                 raise reservoir.state.fallback.failure(level).to_raise(key)
             return told
-        return reservoir.forecast.at_level(level.level, self._clock())
+        return reservoir.decisions.at_level(level.level, self._clock())
 
     async def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""
@@ -89,10 +89,10 @@ class SlowPath:
     async def _admit_at(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
         """Admit or refuse a call at this key entry; None: it has retired."""
         if (before := entry.take(cost)) != NO_WAIT:
-            return AdmissionResult.hit(before, entry.reservoir.forecast)
+            return AdmissionResult.hit(before, entry.reservoir.decisions)
         if entry.refill_gate.admits(cost):
             if (before := await self._wait_for_refill(entry, cost, until)) != NO_WAIT:
-                return AdmissionResult.hit(before, entry.reservoir.forecast, waited=True)
+                return AdmissionResult.hit(before, entry.reservoir.decisions, waited=True)
             if entry.reservoir.state.is_retired:
                 return None
         return await self._result(entry, entry.join(cost, until, prompt=True))
@@ -117,7 +117,7 @@ class SlowPath:
             return None
         if entry.reservoir.admission.confirm(caller.waiter):
             entry.changed()
-        return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir.forecast)
+        return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir.decisions)
 
     async def _wait_for_refill(self, entry: KeyEntry, cost: int, until: float) -> float:
         """Wait for tokens that come for many callers, and take some, as `take` does; NO_WAIT: join the queue."""

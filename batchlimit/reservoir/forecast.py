@@ -1,15 +1,11 @@
 """What memory alone says about a call: admit, refuse, or ask the store; and how long to wait."""
 
 import math
-from dataclasses import replace
 from enum import IntEnum
-from operator import length_hint
 
-from batchlimit.decision import Decision, Source
 from batchlimit.reservoir.bucket_view import fastest_rate
 from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.statistics import decision, outlook
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.waiting import NO_WAIT
 
@@ -28,7 +24,7 @@ class Prospect(IntEnum):
 class Forecast:
     """Answers questions about one key and changes nothing.
 
-    `denies`, `prospect`, `spendable` and `remaining` are safe without the lock: each makes a few reads, and its answer
+    `denies`, `prospect` and `spendable` are safe without the lock: each makes a few reads, and its answer
     was right a moment ago.
     """
 
@@ -70,53 +66,6 @@ class Forecast:
         """Return how many tokens are here for the next caller."""
         tokens = self._state.tokens
         return tokens.available if now < tokens.expires else 0
-
-    def remaining(self, now: float) -> int:
-        """Return how many tokens this process could still admit: those here, and those last seen in the bucket."""
-        state = self._state
-        tokens, level = state.tokens, state.view.level
-        if state.lease.borrowed and (local := state.fallback.bucket) is not None:
-            level = local.level(now)
-        here = tokens.free + length_hint(tokens.lock_free) if now < tokens.expires else 0
-        return level + here if level > 0 else here
-
-    def told(self, retry_after: float, source: Source, now: float) -> Decision:
-        """Return the Decision on a call that was refused for `retry_after` seconds, or admitted if that is 0.
-
-        `source` says who decided, unless the fallback did.
-        """
-        state = self._state
-        by: Source = source
-        if state.lease.borrowed and source != "shadow":
-            by = "open" if state.is_open else "fallback"
-        return decision(state.quota, self.remaining(now), retry_after, by)
-
-    def outlook(self, now: float) -> Decision | None:
-        """Return the decision on a call of cost 1 while the store is away; None: the call would fail."""
-        state = self._state
-        if (local := state.fallback.bucket_now(state.quota, state.view, now)) is None:
-            return None
-        return self._as_it_is(outlook(state.quota, local.level(now), self.spendable(now), "fallback"))
-
-    def without_bucket(self) -> Decision | None:
-        """Return the decision on a call of cost 1 where no bucket is needed for it; None: it depends on that."""
-        state = self._state
-        if state.is_open:
-            largest = state.largest_cost
-            return Decision(True, largest, largest, 0.0, 0.0, "open", state.quota)
-        return self._as_it_is(outlook(state.quota, 0, 0)) if state.denies_all else None
-
-    def at_level(self, level: int, now: float) -> Decision:
-        """Return the decision on a call of cost 1 at a bucket of this level, of which all that is owed here will go."""
-        state = self._state
-        owed, wait = state.overdraft.total, self.denied_for(1, now)
-        return self._as_it_is(outlook(state.quota, level - owed, self.spendable(now), denied_for=wait))
-
-    def _as_it_is(self, decision: Decision) -> Decision:
-        """In shadow mode nothing is refused."""
-        if decision.allowed or self._state.mode != "shadow":
-            return decision
-        return replace(decision, allowed=True, retry_after=0.0, source="shadow")
 
     @property
     def is_held_up(self) -> bool:

@@ -22,6 +22,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `state.fallback`         | Fallback: grants tokens in the bucket's place while the store is away     |
 | `state.overdraft`        | Overdraft: what was used beyond an estimate; it queues as a waiter does   |
 | `forecast`               | answers from memory: admit, refuse or ask the store. It changes nothing   |
+| `decisions`              | what `decide` and `peek` tell callers. It changes nothing                 |
 | `admission`              | serves, refuses or queues callers                                         |
 | `requests`               | builds and numbers Ask and GiveBack                                       |
 | `prefetch`               | says when to ask in the background, before the tokens run out             |
@@ -69,6 +70,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.corrections import Corrections
+from batchlimit.reservoir.decisions import Decisions
 from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.fallback.local_bucket import LEASE
 from batchlimit.reservoir.fallback.outage import Outage, borrow, fall_back
@@ -89,7 +91,7 @@ class Reservoir:
     """The state machine; see the top of this file."""
 
     __slots__ = (
-        "_code", "_rules", "admission", "corrections", "forecast", "lifecycle",
+        "_code", "_rules", "admission", "corrections", "decisions", "forecast", "lifecycle",
         "outage", "prefetch", "requests", "state", "tokens",
     )  # fmt: skip
 
@@ -119,6 +121,7 @@ class Reservoir:
         state = self.state = KeyState(self._code.quota, policy, options.fill, instance.count, now, key)
         self.tokens = state.tokens  # one look less for every hit
         self.forecast = Forecast(state)
+        self.decisions = Decisions(state, self.forecast)
         self.prefetch = Prefetch(state)
         self.admission = Admission(state, self.forecast, self.prefetch)
         self.requests = Requests(state, self.prefetch, instance, options)

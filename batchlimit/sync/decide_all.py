@@ -21,7 +21,7 @@ def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dic
     found, is_enough = _found(entries, costs, now)
     if not is_enough or any(entry.reservoir.state.lease.borrowed for _, entry, _ in found) or not _charge(found, clock):
         return None
-    return {key: (entry.reservoir.forecast.remaining(now), entry.reservoir.state.quota) for key, entry, _ in found}
+    return {key: (entry.reservoir.decisions.remaining(now), entry.reservoir.state.quota) for key, entry, _ in found}
 
 
 def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[str, Decision] | None:
@@ -34,7 +34,7 @@ def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[st
         return _denied(*found[-1], now) if found else None
     if not _charge(found, clock):
         return None
-    return {key: entry.reservoir.forecast.told(0.0, "local", now) for key, entry, _ in found}
+    return {key: entry.reservoir.decisions.told(0.0, "local", now) for key, entry, _ in found}
 
 
 def _found(entries: Entries, costs: Mapping[str, int], now: float) -> tuple[Found, bool]:
@@ -82,7 +82,7 @@ def _denied(key: str, entry: KeyEntry, cost: int, now: float) -> dict[str, Decis
         return None
     if not (wait := entry.locked(lambda: _deny(reservoir, cost, now))):
         return None
-    return {key: reservoir.forecast.told(wait, "denied", now)}
+    return {key: reservoir.decisions.told(wait, "denied", now)}
 
 
 def _deny(reservoir: Reservoir, cost: int, now: float) -> float:

@@ -73,7 +73,7 @@ class SlowPath:
         """Return how the next call of cost 1 would fare."""
         entry = self._registry.entry(key)
         reservoir = entry.reservoir
-        if (known := reservoir.forecast.without_bucket()) is not None:
+        if (known := reservoir.decisions.without_bucket()) is not None:
             return known
         warn_in_loop()
         try:
@@ -81,8 +81,8 @@ class SlowPath:
         except StoreUnavailable as error:
             failed = reservoir.state.fallback.failure(error)
         else:
-            return entry.locked(lambda: reservoir.forecast.at_level(level, self._clock()))
-        if (told := entry.locked(lambda: reservoir.forecast.outlook(self._clock()))) is None:
+            return entry.locked(lambda: reservoir.decisions.at_level(level, self._clock()))
+        if (told := entry.locked(lambda: reservoir.decisions.outlook(self._clock()))) is None:
             raise failed.to_raise(key)
         return told
 
@@ -107,7 +107,7 @@ class SlowPath:
             entry = self._registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
             if (before := entry.take(cost)) != NO_WAIT:
-                return AdmissionResult.hit(before, entry.reservoir.forecast)
+                return AdmissionResult.hit(before, entry.reservoir.decisions)
             if (result := self._wait(entry, cost, until)) is not None:
                 return result
 

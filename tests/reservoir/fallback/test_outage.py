@@ -146,7 +146,7 @@ def test_a_lease_goes_on_through_a_blip() -> None:
     fail(entry, big, 0.1)
     assert isinstance(big.verdict, Admit)
     assert entry.reservoir.tokens.expires == 0.1 + LEASE
-    assert entry.reservoir.forecast.remaining(0.1) == 24, "five were leased still, so one is borrowed"
+    assert entry.reservoir.decisions.remaining(0.1) == 24, "five were leased still, so one is borrowed"
 
 
 def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
@@ -181,9 +181,9 @@ def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
 def test_what_was_borrowed_does_not_travel() -> None:
     entry = away(sizer=FixedBatch(20))
     fail(entry, entry.join(1, NO_WAIT), 1.0)
-    assert entry.reservoir.forecast.remaining(1.0) == 24
+    assert entry.reservoir.decisions.remaining(1.0) == 24
     assert entry.refund(1, 1.0) is None, "it was never taken from the bucket"
-    assert entry.reservoir.forecast.remaining(1.0) == 25
+    assert entry.reservoir.decisions.remaining(1.0) == 25
     assert entry.reservoir.lifecycle.drain() is None
     entry = away(sizer=FixedBatch(20))
     fail(entry, entry.join(1, NO_WAIT), 1.0)
@@ -200,7 +200,7 @@ def test_what_nobody_used_of_a_share_is_there_for_who_needs_more() -> None:
     big = entry.join(24, NO_WAIT)
     fail(entry, big, 1.0)
     assert big.verdict == Admit(1.0 + LEASE)
-    assert entry.reservoir.forecast.remaining(1.0) == 0
+    assert entry.reservoir.decisions.remaining(1.0) == 0
 
 
 def test_what_was_granted_for_later_is_not_there_at_once() -> None:
@@ -347,7 +347,7 @@ def test_a_key_does_not_retire_before_its_share_is_full() -> None:
 def test_remaining_is_what_the_share_has() -> None:
     entry = away()
     fail(entry, entry.join(5, NO_WAIT), 1.0)
-    assert entry.reservoir.forecast.remaining(1.0) == 20
+    assert entry.reservoir.decisions.remaining(1.0) == 20
 
 
 def test_a_repeated_ask_pauses_too() -> None:

@@ -1,0 +1,71 @@
+"""The Decisions on the calls of one key: what a caller is told beside whether it may go ahead."""
+
+from dataclasses import replace
+from operator import length_hint
+
+from batchlimit.decision import Decision, Source
+from batchlimit.reservoir.forecast import Forecast
+from batchlimit.reservoir.key_state import KeyState
+from batchlimit.reservoir.statistics import decision, outlook
+
+
+class Decisions:
+    """Answers `decide` and `peek` by what this process knows, and changes nothing.
+
+    `remaining` and `told` are safe without the lock: each makes a few reads, and its answer was right a moment ago.
+    """
+
+    __slots__ = ("_forecast", "_state")
+
+    def __init__(self, state: KeyState, forecast: Forecast) -> None:
+        self._state, self._forecast = state, forecast
+
+    def __repr__(self) -> str:
+        return f"<Decisions on {self._state}>"
+
+    def remaining(self, now: float) -> int:
+        """Return how many tokens this process could still admit: those here, and those last seen in the bucket."""
+        state = self._state
+        tokens, level = state.tokens, state.view.level
+        if state.lease.borrowed and (local := state.fallback.bucket) is not None:
+            level = local.level(now)
+        here = tokens.free + length_hint(tokens.lock_free) if now < tokens.expires else 0
+        return level + here if level > 0 else here
+
+    def told(self, retry_after: float, source: Source, now: float) -> Decision:
+        """Return the Decision on a call that was refused for `retry_after` seconds, or admitted if that is 0.
+
+        `source` says who decided, unless the fallback did.
+        """
+        state = self._state
+        by: Source = source
+        if state.lease.borrowed and source != "shadow":
+            by = "open" if state.is_open else "fallback"
+        return decision(state.quota, self.remaining(now), retry_after, by)
+
+    def outlook(self, now: float) -> Decision | None:
+        """Return the decision on a call of cost 1 while the store is away; None: the call would fail."""
+        state = self._state
+        if (local := state.fallback.bucket_now(state.quota, state.view, now)) is None:
+            return None
+        return self._as_it_is(outlook(state.quota, local.level(now), self._forecast.spendable(now), "fallback"))
+
+    def without_bucket(self) -> Decision | None:
+        """Return the decision on a call of cost 1 where no bucket is needed for it; None: it depends on that."""
+        state = self._state
+        if state.is_open:
+            largest = state.largest_cost
+            return Decision(True, largest, largest, 0.0, 0.0, "open", state.quota)
+        return self._as_it_is(outlook(state.quota, 0, 0)) if state.denies_all else None
+
+    def at_level(self, level: int, now: float) -> Decision:
+        """Return the decision on a call of cost 1 at a bucket of this level, of which all that is owed here will go."""
+        state = self._state
+        owed, wait = state.overdraft.total, self._forecast.denied_for(1, now)
+        return self._as_it_is(outlook(state.quota, level - owed, self._forecast.spendable(now), denied_for=wait))
+
+    def _as_it_is(self, decision: Decision) -> Decision:
+        """In shadow mode nothing is refused."""
+        if decision.allowed or self._state.mode != "shadow":
+            return decision
+        return replace(decision, allowed=True, retry_after=0.0, source="shadow")
