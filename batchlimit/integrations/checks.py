@@ -1,6 +1,7 @@
 """Checks by name: each finds a mistake that leaves more unlimited than its user thinks, and tells the log once."""
 
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -18,6 +19,7 @@ CheckName = Literal[
     "unmatched",
     "silent-rule",
     "no-key",
+    "late-patch",
 ]
 ChecksSetting = bool | Mapping[CheckName, bool]
 """All checks or none; or those by name that are not as by default: on."""
@@ -44,6 +46,8 @@ _MESSAGES: Mapping[CheckName, str] = {
     "unmatched": "no rule matches %s %r: it is not limited%s",
     "silent-rule": "rule %r matched none of %d requests: %s",
     "no-key": "rule %r has no key for a request, which was %s: %s",
+    "late-patch": "locks were patched after the limiter was made, as by gevent workers with --preload: a worker stops "
+    "at its first wait, and answers nothing more. Call gevent.monkey.patch_all() before any other import",
 }
 
 
@@ -75,6 +79,7 @@ class Checks:
                 raise ValueError(f"there is no check {name!r}: {meant}")
         self._on = frozenset(name for name in NAMES if found.get(name, True))
         self._found: dict[tuple[CheckName, str], object] = {}
+        self._lock: object = threading.Lock
 
     @classmethod
     def of(cls, given: "Checks | ChecksSetting") -> "Checks":
@@ -109,6 +114,11 @@ class Checks:
         mine = object()
         if self._found.setdefault((name, rule), mine) is mine:  # one of several threads
             _logger.warning(_MESSAGES[name], *((rule, *arguments) if rule else arguments))
+
+    def at_first_request(self) -> None:
+        """Look for what has changed since this was made, as in a worker that was forked."""
+        if self._lock is not threading.Lock:
+            self.tell("late-patch")
 
     def begin(self, source: object, rules: Iterable[Rule], ipv6_prefix: int) -> Self:
         """Look for what can be seen before the first request.

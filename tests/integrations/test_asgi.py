@@ -768,3 +768,23 @@ async def test_a_request_leaves_nothing_for_the_garbage_collector() -> None:
         with kept() as left:
             assert [(await call(middleware, http())).status for _ in range(2)] == [200, 429]
         assert left == []
+
+
+@in_virtual_time
+async def test_retry_after_is_kept_where_a_response_was_far_larger_than_the_limit() -> None:
+    """What it owes is repaid as tokens flow in: a hundred a minute."""
+    sizes = iter([150, 500])
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start())
+        await send(part(b"x" * next(sizes)))
+
+    owed = Rule("bytes", "100/minute", key="bytes", cost=50, charge=lambda response: response.sent)
+    async with limited(app, owed) as middleware:
+        for sent in (150, 500):
+            assert (await call(middleware, http())).status == 200
+            refused = await call(middleware, http())
+            assert refused.status == 429
+            wait = int(refused.fields[b"retry-after"])
+            assert 0.6 * (sent - 50) <= wait <= 1.2 * 0.6 * sent
+            await asyncio.sleep(wait)

@@ -1,9 +1,12 @@
 """Each check by its name: what makes it speak, what it says, and that it can be switched off."""
 
 import logging
+from _thread import allocate_lock
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -34,6 +37,7 @@ class Case:
     requests: list[tuple[str, str, Any, str, float]] = field(default_factory=list)
     store: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    is_patched: bool = False
 
 
 def many(peers: Callable[[int], str], users: Callable[[int], str], *, times: int = FIRST, fields: Any = ()) -> Any:
@@ -71,6 +75,7 @@ FOUND: list[tuple[CheckName, Case, dict[str, str]]] = [
         {"user": "is its `match` right?", "asked": "does a route ask for its key?"},
     ),
     ("no-key", Case([USER], [("/u/x", "192.0.2.1", (), "", 0.0)] * 2), {"user": "{user} is empty"}),
+    ("late-patch", Case([ALL], [REQUEST] * 2, is_patched=True), {"": "before any other import"}),
 ]
 
 NOTHING: list[tuple[str, Case]] = [
@@ -92,6 +97,10 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
         yield caplog.messages
 
 
+def _another_lock() -> Any:
+    return allocate_lock()
+
+
 def play(case: Case, given: Any) -> Checks:
     """Do what the faces do: look at the start, and have each request admitted."""
     clock, rules = Clock(), Rules(case.rules)
@@ -100,9 +109,10 @@ def play(case: Case, given: Any) -> Checks:
     addresses = Addresses(case.options.get("proxies"), v6, checks=checks)
     with RateLimiter(MemoryStore(clock), rules.quotas, clock=clock) as limiter:
         enforcer = Enforcer(limiter, rules, silence=SILENCE, clock=clock, checks=checks)
-        for path, peer, fields, user, seconds in case.requests:
-            clock.pass_by(seconds)
-            enforcer.admit(Request("GET", path, {**addresses.of(peer, 5000, fields), "user": user}))
+        with patch("threading.Lock", _another_lock) if case.is_patched else nullcontext():
+            for path, peer, fields, user, seconds in case.requests:
+                clock.pass_by(seconds)
+                enforcer.admit(Request("GET", path, {**addresses.of(peer, 5000, fields), "user": user}))
         assert enforcer.statistics().findings == checks.findings
     return checks
 

@@ -84,6 +84,16 @@ def test_each_worker_has_a_connection_of_its_own_and_all_share_one_limit(
     assert 1 <= statuses.count(200) <= FEW
 
 
+def test_a_worker_whose_locks_were_patched_too_late_says_so_before_it_stops(
+    valkey: Server, prefix: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("gevent")
+    made(tmp_path, WSGI)
+    command = [*gunicorn("gevent", "--preload"), WSGI]
+    with working(command, tmp_path, WORKERS_URL=valkey.url, WORKERS_PREFIX=prefix) as crew, crew.asked("/few"):
+        crew.says("gevent.monkey.patch_all() before any other import")
+
+
 @pytest.mark.parametrize("name", ["uvicorn", "gunicorn sync"])
 def test_memory_says_at_the_start_what_it_means_for_workers(name: str, prefix: str, tmp_path: Path) -> None:
     command, application = WAYS[name]

@@ -31,6 +31,13 @@ class Crew:
             reply = connection.getresponse()
             return reply.status, json.loads(reply.read()) if reply.status == 200 else None
 
+    @contextlib.contextmanager
+    def asked(self, path: str) -> Iterator[None]:
+        """Ask, and have no answer: it may never come."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE) as connection:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+            yield
+
     def reached(self, path: str) -> tuple[int, Any]:
         """Like `get`, and anew while a server that reloads refuses the connection, or drops it before an answer."""
         until = time.monotonic() + DEADLINE
