@@ -183,8 +183,20 @@ class StoreUnavailable(BatchLimitError):
     Attributes:
         key: the key of the call that failed; None if the call was not for one key.
         address: where the store is, without a password; None if nobody knew.
-        code: the server's own error code, such as "READONLY", "OOM" or "NOAUTH": docs/redis.md lists them. None if the
-            server gave none, as in a timeout or a lost connection.
+        code: what went wrong, in a word. It is the server's own error code where the server gave one, such as
+            "READONLY", "OOM" or "NOAUTH" (docs/redis.md lists them), else one of these:
+            "REFUSED": nobody listens at the address;
+            "UNREACHABLE": the name is unknown, or there is no way to the address;
+            "TIMEOUT": there was no connection, or no answer, in time;
+            "LOST": the connection ended before the answer came;
+            "TLS": the two could not agree on TLS;
+            "PROTOCOL": what answers there is no Redis;
+            "NOPRIMARY": the sentinels know of no primary;
+            "EMBEDDED": the server of embedded:// does not start;
+            "DAMAGED": what lies at the bucket's name is no bucket;
+            "ERR": the server gave an error that has no code of its own;
+            "OTHER" (default): anything else, such as an error of a store of your own.
+            While the circuit breaker is open it is the code of the last failure.
 
     Example:
         >>> from batchlimit import RateLimiter, StoreUnavailable
@@ -192,13 +204,11 @@ class StoreUnavailable(BatchLimitError):
         >>> try:
         ...     limiter.acquire("ann")
         ... except StoreUnavailable as failure:
-        ...     failure.key, failure.address
-        ('ann', 'redis://localhost:1/0')
+        ...     failure.key, failure.address, failure.code
+        ('ann', 'redis://localhost:1/0', 'REFUSED')
     """
 
-    def __init__(
-        self, *args: object, key: str | None = None, address: str | None = None, code: str | None = None
-    ) -> None:
+    def __init__(self, *args: object, key: str | None = None, address: str | None = None, code: str = "OTHER") -> None:
         super().__init__(*args)
         self.key = key
         self.address = address

@@ -15,7 +15,7 @@ from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
-from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, unavailable
+from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, too_late, unavailable
 from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
 from batchlimit.stores.timeouts import Timeouts
 
@@ -80,7 +80,7 @@ class GuardedStore(Timeouts):
         assert self._sender is not None
         try:
             if answer.cancelled():
-                raise self._too_late(self._deadline)
+                raise too_late(self.address, self._deadline)
             grant = self._sender.receive(answer)
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             return self._counted(part, key, error)
@@ -151,10 +151,7 @@ class GuardedStore(Timeouts):
             async with CallTimeout(seconds, connecting, lambda: breaker.is_failing):
                 return await work()
         except TimeoutError as error:
-            raise self._too_late(seconds) from error
-
-    def _too_late(self, seconds: float) -> StoreUnavailable:
-        return StoreUnavailable(f"{self.address} did not answer in time ({seconds:g} s)")
+            raise too_late(self.address, seconds) from error
 
     def _answered(self, part: str) -> None:
         self._has_answered = True

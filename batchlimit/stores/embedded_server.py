@@ -74,7 +74,7 @@ class EmbeddedServer:
                 self._keeper = _start(binary, directory, self.path, log)
             except OSError as error:
                 shutil.rmtree(directory, ignore_errors=True)
-                raise StoreUnavailable(f"the embedded server did not start: {error}") from error
+                raise StoreUnavailable(f"the embedded server did not start: {error}", code="EMBEDDED") from error
             self._stop = weakref.finalize(self, _stop, os.getpid(), self._keeper, directory)
             try:
                 _await_answer(self._keeper, self.path, log, timeout)
@@ -115,7 +115,7 @@ def _valkey_binary() -> str:
     try:
         return str(get_binary_path())
     except ValkeyServerError as error:
-        raise StoreUnavailable(f"no embedded server for this platform: {error}") from error
+        raise StoreUnavailable(f"no embedded server for this platform: {error}", code="EMBEDDED") from error
 
 
 def _short_directory() -> str:
@@ -147,9 +147,11 @@ def _await_answer(keeper: subprocess.Popen[bytes], path: str, log: IO[bytes], ti
     deadline = time.monotonic() + timeout
     while not _answers(path):
         if keeper.poll() is not None:
-            raise StoreUnavailable(f"the embedded server did not start: {_tail(log)}")
+            raise StoreUnavailable(f"the embedded server did not start: {_tail(log)}", code="EMBEDDED")
         if time.monotonic() > deadline:
-            raise StoreUnavailable(f"the embedded server did not answer within {timeout} s: {_tail(log)}")
+            raise StoreUnavailable(
+                f"the embedded server did not answer within {timeout} s: {_tail(log)}", code="EMBEDDED"
+            )
         time.sleep(0.005)
 
 

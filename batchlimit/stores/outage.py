@@ -154,6 +154,11 @@ def circuit_open(address: str, part: str, breaker: Breaker, now: float) -> Circu
     )
 
 
+def too_late(address: str, seconds: float) -> StoreUnavailable:
+    """Return what a call raises that had no answer in so many seconds."""
+    return StoreUnavailable(f"{address} did not answer in time ({seconds:g} s)", address=address, code="TIMEOUT")
+
+
 def addressed(error: StoreUnavailable, address: str) -> StoreUnavailable:
     """Return the error with the address of the store; errors of a user's own store may have none."""
     error.address = error.address or address

@@ -16,7 +16,7 @@ from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
-from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, unavailable
+from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, too_late, unavailable
 from batchlimit.stores.protocols import Pipelined, Remote, Store
 from batchlimit.stores.timeouts import Timeouts
 from batchlimit.sync.daemon_pool import DaemonPool
@@ -124,7 +124,7 @@ class GuardedStore(Timeouts):
         try:
             return self._pool.run(partial(_told, work, *args), self._deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
-            raise StoreUnavailable(f"{self.address} did not answer in time ({self._deadline:g} s)") from error
+            raise too_late(self.address, self._deadline) from error
 
     def _answered(self, part: str) -> None:
         self._has_answered = True

@@ -83,7 +83,7 @@ class Script:
         if fate is None or cost == 0 or (fate[0] is not None and fate[0] <= seconds):
             return decision(quota, quota.largest_cost, 0.0, "local")
         if fate[0] is None:
-            raise StoreUnavailable(f"the store is down for {key!r}: its script says so", key=key)
+            raise StoreUnavailable(f"the store is down for {key!r}: its script says so", key=key, code="REFUSED")
         return decision(quota, 0, fate[0], "denied")
 
     def _acquire(self, key: str, cost: int, timeout: float | None) -> None:

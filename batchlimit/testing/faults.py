@@ -34,12 +34,12 @@ class Faults:
     def check_down(self) -> None:
         """Raise what a call raises that never reaches the store."""
         if self.use("down"):
-            raise StoreUnavailable("a FaultStore is down, as its test says")
+            raise StoreUnavailable("a FaultStore is down, as its test says", code="REFUSED")
 
     def check_reply(self) -> None:
         """Raise what a call raises that was carried out."""
         if self.use("loses_replies"):
-            raise StoreUnavailable("a FaultStore lost the reply, as its test says")
+            raise StoreUnavailable("a FaultStore lost the reply, as its test says", code="TIMEOUT")
 
 
 class _Faulty:

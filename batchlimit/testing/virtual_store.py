@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.outage import too_late
 from batchlimit.testing.faults import Faults
 from batchlimit.testing.virtual_time import VirtualTime
 
@@ -84,7 +84,7 @@ class FaultyVirtualStore(MemoryStore):
         result = call()
         self._faults.check_reply()
         if self._faults.slow > self._deadline:
-            raise StoreUnavailable(f"{self.address} did not answer in time ({self._deadline:g} s)")
+            raise too_late(self.address, self._deadline)
         return result
 
 

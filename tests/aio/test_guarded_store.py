@@ -23,8 +23,9 @@ async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
     await limiter.acquire("another")
     stage.before = Gate()
     begun = virtual_loop().time()
-    with pytest.raises(StoreUnavailable, match=r"stage:// did not answer in time \(0.05 s\)"):
+    with pytest.raises(StoreUnavailable, match=r"stage:// did not answer in time \(0.05 s\)") as caught:
         await limiter.decide(KEY)
+    assert caught.value.code == "TIMEOUT"
     assert virtual_loop().time() - begun == pytest.approx(0.05)
     await limiter.close()
 

@@ -52,8 +52,9 @@ def try_in_vain(limiter: RateLimiter, gate: Gate, cost: int) -> None:
 def test_who_asks_a_store_that_hangs_leaves_in_time(stage: Slow, limiter: RateLimiter) -> None:
     gate = stage.before = Gate()
     give(limiter, SHORT)
-    with pytest.raises(StoreUnavailable, match=r"stage:// did not answer in time"):
+    with pytest.raises(StoreUnavailable, match=r"stage:// did not answer in time") as caught:
         limiter.decide(KEY)
+    assert caught.value.code == "TIMEOUT"
     gate.open()
 
 

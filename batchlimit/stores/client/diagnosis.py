@@ -1,10 +1,10 @@
 """What an error of a server means: whether it concerns the store or one key, and what an operator can do."""
 
+import errno
 import re
 from dataclasses import dataclass
 
 from redis import exceptions
-from redis.sentinel import MasterNotFoundError
 
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.stores.client.traces import silenced
@@ -75,10 +75,21 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
 _CODE = re.compile(r"(?:^|: -?|@user_script: )([A-Z]{2,})\b")
 
 
+_CROWDED = "max number of clients"  # an error of the connection for redis-py, though the server says it
+_NUMBER = re.compile(r"\[Errno (\d+)\]|Error (\d+) connecting")
+_NUMBERS = {
+    errno.ECONNREFUSED: "REFUSED",
+    errno.ENOENT: "REFUSED",
+    errno.ECONNRESET: "LOST",
+    errno.EPIPE: "LOST",
+    errno.ETIMEDOUT: "TIMEOUT",
+}
+
+
 def failure(error: Exception, address: str) -> StoreUnavailable:
     """Return the exception to raise, from `error`, for a failed call of the server at `address`."""
     silenced(error)
-    if isinstance(error, MasterNotFoundError):
+    if _finds_no_primary(error):
         # It repeats each sentinel's answer with the repr of its client, in some versions with the password.
         error.args = (str(error).partition(" : ")[0],)
     code = code_of(error)
@@ -88,7 +99,7 @@ def failure(error: Exception, address: str) -> StoreUnavailable:
     # An ASK that redis-py's client for tasks did not follow to its end concerns only the slot that moves.
     kind = BucketUnavailable if symptom.of_key or "TTL exhausted" in said else StoreUnavailable
     message = f"{told} ({symptom.hint})" if symptom.hint else told
-    return kind(message, address=address or None, code=code or None)
+    return kind(message, address=address or None, code=code or plight_of(error))
 
 
 def code_of(error: Exception) -> str:
@@ -100,6 +111,31 @@ def code_of(error: Exception) -> str:
         return "NOAUTH" if "required" in str(error) or "HELLO must" in str(error) else "WRONGPASS"
     known = [code for code in _CODE.findall(str(error)) if code in SYMPTOMS]
     return known[-1] if known else _unnamed(str(error))
+
+
+def plight_of(error: Exception) -> str:
+    """Return the code of a failure for which the server gave none of SYMPTOMS: see StoreUnavailable."""
+    said = str(error)
+    if isinstance(error, exceptions.ResponseError) or _CROWDED in said:
+        return "DAMAGED" if _symptom("", error) is _SCRIPT else "ERR"
+    if isinstance(error, exceptions.InvalidResponse):
+        return "PROTOCOL"
+    if _finds_no_primary(error):
+        return "NOPRIMARY"
+    if isinstance(error, exceptions.TimeoutError | TimeoutError):
+        return "TIMEOUT"
+    if "SSL" in said:
+        return "TLS"
+    if number := _NUMBER.search(said):
+        return _NUMBERS.get(int(number[1] or number[2]), "UNREACHABLE")
+    if " connecting to " in said:
+        return "UNREACHABLE"
+    return "LOST" if isinstance(error, exceptions.ConnectionError | OSError) else "OTHER"
+
+
+def _finds_no_primary(error: Exception) -> bool:
+    """By its name, because redis-py has a class for each API, and both are slow to import."""
+    return type(error).__name__ == "MasterNotFoundError"
 
 
 def is_elsewhere(error: BucketUnavailable) -> bool:

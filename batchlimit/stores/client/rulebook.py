@@ -115,5 +115,5 @@ def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(reply, Mapping):
         return reply.items()
     if not isinstance(reply, Sequence) or len(reply) % 2:
-        raise BucketUnavailable("what lies at the name of the rules is no hash")
+        raise BucketUnavailable("what lies at the name of the rules is no hash", code="DAMAGED")
     return zip(reply[::2], reply[1::2], strict=True)

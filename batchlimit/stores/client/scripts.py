@@ -122,7 +122,7 @@ def read_grant(reply: Sequence[Any]) -> Grant:
         level, levels = min(told) // 1000, tuple([each / 1000 for each in told])
         quota = _quota(config) if config else None
     except (TypeError, ValueError) as error:
-        raise BucketUnavailable(f"what lies at the bucket's name is no bucket: {error}") from error
+        raise BucketUnavailable(f"what lies at the bucket's name is no bucket: {error}", code="DAMAGED") from error
     numbers = granted, kept, starts_in, lease, retry_after, level, active_instances, epoch, version
     return Grant(*numbers, quota, rules, levels)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio.sentinel
+import redis.sentinel
 from redis.exceptions import TryAgainError
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
@@ -50,35 +52,55 @@ def forbidden_6_2(*rules: str) -> Trouble:
 
 
 STORE = [
-    ("refused", trouble.refused, "refused|Error 111|Connect call failed"),
-    ("reset", lambda: trouble.says(b""), "has it restarted"),
-    ("timeout", trouble.stopped, "(?i)timeout"),
-    ("TLS to a server without", trouble.without_tls, "(?i)timeout"),
-    ("LOADING", trouble.loading, "LOADING.*back by itself"),
-    ("OOM", trouble.full, "OOM.*maxmemory"),
-    ("READONLY", trouble.replica, "READONLY.*connect to the primary"),
-    ("BUSY", trouble.busy, "BUSY.*SCRIPT KILL"),
-    ("MASTERDOWN", trouble.orphan, "MASTERDOWN.*connect to the primary"),
-    ("CLUSTERDOWN", trouble.no_slots, "CLUSTERDOWN.*CLUSTER INFO"),
-    ("MISCONF", trouble.unsaved, "MISCONF.*mend that"),
-    ("NOREPLICAS", trouble.lonely, "NOREPLICAS.*min-replicas"),
-    ("maxclients", trouble.crowded, "max number of clients"),
-    ("NOPERM command", forbidden("allkeys", "+@all", "-evalsha"), "NOPERM.*docs/redis.md"),
-    ("NOPERM key", forbidden("~theirs:*", "+@all"), "NOPERM.*docs/redis.md"),
-    ("NOPERM in the script", forbidden("allkeys", "+@all", "-hset"), "NOPERM.*docs/redis.md"),
-    ("NOPERM in the script, Redis", forbidden_6_2("allkeys", "+@all", "-hset"), "NOPERM.*docs/redis.md"),
-    ("WRONGPASS", trouble.wrong_password, "WRONGPASS.*the password in the URL is wrong"),
-    ("NOAUTH", trouble.no_password, "NOAUTH.*wants a password"),
-    ("TRYAGAIN", says("TRYAGAIN Multiple keys request during rehashing of slot"), "TRYAGAIN.*over by itself"),
-    ("DENIED", says("DENIED Redis is running in protected mode"), "DENIED.*protected mode"),
-    ("renamed", says("ERR Error running script: @user_script: 5: Unknown Redis command called from Lua"), "Unknown"),
-    ("unknown", says("SOMETHING new"), "SOMETHING new"),
+    ("refused", trouble.refused, "refused|Error 111|Connect call failed", "REFUSED"),
+    ("reset", lambda: trouble.says(b""), "has it restarted", "LOST"),
+    ("timeout", trouble.stopped, "(?i)timeout", "TIMEOUT"),
+    ("TLS to a server without", trouble.without_tls, "(?i)timeout", "TIMEOUT"),
+    ("LOADING", trouble.loading, "LOADING.*back by itself", "LOADING"),
+    ("OOM", trouble.full, "OOM.*maxmemory", "OOM"),
+    ("READONLY", trouble.replica, "READONLY.*connect to the primary", "READONLY"),
+    ("BUSY", trouble.busy, "BUSY.*SCRIPT KILL", "BUSY"),
+    ("MASTERDOWN", trouble.orphan, "MASTERDOWN.*connect to the primary", "MASTERDOWN"),
+    ("CLUSTERDOWN", trouble.no_slots, "CLUSTERDOWN.*CLUSTER INFO", "CLUSTERDOWN"),
+    ("MISCONF", trouble.unsaved, "MISCONF.*mend that", "MISCONF"),
+    ("NOREPLICAS", trouble.lonely, "NOREPLICAS.*min-replicas", "NOREPLICAS"),
+    ("maxclients", trouble.crowded, "max number of clients", "ERR"),
+    ("NOPERM command", forbidden("allkeys", "+@all", "-evalsha"), "NOPERM.*docs/redis.md", "NOPERM"),
+    ("NOPERM key", forbidden("~theirs:*", "+@all"), "NOPERM.*docs/redis.md", "NOPERM"),
+    ("NOPERM in the script", forbidden("allkeys", "+@all", "-hset"), "NOPERM.*docs/redis.md", "NOPERM"),
+    ("NOPERM in the script, Redis", forbidden_6_2("allkeys", "+@all", "-hset"), "NOPERM.*docs/redis.md", "NOPERM"),
+    ("WRONGPASS", trouble.wrong_password, "WRONGPASS.*the password in the URL is wrong", "WRONGPASS"),
+    ("NOAUTH", trouble.no_password, "NOAUTH.*wants a password", "NOAUTH"),
+    (
+        "TRYAGAIN",
+        says("TRYAGAIN Multiple keys request during rehashing of slot"),
+        "TRYAGAIN.*over by itself",
+        "TRYAGAIN",
+    ),
+    ("DENIED", says("DENIED Redis is running in protected mode"), "DENIED.*protected mode", "DENIED"),
+    (
+        "renamed",
+        says("ERR Error running script: @user_script: 5: Unknown Redis command called from Lua"),
+        "Unknown",
+        "ERR",
+    ),
+    ("unknown", says("SOMETHING new"), "SOMETHING new", "ERR"),
 ]
 KEY_ALONE = [
-    ("MOVED", says("MOVED 866 127.0.0.1:7001"), r"MOVED.*redis\+cluster://"),
-    ("ASK", says("ASK 866 127.0.0.1:7001"), r"ASK.*redis\+cluster://"),
-    ("CROSSSLOT", says("CROSSSLOT Keys in request don't hash to the same slot"), r"CROSSSLOT.*redis\+cluster://"),
-    ("script", says("ERR user_script:240: attempt to compare nil script: 4b, on @user_script:240."), "not be a bucket"),
+    ("MOVED", says("MOVED 866 127.0.0.1:7001"), r"MOVED.*redis\+cluster://", "MOVED"),
+    ("ASK", says("ASK 866 127.0.0.1:7001"), r"ASK.*redis\+cluster://", "ASK"),
+    (
+        "CROSSSLOT",
+        says("CROSSSLOT Keys in request don't hash to the same slot"),
+        r"CROSSSLOT.*redis\+cluster://",
+        "CROSSSLOT",
+    ),
+    (
+        "script",
+        says("ERR user_script:240: attempt to compare nil script: 4b, on @user_script:240."),
+        "not be a bucket",
+        "DAMAGED",
+    ),
 ]
 
 
@@ -123,18 +145,66 @@ def failed(api: str, url: str, told: str) -> StoreUnavailable:
     return caught.value
 
 
-@pytest.mark.parametrize(("make", "told"), [case[1:] for case in STORE], ids=[case[0] for case in STORE])
-def test_an_error_of_the_store_says_so_and_has_a_hint(api: str, make: Trouble, told: str) -> None:
+@pytest.mark.parametrize(("make", "told", "code"), [case[1:] for case in STORE], ids=[case[0] for case in STORE])
+def test_an_error_of_the_store_says_so_and_has_a_hint_and_a_code(api: str, make: Trouble, told: str, code: str) -> None:
     with possible(), make() as url:
         error = failed(api, url, told)
-    assert type(error) is StoreUnavailable
+    assert (type(error), error.code) == (StoreUnavailable, code)
 
 
-@pytest.mark.parametrize(("make", "told"), [case[1:] for case in KEY_ALONE], ids=[case[0] for case in KEY_ALONE])
-def test_an_error_of_one_key_says_so(api: str, make: Trouble, told: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "told", "code"), [case[1:] for case in KEY_ALONE], ids=[case[0] for case in KEY_ALONE]
+)
+def test_an_error_of_one_key_says_so(api: str, make: Trouble, told: str, code: str) -> None:
     with make() as url:
         error = failed(api, url, told)
-    assert type(error) is BucketUnavailable
+    assert (type(error), error.code) == (BucketUnavailable, code)
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("unix:///tmp/no-such-directory/s", "REFUSED"),
+        ("redis://no-such-host.invalid", "UNREACHABLE"),
+        ("redis+cluster://127.0.0.1:1", "REFUSED"),
+        ("redis+sentinel://127.0.0.1:1/service", "NOPRIMARY"),
+    ],
+)
+def test_who_cannot_connect_is_told_why_in_a_word(api: str, url: str, code: str) -> None:
+    assert failed(api, url, "").code == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (
+            redis.ConnectionError("Error Multiple exceptions: [Errno 111] Connect call failed"),
+            "REFUSED",
+        ),
+        (redis.ConnectionError("Error 113 connecting to a:1. No route to host."), "UNREACHABLE"),
+        (
+            redis.ConnectionError("Error 8 connecting to a:1. nodename nor servname provided"),
+            "UNREACHABLE",
+        ),
+        (redis.ConnectionError("Error 104 connecting to a:1. Connection reset by peer."), "LOST"),
+        (redis.ConnectionError("Error 110 connecting to a:1. Connection timed out."), "TIMEOUT"),
+        (redis.ConnectionError("Error 1 connecting to a:1. [SSL: CERTIFICATE_VERIFY_FAILED]"), "TLS"),
+        (BrokenPipeError(32, "Broken pipe"), "LOST"),
+        (TimeoutError("timed out"), "TIMEOUT"),
+        (redis.TimeoutError("Timeout reading from socket"), "TIMEOUT"),
+        (redis.InvalidResponse("Protocol Error: b'H'"), "PROTOCOL"),
+        (redis.RedisError("new"), "OTHER"),
+    ],
+    ids=str,
+)
+def test_the_code_tells_what_became_of_the_connection(error: Exception, code: str) -> None:
+    assert failure(error, "redis://a:1").code == code
+
+
+@pytest.mark.parametrize("module", [redis.sentinel, redis.asyncio.sentinel], ids=["threads", "tasks"])
+def test_who_finds_no_primary_does_not_show_the_clients_of_the_sentinels(module: Any) -> None:
+    shown = str(failure(module.MasterNotFoundError("No master found for 's' : <Redis(password=secret)>"), "redis://a"))
+    assert shown == "redis://a failed: MasterNotFoundError: No master found for 's'"
 
 
 @pytest.mark.parametrize("other", ["SET {0} theirs", "HSET {0} q theirs"], ids=["WRONGTYPE", "another hash"])
