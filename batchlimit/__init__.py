@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.queue import Queue
     from batchlimit.decision import Decision
     from batchlimit.errors import BatchLimitError, ConcurrencyLimited, LimiterClosed, RateLimited, StoreUnavailable
+    from batchlimit.quota.failure_policy import FailurePolicy
     from batchlimit.quota.quota import Quota
-    from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
     from batchlimit.reservoir.statistics import Statistics
     from batchlimit.sync.limiter import RateLimiter
 
@@ -52,7 +52,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.concurrency.queue": "Queue",
             "batchlimit.errors": "BatchLimitError ConcurrencyLimited LimiterClosed RateLimited StoreUnavailable",
             "batchlimit.quota.quota": "Quota",
-            "batchlimit.reservoir.fallback.failure_policy": "FailurePolicy",
+            "batchlimit.quota.failure_policy": "FailurePolicy",
             "batchlimit.decision": "Decision",
             "batchlimit.reservoir.statistics": "Statistics",
             "batchlimit.sync.limiter": "RateLimiter",

@@ -6,10 +6,10 @@ from typing import Any, Protocol, Self
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.overrides.known import Known
 from batchlimit.overrides.view import LimiterRules
+from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import Fill
-from batchlimit.reservoir.fallback.failure_policy import FailureSource
 from batchlimit.reservoir.options import Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.statistics import Statistics

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from batchlimit.aio.key_handle import AsyncKeyHandle
     from batchlimit.aio.reservation import AsyncReservation
     from batchlimit.decision import Source
+    from batchlimit.quota.failure_policy import FailureSource
     from batchlimit.quota.lookup import QuotaSource
     from batchlimit.quota.template import Cost, Key
     from batchlimit.reservoir.bucket_view import Fill
     from batchlimit.reservoir.estimate import OnError
-    from batchlimit.reservoir.fallback.failure_policy import FailureSource
     from batchlimit.sync.decorator import Limit
     from batchlimit.sync.key_handle import KeyHandle
     from batchlimit.sync.reservation import Reservation
@@ -30,7 +30,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.quota.template": "Cost Key",
             "batchlimit.reservoir.bucket_view": "Fill",
             "batchlimit.reservoir.estimate": "OnError",
-            "batchlimit.reservoir.fallback.failure_policy": "FailureSource",
+            "batchlimit.quota.failure_policy": "FailureSource",
             "batchlimit.decision": "Source",
             "batchlimit.sync.decorator": "Limit",
             "batchlimit.sync.key_handle": "KeyHandle",

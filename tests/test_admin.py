@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import Quota, RateLimiter
+from batchlimit import FailurePolicy, Quota, RateLimiter
 from batchlimit.admin import Admin, AsyncAdmin
 from batchlimit.batching import FixedBatch
 from batchlimit.errors import RulesChanged
@@ -86,6 +86,13 @@ def test_a_mode_and_a_quota_that_do_not_fit_are_refused(admin: Admin, quota: str
     with pytest.raises((ValueError, TypeError)):
         admin.set("ann", quota, mode=mode)
     assert admin.overrides().revision == 0
+
+
+def test_weight_and_failure_policy_count_until_they_end(admin: Admin) -> None:
+    made = admin.set("search:*", weight=3, on_failure="open", until="1h")
+    assert (made.quota, made.weight, made.on_failure) == (None, 3, FailurePolicy.open())
+    assert [*admin.overrides()] == [made]
+    assert admin.set("search:*", "5/s", on_failure=FailurePolicy.local(4)).said == "5/s, on_failure local:4"
 
 
 def test_a_bucket_that_is_filled_serves_a_limiter_again_and_what_it_holds_stays(admin: Admin, clock: Clock) -> None:

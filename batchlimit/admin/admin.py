@@ -15,6 +15,7 @@ from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.override import Override, check_line, check_name, is_pattern
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.overrides.plan import Until, end_of, removal, setting
+from batchlimit.quota.failure_policy import FailurePolicy, Kind
 from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.syntax import look, sure
@@ -22,6 +23,8 @@ from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Resettable, Ruled
 from batchlimit.stores.redis import RedisStore
 from batchlimit.unique import Unique
+
+_Rest = tuple[Mode, int | None, FailurePolicy | Kind | None]
 
 
 class Admin(Unique):
@@ -123,6 +126,8 @@ class Admin(Unique):
         quota: Quota | str | None = None,
         *,
         mode: Mode = "enforce",
+        weight: int | None = None,
+        on_failure: FailurePolicy | Kind | None = None,
         until: Until = None,
         why: str = "",
     ) -> Override:
@@ -136,6 +141,9 @@ class Admin(Unique):
             mode: "enforce" (default). "shadow" without a quota: the quotas that count decide, their refusals are
                 counted, and everything is admitted. "shadow" with a quota: a trial beside what counts; it is only
                 counted what it would refuse, as each process estimates. "open": see `open`.
+            weight: where tokens are short, each instance gets by this weight at these keys (default None: as before).
+            on_failure: "closed", "open", "local" or a FailurePolicy while the store is away (default None: as the code
+                says). Set it before the store is away: then nobody hears of it.
             until: how long it counts: seconds, a text such as "1h" or "1h30m", a timedelta, or a datetime with its
                 zone. It ends by the server's clock, by itself (default None: it counts until it is removed).
             why: the reason, for the log and for others (one line, default "").
@@ -153,7 +161,7 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).set("search:ann", "5/s burst 10").quota
             Quota(rate=5.0, burst=10, also=())
         """
-        return self._set(lambda now: self._override(name, quota, until, why, now, mode))
+        return self._set(lambda now: self._override(name, quota, until, why, now, (mode, weight, on_failure)))
 
     def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """Admit nothing for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.
@@ -276,6 +284,8 @@ class Admin(Unique):
         quota: Quota | str | None = None,
         *,
         mode: Mode = "enforce",
+        weight: int | None = None,
+        on_failure: FailurePolicy | Kind | None = None,
         until: Until = None,
         why: str = "",
     ) -> Override:
@@ -287,7 +297,7 @@ class Admin(Unique):
             'search:* 20/s'
         """
         overrides, now = changes.seen(self._rules)
-        override = self._override(name, quota, until, why, now, mode)
+        override = self._override(name, quota, until, why, now, (mode, weight, on_failure))
         setting(overrides, override, self._who, now)
         return override
 
@@ -380,10 +390,14 @@ class Admin(Unique):
         return made[0]
 
     def _override(
-        self, name: str, quota: Quota | str | None, until: Until, why: str, now: float, mode: Mode
+        self, name: str, quota: Quota | str | None, until: Until, why: str, now: float, rest: _Rest
     ) -> Override:
+        mode, weight, policy = rest
+        policy = FailurePolicy.parse(policy) if isinstance(policy, str) else policy
         wanted = Quota.parse(quota) if isinstance(quota, str) else quota
-        return Override(check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who, mode)
+        return Override(
+            check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who, mode, weight, policy
+        )
 
 
 def _someone() -> str:

@@ -11,6 +11,7 @@ from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.overrides.plan import Until
+from batchlimit.quota.failure_policy import FailurePolicy, Kind
 from batchlimit.quota.quota import Quota
 from batchlimit.unique import Unique
 
@@ -51,11 +52,14 @@ class AsyncAdmin(Unique):
         quota: Quota | str | None = None,
         *,
         mode: Mode = "enforce",
+        weight: int | None = None,
+        on_failure: FailurePolicy | Kind | None = None,
         until: Until = None,
         why: str = "",
     ) -> Override:
         """See Admin.set."""
-        return await asyncio.to_thread(self._admin.set, name, quota, mode=mode, until=until, why=why)
+        rest: dict[str, Any] = {"mode": mode, "weight": weight, "on_failure": on_failure, "until": until, "why": why}
+        return await asyncio.to_thread(self._admin.set, name, quota, **rest)
 
     async def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """See Admin.hold."""

@@ -23,10 +23,10 @@ from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import SingleAsk
+from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
 from batchlimit.quota.policy import policies_of
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics

@@ -10,8 +10,8 @@ from batchlimit.aio.home import Home
 from batchlimit.aio.waiting_task import NO_GATE, RefillGate
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.redaction import shown
-from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import NOBODY, Fail, Fetch, Waiter
 from batchlimit.stores.outage import addressed, unavailable

@@ -42,8 +42,6 @@ FAR = 2**49
 """A quota by rules of the store is so much younger than any other: scripts without ranks obey it. Eighteen years."""
 REMEMBERED = 30_000_000
 """How long a refund is known, should a client send it again after a lost answer."""
-LARGEST_WEIGHT = 100
-"""So that sums of weighted instants stay exact for years, or nearly so: what instances accrue depends on them."""
 
 
 class Band(NamedTuple):

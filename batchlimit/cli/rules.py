@@ -12,6 +12,7 @@ from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import NotUnderstood, Override
 from batchlimit.overrides.view import spelled
+from batchlimit.quota.failure_policy import FailurePolicy
 
 Name = Annotated[str, typer.Argument(help="A key, or a pattern with *, ? or [; '*' is the default for all keys.")]
 
@@ -26,6 +27,10 @@ def set_(
         bool,
         typer.Option("--shadow", help="Refuse nothing, and count what was to be refused; with a quota: on trial."),
     ] = False,
+    weight: Annotated[int | None, typer.Option(help="Of each instance, where tokens are short.")] = None,
+    on_failure: Annotated[
+        str | None, typer.Option(help="While the store is away: closed, open, local, local:48 (48 instances).")
+    ] = None,
     until: Annotated[str | None, typer.Option(help="How long it counts: 90s, 30m, 1h30m, 2d.")] = None,
     why: Why = "",
     who: Who = None,
@@ -37,9 +42,9 @@ def set_(
     with opened(url, prefix, who) as admin:
         before = admin.overrides().by_name.get(name)
         mode: Mode = "shadow" if shadow else "enforce"
-        override = admin.plan(name, quota, mode=mode, until=until, why=why)
-        if not dry_run:
-            override = admin.set(name, quota, mode=mode, until=until, why=why)
+        policy = None if on_failure is None else FailurePolicy.parse(on_failure)
+        act = admin.plan if dry_run else admin.set
+        override = act(name, quota, mode=mode, weight=weight, on_failure=policy, until=until, why=why)
         show(_row(override, _now(admin)), output)
         say(f"{'would be set' if dry_run else 'set'}; before: {before or 'no override'}")
 
@@ -54,7 +59,7 @@ def hold(
     output: Form = Output.TABLE,
 ) -> None:
     """Admit nothing for a key or a pattern, for a time. `unset` ends it earlier."""
-    set_(name, url, "0/s", False, until, why, who, prefix, False, output)
+    set_(name, url, "0/s", False, None, None, until, why, who, prefix, False, output)
 
 
 def open_(

@@ -11,11 +11,11 @@ from batchlimit.keyspace.eviction import ClockCache, Evictable
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.keyspace.single_asks import SingleAsks
 from batchlimit.overrides.key_rule import KeyRule, mode_rule
+from batchlimit.quota.failure_policy import failure_rule
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.policy import Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.fallback.failure_policy import failure_rule
 from batchlimit.reservoir.instance import Instance, Rules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, get_args
 
 from batchlimit.patterns import by_name
+from batchlimit.quota.failure_policy import FailurePolicy
+from batchlimit.quota.grammar import LARGEST_WEIGHT
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 
@@ -24,11 +26,23 @@ class KeyRule(NamedTuple):
     quota: Quota
     mode: Mode = "enforce"
     trial: Quota | None = None
+    weight: int | None = None
+    """Where tokens are short; None: as of the limiter."""
+    on_failure: FailurePolicy | None = None
+    """While the store is away; None: as of the limiter."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether the bucket decides, and nothing else is counted."""
-        return self.mode == "enforce" and self.trial is None
+        """Whether the bucket decides, nothing else is counted, and the rest is as of the limiter."""
+        return self.mode == "enforce" and self[2:] == (None, None, None)
+
+
+def check_weight(weight: object) -> None:
+    """Raise TypeError or ValueError unless this is a weight."""
+    if isinstance(weight, bool) or not isinstance(weight, int):
+        raise TypeError(f"weight must be a whole number, not {shown(weight)}")
+    if not 1 <= weight <= LARGEST_WEIGHT:
+        raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {shown(weight)}")
 
 
 def check_mode(mode: object) -> Mode:

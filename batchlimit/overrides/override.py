@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from batchlimit.overrides.key_rule import KeyRule, Mode, check_mode
+from batchlimit.overrides.key_rule import KeyRule, Mode, check_mode, check_weight
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
@@ -15,7 +16,7 @@ LONGEST_NAME = 1024
 """Characters of a key or a pattern."""
 LONGEST_TEXT = 1000
 """Characters of a reason, and of who gave it."""
-_FIELDS = ("quota", "mode", "until", "at", "why", "who")
+_FIELDS = ("quota", "mode", "weight", "on_failure", "until", "at", "why", "who")
 
 
 class NotUnderstood(ValueError):
@@ -28,13 +29,15 @@ class Override:
 
     Args:
         name: a key, or a pattern of keys with `*`, `?` or `[`, case-sensitive; "*" is the default for all.
-        quota: what each such key may spend; a rate of 0 refuses everything. None if all is admitted.
+        quota: what each such key may spend; a rate of 0 refuses everything. None: what the code says.
         until: when it ends (seconds since 1970, by the server's clock; default None: never).
         at: when it was set (the same).
         why: the reason, for people (default "").
         who: who set it (default "").
         mode: "enforce" (default), "open": everything is admitted; or "shadow": decisions are counted, and everything is
             admitted. A shadow with a quota is a trial beside what counts: it only counts what it would refuse.
+        weight: of each limiter instance at these keys (default None: as the code says).
+        on_failure: while the store is away (default None: as the code says).
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -53,16 +56,28 @@ class Override:
     why: str = ""
     who: str = ""
     mode: Mode = "enforce"
+    weight: int | None = None
+    on_failure: FailurePolicy | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
         check_mode(self.mode)
-        _check_quota(self.quota, self.mode)
+        self._check_quota()
+        if self.weight is not None:
+            check_weight(self.weight)
+        if self.on_failure is not None and not isinstance(self.on_failure, FailurePolicy):
+            raise TypeError(f"on_failure must be a FailurePolicy, not {shown(self.on_failure)}")
+        if self.is_trial and (self.weight, self.on_failure) != (None, None):
+            raise ValueError("a trial changes nothing: it has neither weight nor on_failure")
         check_line("why", self.why)
         check_line("who", self.who)
         _check_instant(self.at)
         if self.until is not None:
             _check_instant(self.until)
+
+    def _check_quota(self) -> None:
+        says_more = (self.mode, self.weight, self.on_failure) != ("enforce", None, None)
+        _check_quota(self.quota, self.mode, needed=not says_more)
 
     @property
     def is_pattern(self) -> bool:
@@ -81,20 +96,27 @@ class Override:
     @property
     def said(self) -> str:
         """What it says, in a word or a quota."""
-        if self.quota is None:
-            return self.mode
-        return f"trial of {self.quota}" if self.is_trial else str(self.quota)
+        if self.is_trial:
+            return f"trial of {self.quota}"
+        mode = "" if self.mode == "enforce" else self.mode
+        limit = mode if self.quota is None else str(self.quota)
+        weight = "" if self.weight is None else f"weight {self.weight}"
+        failure = "" if self.on_failure is None else f"on_failure {self.on_failure}"
+        return ", ".join(filter(None, (limit, weight, failure)))
 
     def over(self, code: KeyRule) -> KeyRule:
         """Return what holds for a key for which the code has this rule."""
         if self.is_trial:
             return code._replace(trial=self.quota)
-        return code._replace(quota=self.quota or code.quota, mode=self.mode)
+        mode = code.mode if self.quota is None and self.mode == "enforce" else self.mode
+        weight, on_failure = self.weight or code.weight, self.on_failure or code.on_failure
+        return KeyRule(self.quota or code.quota, mode, code.trial, weight, on_failure)
 
     def encode(self) -> str:
         """Return its text in the store, without the name: one line of JSON that an operator can read."""
         mode = None if self.mode == "enforce" else self.mode
         said: dict[str, Any] = {"quota": None if self.quota is None else str(self.quota), "mode": mode}
+        said |= {"weight": self.weight, "on_failure": None if self.on_failure is None else str(self.on_failure)}
         said |= {"until": self.until, "at": self.at, "why": self.why, "who": self.who}
         return json.dumps({each: said[each] for each in said if said[each] not in (None, "")}, ensure_ascii=False)
 
@@ -107,9 +129,11 @@ class Override:
                 raise TypeError(f"{shown(text)} is no object")
             if unknown := said.keys() - set(_FIELDS):
                 raise ValueError(f"{', '.join(sorted(unknown))}: written by a later version of batchlimit?")
-            quota = Quota.parse(said["quota"]) if "quota" in said else None
-            return cls(**{**said, "name": name, "quota": quota})
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            said["quota"] = Quota.parse(said["quota"]) if "quota" in said else None
+            if "on_failure" in said:
+                said["on_failure"] = FailurePolicy.parse(said["on_failure"])
+            return cls(**{**said, "name": name})
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise NotUnderstood(f"the override of {shown(name)} cannot be read: {error}") from error
 
     def __str__(self) -> str:
@@ -136,8 +160,8 @@ def check_name(name: object) -> str:
     return name if is_pattern(name) else stored(name)
 
 
-def _check_quota(quota: object, mode: Mode) -> None:
-    if quota is None and mode != "enforce":
+def _check_quota(quota: object, mode: Mode, *, needed: bool) -> None:
+    if quota is None and not needed:
         return
     if mode == "open":
         raise ValueError(f"what admits everything has no quota: {shown(quota)}")

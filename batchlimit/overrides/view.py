@@ -43,6 +43,8 @@ class Explanation(NamedTuple):
         by = f" by {one.who}" if one.who else ""
         why = f": {one.why}" if one.why else ""
         code = f" instead of {self.code}" if self.code else ""
+        if one.quota is None and one.mode == "enforce":
+            code = f" beside {self.code}" if self.code else ""
         return f"{self.key}: {one.said}{code}, by the override of {one.name}{until}, set{by}{why}"
 
 

@@ -18,6 +18,9 @@ from typing import TypeVar
 from batchlimit.redaction import shown
 
 # Beyond 2**53 doubles skip whole numbers; three bits less leave the script's arithmetic room for fractions of a token.
+LARGEST_WEIGHT = 100
+"""Of a limiter instance. So that sums of weighted instants stay exact for years, or nearly so: what instances accrue
+depends on them."""
 LARGEST_BURST = 2**50
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}

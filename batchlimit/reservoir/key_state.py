@@ -6,11 +6,11 @@ from operator import length_hint
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.histogram import Durations
 from batchlimit.overrides.key_rule import Mode
+from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill, InstanceCount
 from batchlimit.reservoir.denial_cache import DenialCache
-from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
@@ -60,6 +60,7 @@ class KeyState:
         "used",
         "view",
         "waits",
+        "weight",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +83,7 @@ class KeyState:
         self.key, self.code = key, quota
         self.own, self.edition = quota, 0  # what we ask with, by the overrides known then; the bucket obeys `quota`
         self.mode: Mode = "enforce"  # whether what is decided holds
+        self.weight: int | None = None  # of the instance at this key; None: as of the limiter
         self.trial: Trial | None = None  # another quota, of which it is counted what it would refuse
         self.shadow_refused = 0  # tokens that were admitted though they were to be refused, and those of trials
         self.is_outdated = False  # the tokens here were leased with another one

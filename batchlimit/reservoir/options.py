@@ -4,11 +4,10 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from batchlimit.bucket.fair_share import LARGEST_WEIGHT
-from batchlimit.overrides.key_rule import ModeSource, mode_rule
+from batchlimit.overrides.key_rule import ModeSource, check_weight, mode_rule
+from batchlimit.quota.failure_policy import FailureSource, failure_rule
 from batchlimit.redaction import shown
 from batchlimit.reservoir.bucket_view import FILLS, Fill
-from batchlimit.reservoir.fallback.failure_policy import FailureSource, failure_rule
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 
 
@@ -57,10 +56,7 @@ class Options:
             raise ValueError(f"idle_after must be at least 0 seconds, not {shown(self.idle_after)}")
         if self.fill not in FILLS:
             raise ValueError(f"fill must be 'full', 'share' or 'empty', not {shown(self.fill)}")
-        if isinstance(self.weight, bool) or not isinstance(self.weight, int):
-            raise TypeError(f"weight must be a whole number, not {shown(self.weight)}")
-        if not 1 <= self.weight <= LARGEST_WEIGHT:
-            raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {shown(self.weight)}")
+        check_weight(self.weight)
         if isinstance(self.max_keys, bool) or not isinstance(self.max_keys, int):
             raise TypeError(f"max_keys must be a whole number, not {shown(self.max_keys)}")
         if self.max_keys < 1:

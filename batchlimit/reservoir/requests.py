@@ -3,8 +3,8 @@
 import math
 
 from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.options import Options
@@ -146,7 +146,7 @@ class Requests:
         view, held, age = state.view, state.lease.report(), max(0.0, now - self._instance.since)
         number = next(self._instance.numbers) if lost is None else lost
         known = view.epoch(state.quota, now), view.fill, view.round_trip
-        who, weight = self._instance.name, self._options.weight
+        who, weight = self._instance.name, state.weight or self._options.weight
         rank = state.edition, self._options.revision, now >= self._instance.rules.looks_at
         refused = state.tokens.refused - self.refusals_told
         ask = Ask(

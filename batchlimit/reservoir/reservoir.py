@@ -66,12 +66,13 @@ from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.overrides.key_rule import KeyRule, Mode
 from batchlimit.overrides.known import UNTOLD
 from batchlimit.overrides.overrides import NONE
+from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.decisions import Decisions
-from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
+from batchlimit.reservoir.fallback.fallback import NO_FALLBACK
 from batchlimit.reservoir.fallback.local_bucket import LEASE
 from batchlimit.reservoir.fallback.outage import Outage, borrow, fall_back
 from batchlimit.reservoir.forecast import Forecast
@@ -91,7 +92,7 @@ class Reservoir:
     """The state machine; see the top of this file."""
 
     __slots__ = (
-        "_code", "_rules", "admission", "corrections", "decisions", "forecast", "lifecycle",
+        "_code", "_policy", "_rules", "admission", "corrections", "decisions", "forecast", "lifecycle",
         "outage", "prefetch", "requests", "state", "tokens",
     )  # fmt: skip
 
@@ -117,6 +118,7 @@ class Reservoir:
             policy: this key's, of `options.on_failure`.
             snapshot: what the key's last reservoir left.
         """
+        self._policy = policy
         self._rules, self._code = instance.rules, KeyRule(code) if isinstance(code, Quota) else code
         state = self.state = KeyState(self._code.quota, policy, options.fill, instance.count, now, key)
         self.tokens = state.tokens  # one look less for every hit
@@ -233,8 +235,12 @@ class Reservoir:
     def reconsider(self, now: float) -> None:
         """Go by the overrides that are known now. Tokens leased before go back with the next request, which is due."""
         state, in_force = self.state, self._rules.in_force
-        (own, mode, trial), state.edition = in_force.rule(state.key, self._code), in_force.edition
+        (own, mode, trial, state.weight, policy), state.edition = (
+            in_force.rule(state.key, self._code),
+            in_force.edition,
+        )
         self._try_out(trial, now)
+        self._fail_by(policy or self._policy)
         if (own, mode) == (state.own, state.mode):
             return
         if mode != state.mode:
@@ -289,6 +295,12 @@ class Reservoir:
         if state.mode == "shadow":
             for waiter in [each for each in state.queue if each is not state.overdraft.waiter]:
                 self.admission.refuse(waiter, now)
+
+    def _fail_by(self, policy: FailurePolicy) -> None:
+        """While the store is away, do by this policy from now on."""
+        if policy != CLOSED or self.state.fallback is not NO_FALLBACK:
+            self.state.own_fallback()
+            self.state.fallback.follow(policy)
 
     def _try_out(self, trial: Quota | None, now: float) -> None:
         """Begin to count what another quota would refuse, or cease to; what was counted stays."""

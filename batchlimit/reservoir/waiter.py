@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
 
 
 class Wakeable(Protocol):

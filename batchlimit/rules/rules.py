@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
+from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
 from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_values, unasked
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, explain

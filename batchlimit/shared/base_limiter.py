@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
 from batchlimit.clock import steady
+from batchlimit.quota.failure_policy import FailureSource, failure_rule
 from batchlimit.quota.key import check_prefix
 from batchlimit.redaction import shown
-from batchlimit.reservoir.fallback.failure_policy import FailureSource, failure_rule
 from batchlimit.shared.engine import Engine
 from batchlimit.shared.limits import Shared, limits_of
 from batchlimit.shared.statistics import SharedStatistics

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 from batchlimit.blocking import Event
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
-from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
 from batchlimit.shared.lease import Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Waiter

@@ -10,8 +10,8 @@ from tenacity import RetryCallState, retry_if_exception, wait_exponential, wait_
 
 from batchlimit.clock import steady
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker, Breakers
 

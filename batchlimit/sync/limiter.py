@@ -11,12 +11,12 @@ from batchlimit.clock import steady
 from batchlimit.decision import Decision
 from batchlimit.living import born
 from batchlimit.overrides.key_rule import ModeSource
+from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.bucket_view import Fill
-from batchlimit.reservoir.fallback.failure_policy import FailureSource
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.stores.open import open_store

@@ -13,11 +13,11 @@ from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import Settled, SingleAsk
+from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
 from batchlimit.quota.policy import policies_of
 from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
-from batchlimit.reservoir.fallback.failure_policy import warn_if_uncounted
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from batchlimit.blocking import Event
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
-from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
 from batchlimit.stores.timeouts import MANY
 from batchlimit.sync.guarded_store import GuardedStore

@@ -12,6 +12,7 @@ from batchlimit import RateLimited, RateLimiter
 from batchlimit.admin import Admin
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.known import EVERY, UNTOLD
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import MemoryStore
@@ -216,6 +217,23 @@ def test_shadow_mode_by_an_override_admits_all_until_it_is_removed(stage: Stage)
     stage.admin.unset("*")
     stage.hear()
     stage.until(lambda: not (stage.limiter.try_acquire(KEY, 900) and stage.limiter.try_acquire(KEY, 900)))
+
+
+def test_an_override_of_the_failure_policy_reaches_the_keys_it_names(stage: Stage) -> None:
+    stage.admin.set("search:*", weight=3, on_failure="open", why="a migration")
+    stage.hear()
+    stage.until(lambda: stage.limiter.rules.explain(KEY).override is not None)
+    assert "weight 3, on_failure open beside 1000/s" in str(stage.limiter.rules.explain(KEY))
+    assert stage.limit == 1000
+
+    def broken(*_args: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    stage.store.take = broken  # type: ignore[method-assign,assignment]
+    stage.clock.now += 60.0
+    assert stage.limiter.try_acquire(KEY)
+    assert stage.limiter.statistics().fallback >= 1
+    assert not stage.limiter.try_acquire("export")
 
 
 def test_a_trial_beside_what_counts_is_counted_and_refuses_nobody(stage: Stage) -> None:

@@ -137,6 +137,14 @@ def test_a_quota_is_set_on_trial_and_all_are_put_in_shadow_mode(run: Run, admin:
     assert sorted(str(each) for each in admin.overrides()) == ["* shadow", "search:* trial of 10/s"]
 
 
+def test_weight_and_failure_policy_are_set(run: Run, admin: Admin) -> None:
+    assert run("set", "search:*", "--weight", "3", "--on-failure", "local:48", "--until", "1h").exit_code == 0
+    (override,) = admin.overrides()
+    assert override.said == "weight 3, on_failure local:48"
+    for wrong in (["--weight", "0"], ["--on-failure", "sometimes"], ["10/s", "--shadow", "--weight", "2"]):
+        assert run("set", "other", *wrong).exit_code == 2
+
+
 def test_the_bucket_of_one_key_is_filled_after_a_yes_and_that_is_logged(run: Run, valkey_store: RedisStore) -> None:
     quota = Quota(0.001, 100)
     assert valkey_store.take("ann", quota, Ask("one", 1, 60, 60, 60, round_trip=2.0)).granted == 60

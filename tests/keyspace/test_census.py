@@ -6,10 +6,10 @@ import pytest
 
 from batchlimit import Quota
 from batchlimit.keyspace.census import PART, Census, Tallies
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.policy import MOST, OTHER, Policies, policies_of
 from batchlimit.reentry import own_lock
-from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.reservoir.waiter import Admit, Refuse

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.bucket.messages import Ask
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.reservoir.waiter import NOBODY, Fetch, Waiter

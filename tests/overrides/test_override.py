@@ -3,6 +3,7 @@ import json
 import pytest
 
 from batchlimit.overrides.override import NotUnderstood, Override, check_name
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 
@@ -10,10 +11,12 @@ OPEN = Override("search:*", None, until=1000.5, mode="open")
 FULL = Override("search:*", Quota.parse("5/minute; 100/day"), until=1000.5, at=900.0, why="slow index", who="ann")
 
 
+MORE = Override("ann", None, weight=3, on_failure=FailurePolicy.local(48))
+TRIAL = Override("ann", Quota(5.0), mode="shadow")
 LION = Override("löwe 🦁", Quota(1 / 3, 7))
 
 
-@pytest.mark.parametrize("override", [FULL, Override("ann", Quota(0.0)), LION, OPEN], ids=str)
+@pytest.mark.parametrize("override", [FULL, Override("ann", Quota(0.0)), LION, OPEN, MORE, TRIAL], ids=str)
 def test_an_override_reads_back_as_it_was(override: Override) -> None:
     assert Override.decode(override.name, override.encode()) == override
 
@@ -39,6 +42,12 @@ def test_the_text_in_the_store_is_for_people() -> None:
         "null",
         "{}",
         '{"mode": "open", "quota": "5/s"}',
+        '{"mode": "shadow", "quota": "5/s", "weight": 2}',
+        '{"weight": 0}',
+        '{"weight": true}',
+        '{"on_failure": "sometimes"}',
+        '{"on_failure": "local:many"}',
+        '{"on_failure": 7}',
         '{"quota": 5}',
         '{"quota": "5/fortnight"}',
         '{"quota": "5/s", "until": "tomorrow"}',

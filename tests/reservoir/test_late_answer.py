@@ -5,7 +5,7 @@ import math
 import pytest
 
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Verdict, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import Entry

@@ -6,10 +6,11 @@ import pytest
 
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import NONE, InForce, Overrides
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.entry import HUNDRED, Entry
+from tests.reservoir.entry import DEAD, HUNDRED, Entry
 
 LOW, HIGH, NOTHING = Quota(5.0, 5), Quota(1000.0, 1000), Quota(0.0)
 
@@ -71,6 +72,34 @@ def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
     rules.set(LOW)
     caller.reservoir.reconsider(0.0)
     assert caller.tend(0.5).ask.back == 60
+
+
+def test_an_override_of_the_weight_is_in_the_next_request_and_ends() -> None:
+    rules = Rules()
+    caller = entry(rules)
+    for override, weight in ((Override("key", None, weight=7), 7), (Override("key", LOW), 1)):
+        rules.in_force = InForce.at(Overrides(weight, [override]), 0.0)
+        caller.reservoir.reconsider(0.0)
+        fetch = caller.fetch(caller.join(1))
+        assert fetch.ask.weight == weight
+        caller.grant(fetch, tokens=1)
+
+
+def test_an_override_of_the_failure_policy_holds_while_the_store_is_away_and_ends() -> None:
+    rules = Rules()
+    caller = entry(rules)
+    rules.in_force = InForce.at(Overrides(7, [Override("key", None, on_failure=FailurePolicy.open())]), 0.0)
+    caller.reservoir.reconsider(0.0)
+    waiter = caller.join(1, NO_WAIT)
+    caller.reservoir.failed(caller.fetch(waiter), DEAD, 0.0)
+    assert isinstance(waiter.verdict, Admit)
+    assert caller.reservoir.statistics.fallback == 1
+    rules.in_force = InForce.at(Overrides(8), 0.0)
+    caller.reservoir.reconsider(0.1)
+    caller.reservoir.lifecycle.tend(5.0)
+    waiter = caller.join(1, NO_WAIT)
+    caller.reservoir.failed(caller.fetch(waiter, 5.0), DEAD, 5.0)
+    assert isinstance(waiter.verdict, Fail)
 
 
 def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go_back() -> None:

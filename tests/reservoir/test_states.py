@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from batchlimit.errors import LimiterClosed
-from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
+from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Waiter
 from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import DEAD, PATIENT, Entry

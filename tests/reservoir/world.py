@@ -8,9 +8,9 @@ import pytest
 
 from batchlimit.bucket.messages import Grant
 from batchlimit.overrides.key_rule import KeyRule
+from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
-from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.instance import Instance, NoRules, Rules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir

@@ -16,7 +16,7 @@ import pytest
 from batchlimit import ConcurrencyLimited, LimiterClosed, Queue, StoreUnavailable
 from batchlimit.errors import PermitLost
 from batchlimit.lending.messages import SlotAsk, SlotReply
-from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
 from batchlimit.stores.memory import MemoryStore
 from tests.nodes import await_fact

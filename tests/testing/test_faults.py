@@ -6,7 +6,7 @@ import pytest
 
 from batchlimit import AsyncRateLimiter, FailurePolicy, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
-from batchlimit.reservoir.fallback.failure_policy import FailureSource
+from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.stores import AsyncStore, Store
 from batchlimit.testing import AsyncFaultStore, FaultStore, FrozenLimits, check_store
 

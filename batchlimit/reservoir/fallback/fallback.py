@@ -2,9 +2,9 @@
 
 import math
 
+from batchlimit.quota.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView
-from batchlimit.reservoir.fallback.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
 from batchlimit.reservoir.fallback.local_bucket import LEASE, FallbackBucket, OpenBucket, Wish, fallback
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.waiter import Fail
@@ -29,6 +29,11 @@ class Fallback:
 
     def __repr__(self) -> str:
         return f"<Fallback {self._policy}: {self.bucket}, {self.admitted} admitted>"
+
+    def follow(self, policy: FailurePolicy) -> None:
+        """Go by another policy from now on; what is borrowed by the old one ends within half a second."""
+        if policy != self._policy:
+            self._policy, self.bucket = policy, None
 
     @property
     def fails_closed(self) -> bool:

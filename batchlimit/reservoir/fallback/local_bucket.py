@@ -3,8 +3,8 @@
 import math
 from typing import NamedTuple
 
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
 
 LEASE = 0.5
 """Seconds that such a grant lasts: so soon does a key find out that the store is back."""

@@ -1,8 +1,8 @@
 """What becomes of the waiters of one key when the store does not answer."""
 
 from batchlimit.errors import BucketUnavailable
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.fallback.failure_policy import CircuitOpen
 from batchlimit.reservoir.fallback.local_bucket import FallbackBucket, Wish
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Waiter

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, Literal, get_args
 
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.redaction import shown
-from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.document import Document, Path, Place, SyntaxProblem
 from batchlimit.rules.pattern import Pattern

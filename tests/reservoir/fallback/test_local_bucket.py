@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.failure_policy import FailurePolicy
 from batchlimit.reservoir.fallback.local_bucket import LocalBucket, OpenBucket, Wish, fallback
 from tests.reservoir.world import SECOND, about, excess
 

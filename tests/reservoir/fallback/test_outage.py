@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from batchlimit.bucket.messages import GiveBack
+from batchlimit.quota.failure_policy import CircuitOpen, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
-from batchlimit.reservoir.fallback.failure_policy import CircuitOpen, FailurePolicy
 from batchlimit.reservoir.fallback.local_bucket import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics

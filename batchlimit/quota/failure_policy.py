@@ -48,6 +48,31 @@ class FailurePolicy:
             raise ValueError(f"instances must be at least 1, not {shown(self.instances)}")
 
     @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` wrote: "closed", "open", "local", or "local:48" for 48 instances.
+
+        Args:
+            text: the text.
+
+        Returns:
+            The policy.
+
+        Raises:
+            ValueError: it is none.
+
+        Example:
+            >>> FailurePolicy.parse("local:48")
+            FailurePolicy(kind='local', instances=48)
+        """
+        kind, _, instances = text.partition(":")
+        if instances and not (instances.isascii() and instances.isdecimal()):
+            raise ValueError(f"a local policy is 'local', or 'local:48' for 48 instances, not {shown(text)}")
+        return cls(kind, int(instances) if instances else None)  # type: ignore[arg-type]  # checked there
+
+    def __str__(self) -> str:
+        return self.kind if self.instances is None else f"{self.kind}:{self.instances}"
+
+    @classmethod
     def closed(cls) -> Self:
         """Refuse: `try_acquire` returns False, all other methods raise StoreUnavailable.
 

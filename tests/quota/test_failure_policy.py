@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchlimit.reservoir.fallback.failure_policy import CLOSED, FailurePolicy, failure_rule
+from batchlimit.quota.failure_policy import CLOSED, FailurePolicy, failure_rule
 
 
 def test_a_policy_is_made_by_name() -> None:
