@@ -1,4 +1,4 @@
-"""Admission: which callers are served, refused or wait, and what each is told."""
+"""Admission: which callers are served, refused or wait, and the verdict on each."""
 
 import math
 from typing import NamedTuple

@@ -182,14 +182,14 @@ class BucketView:
     def _flows_in_at(self, tokens: int, level: float, bandwidth: Quota) -> float:
         """Return when one bandwidth has so many.
 
-        What was leased counts against the burst until it is reported, or until the lease ends: so long nothing flows in
-        above that. A caller that comes back reports, but nothing tells that it will come.
+        Leased tokens count against the burst until they are reported, or until the lease ends: until then the bucket
+        refills no further. A caller that comes back reports, but nobody knows that it will come.
         """
         at, room = self._heard + (tokens - level) / bandwidth.rate, bandwidth.burst - self._leased
         return at if tokens <= room else max(at, self._ends + (tokens - room) / bandwidth.rate)
 
     def flows_since(self, held: int, quota: Quota) -> float:
-        """Return the instant from which on tokens flow in at the most, if those are counted as well that are there."""
+        """Return when, at the fastest rate, the refill of all tokens would have begun that are there."""
         there = held + self.level + 1  # the level is of whole tokens: most of another one may have been there
         return self._heard - there / fastest if (fastest := fastest_rate(quota)) else -math.inf
 

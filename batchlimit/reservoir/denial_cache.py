@@ -10,15 +10,15 @@ from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
 
 _LONGEST = 0.5 * ACTIVE / 1e6
-"""Seconds after which a waiting instance asks again in any case: in time for the bucket not to take it for gone, for it
-would lose its turn; and soon enough to hear of a raised limit."""
+"""Seconds after which a waiting instance asks again in any case. A later ask would cost it its turn, for the bucket
+takes an instance that is silent for gone. It would also learn late that the limit was raised."""
 
 _SMALL = 4
-"""Where this many times as much fits the burst nothing is lost while an instance is late: more flows in meanwhile."""
+"""Where this many times the cost fits the burst nothing is lost while an instance is late: the bucket has room."""
 _PACES = 2.0
-"""Elsewhere who waits asks so many paces before its cost fits: for a grant that begins right then, and a grant begins
-after one pace at the soonest. Four instances that asked when it fits used 95 % of 100/s burst 1, instead of 97: each
-was late by a round trip and by its timer (simulated, 0.3 ms away)."""
+"""Elsewhere a waiting caller asks so many paces before its cost fits: for a grant that begins right then, and a grant
+begins after one pace at the soonest. Four instances that asked when it fits used 95 % of 100/s burst 1, instead of 97.
+Each was late by a round trip and by its timer (simulated, 0.3 ms away)."""
 
 
 class DenialCache:
@@ -28,8 +28,8 @@ class DenialCache:
     pausing for that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for half a
     second: a limit may be raised, or tokens refunded, by another instance.
 
-    A pause after a grant spares asks for a few tokens each. It does not hold for a caller of `large_cost` or more,
-    about as much as flows in meanwhile, once the bucket has that: the caller was told to come back then.
+    A pause after a grant spares asks for a few tokens each. It does not hold for a caller of `large_cost` or more, once
+    the bucket has that: the caller was told to come back then. That cost is about what the bucket refills meanwhile.
 
     The alternative, grants that begin later, serves callers who wait. For callers who do not it changed nothing: after
     a pause there is nearly always something for the first of them, so there is nothing to put off. Simulated, 20
@@ -83,7 +83,7 @@ class DenialCache:
             return
         bands = bands_of(quota)
         denials = jitter * pace_of(bands, grant.active_instances) / 1e6
-        flow = denials * min(each.rate for each in quota.bandwidths)  # what flows in meanwhile
+        flow = denials * min(each.rate for each in quota.bandwidths)  # refilled meanwhile
         wait, early, large, self.dry_cost = 0.0, 0.0, math.inf, 1
         if grant.starts_in > 0.0:
             wait = grant.starts_in
@@ -93,7 +93,7 @@ class DenialCache:
             wait, self.dry_cost = 0.0 if fetch.repeated else max(shortest, grant.retry_after), fetch.cost
             early = min(_head_start(fetch.ask, quota, denials), wait - shortest)
         elif grant.level < flow >= 1.0 and grant.granted < demand * denials and _flows(grant, quota, flow):
-            wait = denials  # where less than a token flows in meanwhile, only a refusal tells when there is one
+            wait = denials  # where less than a token is refilled meanwhile, only a refusal tells when there is one
             large = max(2.0, flow) if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
         self.pause_for(wait, self.dry_cost, now)
         self._asks_at -= max(0.0, early)

@@ -8,14 +8,14 @@ from batchlimit.reservoir.waiter import Waiter
 
 
 class Horizon(NamedTuple):
-    """Which waiters are late: their deadline is before `until`, or before the tokens up to theirs have flowed in."""
+    """Which waiters are late: their deadline is before `until`, or before the tokens up to theirs are refilled."""
 
     until: float
     """The instant before which nobody is served."""
     since: float
-    """The instant from which on all of that flows in: earlier than now, where something is there already."""
+    """The instant at which the refill of all of that began: earlier than now, where something is there already."""
     seconds: float = 0.0
-    """The time in which a token flows in, at the least."""
+    """The time in which a token is refilled, at the least."""
 
 
 NEAR = Horizon(-math.inf, -math.inf)
@@ -49,7 +49,7 @@ class Depths:
     __slots__ = ("_changed", "_levels", "seconds")
 
     def __init__(self, numbers: Iterable[int], seconds: float) -> None:
-        """`numbers` are those of all waiters; `seconds` is the time in which a token flows in, at the least."""
+        """`numbers` are those of all waiters; `seconds` is the time in which a token is refilled, at the least."""
         self._levels: list[_Level] = [{}]
         self._changed = set(numbers)
         self.seconds = seconds

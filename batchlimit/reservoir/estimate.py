@@ -12,7 +12,7 @@ SETTLE_THERE = "settle it where it was made, and send the actual cost there"
 
 
 class Estimate:
-    """What was charged, and whether that is final. Costs are whole tokens."""
+    """A charge, and whether it is final. Costs are whole tokens."""
 
     __slots__ = ("cost", "on_error", "settled")
 

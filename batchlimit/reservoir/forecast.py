@@ -71,8 +71,8 @@ class Forecast:
     def is_held_up(self) -> bool:
         """Whether requests wait until prompt waiters have confirmed, within this turn of their event loop.
 
-        A request sent before would tell the bucket that this instance holds tokens that it is about to spend, and the
-        bucket would keep room for them: at a burst of 1 that left half of the rate unused.
+        A request sent before would report tokens as held that are about to be spent. The bucket would keep room for
+        them: at a burst of 1 that left half of the rate unused.
         """
         return self._state.lease.prompt * _SMALL > self._state.largest_cost
 
@@ -87,7 +87,7 @@ class Forecast:
     def retry_after(self, waiter: Waiter, now: float) -> float:
         """Return the seconds after which a refused caller may come again.
 
-        If nothing better is known, that is the time in which its cost flows in once more.
+        If nothing better is known, that is the time in which its cost is refilled once more.
         """
         state, waiters = self._state, self._state.queue
         first = state.first_cost if waiter in waiters else 0
@@ -133,7 +133,7 @@ class Forecast:
     def _fits_in(self, ahead: int, cost: int, now: float) -> float:
         """Return the seconds after which `cost` is here, behind what others ask for or owe, as far as the bucket told.
 
-        What is here now need not flow in.
+        The tokens that are here need no refill.
         """
         state = self._state
         missing = ahead + cost - state.lease.held

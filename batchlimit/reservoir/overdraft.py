@@ -9,8 +9,8 @@ from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import NOBODY, Waiter
 
 _PACES = 2.5
-"""A debt is asked for so many paces late, at the most: the ask before the last came too early, and the last one pauses
-again, a pace and a quarter each."""
+"""A debt is asked for so many paces late, at the most. The ask before the last came too early, and the last one pauses
+again: a pace and a quarter each."""
 
 
 class Overdraft:
@@ -35,7 +35,7 @@ class Overdraft:
         return self.waiter.cost + self.waiter.beyond
 
     def delay(self, cost: int, quota: Quota, view: BucketView) -> float:
-        """Return for how many seconds, at the most, what flows in may wait to pay the debt, and stop for it."""
+        """Return for how many seconds, at the most, the refill may wait to pay the debt, and stop for it."""
         if not self.total:
             return 0.0
         bands = bands_of(quota)

@@ -9,7 +9,7 @@ What is promised, provided that the clocks of process and store run at the same 
 2. Callers who wait are served in order of arrival. A caller that waits for tokens leaves at its deadline. A caller that
    waits for an answer of the store leaves at the latest when that has come or has failed.
 3. One request per key is in flight from this process, whatever the number of callers.
-4. A caller may be interrupted between any two lines. That may lose tokens until their lease ends; it mints none.
+4. A caller may be interrupted between any two lines. That may lose tokens until their lease ends; it creates none.
 
 The parts. All of them share one `KeyState`; each is given the parts that it needs:
 
@@ -38,18 +38,22 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its caller leaves |
 | leased    | the tokens here are the bucket's  | a request fails while a caller waits, and the fallback answers   |
 | fallback  | `state.lease.borrowed`            | the next Grant arrives; the borrowed tokens that are left go     |
-| open      | callers are served here           | the key becomes dormant, idle or evicted, or the limiter closes  |
+| live      | callers are served here           | the key becomes dormant, idle or evicted, or the limiter closes  |
 | retired   | the next use makes another one    | never; `step` says Retired to a waiter whose tokens expired      |
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
 
-Who calls what. No method blocks, reads a clock or talks to a store: the key entry of an API (sync/key_entry.py,
+Beside these, `state.mode` says what becomes of the decisions. In "enforce" they hold. In "shadow" nothing is refused,
+and refusals are only counted. In "open" everything is admitted, and the bucket is not asked. `state.trial` counts what
+another quota would have refused. `reconsider` sets both, by the code and by the overrides that are known.
+
+The calls. No method blocks, reads a clock or talks to a store: the key entry of an API (sync/key_entry.py,
 aio/key_entry.py) does. It holds the key's lock for each call here that is not said to need none:
 
 - A hit of cost 1 is a step of the iterator `tokens.lock_free`, and a refusal of it a look at `tokens.denied_until`:
   both need no lock. Larger costs go by `tokens.take` and `admission.deny`. At the low watermark `prefetch.take_low`
   spends, and `lifecycle.tend` then asks for more.
-- A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict and does as told:
-  Wait sleeps and steps again; Fetch carries an Ask to the store, whose answer is reported by `granted` or `failed`. A
+- A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict. Until then a step
+  is a Wait, to sleep and step again, or a Fetch, to send its Ask and report the answer by `granted` or `failed`. A
   caller that is interrupted calls `leave`. What a `tentative` waiter is given is not spent before `admission.confirm`.
 - The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it renews leases, sends
   refunds, prefetches, and retires the reservoir.
@@ -183,9 +187,9 @@ class Reservoir:
     def leave(self, waiter: Waiter, now: float) -> None:
         """Take a caller out of the queue, whatever its verdict and wherever it was interrupted.
 
-        Its tokens stay here for others, unless they have expired, or the bucket was told meanwhile that they are
-        spent: then they are not ours any more, and to give them back would mint tokens. Of a tentative waiter's tokens
-        the bucket is not told so. A request that the caller has not reported on has failed.
+        Its tokens stay here for others, unless they have expired, or were reported as spent meanwhile: then they are
+        not ours any more, and to give them back would create tokens. A tentative waiter's tokens are not reported so.
+        A request that the caller has not reported on has failed.
         """
         if self.state.in_flight is not None and waiter.request is self.state.in_flight:
             self._give_up(waiter.request, now)
@@ -328,7 +332,8 @@ class Reservoir:
     def _review(self, waiter: Waiter, now: float) -> None:
         """Put a caller whose tokens expired before it woke back in its place, if its key is still served here.
 
-        A request from a retired reservoir would be the same instance's to the bucket as one from the next, and mint.
+        To the bucket, a request from a retired reservoir would be from the same instance as one from the next. It would
+        create tokens.
         """
         if isinstance(waiter.verdict, Admit) and now >= waiter.verdict.before:
             if self.state.is_retired and self.lifecycle.ended is None:

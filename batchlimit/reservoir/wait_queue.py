@@ -1,4 +1,4 @@
-"""Who waits for tokens, in order of arrival, and whom to wake."""
+"""The waiters for tokens, in order of arrival, and those to wake."""
 
 import math
 from collections.abc import Iterator
@@ -176,7 +176,7 @@ class WaitQueue:
             self._numbers = sorted(number for number, each in self._waiters.items() if each is not self._debtor)
 
     def _measured(self, seconds: float | None = None) -> Depths:
-        """Return the tree as it is now; `seconds` is how long a token takes to flow in, if the question is of that."""
+        """Return the tree as it is now; `seconds` is how long a token takes to refill, if that is asked."""
         if self._depths is None or seconds not in (None, self._depths.seconds):
             self._depths = Depths(self._waiters, seconds or 0.0)
         self._depths.update(self._waiters)

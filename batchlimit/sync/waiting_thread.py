@@ -1,4 +1,4 @@
-"""Who waits in the queue of a key: one thread, or one coroutine, which does not block its event loop."""
+"""A caller in the queue of a key: one thread, or one coroutine, which does not block its event loop."""
 
 import asyncio
 import os

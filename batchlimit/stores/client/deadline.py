@@ -2,7 +2,7 @@
 
 redis-py bounds each read by itself: a server that sends a reply byte by byte takes as long as it likes. Here all reads
 and writes of an exchange share what is left of the caller's deadline. It also takes less processor time: see the table
-in `__init__.py`. Opening a connection may take any time, because resolving a name has no timeout, so none is opened
+in `__init__.py`. Opening a connection may take any time, because resolving a name has no timeout. So none is opened
 within a `deadline_scope`: redis-py opens and greets them elsewhere, and a RespSocket then reads and writes on them.
 """
 
