@@ -2,10 +2,11 @@
 
 from batchlimit.admin.admin import Admin
 from batchlimit.admin.async_admin import AsyncAdmin
+from batchlimit.admin.plan import Plan, Touch
 from batchlimit.bucket.state import BucketState
 from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
 
-__all__ = ["Admin", "AsyncAdmin", "BucketState", "Entry", "Override", "Overrides", "RulesChanged"]
+__all__ = ["Admin", "AsyncAdmin", "BucketState", "Entry", "Override", "Overrides", "Plan", "RulesChanged", "Touch"]

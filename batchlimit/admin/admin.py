@@ -9,6 +9,7 @@ from typing import Any, Self
 import redis
 
 from batchlimit.admin import changes
+from batchlimit.admin.plan import Plan, planned
 from batchlimit.bucket.state import BucketState, read_bucket
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Change, Entry
@@ -60,7 +61,7 @@ class Admin(Unique):
         if not isinstance(opened, Ruled):
             raise TypeError(f"a {type(store).__name__} keeps no overrides; use a redis.Redis client or a URL")
         self._store: Any = opened
-        self._rules, self._owns_store = opened.rules, False
+        self._rules, self._owns_store, self._prefix = opened.rules, False, prefix
         self._who = _someone() if who is None else who
 
     @classmethod
@@ -288,8 +289,10 @@ class Admin(Unique):
         on_failure: FailurePolicy | Kind | None = None,
         until: Until = None,
         why: str = "",
-    ) -> Override:
-        """Return what `set` would set, and set nothing. Args and errors are those of `set`.
+    ) -> Plan:
+        """Return what `set` would do, and do nothing. Args and errors are those of `set`.
+
+        It looks at some of the live buckets, by no more than 20,000 names of each server.
 
         Example:
             >>> from batchlimit.stores import MemoryStore
@@ -299,7 +302,7 @@ class Admin(Unique):
         overrides, now = changes.seen(self._rules)
         override = self._override(name, quota, until, why, now, (mode, weight, on_failure))
         setting(overrides, override, self._who, now)
-        return override
+        return planned(self._store, self._prefix, overrides, override, now)
 
     def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
         """Remove overrides: the code counts again, or another override that matches.

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from batchlimit.admin import Admin
+from batchlimit.admin import Admin, Plan
 from batchlimit.cli.output import Output, Row, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, opened
 from batchlimit.overrides.key_rule import Mode
@@ -43,9 +43,11 @@ def set_(
         before = admin.overrides().by_name.get(name)
         mode: Mode = "shadow" if shadow else "enforce"
         policy = None if on_failure is None else FailurePolicy.parse(on_failure)
-        act = admin.plan if dry_run else admin.set
-        override = act(name, quota, mode=mode, weight=weight, on_failure=policy, until=until, why=why)
-        show(_row(override, _now(admin)), output)
+        said: dict[str, Any] = {"mode": mode, "weight": weight, "on_failure": policy, "until": until, "why": why}
+        if dry_run:
+            _show_plan(admin.plan(name, quota, **said), _now(admin), output)
+        else:
+            show(_row(admin.set(name, quota, **said), _now(admin)), output)
         say(f"{'would be set' if dry_run else 'set'}; before: {before or 'no override'}")
 
 
@@ -129,6 +131,8 @@ def log(
         show([_told(each) for each in admin.history(count)], output, empty="nothing was changed yet")
 
 
+_MOST_SHOWN = 50
+"""Live buckets in a table."""
 _SHOWN = "name", "quota", "state", "until", "why", "who", "at"
 
 
@@ -144,6 +148,20 @@ def _row(each: Override, now: float) -> Row:
         "who": each.who,
         "at": spelled(each.at),
     }
+
+
+def _show_plan(plan: Plan, now: float, output: Output) -> None:
+    touches: list[Row] = [{"key": each.key, "before": str(each.before), "after": each.after} for each in plan.touched]
+    row = _row(plan.override, now)
+    if output is not Output.TABLE:
+        show(row | {"touches": touches, "names": plan.names, "warnings": list(plan.warnings)}, output)
+    else:
+        show(row, output)
+        show(touches[:_MOST_SHOWN], output, empty="no live bucket that was looked at changes")
+        some = "" if plan.is_whole else f", of those among {plan.names} names"
+        say(f"{len(touches)} live buckets would obey it{some}")
+    for each in plan.warnings:
+        say(f"warning: {each}")
 
 
 def _told(entry: Entry) -> Row:

@@ -150,6 +150,11 @@ def literals(name: str) -> int:
     return len(re.sub(r"\[.*?\]|[*?]", "", name))
 
 
+def literal_start(name: str) -> str:
+    """Return the characters of a name before its first wildcard."""
+    return re.split(r"[*?\[]", name, maxsplit=1)[0]
+
+
 def check_name(name: object) -> str:
     """Return the name of an override, as buckets are named by it; ValueError or TypeError if it can be none."""
     name = check_key(name)

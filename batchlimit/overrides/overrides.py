@@ -2,13 +2,12 @@
 
 import bisect
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.override import NotUnderstood, Override, literals
+from batchlimit.overrides.override import NotUnderstood, Override, literal_start, literals
 from batchlimit.redaction import shown
 
 MOST = 10_000
@@ -48,7 +47,7 @@ class _Index:
         self._by_start: dict[str, list[_Candidate]] = {}
         for one in each:
             if one.is_pattern:
-                start = _start(one.name)
+                start = literal_start(one.name)
                 self._by_start.setdefault(start, []).append(_Candidate.of(one, start))
             else:
                 self._exact[one.name] = one
@@ -162,11 +161,6 @@ class InForce(NamedTuple):
 
 NONE = InForce(Overrides(), 0.0, 0)
 """What an instance begins with: nobody has set anything yet."""
-
-
-def _start(pattern: str) -> str:
-    """Return the characters of a pattern before its first wildcard."""
-    return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
 
 
 def is_number(text: str) -> bool:

@@ -62,6 +62,36 @@ def test_a_dry_run_changes_nothing(run: Run, admin: Admin) -> None:
     assert run("set", "search:*", "20/fortnight", "--dry-run").exit_code == 2
 
 
+def used(store: RedisStore, *keys: str, burst: int = 100) -> None:
+    for key in keys:
+        assert store.take(key, Quota(0.001, burst), Ask("one", 1, 10, 10, 10, round_trip=2.0)).granted == 10
+
+
+def test_a_dry_run_shows_the_live_buckets_that_would_obey(run: Run, admin: Admin, valkey_store: RedisStore) -> None:
+    used(valkey_store, "search:ann", "search:bob", "search:vip", "export", "searching")
+    admin.set("search:vip", "50/s")
+    done = run("set", "search:*", "20/s", "--dry-run", "-o", "json")
+    told = json.loads(done.stdout)
+    assert [(each["key"], each["before"], each["after"]) for each in told["touches"]] == [
+        ("search:ann", "3.6/h burst 100", "20/s"),
+        ("search:bob", "3.6/h burst 100", "20/s"),
+    ]
+    assert told["warnings"] == ["calls of more than 20 tokens would be refused; up to 100 fit now"]
+    table = run("set", "search:*", "20/s", "--dry-run")
+    assert ["search:ann" in table.stdout, "2 live buckets would obey it" in table.stderr] == [True, True]
+    assert [each.name for each in admin.overrides()] == ["search:vip"]
+
+
+def test_a_dry_run_tells_of_a_name_that_nobody_uses(run: Run, valkey_store: RedisStore) -> None:
+    used(valkey_store, "search:ann")
+    for name, told in (("serach:*", "matches no live bucket"), ("search:anne", "has no live bucket")):
+        done = run("set", name, "20/s", "--dry-run", "-o", "json")
+        assert told in json.loads(done.stdout)["warnings"][0]
+    trial = json.loads(run("set", "search:*", "20/s", "--shadow", "--dry-run", "-o", "json").stdout)
+    assert [each["after"] for each in trial["touches"]] == ["trial of 20/s"]
+    assert trial["warnings"] == []
+
+
 def test_all_are_removed_only_after_a_yes(run: Run, admin: Admin) -> None:
     run("set", "ann", "20/s")
     run("set", "bob", "20/s")
