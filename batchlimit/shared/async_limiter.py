@@ -7,7 +7,7 @@ from typing import Self
 
 from batchlimit.concurrency.async_permit import Turn
 from batchlimit.shared.async_permit import AsyncSharedPermit
-from batchlimit.shared.base_limiter import BaseSharedLimiter
+from batchlimit.shared.base_limiter import BaseSharedLimiter, checked
 from batchlimit.waiting import patience
 
 
@@ -41,13 +41,17 @@ class AsyncSharedConcurrencyLimiter(BaseSharedLimiter):
         1
     """
 
-    def acquire(self, key: str, *, timeout: float | None = None, cancel: bool = True) -> AsyncSharedPermit:
+    def acquire(
+        self, key: str, *, timeout: float | None = None, priority: int = 0, cancel: bool = True
+    ) -> AsyncSharedPermit:
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:
             key: What is limited, such as "export:42".
             timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: for the
                 store's answer alone, not for a release.
+            priority: Of the callers that wait in this process, those of higher priority are served first (whole
+                number, default 0). One place of eight goes to who has waited longest.
             cancel: True, the default: a block whose permit is lost is cancelled, and ends in PermitLost. False: the
                 block goes on, and is to look at `lost` or to `check`.
 
@@ -55,18 +59,18 @@ class AsyncSharedConcurrencyLimiter(BaseSharedLimiter):
             The permit. It raises ConcurrencyLimited, StoreUnavailable or LimiterClosed where the task enters.
 
         Raises:
-            TypeError: `timeout` is no number.
+            TypeError: `timeout` is no number, or `priority` no whole number.
             ValueError: `timeout` is below 0.
         """
-        seconds = patience(timeout)
+        seconds, rank = patience(timeout), checked(priority)
 
         async def enter(permit: AsyncSharedPermit) -> None:
-            await self._wait(permit, seconds)
+            await self._wait(permit, seconds, rank)
 
         return AsyncSharedPermit(self._engine, key, enter, cancel)
 
-    async def _wait(self, permit: AsyncSharedPermit, timeout: float) -> None:
-        waits = self._engine.enter(permit, timeout, Turn)
+    async def _wait(self, permit: AsyncSharedPermit, timeout: float, priority: int) -> None:
+        waits = self._engine.enter(permit, timeout, priority, Turn)
         if waits is None:
             return
         waiter, turn, seconds = waits

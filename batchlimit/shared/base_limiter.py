@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
 from batchlimit.clock import steady
-from batchlimit.quota.failure_policy import FailureSource, failure_rule
+from batchlimit.quota.failure_policy import FailureSource, failure_rule, warn_if_uncounted
 from batchlimit.quota.key import check_prefix
 from batchlimit.redaction import shown
+from batchlimit.reservoir.options import check_seconds
 from batchlimit.shared.engine import Engine
 from batchlimit.shared.limits import Shared, limits_of
 from batchlimit.shared.statistics import SharedStatistics
@@ -26,6 +27,13 @@ class LendingStore(Store, Protocol):
     def slots(self) -> Any:
         """The Lender."""
         ...
+
+
+def checked(priority: object) -> int:
+    """Return a priority, or raise TypeError."""
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"priority must be a whole number, not {shown(priority)}")
+    return priority
 
 
 def _clock() -> int:
@@ -47,6 +55,8 @@ class BaseSharedLimiter(Unique):
         if not isinstance(store, LendingStore):
             raise TypeError(f"store must be a RedisStore or a MemoryStore, not {shown(store)}")
         limit_of, policy_of = limits_of(limits), failure_rule(on_failure)
+        check_seconds("deadline", deadline)
+        warn_if_uncounted(on_failure)
         if isinstance(weight, bool) or not isinstance(weight, int):
             raise TypeError(f"weight must be a whole number, not {shown(weight)}")
         if not 1 <= weight <= 1_000_000:
@@ -95,6 +105,7 @@ class BaseSharedLimiter(Unique):
         found = look(url)
         del url  # the frames of a traceback show no password
         limits_of(limits)  # before a server is started
+        check_seconds("connect_timeout", connect_timeout)
         address = sure(found)
         store = open_store(address, prefix=check_prefix(prefix), connect_timeout=connect_timeout, deadline=deadline)
         assert isinstance(store, LendingStore)

@@ -115,7 +115,9 @@ class Engine:
 
     # Callers
 
-    def enter(self, permit: BaseSharedPermit, timeout: float, turn: type[T]) -> tuple[Waiter, T, float] | None:
+    def enter(
+        self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[T]
+    ) -> tuple[Waiter, T, float] | None:
         """Let a permit have a place that is free here; else return the waiter, what it waits for, and how long (s).
 
         Raises:
@@ -136,7 +138,7 @@ class Engine:
             if seconds <= 0 and slots.is_sought:
                 raise self._refusal(slots, "limit")
             made = turn()
-            waiter = Waiter(made.wake, seconds > 0)
+            waiter = Waiter(made.wake, seconds > 0, priority)
             slots.line_up(waiter, now)
             self._note(slots, now)
         return waiter, made, seconds or math.inf

@@ -4,7 +4,7 @@ from types import TracebackType
 from typing import Self
 
 from batchlimit.blocking import Turn, warn_in_loop
-from batchlimit.shared.base_limiter import BaseSharedLimiter
+from batchlimit.shared.base_limiter import BaseSharedLimiter, checked
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.permit import SharedPermit
 from batchlimit.waiting import patience
@@ -43,13 +43,15 @@ class SharedConcurrencyLimiter(BaseSharedLimiter):
         >>> limiter.close()
     """
 
-    def acquire(self, key: str, *, timeout: float | None = None) -> SharedPermit:
+    def acquire(self, key: str, *, timeout: float | None = None, priority: int = 0) -> SharedPermit:
         """Return a permit of a key, at once or when it is this caller's turn.
 
         Args:
             key: What is limited, such as "export:42".
             timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: for the
                 store's answer alone, not for a release.
+            priority: Of the callers that wait in this process, those of higher priority are served first (whole
+                number, default 0). One place of eight goes to who has waited longest.
 
         Returns:
             The permit, held until it is released.
@@ -58,11 +60,11 @@ class SharedConcurrencyLimiter(BaseSharedLimiter):
             ConcurrencyLimited: There was no permit in time ("limit", "queue_timeout"), or the queue was full.
             LimiterClosed: The limiter was closed.
             StoreUnavailable: The store is away, and `on_failure` is "closed" for this key.
-            TypeError: The key is no str, or `timeout` no number.
+            TypeError: The key is no str, `timeout` no number, or `priority` no whole number.
             ValueError: The key has no limit or is empty, or `timeout` is below 0.
         """
         permit, wait = SharedPermit(self._engine, key), patience(timeout)
-        if waits := self._engine.enter(permit, wait, Turn):
+        if waits := self._engine.enter(permit, wait, checked(priority), Turn):
             self._wait(permit, *waits)
         return permit
 

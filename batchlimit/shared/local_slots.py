@@ -38,6 +38,7 @@ class LocalSlots:
         "_allowance",
         "_answered",
         "_back",
+        "_first_ask",
         "_granted",
         "_is_closing",
         "_keep",
@@ -83,6 +84,7 @@ class LocalSlots:
         self._keep, self._allowance, self._peak = -1, 0, 0
         self._renewal = math.inf
         self._told = 0  # how many the store was told that wait here
+        self._first_ask: float = math.inf  # when the first ask was sent (ns)
 
     def __repr__(self) -> str:
         return f"<LocalSlots: {self.busy} of {self.held} in use, {len(self.line)} waiting>"
@@ -197,6 +199,7 @@ class LocalSlots:
             self._returned += max(0, self.held - max(self._peak, self.busy + len(self.line)))
             self._peak = self.busy
         self.asked += 1
+        self._first_ask = min(self._first_ask, now)
         self.due, self._told = math.inf, self.line.patient
         idle, waiting = self.held - self.busy, len(self.line)
         return SlotAsk(
@@ -263,7 +266,9 @@ class LocalSlots:
 
     def expire(self, now: int) -> list[Place]:
         """Begin a new lease if this one is over; return the places that are lost."""
-        if not 0 < self.lease.until <= now:
+        # Of asks without an answer: what the store may have lent by them is free again after a lease.
+        until = self.lease.until or (math.inf if self.line else self._first_ask + self._shared.lease * _SECOND)
+        if now < until:
             return []
         lost = list(self._places)
         self._begin()

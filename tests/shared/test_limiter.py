@@ -125,6 +125,8 @@ def test_patterns_and_keys() -> None:
         ({"a": 1}, {"weight": 0}),
         ({"a": 1}, {"weight": 1.5}),
         ({"a": 1}, {"on_failure": "maybe"}),
+        ({"a": 1}, {"deadline": 0}),
+        ({"a": 1}, {"connect_timeout": -1}),
     ],
 )
 def test_arguments_that_cannot_work_are_refused(limits: Any, options: Any) -> None:
@@ -156,6 +158,26 @@ def test_a_queue_has_a_length() -> None:
                 limiter.acquire("one")
         assert refusal.value.reason == "queue_full"
         thread.join(100)
+
+
+def test_a_higher_priority_is_served_first() -> None:
+    async def main() -> list[int]:
+        order = []
+        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}, deadline=60.0) as limiter:
+
+            async def caller(priority: int) -> None:
+                async with limiter.acquire("gpu", priority=priority):
+                    order.append(priority)
+
+            async with limiter.acquire("gpu"):
+                tasks = [asyncio.create_task(caller(priority)) for priority in (1, 3, 2)]
+                await asyncio.sleep(0)
+            await asyncio.gather(*tasks)
+            with pytest.raises(TypeError, match="priority"):
+                limiter.acquire("gpu", priority=0.5)  # type: ignore[arg-type]
+        return order
+
+    assert asyncio.run(main()) == [3, 2, 1]
 
 
 def test_who_waited_in_vain_is_told_so() -> None:

@@ -331,6 +331,18 @@ def test_a_token_is_larger_than_that_of_every_permit_before_if_there_is_one_slot
     assert tokens == sorted(set(tokens))
 
 
+def test_a_key_of_which_the_store_never_answered_is_forgotten_after_a_lease() -> None:
+    world = World(4, "a")
+    slots = world.all["a"]
+    world.wait("a")
+    slots.ask(world.now)
+    slots.fail(StoreUnavailable("away"), world.now + SECOND, 0)
+    assert not slots.is_over
+    world.now += 10 * SECOND
+    assert slots.expire(world.now) == []
+    assert slots.is_over
+
+
 def test_while_the_store_is_away_as_many_enter_as_the_policy_says() -> None:
     world = World(4, "a")
     slots = world.all["a"]

@@ -1,0 +1,53 @@
+"""Tables of who waits in one process, and who is next."""
+
+from batchlimit.concurrency.queue import Queue
+from batchlimit.shared.line import Line, Waiter
+
+
+def waiter(priority: int = 0, is_patient: bool = True) -> Waiter:
+    return Waiter(lambda: None, is_patient, priority)
+
+
+def line_of(waiters: list[Waiter], queue: Queue | None = None) -> Line:
+    line = Line(queue or Queue(100, None))
+    for each in waiters:
+        line.add(each)
+    return line
+
+
+def test_who_came_first_is_next_or_who_came_last() -> None:
+    waiters = [waiter() for _ in range(3)]
+    line = line_of(waiters)
+    assert [line.next() for _ in range(3)] == waiters
+    line = line_of(waiters, Queue(100, None, "lifo"))
+    assert [line.next() for _ in range(3)] == waiters[::-1]
+
+
+def test_a_higher_priority_is_next_and_of_equal_ones_who_came_first() -> None:
+    low, high, higher, high_too = (waiter(priority) for priority in (-1, 5, 6, 5))
+    line = line_of([low, high, higher, high_too])
+    assert [line.next() for _ in range(4)] == [higher, high, high_too, low]
+
+
+def test_one_place_of_eight_goes_to_who_waited_longest() -> None:
+    low, high = [waiter(0) for _ in range(2)], [waiter(9) for _ in range(20)]
+    line = line_of([*low, *high])
+    served = [line.next() for _ in range(16)]
+    assert [each in low for each in served] == [False] * 7 + [True] + [False] * 7 + [True]
+
+
+def test_who_left_is_not_served_and_may_leave_again() -> None:
+    one, other = waiter(), waiter()
+    line = line_of([one, other])
+    line.remove(one)
+    line.remove(one)
+    assert (len(line), line.patient, one in line, other in line) == (1, 1, False, True)
+    assert line.next() is other
+    assert list(line) == []
+
+
+def test_only_the_patient_count_against_the_length() -> None:
+    line = line_of([waiter(is_patient=False), waiter()], Queue(2, None))
+    assert not line.is_full
+    line.add(waiter())
+    assert line.is_full
