@@ -5,6 +5,7 @@ import typer
 from batchlimit.cli import bucket, rules
 from batchlimit.cli.doctor.command import doctor
 from batchlimit.cli.exporter import exporter
+from batchlimit.cli.simulate.command import simulate
 from batchlimit.cli.top.command import top
 from batchlimit.fleet.demo import demo
 
@@ -19,6 +20,7 @@ app.command()(bucket.refill)
 app.command()(bucket.clear)
 app.command()(doctor)
 app.command()(exporter)
+app.command()(simulate)
 app.command("rules")(rules.rules)
 app.command()(rules.log)
 app.command()(demo)

@@ -1,0 +1,165 @@
+"""Limiter instances in virtual time on one store in memory: real reservoirs and batches, without threads or sockets."""
+
+import heapq
+import itertools
+import math
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import getitem
+from typing import Any
+
+from batchlimit.bucket.bucket import Bucket
+from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.quota.key import stored
+from batchlimit.quota.lookup import quota_rule
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.options import Options
+from batchlimit.stores.memory import MemoryStore
+from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.sync.key_calls import KeyCalls
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.limiter import RateLimiter
+from batchlimit.sync.refresher import Refresher
+from batchlimit.sync.registry import Registry
+from batchlimit.testing.threads import PlainStore
+
+_MOST_KEYS = 1_000_000
+
+
+class Fleet:
+    """Limiter instances, and the time in which they live.
+
+    Args:
+        quotas: patterns of keys, each with its quota.
+        instances: how many.
+        round_trip: seconds that an answer of the store is said to take: leases are as long as for such a store.
+        seed: of the jitter.
+        called: is told the key of each call of the store (default: nothing is).
+    """
+
+    def __init__(
+        self,
+        quotas: Mapping[str, Quota],
+        instances: int,
+        round_trip: float,
+        seed: int,
+        called: Callable[[str], None] = lambda _key: None,
+    ) -> None:
+        random.seed(seed)  # the jitter of reservoirs comes from there
+        self._now = [0.0]
+        clock: Any = partial(getitem, self._now, 0)  # a function of Python's own would take twice as long
+        self.clock: Callable[[], float] = clock
+        self.store = _Counting(self.clock, called)
+        self.due = math.inf
+        self._plans: list[tuple[float, int, _Attendant, KeyEntry]] = []
+        self._order = itertools.count()
+        self.round_trip = round_trip
+        rule = quota_rule(quotas)
+        options = Options(max_keys=_MOST_KEYS)
+        self.limiters = [SimulatedLimiter(_SimulatedRegistry(self, rule, options)) for _ in range(instances)]
+
+    def move(self, instant: float) -> None:
+        """Let time pass until an instant, and do what is due in the background meanwhile."""
+        while self.due <= instant:
+            at, _, attendant, entry = heapq.heappop(self._plans)
+            self.due = self._plans[0][0] if self._plans else math.inf
+            if entry.due == at:
+                self._now[0] = max(self._now[0], at)
+                attendant.look_after(entry)
+        self._now[0] = instant
+
+    def plan(self, attendant: "_Attendant", entry: KeyEntry) -> None:
+        """Come to an entry at its `due`."""
+        if entry.due < math.inf:
+            heapq.heappush(self._plans, (entry.due, next(self._order), attendant, entry))
+            self.due = self._plans[0][0]
+
+
+class SimulatedLimiter(RateLimiter):
+    """A RateLimiter of a fleet."""
+
+    def __init__(self, registry: "_SimulatedRegistry") -> None:
+        KeyCalls.__init__(self, registry)
+
+
+class _SimulatedRegistry(Registry):
+    """A Registry whose background thread is the fleet's loop."""
+
+    def __init__(self, fleet: Fleet, rule: Callable[[str], Quota], options: Options) -> None:
+        self._fleet = fleet
+        self._refreshes: Any = partial(_Attendant, fleet)
+        super().__init__(fleet.store, rule, options, fleet.clock)
+
+    def _begin(self) -> None:
+        self.store: GuardedStore = _NearStore(self._opened, self._options.deadline, self._fleet.round_trip)
+        super()._begin()
+
+
+class _NearStore(PlainStore):
+    """Answers at once, and has instances lease as if it took a while."""
+
+    def __init__(self, store: Any, deadline: float, round_trip: float) -> None:
+        super().__init__(store, deadline)
+        self._round_trip = round_trip
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        return super().take(key, quota, ask._replace(round_trip=self._round_trip))
+
+
+class _Attendant(Refresher):
+    """Looks after key entries when the fleet says so."""
+
+    def __init__(self, fleet: Fleet, *rest: Any) -> None:
+        super().__init__(*rest)
+        self._fleet = fleet
+
+    def watch(self, entry: KeyEntry) -> None:
+        """Come to this key entry at its `due`."""
+        self._fleet.plan(self, entry)
+
+    def come_by(self, at: float) -> None:
+        """Do nothing: what is idle may stay in memory."""
+
+    def forget(self, entry: KeyEntry) -> None:
+        """Do nothing: a plan of an entry that is not due is passed over."""
+
+    def stop(self) -> bool:
+        """Never look again."""
+        return False
+
+    def look_after(self, entry: KeyEntry) -> None:
+        """Do what is due."""
+        asks: list[Any] = []
+        self._tend(entry, asks)
+        self._ask(asks)
+
+
+class _Counting(MemoryStore):
+    """A MemoryStore that counts what a server would be asked, and tells `called` of each key."""
+
+    def __init__(self, clock: Callable[[], float], called: Callable[[str], None]) -> None:
+        super().__init__(clock)
+        self.calls, self._called = 0, called
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        """See Store.take."""
+        self._count(key)
+        return super().take(key, quota, ask)
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        """See Store.give_back."""
+        self._count(key)
+        return super().give_back(key, quota, back)
+
+    def begin(self, key: str, quota: Quota, levels: list[float]) -> None:
+        """Have a bucket with so many tokens in each bandwidth, and nothing leased."""
+        now = self._now()
+        bucket = Bucket(quota, now)
+        bucket._levels = list(levels)
+        self._buckets[stored(key)] = bucket, now + bucket.expires_in()
+
+    def _count(self, key: str) -> None:
+        self.calls += 1
+        self._called(key)

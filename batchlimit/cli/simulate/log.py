@@ -1,0 +1,142 @@
+"""Lines of an access log: the common and the combined format, and JSON lines as nginx and others write them."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import chain
+from typing import Any, NamedTuple
+
+from batchlimit.redaction import shown
+
+Line = tuple[float, str, str, str, str, int]
+"""When (seconds since 1970), method, target with its query, address, user ("" if unknown), status (0 if unknown)."""
+_COMMON = re.compile(r'(\S+) \S+ (.*?) \[([^\]]+)\] "(\S+) (\S+)[^"]*" (\d{3}|-)').match
+_REQUEST = re.compile(r"(\S+) (\S+)").match
+_NAMES = {
+    "time": ("time", "timestamp", "ts", "@timestamp", "time_iso8601", "time_local", "msec", "date"),
+    "method": ("method", "request_method", "verb"),
+    "target": ("path", "uri", "request_uri", "url", "target"),
+    "ip": ("remote_addr", "ip", "client_ip", "remote_ip", "client", "addr"),
+    "user": ("user", "remote_user", "user_id", "username"),
+    "status": ("status", "status_code", "code"),
+}
+"""By what names JSON lines have what a replay needs; `request` may have method and target in one."""
+_MILLISECONDS = 1e11
+"""A number of seconds since 1970 is less than this for three thousand years."""
+
+
+class Unreadable(ValueError):
+    """A line that is no request."""
+
+
+class Bad:
+    """How many lines could not be read, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count, self.first = 0, ""
+
+    def add(self, line: str) -> None:
+        """Count one."""
+        self.count += 1
+        self.first = self.first or shown(line.strip())
+
+
+class Format(NamedTuple):
+    """One format: its name, and what reads a line, or raises Unreadable."""
+
+    name: str
+    read: Callable[[str], Line]
+
+
+def lines(source: Iterator[str], bad: Bad) -> Iterator[Line]:
+    """Read a log whose first line tells the format; lines that cannot be read are counted."""
+    rest = (text for text in source if text.strip())
+    if (first := next(rest, None)) is None:
+        return
+    read = format_of(first).read
+    for text in chain([first], source):
+        try:
+            yield read(text)
+        except Unreadable:
+            if text.strip():
+                bad.add(text)
+
+
+def format_of(line: str) -> Format:
+    """Return the format that a line is in."""
+    return Format("json", _JsonLines()) if line.lstrip().startswith("{") else Format("common", _Common())
+
+
+class _Common:
+    """The common format; the combined one has more at the end. Times are read once for each second, days once."""
+
+    def __init__(self) -> None:
+        self._text, self._time = "", 0.0
+        self._day, self._midnight = "", 0.0
+
+    def __call__(self, line: str) -> Line:
+        found = _COMMON(line)
+        if found is None:
+            raise Unreadable(line)
+        ip, user, time, method, target, status = found.groups()
+        if time != self._text:
+            self._time, self._text = self._read(time), time
+        return self._time, method, target, ip, "" if user == "-" else user, 0 if status == "-" else int(status)
+
+    def _read(self, time: str) -> float:
+        """Return an instant such as 22/Nov/2026:10:00:00 +0000."""
+        day = time[:11] + time[20:]
+        try:
+            if day != self._day:
+                self._midnight, self._day = _written(f"{time[:11]}:00:00:00{time[20:]}"), day
+            return self._midnight + int(time[12:14]) * 3600 + int(time[15:17]) * 60 + int(time[18:20])
+        except ValueError as error:
+            raise Unreadable(time) from error
+
+
+class _JsonLines:
+    """One object a line."""
+
+    def __call__(self, line: str) -> Line:
+        try:
+            told = json.loads(line)
+            found = {name: _first(told, names) for name, names in _NAMES.items()}
+            if (request := _REQUEST(str(told.get("request", "")))) is not None:
+                found["method"], found["target"] = request.groups()
+            status, user = found["status"], found["user"]
+            at = _time(found["time"])
+            return (
+                at, str(found["method"] or "GET"), str(found["target"] or _missing("a path")), str(found["ip"] or ""),
+                "" if user in (None, "-") else str(user), int(status or 0),
+            )  # fmt: skip
+        except (ValueError, TypeError, AttributeError) as error:
+            raise Unreadable(line) from error
+
+
+def _first(told: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((told[name] for name in names if told.get(name) not in (None, "")), None)
+
+
+def _missing(what: str) -> str:
+    raise Unreadable(what)
+
+
+def _time(told: Any) -> float:
+    """Return an instant that is written as a number, by ISO 8601, or as in the common format; raises Unreadable."""
+    try:
+        number = float(told)
+    except (TypeError, ValueError):
+        return _written(str(told))
+    return number / 1000 if number > _MILLISECONDS else number
+
+
+def _written(told: str) -> float:
+    try:
+        return datetime.strptime(told, "%d/%b/%Y:%H:%M:%S %z").timestamp()
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(told).timestamp()
+    except ValueError as error:
+        raise Unreadable(told) from error

@@ -1,0 +1,193 @@
+"""A log replayed through rules: by reservoirs in virtual time, and by arithmetic where no instance can be refused."""
+
+import random
+
+import pytest
+
+from batchlimit.cli.simulate.log import Line
+from batchlimit.cli.simulate.replay import Replay, Result, Spread
+from batchlimit.cli.simulate.sample import Sample
+from batchlimit.cli.simulate.screen import Screen
+from batchlimit.quota.quota import Quota
+from batchlimit.rules import Rule, Rules
+
+BEGUN = 1_800_000_000.5
+
+
+def line(at: float, path: str = "/", ip: str = "10.0.0.1", user: str = "", status: int = 200) -> Line:
+    return BEGUN + at, "GET", path, ip, user, status
+
+
+def steady(rate: float, seconds: float, **rest: str) -> list[Line]:
+    return [line(n / rate, **rest) for n in range(round(rate * seconds))]  # type: ignore[arg-type]
+
+
+def replayed(rules: Rule | list[Rule], log: list[Line], instances: int = 4, *, is_exact: bool = False) -> Result:
+    one = Rules(rules if isinstance(rules, list) else [rules])
+    return Replay(one, instances, is_exact=is_exact).run(log)
+
+
+EXACT = pytest.mark.parametrize("is_exact", [False, True], ids=["screened", "exact"])
+
+
+@EXACT
+@pytest.mark.parametrize("instances", [1, 4, 20])
+def test_a_fleet_admits_what_the_quota_allows_and_never_more(instances: int, is_exact: bool) -> None:
+    rule = Rule("all", "100/s burst 200", key="all")
+    result = replayed(rule, steady(400.0, 30.0), instances, is_exact=is_exact)
+    assert result.requests == 12_000
+    assert 0.97 * (200 + 100 * 30) <= result.admitted <= 200 + 100 * 30
+
+
+@EXACT
+def test_nothing_is_refused_below_the_quota(is_exact: bool) -> None:
+    result = replayed(Rule("all", "100/s burst 200", key="all"), steady(50.0, 60.0), is_exact=is_exact)
+    assert result.admitted == 3000
+
+
+@EXACT
+def test_each_key_has_its_bucket(is_exact: bool) -> None:
+    rule = Rule("users", "5/minute", key="user:{user}")
+    log = sorted(steady(10.0, 6.0, user="ann") + steady(0.05, 60.0, user="bob"))
+    result = replayed(rule, log, is_exact=is_exact)
+    assert result.keys["users", "user:bob"].refused == 0
+    assert 5 <= result.keys["users", "user:ann"].admitted <= 6
+
+
+@EXACT
+def test_a_request_is_charged_to_all_rules_or_none(is_exact: bool) -> None:
+    rules = [Rule("one", "2/hour", key="one", match="/*"), Rule("all", "100/hour", key="all", match="/*")]
+    result = replayed(rules, steady(1.0, 20.0), is_exact=is_exact)
+    assert (result.admitted, result.of_rule("one").refused) == (2, 18)
+    assert (result.of_rule("all").admitted, result.of_rule("all").refused) == (2, 0)
+
+
+@EXACT
+def test_a_shadow_rule_refuses_nobody(is_exact: bool) -> None:
+    rule = Rule("trial", "2/hour", key="all", mode="shadow")
+    result = replayed(rule, steady(1.0, 20.0), is_exact=is_exact)
+    assert (result.admitted, result.of_rule("trial").admitted, result.of_rule("trial").refused) == (20, 2, 18)
+
+
+@EXACT
+def test_what_a_status_does_not_charge_goes_back(is_exact: bool) -> None:
+    rule = Rule("login", "3/hour", key="login:{ip}", charge=[401])
+    log = [line(float(n), status=401 if n % 2 else 200) for n in range(20)]
+    result = replayed(rule, log, instances=1, is_exact=is_exact)
+    assert [result.of_rule("login").admitted, result.of_rule("login").refused] == [6, 14]
+
+
+@EXACT
+def test_a_quota_of_nothing_refuses_all(is_exact: bool) -> None:
+    assert replayed(Rule("all", "0/s", key="all"), steady(1.0, 5.0), is_exact=is_exact).admitted == 0
+
+
+@EXACT
+def test_two_bandwidths_both_count(is_exact: bool) -> None:
+    result = replayed(Rule("all", "10/s; 30/hour", key="all"), steady(2.0, 60.0), is_exact=is_exact)
+    assert 30 <= result.admitted <= 31
+
+
+def test_requests_without_a_key_pass_and_are_counted() -> None:
+    result = replayed(Rule("users", "1/hour", key="user:{user}"), steady(1.0, 5.0))
+    assert (result.admitted, result.of_rule("users").without_key) == (5, 5)
+
+
+def test_requests_that_no_rule_matches_pass() -> None:
+    assert replayed(Rule("api", "1/hour", key="all", match="/api/*"), steady(1.0, 5.0)).admitted == 5
+
+
+def test_paths_are_matched_without_their_query_and_decoded() -> None:
+    rule = Rule("items", "1/hour", key="item:{id}", match="/items/{id}")
+    log = [line(0.0, path="/items/a%62c?x=1"), line(1.0, path="/items/abc")]
+    assert list(replayed(rule, log).keys) == [("items", "item:abc")]
+
+
+@pytest.mark.parametrize("rule", [Rule("x", "9/s", key="all", cost=len), Rule("x", "9/s", key="all", charge=bool)])
+def test_what_only_a_request_or_a_response_can_tell_is_refused_by_name(rule: Rule) -> None:
+    with pytest.raises(ValueError, match=r"rule 'x'.*function"):
+        replayed(rule, steady(1.0, 5.0))
+
+
+def test_arithmetic_and_reservoirs_admit_the_same() -> None:
+    chance = random.Random(3)
+    users, at, log = [f"user{n}" for n in range(40)], 0.0, []
+    for _ in range(8000):
+        at += chance.expovariate(80.0)
+        user = users[min(39, int(chance.expovariate(0.15)))]
+        log.append(line(at, user=user))
+    rule = Rule("users", "3/s burst 12", key="user:{user}")
+    screened, exact = (replayed(rule, log, is_exact=is_exact) for is_exact in (False, True))
+    assert 0 < screened.screened < len(log)
+    assert exact.screened == 0
+    assert screened.admitted == pytest.approx(exact.admitted, rel=0.01)
+    assert screened.calls == pytest.approx(exact.calls, rel=0.25)
+
+
+def test_the_same_seed_gives_the_same_result() -> None:
+    rule, log = Rule("all", "30/s", key="all"), steady(90.0, 10.0)
+    first, second = replayed(rule, log), replayed(rule, log)
+    assert (first.admitted, first.calls) == (second.admitted, second.calls)
+
+
+def test_a_client_stays_at_its_instance() -> None:
+    rules = Rules([Rule("all", "100/s burst 1000", key="all")])
+    log = steady(100.0, 10.0)
+    at_one = Replay(rules, 8, Spread.CLIENT, is_exact=True).run(log)
+    spread = Replay(rules, 8, Spread.RANDOM, is_exact=True).run(log)
+    assert at_one.calls < spread.calls, "one instance leases for all"
+
+
+def ignore(_screen: Screen) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("quota", "costs", "expected"),
+    [
+        (Quota(1.0, 10), [1] * 5, [True] * 4 + [False]),
+        (Quota(1.0, 10), [2, 2], [True, False]),
+        (Quota(1.0, 4), [1, 1], [True, False]),
+        (Quota(1.0, 3), [1], [False]),
+        (Quota(1.0, 100, [Quota(0.1, 10)]), [1] * 5, [True] * 4 + [False]),
+        (Quota(0.0), [1], [False]),
+    ],
+    ids=[
+        "half of the burst and two more",
+        "twice the cost",
+        "a small burst",
+        "a smaller one",
+        "the poorest",
+        "nothing",
+    ],
+)
+def test_arithmetic_decides_while_half_of_the_burst_and_twice_the_cost_are_there(
+    quota: Quota, costs: list[int], expected: list[bool]
+) -> None:
+    screen = Screen(quota, 0.0, ignore)
+    assert [screen.is_open and screen.passes(0.0, cost) for cost in costs] == expected
+
+
+def test_arithmetic_decides_again_when_the_bucket_has_been_full_for_a_while() -> None:
+    screen = Screen(Quota(1.0, 10), 0.0, ignore)
+    while screen.passes(0.0, 1):
+        pass
+    assert screen.levels == [6.0]
+    assert [screen.reopens(at) for at in (20.0, 44.0, 70.0)] == [False, False, True]
+    assert screen.levels == [10.0]
+
+
+def test_a_sample_tells_the_calls_of_stretches_of_the_same_kind() -> None:
+    sample = Sample()
+    assert sample.calls == 0
+    assert sample.begins("ann", 1)
+    for _ in range(2):
+        sample.call("ann")
+    sample.call("somebody else")
+    sample.add("ann", 2)
+    sample.screen(1)
+    sample.screen(300)
+    assert sample.calls == 301, "one call for each; the nearest kind tells of those without a sample"
+    sample.leave("ann")
+    sample.call("ann")
+    assert sample.calls == 301
