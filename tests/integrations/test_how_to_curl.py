@@ -20,10 +20,10 @@ from tests.servers import redis_server, valkey_binary
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "how-to"
 DEADLINE = 100.0
-REPORT = ("/api/report", {"X-API-Key": "secret-of-ann"})
-SEARCH = ("/search", {"X-User": "ann"})
-V1 = ("/v1/search", {})
 Asked = tuple[str, dict[str, str]]
+REPORT: Asked = ("/api/report", {"X-API-Key": "secret-of-ann"})
+SEARCH: Asked = ("/search", {"X-User": "ann"})
+V1: Asked = ("/v1/search", {})
 
 
 class Shown(NamedTuple):
