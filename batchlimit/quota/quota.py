@@ -1,16 +1,13 @@
 """How much a key may spend: rates that are sustained and bursts that may go at once."""
 
 import math
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from batchlimit.quota.grammar import LARGEST_BURST, SECONDS, read, respelled, spell
+from batchlimit.quota.bandwidth import checked_burst, checked_rate, decoded_rate, encoded_rate
+from batchlimit.quota.grammar import SECONDS, read, respelled, spell
 from batchlimit.redaction import shown
-
-SLOWEST_RATE = 1e-9
-"""Tokens per second; one in thirty years. What is slower counts in times that no clock of the store can hold."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -42,9 +39,9 @@ class Quota:
 
     # Written by hand, so that the burst may be None coming in and is an int for everyone who reads it.
     def __init__(self, rate: float, burst: int | None = None, also: Iterable["Quota"] = ()) -> None:
-        checked = _checked_rate(rate)
+        checked = checked_rate(rate)
         object.__setattr__(self, "rate", checked)
-        object.__setattr__(self, "burst", _checked_burst(checked, _one_period(checked) if burst is None else burst))
+        object.__setattr__(self, "burst", checked_burst(checked, _one_period(checked) if burst is None else burst))
         object.__setattr__(self, "also", tuple(_flattened(also)))
 
     @classmethod
@@ -129,7 +126,7 @@ class Quota:
 
     @classmethod
     def _per(cls, n: float, seconds: float, burst: int | None) -> Self:
-        amount = _checked_rate(n)
+        amount = checked_rate(n)
         return cls(amount / seconds, _one_period(amount) if burst is None else burst)
 
     @classmethod
@@ -183,7 +180,7 @@ class Quota:
         """
         try:
             pairs = [pair.split(":") for pair in text.split(" ")]
-            first, *also = [Quota(_read_rate(rate), int(burst)) for rate, burst in pairs]
+            first, *also = [Quota(decoded_rate(rate), int(burst)) for rate, burst in pairs]
         except (ValueError, ZeroDivisionError) as error:
             raise ValueError(f"not an encoded quota: {shown(text)}") from error
         return cls(first.rate, first.burst, also)
@@ -198,7 +195,7 @@ class Quota:
             >>> Quota.parse("100/s burst 200").encode()
             '100/1:200'
         """
-        return " ".join(f"{_per_period(part.rate)}:{part.burst}" for part in self.bandwidths)
+        return " ".join(f"{encoded_rate(part.rate)}:{part.burst}" for part in self.bandwidths)
 
     @property
     def bandwidths(self) -> tuple["Quota", ...]:
@@ -244,41 +241,6 @@ class Quota:
     def __str__(self) -> str:
         """The shortest usual way to write it; `parse` reads an equal quota back."""
         return "; ".join(_spelled(part) for part in self.bandwidths)
-
-
-def _per_period(rate: float) -> str:
-    """Return `amount/seconds` whose quotient is the rate exactly: a whole amount where there is one, as 1000/86400."""
-    for seconds in (1, 60, 3600, 86_400):
-        amount = rate * seconds
-        if amount < 2**53 and round(amount) / seconds == rate:
-            return f"{round(amount)}/{seconds}"
-    return f"{rate:.17g}/1"
-
-
-def _read_rate(text: str) -> float:
-    amount, seconds = text.split("/")
-    return float(amount) / int(seconds)
-
-
-def _checked_rate(rate: object) -> float:
-    if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise TypeError(f"a rate must be a number, not {shown(rate)}")
-    # Compared, not converted: an int may be larger than any double, and nan is within no bounds.
-    if not 0 <= rate <= sys.float_info.max:
-        raise ValueError(f"a rate must be a finite number of at least 0, not {shown(rate)}")
-    if 0 < rate < SLOWEST_RATE:
-        raise ValueError(f"a rate must be 0 or at least {SLOWEST_RATE} tokens per second, not {shown(rate)}")
-    return float(rate) or 0.0  # -0.0 is 0.0 here: they are equal, so they must encode alike
-
-
-def _checked_burst(rate: float, burst: object) -> int:
-    if isinstance(burst, bool) or not isinstance(burst, int):
-        raise TypeError(f"a burst must be a whole number of tokens, not {shown(burst)}")
-    if rate == 0 and burst != 0:
-        raise ValueError(f"a rate of 0 refuses everything, so its burst must be 0, not {shown(burst)}")
-    if rate > 0 and not 1 <= burst <= LARGEST_BURST:
-        raise ValueError(f"a burst must be from 1 to {LARGEST_BURST} tokens, not {shown(burst)}")
-    return burst
 
 
 def _one_period(amount: float) -> int:
