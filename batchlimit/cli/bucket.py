@@ -5,8 +5,10 @@ from typing import Annotated
 import typer
 
 from batchlimit.admin import Admin, BucketState
+from batchlimit.cli import watching
 from batchlimit.cli.output import Output, Row, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, Who, Why, Yes, opened
+from batchlimit.cli.watching import Look
 from batchlimit.quota.key import stored
 
 Key = Annotated[str, typer.Argument(help="What is limited.")]
@@ -15,20 +17,38 @@ Key = Annotated[str, typer.Argument(help="What is limited.")]
 def get(
     key: Key,
     url: Url,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again; q or Ctrl-C ends it.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, max=60.0, help="Seconds between two looks.")] = 1.0,
     prefix: Prefix = DEFAULT_PREFIX,
     output: Form = Output.TABLE,
 ) -> None:
     """Show what the bucket of a key holds, who leases from it, and which quota it obeys."""
     with opened(url, prefix) as admin:
-        state = admin.bucket(key)
-        summary = {"key": key, "override": _override(admin, key)}
-        if state is None:
-            show(summary | {"bucket": "none: it is full, or was never used"}, output)
-        elif output is Output.TABLE:
-            show(summary | _summary(state), output)
-            show(_instances(state), output, empty="no instance holds tokens")
+        if watch:
+            watching.watch(lambda: _look(admin, key), _whole, interval, output)
+            return
+        found = _look(admin, key)
+        if found.state is None or output is not Output.TABLE:
+            show(_whole(found), output)
         else:
-            show(summary | _summary(state) | {"instances": _instances(state)}, output)
+            show(_row(found) | _summary(found.state), output)
+            show(_instances(found.state), output, empty="no instance holds tokens")
+
+
+def _look(admin: Admin, key: str) -> Look:
+    state, now = admin.bucket(key), admin.clock()
+    found = admin.overrides().find(stored(key), now)
+    return Look(key, now, state, None if found is None else str(found))
+
+
+def _row(look: Look) -> Row:
+    return {"key": look.key, "override": look.override}
+
+
+def _whole(look: Look) -> Row:
+    if look.state is None:
+        return _row(look) | {"bucket": "none: it is full, or was never used"}
+    return _row(look) | _summary(look.state) | {"instances": _instances(look.state)}
 
 
 def refill(
@@ -59,16 +79,13 @@ def _say(key: str, done: str, before: tuple[float, ...] | None) -> None:
     say(f"{done}: {key}; {had}")
 
 
-def _override(admin: Admin, key: str) -> str | None:
-    found = admin.overrides().find(stored(key), admin.clock())
-    return None if found is None else str(found)
-
-
 def _summary(state: BucketState) -> Row:
     return {
         "quota": str(state.quota),
         "level": "; ".join(f"{level:.1f}" for level in state.levels),
         "outstanding": state.outstanding,
+        "used": state.used,
+        "refused": state.refused,
         "rules": state.rules,
         "revision": state.revision,
         "age": f"{state.age:.0f} s",

@@ -36,7 +36,7 @@ def show(rows: Sequence[Row] | Row, output: Output, *, empty: str = "", columns:
         case Output.JSON:
             print(json.dumps(rows, indent=2, ensure_ascii=False))
         case Output.YAML:
-            print(_yaml(rows), end="")
+            print(yaml_of(rows), end="")
         case Output.TABLE:
             _table(rows, empty, columns)
 
@@ -70,7 +70,8 @@ def _cell(value: Any) -> str:
     return "-" if value in (None, "") else escape(str(value))
 
 
-def _yaml(rows: Any) -> str:
+def yaml_of(rows: Any) -> str:
+    """Return something as YAML; raises ValueError without PyYAML."""
     try:
         import yaml
     except ModuleNotFoundError as error:

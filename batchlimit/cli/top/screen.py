@@ -51,13 +51,13 @@ def drawn(scene: Scene, rows: Sequence[Row], view: View, room: int) -> Renderabl
 
 def _heading(scene: Scene, rows: Sequence[Row]) -> Text:
     cost, clock = scene.cost, datetime.fromtimestamp(scene.at, UTC).strftime("%H:%M:%S UTC")
-    sums = f"{len(rows):,} keys, {_number(sum(row.used for row in rows))} used/s, "
+    sums = f"{len(rows):,} keys, {number(sum(row.used for row in rows))} used/s, "
     seen = "all buckets seen" if cost.part >= 1.0 else f"round of all buckets: {cost.part:.0%}"
     guessed = " as guessed: the user may not read INFO" if cost.is_guessed else ""
     price = f"the last look cost {cost.calls:,} commands, {cost.ms:.1f} ms of the server (budget {scene.budget:g} ms)"
     return Text.assemble(
         ("batchlimit top", "bold"), f"  {scene.store}  {clock}\n",
-        sums, (f"{_number(sum(row.refused for row in rows))} refused/s", "red"), f", {seen}\n",
+        sums, (f"{number(sum(row.refused for row in rows))} refused/s", "red"), f", {seen}\n",
         (price, "dim"), (guessed, "yellow"),
     )  # fmt: skip
 
@@ -79,11 +79,11 @@ def _table(rows: Sequence[Row], view: View) -> Table:
 
 def _cells(row: Row) -> tuple[Text, ...]:
     about = "~" if row.is_average else ""
-    refused = Text(about + _number(row.refused) if row.refused else "-", "red" if row.refused else "dim")
+    refused = Text(about + number(row.refused) if row.refused else "-", "red" if row.refused else "dim")
     return (
         Text(row.key),
         Text(row.quota, "dim"),
-        Text(about + _number(row.used)),
+        Text(about + number(row.used)),
         Text(sparkline(row.trend[-_TREND:]), "cyan"),
         refused,
         _level(row.level),
@@ -93,8 +93,12 @@ def _cells(row: Row) -> tuple[Text, ...]:
 
 
 def _level(level: float) -> Text:
-    style = "red" if level < 0.1 else "yellow" if level < 0.4 else "green"
-    return Text.assemble((bar(level), style), f" {level:4.0%}")
+    return Text.assemble((bar(level), style_of(level)), f" {level:4.0%}")
+
+
+def style_of(share: float) -> str:
+    """Return the colour of a level."""
+    return "red" if share < 0.1 else "yellow" if share < 0.4 else "green"
 
 
 def _footing(found: int, room: int, view: View) -> Text:
@@ -111,11 +115,11 @@ def _title(sort: Sort, view: View) -> Text:
     return Text(_HEADINGS[sort] + arrow, "bold")
 
 
-def bar(share: float) -> str:
-    """Return a bar of ten characters for a share, 0 to 1."""
-    eighths = round(min(1.0, max(0.0, share)) * _BAR * 8)
+def bar(share: float, width: int = _BAR) -> str:
+    """Return a bar of so many characters (default 10) for a share, 0 to 1."""
+    eighths = round(min(1.0, max(0.0, share)) * width * 8)
     whole, rest = divmod(eighths, 8)
-    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(_BAR, "·")
+    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width, "·")
 
 
 def sparkline(rates: Sequence[float]) -> str:
@@ -124,5 +128,6 @@ def sparkline(rates: Sequence[float]) -> str:
     return "".join(_TICKS[round(rate / top * (len(_TICKS) - 1))] if top else _TICKS[0] for rate in rates)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a rate as people read it."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

@@ -1,9 +1,6 @@
 """`batchlimit top` on real servers, and in a real terminal."""
 
 import json
-import os
-import pty
-import sys
 import time
 from collections.abc import Iterator
 
@@ -14,12 +11,12 @@ from batchlimit.bucket.messages import Ask
 from batchlimit.cli.top.sampler import Sampler
 from batchlimit.stores import RedisStore
 from tests.cli.conftest import Run, typed_at
+from tests.cli.terminal import Terminal
 from tests.nodes import Node, node
 from tests.servers import Server, Servers, Unavailable, valkey_binary
 from tests.stores.test_rights import LOOKS, OPERATOR
 
 SLOW = Quota(0.001, 1000)
-PATIENCE = 120.0
 
 
 def use(store: RedisStore, key: str, tokens: int, refused: int = 0, instance: str = "one") -> None:
@@ -118,13 +115,13 @@ def test_a_cluster_is_looked_at_node_by_node(servers: Servers, prefix: str) -> N
 def test_a_terminal_shows_a_screen_that_obeys_keys(environment: dict[str, str], valkey_store: RedisStore) -> None:
     use(valkey_store, "search:ann", 300)
     use(valkey_store, "export:bob", 100)
-    with Terminal(environment) as terminal:
+    with Terminal(environment, "top", "--interval", "0.1") as terminal:
         terminal.await_text("search:ann", "export:bob", "ms of the server", "USED/S▼")
         terminal.press("s")
         terminal.await_text("REFUSED/S▼")
         terminal.press("/export\r")
         terminal.await_text("filter: export (Escape")
-        assert "search:ann" not in terminal.rest()
+        assert "search:ann" not in terminal.next_screen("filter: export (Escape")
         terminal.press("q")
         assert terminal.status() == 0
 
@@ -150,52 +147,3 @@ def test_a_user_needs_the_rights_that_are_documented(
     done = typed_at(url, "batchlimit")("top", "-o", "json", "--interval", "0.1")
     assert done.exit_code == status
     assert is_guessed is None or json.loads(done.stdout)["looked"]["is_guessed"] == is_guessed
-
-
-class Terminal:
-    """`batchlimit top` in a terminal of its own."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        size = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}
-        self._environment, self._seen = environment | size, ""
-        self._status: int | None = None
-
-    def __enter__(self) -> "Terminal":
-        self._process, self._terminal = pty.fork()
-        if self._process == 0:
-            line = [sys.executable, "-m", "batchlimit.cli", "top", "--interval", "0.1"]
-            os.execve(sys.executable, line, self._environment)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._terminal)
-        if self._status is None:
-            os.kill(self._process, 9)
-            os.waitpid(self._process, 0)
-
-    def press(self, keys: str) -> None:
-        self._seen = ""
-        os.write(self._terminal, keys.encode())
-
-    def await_text(self, *texts: str) -> None:
-        """Read until all of them were written."""
-        until = time.monotonic() + PATIENCE
-        while missing := [each for each in texts if each not in self._seen]:
-            assert time.monotonic() < until, (missing, self._seen)
-            self._seen += os.read(self._terminal, 65536).decode(errors="ignore")
-
-    def rest(self) -> str:
-        """What was written after the last text that was awaited: the next screen whole."""
-        self._seen = self._seen.rpartition("filter: export (Escape")[2]
-        self.await_text("filter: export (Escape")
-        return self._seen
-
-    def status(self) -> int:
-        """Read to the end, and return how the command ended."""
-        try:
-            while os.read(self._terminal, 65536):
-                pass
-        except OSError:  # on Linux the end of a terminal is an error
-            pass
-        self._status = os.waitpid(self._process, 0)[1]
-        return os.waitstatus_to_exitcode(self._status)

@@ -1,0 +1,158 @@
+"""A bucket that is looked at again and again: a screen at a terminal, a line for each look in a pipe."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from batchlimit.admin import BucketState
+from batchlimit.cli.output import Output, Row, yaml_of
+from batchlimit.cli.top.board import Board, Sample
+from batchlimit.cli.top.keyboard import Keyboard, keyboard
+from batchlimit.cli.top.screen import bar, number, sparkline, style_of
+
+_WIDTH = 11
+"""Characters of a column in a line."""
+
+
+class Look(NamedTuple):
+    """What one look found.
+
+    Attributes:
+        key: whose bucket it is.
+        at: when (seconds since 1970).
+        state: the bucket; None: there is none.
+        override: the override that counts; None: the code does.
+    """
+
+    key: str
+    at: float
+    state: BucketState | None
+    override: str | None
+
+
+class Rates:
+    """What was used and refused each second, by the looks so far."""
+
+    def __init__(self) -> None:
+        self._board = Board()
+
+    def take(self, look: Look) -> tuple[float, float, tuple[float, ...]]:
+        """Return tokens used and refused each second, and what was used at the last looks."""
+        if (state := look.state) is None:
+            self._board = Board()
+            return 0.0, 0.0, ()
+        spent, began = max(0, state.used - state.outstanding), round(look.at - state.age, 2)
+        self._board.take([Sample(look.key, look.at, state.quota, 0.0, 0, 0, began, spent, state.refused)])
+        (row,) = self._board.rows()
+        return row.used, row.refused, row.trend
+
+
+def watch(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: float, output: Output) -> None:
+    """Look until somebody leaves: a screen at a terminal, else a line or a document for each look."""
+    if output is Output.TABLE and sys.stdin.isatty() and sys.stdout.isatty():
+        _screen(look, interval)
+        return
+    try:
+        _follow(look, row_of, interval, output)
+    except BrokenPipeError:  # whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _screen(look: Callable[[], Look], interval: float) -> None:
+    rates, console = Rates(), Console(highlight=False)
+    with keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            found, until = look(), time.monotonic() + interval
+            live.update(drawn(found, *rates.take(found)), refresh=True)
+            if _leaves(keys, until):
+                return
+
+
+def _leaves(keys: Keyboard, until: float) -> bool:
+    """Wait for the next look; return whether somebody pressed q before."""
+    while pressed := keys.pressed(until - time.monotonic()):
+        if set(pressed) & set("qQ\x03\x04"):
+            return True
+    return False
+
+
+def _follow(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: float, output: Output) -> None:
+    rates = Rates()
+    if output is Output.TABLE:
+        _print(_spaced("AT", "LEVEL", "OUTSTANDING", "USED/S", "REFUSED/S", "INSTANCES"))
+    while True:
+        found = look()
+        used, refused, _ = rates.take(found)
+        row = {"at": _clock(found.at)} | row_of(found) | {"used_per_second": round(used, 1)}
+        row["refused_per_second"] = round(refused, 1)
+        match output:
+            case Output.JSON:
+                _print(json.dumps(row, ensure_ascii=False))
+            case Output.YAML:
+                _print("---\n" + yaml_of(row).rstrip())
+            case Output.TABLE:
+                _print(_line(found, used, refused))
+        time.sleep(interval)
+
+
+def _line(look: Look, used: float, refused: float) -> str:
+    if (state := look.state) is None:
+        return _spaced(_clock(look.at), "full", "0", number(used), number(refused), "0")
+    counts = str(state.outstanding), number(used), number(refused), str(len(state.instances))
+    return _spaced(_clock(look.at), f"{min(state.levels):.1f}", *counts)
+
+
+def _spaced(*words: str) -> str:
+    return "  ".join(word.ljust(_WIDTH) for word in words).rstrip()
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
+
+
+def drawn(look: Look, used: float, refused: float, trend: tuple[float, ...]) -> RenderableType:
+    """Return a screen: the levels as bars, the rates, and who holds tokens."""
+    head = Text.assemble(("batchlimit get", "bold"), f"  {look.key}  {_clock(look.at)} UTC")
+    foot = Text("\nq quit", "dim")
+    if look.state is None:
+        return Group(head, Text("\nno bucket: it is full, or was never used"), foot)
+    parts = _summary(look, look.state, used, refused, trend), Text(""), _instances(look.state)
+    return Group(head, Text(""), *parts, foot)
+
+
+def _summary(look: Look, state: BucketState, used: float, refused: float, trend: tuple[float, ...]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("quota", Text(str(state.quota)))
+    table.add_row("by", Text(look.override or f"the code, revision {state.revision}"))
+    for band, level in zip(state.quota.bandwidths, state.levels, strict=True):
+        share = max(0.0, level / band.burst)
+        told = Text.assemble((bar(share, 30), style_of(share)), f" {level:,.1f} of {band.burst:,}")
+        table.add_row("level", told)
+    table.add_row("held", Text(f"{state.outstanding:,} by {len(state.instances)} instances"))
+    table.add_row("used", Text.assemble(f"{number(used)}/s  ", (sparkline(trend), "cyan")))
+    table.add_row("refused", Text(f"{number(refused)}/s", "red" if refused else ""))
+    return table
+
+
+def _instances(state: BucketState) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("INSTANCE")
+    for name in ("HELD", "LEASE", "ASKED", "WEIGHT"):
+        table.add_column(name, justify="right")
+    for each in state.instances:
+        times = f"{each.lease:.2f} s", f"{each.asked:.2f} s ago"
+        table.add_row(Text(each.instance), f"{each.held:,}", *times, str(each.weight))
+    return table

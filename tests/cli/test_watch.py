@@ -1,0 +1,60 @@
+"""`batchlimit get --watch`: a screen at a terminal, a line for each look in a pipe."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import yaml
+
+from batchlimit import Quota
+from batchlimit.bucket.messages import Ask
+from batchlimit.stores import RedisStore
+from tests.cli.terminal import Terminal
+
+SLOW = Quota(0.001, 100)
+TEN = Ask("one", 1, 10, 10, 10, round_trip=2.0, refused=3)
+
+
+@contextmanager
+def watching(environment: dict[str, str], *words: str) -> Iterator["subprocess.Popen[str]"]:
+    """The command with a pipe; closed before its end, as `head` does."""
+    line = [sys.executable, "-m", "batchlimit.cli", "get", "ann", "--watch", "--interval", "0.1", *words]
+    with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        yield process
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == ("", 0), "whoever read has read enough"
+
+
+def test_a_pipe_gets_a_line_of_json_for_each_look(environment: dict[str, str], valkey_store: RedisStore) -> None:
+    with watching(environment, "-o", "json") as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["bucket"].startswith("none")
+        valkey_store.take("ann", SLOW, TEN)
+        while "level" not in (told := json.loads(process.stdout.readline())):
+            pass
+        assert (told["level"], told["used"], told["refused"]) == ("90.0", 10, 3)
+
+
+def test_a_pipe_gets_columns_or_documents(environment: dict[str, str], valkey_store: RedisStore) -> None:
+    valkey_store.take("ann", SLOW, TEN)
+    with watching(environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().split()[:2] == ["AT", "LEVEL"]
+        assert process.stdout.readline().split()[1:3] == ["90.0", "10"]
+    with watching(environment, "-o", "yaml") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(6)]
+        assert (lines[0], yaml.safe_load("".join(lines[2:4]))) == ("---\n", {"key": "ann", "override": None})
+
+
+def test_a_terminal_shows_a_screen_until_q(environment: dict[str, str], valkey_store: RedisStore) -> None:
+    with Terminal(environment, "get", "ann", "--watch", "--interval", "0.1") as terminal:
+        terminal.await_text("no bucket: it is full")
+        valkey_store.take("ann", SLOW, TEN)
+        terminal.await_text("90.0 of 100", "10 by 1 instances", "one")
+        terminal.press("q")
+        assert terminal.status() == 0
