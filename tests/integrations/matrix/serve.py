@@ -1,4 +1,7 @@
-"""An application of the matrix behind a real server, in a process of its own: FACE URL PREFIX. It says its port."""
+"""An application of the matrix behind a real server in a process of its own: FACE URL PREFIX PERMITS. It says its port.
+
+PERMITS is how many requests are under way at most, by a concurrency limiter before all else; 0: there is none.
+"""
 
 import asyncio
 import signal
@@ -9,6 +12,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
+from batchlimit.integrations import asgi, wsgi
+from batchlimit.laws import Fixed
 from tests.integrations.faces.rules import RULES
 from tests.integrations.matrix.backing import Backing
 
@@ -111,13 +117,21 @@ THREADS = ("django", "django-rest", "flask", "grpc")
 WEBSOCKETS = ("asgi", "asgi-hypercorn", "starlette", "fastapi", "litestar", "quart", "aiohttp")
 
 
-def main(face: str, url: str, prefix: str) -> None:
+def bounded(app: Any, face: str, permits: int) -> Any:
+    """Return an application that lets so many requests in at once."""
+    if face in THREADS:
+        return wsgi.ConcurrencyLimitMiddleware(app, ConcurrencyLimiter(Fixed(permits)))
+    return asgi.ConcurrencyLimitMiddleware(app, AsyncConcurrencyLimiter(Fixed(permits)))
+
+
+def main(face: str, url: str, prefix: str, permits: str) -> None:
     from tests.integrations.matrix import with_grpc
 
     backing = Backing(url, prefix, with_grpc.RULES if face in GRPC else RULES)
     backing.obey()
     serve, make = SERVED[face]
-    serve(make(backing.open if face in THREADS else backing.open_async))
+    app = make(backing.open if face in THREADS else backing.open_async)
+    serve(bounded(app, face, int(permits)) if int(permits) else app)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[3]
 class Process:
     """The server process. It says its port, and does what it is told."""
 
-    def __init__(self, face: str, url: str) -> None:
+    def __init__(self, face: str, url: str, permits: int) -> None:
         self.face = face
         self.prefix = f"matrix-{face}-{os.urandom(6).hex()}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integrations.matrix.serve", face, url, self.prefix],
+            [sys.executable, "-m", "tests.integrations.matrix.serve", face, url, self.prefix, f"{permits}"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -120,8 +120,8 @@ def limits_told(call: Call) -> dict[str, Limit]:
 
 
 @contextlib.contextmanager
-def serving(face: str, url: str = VIRTUAL) -> Iterator[Served]:
-    process = Process(face, url)
+def serving(face: str, url: str = VIRTUAL, permits: int = 0) -> Iterator[Served]:
+    process = Process(face, url, permits)
     try:
         served = Served(process)
         with served.client:
