@@ -22,7 +22,7 @@
 --   lease      (us)
 --   weight     (its part of the slots while instances compete)
 --   returned   (slots that it gave back so far)
---   held       (slots that it knows to hold; only read if the hash does not know the instance)
+--   held       (slots that it knows to hold; the hash may have lost some of them)
 --   target     (slots that it has use for now)
 --   waiting    (of those that it does not get: for how many it waits)
 --   extra      (slots that it has use for soon)
@@ -31,7 +31,7 @@
 -- returns {granted, token, keep, fresh, lent, limit, instances}
 --   granted    (slots that the instance got so far)
 --   keep       (slots that it may hold while others wait; -1: nobody else waits)
---   fresh      (1: the hash did not know the instance; `granted` may be lower than what it was before)
+--   fresh      (1: the hash did not know of all its slots; `granted` may be lower than what it was before)
 --   lent       (slots that all instances hold)
 -- and publishes, to each other instance that got slots or is to give some back: ID, granted, token, keep, KEYS[1]
 
@@ -78,12 +78,15 @@ for i = 1, #all do
     n = min(n, all[i].limit)
     lent = lent + all[i].held
 end
-if fresh then
-    local still = max(0, min(claimed + 0, n - lent))
-    me = {name = name, held = still, wants = 0, since = now, granted = returned + still, told = 0}
-else
-    me.granted = max(me.granted, returned + 0)
-    me.held = min(me.held, me.granted - returned)
+local was_there = me ~= nil
+if fresh then me = {name = name, held = 0, wants = 0, since = now, granted = 0, told = 0} end
+me.granted = max(me.granted, returned + 0)
+me.held = min(me.held, me.granted - returned)
+-- It knows of more than the hash: a failover or a restart has lost what it was granted.
+local lost = returned + claimed - me.granted
+if lost > 0 then
+    local still = max(0, min(lost, n - lent - me.held))
+    me.held, me.granted, fresh = me.held + still, me.granted + still, true
 end
 all[#all + 1] = me
 lent = lent + me.held
@@ -180,7 +183,7 @@ for i = 1, #all do
         one.told, me.keep = kept + 1, kept
     end
     if one == me and one.held == 0 and one.wants == 0 then
-        if not fresh then call('HDEL', key, 'instance:' .. name) end
+        if was_there then call('HDEL', key, 'instance:' .. name) end
     elseif one == me or one.got then
         write[#write + 1] = 'instance:' .. one.name
         write[#write + 1] = format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', one.held, one.ends, one.wants,

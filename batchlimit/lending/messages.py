@@ -12,7 +12,7 @@ class SlotAsk(NamedTuple):
         lease: For how long it asks (us).
         weight: Its part of the slots while instances compete.
         returned: Slots that it gave back so far.
-        held: Slots that it knows to hold; for a store that has lost them.
+        held: Slots that it knows to hold; the store may have lost some of them.
         target: Slots that it has use for now.
         waiting: For how many of those it waits if it does not get them.
         extra: Slots that it has use for soon.
@@ -38,7 +38,7 @@ class SlotReply(NamedTuple):
         granted: Slots that the instance got so far.
         token: Larger than that of every lease which was over before.
         keep: Slots that it may hold while others wait; -1: nobody else waits.
-        fresh: The store did not know the instance: `granted` may be lower than before.
+        fresh: The store did not know of all its slots: `granted` may be lower than before.
         lent: Slots that all instances hold.
         limit: How many slots there are: the least that an instance names.
         instances: How many instances hold slots or wait.

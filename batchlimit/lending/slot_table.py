@@ -75,11 +75,13 @@ class SlotTable:
         self.lent = sum(each.held for each in others)
         fresh = me is None or me.ends <= self._now
         if me is None or fresh:
-            still = max(0, min(ask.held, self.limit - self.lent))
-            me = Borrower(ask.instance, held=still, since=self._now, granted=ask.returned + still)
-        else:
-            me.granted = max(me.granted, ask.returned)
-            me.held = min(me.held, me.granted - ask.returned)
+            me = Borrower(ask.instance, since=self._now)
+        me.granted = max(me.granted, ask.returned)
+        me.held = min(me.held, me.granted - ask.returned)
+        # It knows of more than this table: a failover or a restart has lost what it was granted.
+        if (lost := ask.returned + ask.held - me.granted) > 0:
+            still = max(0, min(lost, self.limit - self.lent - me.held))
+            me.held, me.granted, fresh = me.held + still, me.granted + still, True
         self._all = [*others, me]
         self.lent += me.held
         if me.wants == 0:

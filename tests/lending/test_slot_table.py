@@ -1,5 +1,7 @@
 """Tables of (time, ask, expected): who gets the slots of a limit, who is told what, and when slots are free again."""
 
+from copy import deepcopy
+
 from batchlimit.lending.messages import SlotAsk, SlotPush
 from batchlimit.lending.slot_table import SlotTable
 
@@ -108,6 +110,17 @@ def test_what_was_lost_is_claimed_as_far_as_there_is_room() -> None:
     assert scene.lend("a", 3, returned=7, held=3)[0] == 10
     reply, _ = scene.table.lend(ask("b", 3, returned=0, held=3), scene.now)
     assert (reply.granted, reply.fresh, reply.lent) == (1, True, 4)
+
+
+def test_a_store_that_went_back_in_time_gives_what_it_lost_again_as_far_as_there_is_room() -> None:
+    scene = Scene()
+    scene.lend("a", 1)
+    past = deepcopy(scene.table)
+    scene.lend("a", 3)
+    scene.table = past
+    scene.lend("b", 2)
+    reply, _ = scene.table.lend(ask("a", 3, held=3), scene.now)
+    assert (reply.granted, reply.fresh, reply.lent) == (2, True, 4)
 
 
 def test_a_token_is_larger_than_those_of_all_leases_that_were_over_before() -> None:

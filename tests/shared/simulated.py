@@ -4,6 +4,7 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +75,8 @@ class Run:
             self.later(self.random.randrange(FAULTS), self.random.choice((self.stop, self.stop, self.kill)))
         if self.random.random() < 0.1:
             self.later(self.random.randrange(FAULTS), self.wipe)
+        if self.random.random() < 0.1:
+            self.later(self.random.randrange(FAULTS), self.fail_over)
         while self.agenda:
             self.time, _, work = heapq.heappop(self.agenda)
             work()
@@ -221,6 +224,16 @@ class Run:
         """The store loses its data: more may be held than there are until all leases are over."""
         self.table, self.wiped = SlotTable(), self.time
         self.last_token = 0
+
+    def fail_over(self) -> None:
+        """The store goes back in time: a replica that had not heard of the last writes takes over."""
+        past = deepcopy(self.table)
+
+        def promote() -> None:
+            self.table, self.wiped = past, self.time
+            self.last_token = 0
+
+        self.later(self.random.choice((0.001, 0.1, 2.0)) * SECOND, promote)
 
     # Rules
 
