@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 _ROOT = Path(__file__).parents[2]
-_PAGES = sorted((_ROOT / "docs" / "how-to").glob("*.md"))
+_PAGES = sorted(each for each in (_ROOT / "docs" / "how-to").glob("*.md") if "```python" in each.read_text("utf-8"))
 _EXAMPLES = [path.read_text(encoding="utf-8") for path in (_ROOT / "examples").rglob("*.py")]
 
 

@@ -37,7 +37,7 @@ class Shown(NamedTuple):
 SHOWN = [
     Shown("fastapi", "uvicorn examples.fastapi_app:app --port {port}", ([REPORT] * 2,)),
     Shown("litestar", "uvicorn examples.litestar_app:app --port {port}", ([REPORT], [])),
-    Shown("starlette", "uvicorn app:app --port {port}", ([], [V1] * 9)),
+    Shown("starlette", "uvicorn examples.starlette_app:app --port {port}", ([], [V1] * 9)),
     Shown("flask", "gunicorn examples.flask_app:app --no-control-socket -b 127.0.0.1:{port}", ([SEARCH] * 2,)),
     Shown("django", "gunicorn examples.django_site:wsgi --no-control-socket -b 127.0.0.1:{port}", ([SEARCH] * 2,)),
     Shown("quart", "hypercorn examples.quart_app:app -b 127.0.0.1:{port}", ([SEARCH] * 2,)),
@@ -135,18 +135,15 @@ def test_the_output_of_curl_on_a_page_is_what_its_application_answers(told_by: S
     text = (PAGES / f"{told_by.page}.md").read_text(encoding="utf-8")
     server, application = told_by.command.split()[0], re.findall(r"[\w.]+:[a-z]\w*", told_by.command)[0]
     assert re.search(f"{server}.* {application}", text)
-    with redis_server(valkey_binary()) as url:
-        source = text.split("```python\n")[1].split("```")[0]
-        (tmp_path / "app.py").write_text(source.replace("redis://localhost:6379/0", url), encoding="utf-8")
-        with serving(told_by.command, tmp_path, url) as port:
-            requests = list(shown(told_by.page))
-            assert len(requests) == len(told_by.before)
-            for before, (request, expected) in zip(told_by.before, requests, strict=True):
-                for each in before:
-                    asked(port, each)
-                reply = asked(port, request)
-                assert (reply.status, reply.body) == (expected.status, expected.body)
-                assert {name: reply.fields.get(name) for name in expected.fields} == expected.fields
+    with redis_server(valkey_binary()) as url, serving(told_by.command, tmp_path, url) as port:
+        requests = list(shown(told_by.page))
+        assert len(requests) == len(told_by.before)
+        for before, (request, expected) in zip(told_by.before, requests, strict=True):
+            for each in before:
+                asked(port, each)
+            reply = asked(port, request)
+            assert (reply.status, reply.body) == (expected.status, expected.body)
+            assert {name: reply.fields.get(name) for name in expected.fields} == expected.fields
 
 
 def test_every_page_of_a_web_framework_is_run() -> None:
