@@ -228,7 +228,7 @@ class Registry:
         """Have all keys go by the overrides that are known now; other tasks run in between."""
         entries = list(self.entries.values())
         for number, entry in enumerate(entries, start=1):
-            entry.reservoir.reconsider(self.clock())
+            entry.reservoir.rule.reconsider(self.clock())
             entry.changed()
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -127,8 +127,10 @@ class Admission:
         return True
 
     def obey(self, quota: Quota) -> None:
-        """Go by the quota that the bucket told of."""
+        """Go by the quota that the bucket obeys, if it is another one."""
         state = self._state
+        if quota is state.quota or quota == state.quota:
+            return
         state.set_quota(quota)
         for waiter in state.queue:
             if waiter.cost > self._most and waiter is not state.overdraft.waiter:

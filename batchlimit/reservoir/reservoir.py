@@ -28,6 +28,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `prefetch`               | says when to ask in the background, before the tokens run out             |
 | `outage`                 | Outage: fails waiters, from a failed request until an answer; else None   |
 | `corrections`            | takes back what was not used, charges what was used beyond an estimate    |
+| `rule`                   | goes by what the code says of the key, or an operator's override          |
 | `lifecycle`              | renews and returns tokens without a caller; ends as dormant, idle, closed |
 
 The states. A reservoir is in three at a time: one of the first two, one of the next two, one of the last three.
@@ -44,7 +45,7 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 
 Beside these, `state.mode` says what becomes of the decisions. In "enforce" they hold. In "shadow" nothing is refused,
 and refusals are only counted. In "open" everything is admitted, and the bucket is not asked. `state.trial` counts what
-another quota would have refused. `reconsider` sets both, by the code and by the overrides that are known.
+another quota would have refused. `rule.reconsider` sets both, by the code and by the overrides that are known.
 
 The calls. No method blocks, reads a clock or talks to a store: the key entry of an API (sync/key_entry.py,
 aio/key_entry.py) does. It holds the key's lock for each call here that is not said to need none:
@@ -67,8 +68,7 @@ aio/key_entry.py) does. It holds the key's lock for each call here that is not s
 import math
 
 from batchlimit.bucket.messages import GiveBack, Grant
-from batchlimit.overrides.key_rule import KeyRule, Mode
-from batchlimit.overrides.known import UNTOLD
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
@@ -76,9 +76,7 @@ from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.decisions import Decisions
-from batchlimit.reservoir.fallback.fallback import NO_FALLBACK
-from batchlimit.reservoir.fallback.local_bucket import LEASE
-from batchlimit.reservoir.fallback.outage import Outage, borrow, fall_back
+from batchlimit.reservoir.fallback.outage import Outage, fall_back
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
@@ -86,8 +84,7 @@ from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
-from batchlimit.reservoir.statistics import KeyStatistics
-from batchlimit.reservoir.trial import Trial
+from batchlimit.reservoir.rule_in_force import RuleInForce
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Refuse, Verdict, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
 
@@ -96,8 +93,8 @@ class Reservoir:
     """The state machine; see the top of this file."""
 
     __slots__ = (
-        "_code", "_policy", "_rules", "admission", "corrections", "decisions", "forecast", "lifecycle",
-        "outage", "prefetch", "requests", "state", "tokens",
+        "_rules", "admission", "corrections", "decisions", "forecast", "lifecycle",
+        "outage", "prefetch", "requests", "rule", "state", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -122,9 +119,8 @@ class Reservoir:
             policy: this key's, of `options.on_failure`.
             snapshot: what the key's last reservoir left.
         """
-        self._policy = policy
-        self._rules, self._code = instance.rules, KeyRule(code) if isinstance(code, Quota) else code
-        state = self.state = KeyState(self._code.quota, policy, options.fill, instance.count, now, key)
+        rule, self._rules = KeyRule(code) if isinstance(code, Quota) else code, instance.rules
+        state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key)
         self.tokens = state.tokens  # one look less for every hit
         self.forecast = Forecast(state)
         self.decisions = Decisions(state, self.forecast)
@@ -136,8 +132,9 @@ class Reservoir:
         self.corrections = Corrections(state, self.admission, self.requests, self.lifecycle)
         if snapshot is not None:
             self.lifecycle.restore(snapshot)
-        if instance.rules.in_force is not NONE or not self._code.is_plain:
-            self.reconsider(now)
+        self.rule = RuleInForce(state, self.admission, self.prefetch, instance.rules, rule, policy)
+        if instance.rules.in_force is not NONE or not rule.is_plain:
+            self.rule.reconsider(now)
 
     def __repr__(self) -> str:
         return f"<Reservoir {self.state}>"
@@ -146,11 +143,6 @@ class Reservoir:
     def quota(self) -> Quota:
         """The quota that holds now: our own, or the one of a higher rank that the bucket told of."""
         return self.state.quota
-
-    @property
-    def statistics(self) -> KeyStatistics:
-        """What happened up to this moment."""
-        return self.state.statistics
 
     def resume(self, waiter: Waiter, fetch: Fetch) -> None:
         """Begin with this in flight, which was sent for the first caller before there was a reservoir."""
@@ -168,7 +160,9 @@ class Reservoir:
             queue.withdraw(waiter)
             return waiter.verdict
         if state.is_open:
-            return self._admit_freely(waiter, now)
+            verdict = self.rule.admit_freely(waiter, now)
+            self._wake_next()
+            return verdict or _wait(0.0, waiter, now)
         if NO_WAIT < waiter.deadline <= now:
             return self._turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
         if state.in_flight is not None or self.forecast.is_held_up:
@@ -221,7 +215,7 @@ class Reservoir:
             state.fallback.end(state.lease, now)
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
-            self._obey(grant.quota or fetch.quota)
+            self.admission.obey(grant.quota or fetch.quota)
             state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
         state.lease.credit(fetch, grant, now)
         if state.denies_all:
@@ -235,28 +229,6 @@ class Reservoir:
             self.prefetch.stop()
             state.is_outdated = True
         self._wake_next()
-
-    def reconsider(self, now: float) -> None:
-        """Go by the overrides that are known now. Tokens leased before go back with the next request, which is due."""
-        state, in_force = self.state, self._rules.in_force
-        (own, mode, trial, state.weight, policy), state.edition = (
-            in_force.rule(state.key, self._code),
-            in_force.edition,
-        )
-        self._try_out(trial, now)
-        self._fail_by(policy or self._policy)
-        if (own, mode) == (state.own, state.mode):
-            return
-        if mode != state.mode:
-            state.count(now)
-            self._change_mode(mode, now)
-        state.own, state.is_outdated = own, True
-        state.denials.forget()
-        self._obey(own)
-        if own.denies_all:
-            state.denials.never()
-            state.lease.take_all()
-        state.queue.wake_leader()
 
     def failed(self, fetch: Fetch, error: Exception | None, now: float) -> None:
         """Take note that `fetch` had no answer; None: its thread was interrupted, and another is to ask again."""
@@ -284,50 +256,6 @@ class Reservoir:
         """Publish `tokens.denied_until`, and take the list of waiters to wake; to be called after every change."""
         self.state.publish()
         return self.state.queue.to_wake()
-
-    def _change_mode(self, mode: Mode, now: float) -> None:
-        """Tokens that are leased go back while everything is admitted; what was admitted freely ends with that."""
-        state = self.state
-        if state.is_open and state.lease.borrowed:
-            state.fallback.end(state.lease, now)
-            state.lease.disown()
-            state.fallback.bucket = None
-        state.mode = mode
-        state.own_fallback()
-        if state.is_open:
-            self.prefetch.stop()
-        if state.mode == "shadow":
-            for waiter in [each for each in state.queue if each is not state.overdraft.waiter]:
-                self.admission.refuse(waiter, now)
-
-    def _fail_by(self, policy: FailurePolicy) -> None:
-        """While the store is away, do by this policy from now on."""
-        if policy != CLOSED or self.state.fallback is not NO_FALLBACK:
-            self.state.own_fallback()
-            self.state.fallback.follow(policy)
-
-    def _try_out(self, trial: Quota | None, now: float) -> None:
-        """Begin to count what another quota would refuse, or cease to; what was counted stays."""
-        state = self.state
-        if trial == (None if state.trial is None else state.trial.quota):
-            return
-        state.count(now)
-        state.own_fallback()
-        state.trial = None if trial is None else Trial(trial, now)
-
-    def _admit_freely(self, waiter: Waiter, now: float) -> Verdict | Wait:
-        """Admit all that wait, and whoever comes within half a second; a look at the overrides tells when that ends."""
-        state = self.state
-        self._rules.hear(UNTOLD, now)
-        wanted = math.ceil(state.demand.rate * LEASE) + 2 * state.queue.cost + state.overdraft.total
-        borrow(state, state.fallback.lift(state.quota), wanted, now)
-        self.admission.advance(now)
-        self._wake_next()
-        return waiter.verdict or _wait(0.0, waiter, now)
-
-    def _obey(self, quota: Quota) -> None:
-        if quota is not self.state.quota and quota != self.state.quota:
-            self.admission.obey(quota)
 
     def _review(self, waiter: Waiter, now: float) -> None:
         """Put a caller whose tokens expired before it woke back in its place, if its key is still served here.

@@ -181,7 +181,7 @@ class Registry:
         with free(self._lock):
             entries = list(self.entries.values())
         for entry in entries:
-            entry.locked(partial(entry.reservoir.reconsider, self.clock()))
+            entry.locked(partial(entry.reservoir.rule.reconsider, self.clock()))
         self._refresher.come_by(self.rules.known.next_end)
 
     def statistics(self) -> Statistics:

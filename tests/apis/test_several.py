@@ -33,7 +33,7 @@ def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> An
 def is_short(limiter: Any, key: str) -> bool:
     """Whether somebody waits at this key, having asked in vain."""
     entry = getattr(limiter, "_inner", limiter)._entries.get(key)
-    return entry is not None and entry.reservoir.statistics.waiting == 1 and quiet(limiter, key)
+    return entry is not None and entry.reservoir.state.statistics.waiting == 1 and quiet(limiter, key)
 
 
 def levels(limiter: Any) -> list[int]:

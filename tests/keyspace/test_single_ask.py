@@ -119,8 +119,8 @@ def test_a_reservoir_goes_on_with_it_as_if_it_had_sent_it(known: KeySnapshot | N
     assert reservoir.state.in_flight is single.fetch
     reservoir.granted(single.fetch, answer(1, lease=0.5), NOW, 1.0)
     assert waiter.verdict == Admit(NOW + 0.5)
-    assert reservoir.statistics.calls == 1
-    assert reservoir.statistics.admitted == 1
+    assert reservoir.state.statistics.calls == 1
+    assert reservoir.state.statistics.admitted == 1
 
 
 def test_a_reservoir_that_hears_of_no_answer_repeats_its_number() -> None:

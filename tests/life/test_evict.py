@@ -40,7 +40,7 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
     assert isinstance(here.step(waiter, 0.0), Admit)
     assert here.lifecycle.evict()
     assert here.state.is_retired
-    assert here.statistics == KeyStatistics(admitted=1, calls=1)
+    assert here.state.statistics == KeyStatistics(admitted=1, calls=1)
     assert here.tokens.take(1) == NO_WAIT
     assert here.forecast.spendable(0.0) == 0
     assert here.lifecycle.due() == NEVER

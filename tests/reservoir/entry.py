@@ -67,9 +67,9 @@ class Entry:
 
     @property
     def held(self) -> int:
-        return self.reservoir.statistics.held
+        return self.reservoir.state.statistics.held
 
     @property
     def counted(self) -> tuple[int, int]:
         """Tokens admitted and refused."""
-        return self.reservoir.statistics[:2]
+        return self.reservoir.state.statistics[:2]

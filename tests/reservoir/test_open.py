@@ -21,13 +21,13 @@ OPEN = Override("key", None, mode="open")
 
 def opened(caller: Entry, rules: Rules, now: float = 0.0) -> None:
     rules.in_force = InForce.at(Overrides(7, [OPEN]), 0.0)
-    caller.reservoir.reconsider(now)
+    caller.reservoir.rule.reconsider(now)
     caller.reservoir.to_wake()
 
 
 def closed(caller: Entry, rules: Rules, now: float = 0.0, revision: int = 8) -> None:
     rules.in_force = InForce.at(Overrides(revision), 0.0)
-    caller.reservoir.reconsider(now)
+    caller.reservoir.rule.reconsider(now)
     caller.reservoir.to_wake()
 
 
@@ -40,9 +40,9 @@ def test_everybody_is_admitted_and_the_bucket_is_not_asked(quota: Quota) -> None
         for cost in (1, quota.largest_cost or 1):
             assert isinstance(caller.step(caller.join(cost), now), Admit)
             assert isinstance(caller.step(caller.join(cost, NO_WAIT), now), Admit)
-    assert caller.reservoir.statistics.calls == 0
-    assert caller.reservoir.statistics.opened == caller.reservoir.statistics.admitted > 0
-    assert caller.reservoir.statistics.fallback == 0
+    assert caller.reservoir.state.statistics.calls == 0
+    assert caller.reservoir.state.statistics.opened == caller.reservoir.state.statistics.admitted > 0
+    assert caller.reservoir.state.statistics.fallback == 0
 
 
 def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() -> None:
@@ -126,10 +126,10 @@ def test_nothing_of_it_is_spent_after_the_end_and_nothing_of_it_goes_to_the_buck
     fetch = caller.fetch(caller.join(5), 0.1)
     assert isinstance(fetch, Fetch)
     assert (fetch.ask.held, fetch.ask.back, fetch.ask.need) == (0, 0, 5)
-    assert caller.reservoir.statistics.opened == 2
+    assert caller.reservoir.state.statistics.opened == 2
     caller.grant(fetch, 0.2, tokens=5)
-    assert caller.reservoir.statistics[:2] == (7, 0)
-    assert caller.reservoir.statistics.opened == 2
+    assert caller.reservoir.state.statistics[:2] == (7, 0)
+    assert caller.reservoir.state.statistics.opened == 2
 
 
 def test_a_refund_of_what_was_admitted_freely_does_not_reach_the_bucket() -> None:
@@ -161,4 +161,4 @@ def test_what_was_used_beyond_an_estimate_holds_nobody_up() -> None:
     opened(caller, rules)
     for cost in (1, 100):
         assert isinstance(caller.step(caller.join(cost)), Admit)
-    assert caller.reservoir.statistics.owed == 0
+    assert caller.reservoir.state.statistics.owed == 0

@@ -57,7 +57,7 @@ def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_
     assert caller.reservoir.lifecycle.due() > 0.5
     caller.reservoir.tokens.take(1)
     rules.set(LOW)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     assert caller.reservoir.lifecycle.due() <= 0.5
     fetch = caller.tend(0.5)
     assert (fetch.quota, fetch.ask.back + fetch.ask.held) == (LOW, 59)
@@ -70,7 +70,7 @@ def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
     rules = Rules()
     caller = entry(rules, tokens=60)
     rules.set(LOW)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     assert caller.tend(0.5).ask.back == 60
 
 
@@ -79,7 +79,7 @@ def test_an_override_of_the_weight_is_in_the_next_request_and_ends() -> None:
     caller = entry(rules)
     for override, weight in ((Override("key", None, weight=7), 7), (Override("key", LOW), 1)):
         rules.in_force = InForce.at(Overrides(weight, [override]), 0.0)
-        caller.reservoir.reconsider(0.0)
+        caller.reservoir.rule.reconsider(0.0)
         fetch = caller.fetch(caller.join(1))
         assert fetch.ask.weight == weight
         caller.grant(fetch, tokens=1)
@@ -89,13 +89,13 @@ def test_an_override_of_the_failure_policy_holds_while_the_store_is_away_and_end
     rules = Rules()
     caller = entry(rules)
     rules.in_force = InForce.at(Overrides(7, [Override("key", None, on_failure=FailurePolicy.open())]), 0.0)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     waiter = caller.join(1, NO_WAIT)
     caller.reservoir.failed(caller.fetch(waiter), DEAD, 0.0)
     assert isinstance(waiter.verdict, Admit)
-    assert caller.reservoir.statistics.fallback == 1
+    assert caller.reservoir.state.statistics.fallback == 1
     rules.in_force = InForce.at(Overrides(8), 0.0)
-    caller.reservoir.reconsider(0.1)
+    caller.reservoir.rule.reconsider(0.1)
     caller.reservoir.lifecycle.tend(5.0)
     waiter = caller.join(1, NO_WAIT)
     caller.reservoir.failed(caller.fetch(waiter, 5.0), DEAD, 5.0)
@@ -107,7 +107,7 @@ def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go
     caller = entry(rules)
     fetch = caller.fetch(caller.join(1))
     rules.set(LOW)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     caller.grant(fetch, 0.1, tokens=50)
     assert caller.reservoir.quota == LOW
     assert caller.reservoir.lifecycle.due() <= 0.1
@@ -120,7 +120,7 @@ def test_a_raised_limit_undoes_what_was_refused_from_memory() -> None:
     caller.reservoir.to_wake()
     assert caller.reservoir.forecast.denied_for(1, 0.1)
     rules.set(HIGH)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     caller.reservoir.to_wake()
     assert not caller.reservoir.forecast.denied_for(1, 0.1)
     assert caller.reservoir.tokens.denied_until <= 0.1
@@ -131,7 +131,7 @@ def test_an_answer_to_an_older_limit_refuses_nobody_from_memory() -> None:
     caller = entry(rules)
     fetch = caller.fetch(caller.join(1, NO_WAIT))
     rules.set(HIGH)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     caller.refuse(fetch, 0.1)
     assert not caller.reservoir.forecast.denied_for(1, 0.1)
 
@@ -140,7 +140,7 @@ def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> N
     rules = Rules()
     caller = entry(rules, tokens=60)
     rules.set(NOTHING)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     caller.reservoir.to_wake()
     assert caller.held == 0
     assert caller.reservoir.tokens.denied_until == math.inf
@@ -153,7 +153,7 @@ def test_tokens_that_arrive_after_a_limit_of_nothing_was_set_are_not_spent() -> 
     waiter = caller.join(1)
     fetch = caller.fetch(waiter)
     rules.set(NOTHING)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     caller.grant(fetch, 0.1, tokens=50)
     assert not isinstance(waiter.verdict, Admit)
     assert caller.held == 0
@@ -166,7 +166,7 @@ def test_after_a_limit_of_nothing_the_bucket_is_asked_again() -> None:
     waiter = caller.join(1)
     assert isinstance(caller.step(waiter), Refuse)
     rules.set(None, 8)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     fetch = caller.fetch(caller.join(1))
     assert (fetch.quota, caller.reservoir.tokens.denied_until) == (HUNDRED, -math.inf)
 
@@ -177,7 +177,7 @@ def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
     leader, big, small = caller.join(1), caller.join(40), caller.join(3)
     fetch = caller.fetch(leader)
     rules.set(LOW)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     assert big.verdict == Refuse(math.inf), "the code allows it: that is no mistake of the caller"
     assert caller.step(caller.join(40)) == Refuse(math.inf)
     assert isinstance(caller.step(caller.join(101)), Fail)
@@ -193,7 +193,7 @@ def test_who_waits_while_nothing_is_in_flight_is_woken_to_ask_anew() -> None:
     caller.refuse(caller.fetch(leader))
     assert isinstance(caller.step(leader), Wait)
     rules.set(HIGH)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     assert leader in caller.woken()
     assert isinstance(caller.step(leader), Fetch)
 
@@ -205,6 +205,6 @@ def test_a_revision_that_says_the_same_for_this_key_disturbs_nothing_but_is_its_
     caller = entry(rules, tokens=3)
     due = caller.reservoir.lifecycle.due()
     rules.set(LOW, revision)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     assert (caller.held, caller.reservoir.lifecycle.due()) == (3, due)
     assert caller.fetch(caller.join(5)).ask.rules == rules.in_force.edition

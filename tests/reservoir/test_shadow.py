@@ -20,7 +20,7 @@ SHADOW = Override("key", None, mode="shadow")
 
 def in_shadow(caller: Entry, rules: Rules, now: float = 0.0) -> None:
     rules.in_force = InForce.at(Overrides(7, [SHADOW]), 0.0)
-    caller.reservoir.reconsider(now)
+    caller.reservoir.rule.reconsider(now)
     caller.reservoir.to_wake()
 
 
@@ -56,7 +56,7 @@ def test_an_empty_bucket_is_asked_no_more_often_than_if_it_were_enforced() -> No
     assert not caller.reservoir.forecast.denies(1, 0.1)
     for now in (0.1, 0.2, 0.4):
         assert isinstance(caller.step(caller.join(1, NO_WAIT), now), Admit)
-    assert caller.reservoir.statistics.calls == 1
+    assert caller.reservoir.state.statistics.calls == 1
     assert told(caller) == (4, 4, 0)
     assert isinstance(caller.step(caller.join(1, NO_WAIT), 0.6), Fetch)
 
@@ -77,7 +77,7 @@ def test_after_shadow_mode_the_quota_holds() -> None:
     in_shadow(caller, rules)
     caller.refuse(caller.fetch(caller.join(1, NO_WAIT)))
     rules.in_force = InForce.at(Overrides(8), 0.0)
-    caller.reservoir.reconsider(0.1)
+    caller.reservoir.rule.reconsider(0.1)
     waiter = caller.join(1, NO_WAIT)
     caller.refuse(caller.fetch(waiter, 0.1), 0.2)
     assert isinstance(waiter.verdict, Refuse)
@@ -148,7 +148,7 @@ def test_what_was_counted_stays_when_a_trial_ends() -> None:
     caller = Entry(rules=rules)
     caller.grant(caller.fetch(caller.join(50)), tokens=50)
     rules.in_force = InForce.at(Overrides(8), 0.0)
-    caller.reservoir.reconsider(0.0)
+    caller.reservoir.rule.reconsider(0.0)
     assert told(caller) == (50, 40, 0)
     assert caller.reservoir.state.trial is None
 

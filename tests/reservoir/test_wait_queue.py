@@ -157,7 +157,7 @@ def _comes_to_a_crowd(count: int) -> Iterator[Callable[[], object]]:
     _short(entry, claims[0], 0.0)
     for _ in range(count):
         yield lambda: entry.step(entry.join(1, 1000.0), 0.001)
-    assert entry.reservoir.statistics.waiting == 2 * count
+    assert entry.reservoir.state.statistics.waiting == 2 * count
 
 
 def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
@@ -165,7 +165,7 @@ def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
     _short(entry, claims[0], 0.0)
     for place in range(count // 2, count):
         yield partial(_leave, entry, claims[place], claims[0])
-    assert entry.reservoir.statistics.waiting == count // 2
+    assert entry.reservoir.state.statistics.waiting == count // 2
 
 
 def _is_out_of_time(count: int) -> Iterator[Callable[[], object]]:

@@ -13,7 +13,7 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant
 from batchlimit.overrides.known import Known
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.lease import Lease
-from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.rule_in_force import RuleInForce
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Fetch, Waiter
@@ -125,13 +125,13 @@ def _hear_nothing() -> AbstractContextManager[Any]:
 
 
 def _keep_the_first_override() -> AbstractContextManager[Any]:
-    reconsider = Reservoir.reconsider
+    reconsider = RuleInForce.reconsider
 
-    def broken(self: Reservoir, now: float) -> None:
-        if not self.state.edition:
+    def broken(self: RuleInForce, now: float) -> None:
+        if not self._state.edition:
             reconsider(self, now)
 
-    return patch.object(Reservoir, "reconsider", broken)
+    return patch.object(RuleInForce, "reconsider", broken)
 
 
 def _let_no_override_end() -> AbstractContextManager[Any]:

@@ -201,7 +201,7 @@ class Process:
     @property
     def figures(self) -> tuple[int, int, int]:
         """(admitted, refused, waiting) by the reservoirs' own count: to be what callers were told, exactly."""
-        now = self.reservoir.statistics
+        now = self.reservoir.state.statistics
         return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
 
     def _new(self, snapshot: KeySnapshot | None) -> Reservoir:
@@ -337,7 +337,7 @@ class Process:
                 self.known.learn(published, sent)
             except NotUnderstood as error:
                 self.known.fail(error)
-            self.reservoir.reconsider(self.clock())
+            self.reservoir.rule.reconsider(self.clock())
             self._expire_later()
 
         def give_up() -> None:
@@ -351,7 +351,7 @@ class Process:
 
     def _expire(self) -> None:
         if self.known.expire():
-            self.reservoir.reconsider(self.clock())
+            self.reservoir.rule.reconsider(self.clock())
         self._expire_later()
 
     def _give_back(self, back: GiveBack) -> None:
@@ -388,6 +388,6 @@ class Process:
             case None:
                 pass
         if self.reservoir.state.is_retired:
-            admitted, refused, calls, *_ = self.reservoir.statistics
+            admitted, refused, calls, *_ = self.reservoir.state.statistics
             self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
             self.reservoir, self._paid = self._new(self.reservoir.lifecycle.snapshot), 0

@@ -33,7 +33,7 @@ def test_closed_fails_a_caller_without_time() -> None:
     fail(entry, waiter, 1.0)
     assert waiter.verdict == Fail(DEAD)
     assert not entry.reservoir.state.lease.borrowed
-    assert entry.reservoir.statistics == KeyStatistics(refused=2, calls=1)
+    assert entry.reservoir.state.statistics == KeyStatistics(refused=2, calls=1)
 
 
 def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
@@ -50,7 +50,7 @@ def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     assert forecast.denied_for(3, 0.12) == about(0.03)
     assert forecast.denied_for(101, 0.12) == 0.0, "what never fits is an error"
     assert forecast.denied_for(3, 0.151) == 0.0
-    assert entry.reservoir.statistics == KeyStatistics(1, 6, 2, held=2), "what was not sent is no call"
+    assert entry.reservoir.state.statistics == KeyStatistics(1, 6, 2, held=2), "what was not sent is no call"
 
 
 def test_an_ask_that_was_never_sent_is_not_repeated() -> None:
@@ -78,7 +78,7 @@ def test_open_admits_whatever_comes() -> None:
     assert [waiter.verdict for waiter in line] == [Admit(1.0 + LEASE)] * 3
     assert entry.reservoir.tokens.take(100) == 1.0 + LEASE, "who comes next hits"
     assert entry.reservoir.state.lease.borrowed
-    found = entry.reservoir.statistics
+    found = entry.reservoir.state.statistics
     assert (found.admitted, found.fallback, found.refused) == (251, 251, 0)
 
 
@@ -92,7 +92,7 @@ def test_local_admits_its_share_and_refuses_the_rest_from_memory() -> None:
     assert late.verdict == Refuse(about(0.04)), "a token of its share of the rate"
     assert entry.reservoir.forecast.denied_for(1, 1.01) == about(0.03)
     assert entry.reservoir.forecast.denied_for(1, 1.05) == 0.0
-    assert entry.reservoir.statistics == KeyStatistics(25, 6, 2, fallback=25)
+    assert entry.reservoir.state.statistics == KeyStatistics(25, 6, 2, fallback=25)
 
 
 def test_who_waits_for_a_share_is_served_when_it_flows_in() -> None:
@@ -174,7 +174,7 @@ def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
     entry.grant(fetch, 1.1, 30)
     assert not entry.reservoir.state.lease.borrowed
     assert entry.held == 9
-    found = entry.reservoir.statistics
+    found = entry.reservoir.state.statistics
     assert (found.admitted, found.fallback) == (22, 1), "what the store admits is the store's"
 
 
@@ -363,16 +363,16 @@ def test_a_repeated_ask_pauses_too() -> None:
 
 def test_a_bucket_that_lost_its_state_is_counted() -> None:
     entry = Entry(tokens=5)
-    assert entry.reservoir.statistics.losses == 0
+    assert entry.reservoir.state.statistics.losses == 0
     for at, epoch in ((0.1, 8), (0.2, 8), (0.3, 9)):
         fetch = entry.fetch(entry.join(50, NO_WAIT), at)
         assert fetch.ask.epoch
         entry.grant(fetch, at, 50, epoch=epoch, kept=0)
-    assert entry.reservoir.statistics.losses == 2
+    assert entry.reservoir.state.statistics.losses == 2
     fetch = entry.fetch(entry.join(50, NO_WAIT), 1000.0)
     assert fetch.ask.epoch == 0, "it may have filled up and been forgotten: that is no loss"
     entry.grant(fetch, 1000.0, 50, epoch=10)
-    assert entry.reservoir.statistics.losses == 2
+    assert entry.reservoir.state.statistics.losses == 2
 
 
 def test_a_debt_alone_borrows_nothing() -> None:
@@ -381,7 +381,7 @@ def test_a_debt_alone_borrows_nothing() -> None:
     fetch = entry.tend(0.0)
     entry.reservoir.failed(fetch, DEAD, 0.1)
     assert not entry.reservoir.state.lease.borrowed
-    assert entry.reservoir.statistics.owed == 5
+    assert entry.reservoir.state.statistics.owed == 5
 
 
 def test_a_quota_that_changes_changes_the_share() -> None:

@@ -1,0 +1,104 @@
+"""What holds for one key, by the code or by an operator's override, and what changes here when that does."""
+
+import math
+
+from batchlimit.overrides.key_rule import KeyRule, Mode
+from batchlimit.overrides.known import UNTOLD
+from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.fallback.fallback import NO_FALLBACK
+from batchlimit.reservoir.fallback.local_bucket import LEASE
+from batchlimit.reservoir.fallback.outage import borrow
+from batchlimit.reservoir.instance import Rules
+from batchlimit.reservoir.key_state import KeyState
+from batchlimit.reservoir.prefetch import Prefetch
+from batchlimit.reservoir.trial import Trial
+from batchlimit.reservoir.waiter import Verdict, Waiter
+
+
+class RuleInForce:
+    """Has a key go by its quota, mode, trial, weight and failure policy, as they are by now."""
+
+    __slots__ = ("_admission", "_code", "_policy", "_prefetch", "_rules", "_state")
+
+    def __init__(
+        self,
+        state: KeyState,
+        admission: Admission,
+        prefetch: Prefetch,
+        rules: Rules,
+        code: KeyRule,
+        policy: FailurePolicy,
+    ) -> None:
+        """`rules` are the overrides that the instance knows; `code` and `policy` hold where there is none."""
+        self._state, self._admission, self._prefetch = state, admission, prefetch
+        self._rules, self._code, self._policy = rules, code, policy
+
+    def __repr__(self) -> str:
+        return f"<RuleInForce: {self._state.own}, mode {self._state.mode}>"
+
+    def reconsider(self, now: float) -> None:
+        """Go by the overrides that are known now. Tokens leased before go back with the next request, which is due."""
+        state, in_force = self._state, self._rules.in_force
+        (own, mode, trial, state.weight, policy), state.edition = (
+            in_force.rule(state.key, self._code),
+            in_force.edition,
+        )
+        self._try_out(trial, now)
+        self._fail_by(policy or self._policy)
+        if (own, mode) == (state.own, state.mode):
+            return
+        if mode != state.mode:
+            state.count(now)
+            self._change_mode(mode, now)
+        state.own, state.is_outdated = own, True
+        state.denials.forget()
+        self._admission.obey(own)
+        if own.denies_all:
+            state.denials.never()
+            state.lease.take_all()
+        state.queue.wake_leader()
+
+    def admit_freely(self, waiter: Waiter, now: float) -> Verdict | None:
+        """Admit all that wait, and whoever comes within half a second; a look at the overrides tells when that ends.
+
+        Returns:
+            The verdict on this waiter.
+        """
+        state = self._state
+        self._rules.hear(UNTOLD, now)
+        wanted = math.ceil(state.demand.rate * LEASE) + 2 * state.queue.cost + state.overdraft.total
+        borrow(state, state.fallback.lift(state.quota), wanted, now)
+        self._admission.advance(now)
+        return waiter.verdict
+
+    def _change_mode(self, mode: Mode, now: float) -> None:
+        """Tokens that are leased go back while everything is admitted; what was admitted freely ends with that."""
+        state = self._state
+        if state.is_open and state.lease.borrowed:
+            state.fallback.end(state.lease, now)
+            state.lease.disown()
+            state.fallback.bucket = None
+        state.mode = mode
+        state.own_fallback()
+        if state.is_open:
+            self._prefetch.stop()
+        if state.mode == "shadow":
+            for waiter in [each for each in state.queue if each is not state.overdraft.waiter]:
+                self._admission.refuse(waiter, now)
+
+    def _fail_by(self, policy: FailurePolicy) -> None:
+        """While the store is away, do by this policy from now on."""
+        if policy != CLOSED or self._state.fallback is not NO_FALLBACK:
+            self._state.own_fallback()
+            self._state.fallback.follow(policy)
+
+    def _try_out(self, trial: Quota | None, now: float) -> None:
+        """Begin to count what another quota would refuse, or cease to; what was counted stays."""
+        state = self._state
+        if trial == (None if state.trial is None else state.trial.quota):
+            return
+        state.count(now)
+        state.own_fallback()
+        state.trial = None if trial is None else Trial(trial, now)
