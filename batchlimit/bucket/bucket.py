@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from batchlimit.bucket.fair_share import (
-    ALPHA,
     FAR,
     LONGEST,
     MARGIN,
@@ -22,16 +21,13 @@ from batchlimit.bucket.fair_share import (
     REMEMBERED,
     SILENT,
     SLOWEST,
-    UNKNOWN,
-    WAITING,
     Band,
+    ahead_of,
     bands_of,
     division,
-    lease_for_trip,
     lease_of,
+    lease_of_grant,
     pace_of,
-    rich_lease_of,
-    soft_cap,
 )
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
@@ -255,9 +251,8 @@ class Bucket:
         for band, whole in self._each():
             level = self._level_for(ask, whole)
             part, mine, fair = division(band, level, self._table.claims(instance), self._now, ask.need)
-            soft = soft_cap(band, level, part, mine)
-            cap = min(ALPHA * band.burst * part - instance.held, ALPHA * band.burst - self._table.outstanding)
-            granted = min(granted, level, fair, max(ask.queued, min(cap, soft)))
+            ahead = ahead_of(band, level, part, mine, instance.held, self._table.outstanding)
+            granted = min(granted, level, fair, max(ask.queued, ahead))
             wait = max(wait, (ask.need - level) / band.rate, (ask.need - fair) / (band.rate * part))
             accrued = min(accrued, mine)
         return max(0, math.floor(granted)), math.ceil(min(wait, LONGEST)) + 1, accrued
@@ -273,19 +268,12 @@ class Bucket:
         return math.floor(granted)
 
     def _lend(self, instance: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:
-        lease = self._lease(ask, granted, starts)
+        waits = granted == ask.queued
+        trip = min(round(ask.round_trip * _SECOND), SLOWEST)
+        lease = lease_of_grant(list(self._each()), granted, trip, waits=waits, is_later=starts > self._now)
         self._levels = [level - granted for level in self._levels]
         self._used += granted
         self._table.lend(instance, granted, starts, starts + lease)
-
-    def _lease(self, ask: Ask, granted: int, starts: int) -> int:
-        trip = min(round(ask.round_trip * _SECOND), SLOWEST)
-        if starts > self._now:
-            return lease_for_trip(max(lease_of(self._bands), UNKNOWN), trip)
-        if 0 < granted == ask.queued:
-            return lease_for_trip(min(WAITING, lease_of(self._bands)), trip)
-        rich = all(level >= ALPHA * band.burst for band, level in self._each())
-        return lease_for_trip(rich_lease_of(self._bands) if rich else lease_of(self._bands), trip)
 
     def _grant(
         self, quota: Quota, instance: InstanceEntry, granted: int, kept: int, starts_in: int, retry_after: int

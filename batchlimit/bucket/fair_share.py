@@ -71,6 +71,25 @@ def lease_for_trip(lease: int, trip: int) -> int:
     return max(lease, UNKNOWN if trip == 0 else max(2 * trip, min(4 * trip, UNKNOWN)))
 
 
+def lease_of_grant(each: list[tuple[Band, float]], granted: int, trip: int, *, waits: bool, is_later: bool) -> int:
+    """Return how long a grant lasts (us): shorter where all of it is for callers who wait now, longer in a rich bucket.
+
+    Args:
+        each: the bandwidths and their levels, before the grant.
+        granted: tokens.
+        trip: the round trip of the instance (us; 0: unknown).
+        waits: whether callers wait for as many.
+        is_later: whether the grant begins in the future.
+    """
+    bands = [band for band, _ in each]
+    if is_later:
+        return lease_for_trip(max(lease_of(bands), UNKNOWN), trip)
+    if waits and granted > 0:
+        return lease_for_trip(min(WAITING, lease_of(bands)), trip)
+    rich = all(level >= ALPHA * band.burst for band, level in each)
+    return lease_for_trip(rich_lease_of(bands) if rich else lease_of(bands), trip)
+
+
 def pace_of(bands: list[Band], active: int) -> float:
     """Return how far apart one instance's asks are at an empty bucket (us): the more instances, the rarer each asks."""
     return min(min(max(PACE, BATCH * active / band.rate), LONG_PACE, 0.2 * band.burst / band.rate) for band in bands)
@@ -100,12 +119,13 @@ def division(band: Band, level: float, claims: Claims, now: int, need: int) -> t
     return part, mine, max(mine, level - max(0, others))
 
 
-def soft_cap(band: Band, level: float, part: float, mine: float) -> float:
-    """Return how much an instance may lease ahead: half of its part of the level, or what it accrued, if that is more.
+def ahead_of(band: Band, level: float, part: float, mine: float, held: int, outstanding: int) -> float:
+    """Return how much an instance may lease that no caller waits for.
 
-    An instance that is alone takes all that is left, once that is refilled within LAST. So its callers get the whole
-    burst, and are not refused while the bucket holds a few tokens.
+    It is half of its part of the level, or what it accrued, if that is more. An instance that is alone takes all that
+    is left, once that is refilled within LAST. So its callers get the whole burst, and are not refused while the
+    bucket holds a few tokens. One instance holds at most half of its part of the burst this way, and all instances
+    together at most half of the burst.
     """
-    if part == 1 and level <= band.rate * LAST:
-        return level
-    return max(ALPHA * level * part, mine)
+    soft = level if part == 1 and level <= band.rate * LAST else max(ALPHA * level * part, mine)
+    return min(ALPHA * band.burst * part - held, ALPHA * band.burst - outstanding, soft)

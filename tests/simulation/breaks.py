@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from batchlimit.bucket import bucket as bucket_module
+from batchlimit.bucket import fair_share
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
@@ -76,7 +76,7 @@ def _spend_what_has_expired() -> AbstractContextManager[Any]:
 
 
 def _lend_the_whole_bucket_in_reserve() -> AbstractContextManager[Any]:
-    return patch.object(bucket_module, "ALPHA", 1.0)
+    return patch.object(fair_share, "ALPHA", 1.0)
 
 
 def _forget_the_first_in_line() -> AbstractContextManager[Any]:
