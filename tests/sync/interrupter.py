@@ -1,9 +1,11 @@
 """An interrupt that falls where the test says."""
 
+import contextlib
+import gc
 import itertools
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -44,14 +46,18 @@ class Interrupter:
         return entry is not None and not entry.lock._is_owned()
 
     def run(self, call: Callable[[], object]) -> bool:
-        """Call once; return whether it was interrupted."""
-        sys.settrace(self)
-        try:
-            call()
-        except KeyboardInterrupt:
-            return True
-        finally:
-            sys.settrace(None)
+        """Call once; return whether it was interrupted.
+
+        Nothing is collected meanwhile: the interrupt would fall into the end of another test's limiter, and be ignored.
+        """
+        with _without_collector():
+            sys.settrace(self)
+            try:
+                call()
+            except KeyboardInterrupt:
+                return True
+            finally:
+                sys.settrace(None)
         return False
 
     def left_all_sound(self, limiter: RateLimiter, *keys: str, most: int) -> None:
@@ -62,6 +68,17 @@ class Interrupter:
             except TimeoutError:
                 pytest.fail(f"a caller was interrupted in {self.line}, and the next one waits for ever")
         assert limiter.statistics().waiting == 0, f"a ghost stands in line since {self.line}"
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _entry_of(frame: FrameType) -> KeyEntry | None:
