@@ -17,6 +17,10 @@ _PART = 0.25
 """Of the limit: so little that there is no queue, were it four times too high. Rounded up, but for a fifth: two workers
 are not to drain to one, and one worker not to two."""
 _TINY = 0.2
+_DEEP_PART, _FAR, _QUICK = 0.05, 2.0, 2 * _SECOND
+"""The part where calls take so many times as long before there ever was calm, as after a start in the middle of an
+overload: twenty limiters may each let in twice what there is room for. Spans are to be shorter: few slow calls would
+show nothing."""
 _LIGHT_PART, _LIGHT = 0.5, 1.5
 """What is enough of the limit where calls took only so much longer, and the last drain showed no great news."""
 
@@ -28,12 +32,13 @@ class Drains:
         offset: What to add to an instant (ns) to have it on the clock that all limiters share.
     """
 
-    __slots__ = ("_every", "_is_settled", "_next", "_offset", "before", "resume", "under_way")
+    __slots__ = ("_every", "_is_settled", "_next", "_offset", "before", "listens", "resume", "under_way")
 
     def __init__(self, offset: int) -> None:
         self._offset, self._every = offset, _FIRST
         self._next: int | None = None
-        self.under_way = self._is_settled = False
+        self.under_way = self._is_settled = self.listens = False
+        """Whether a drain is under way; and whether the others alone let few calls in."""
         self.resume = 0.0
         """The limit to go back to."""
         self.before = 1.0
@@ -64,20 +69,40 @@ class Drains:
     def relax(self, span: int) -> None:
         """Wait longer for the next one."""
         self._is_settled = self._every >= _USUAL
-        self._every = min(2 * self._every, max(_USUAL, _power_of_two(_SPANS * span)))
+        self._every = min(2 * self._every, _usual(span))
 
     def doubt(self) -> None:
         """Let the next one be deep: this one showed that calls are far quicker than was believed."""
         self._is_settled = False
 
-    def begin(self, limit: float, ratio: float, crowd: float) -> float:
+    def begin(self, limit: float, ratio: float, crowd: float, deep: bool = False) -> float:
         """Return the limit of a drain; `crowd`: what the limit was before it was cut for the same reason."""
-        self.under_way, self.resume, self.before = True, limit, ratio
-        part = _LIGHT_PART if self._is_settled and ratio <= _LIGHT else _PART
+        self._start(limit, ratio, listens=False)
+        part = _DEEP_PART if deep else _LIGHT_PART if self._is_settled and ratio <= _LIGHT else _PART
         return min(limit, max(1, math.ceil(part * max(limit, crowd) - _TINY)))
+
+    @staticmethod
+    def should_be_deep(ratio: float, span: int) -> bool:
+        """Return whether so many may be in line that a quarter would still be a queue; `span`: how long one is."""
+        return ratio > _FAR and span < _QUICK
+
+    def listen(self, limit: float, ratio: float) -> None:
+        """See how long calls take while the others drain: a limit that is not in use need not."""
+        self._start(limit, ratio, listens=True)
+
+    def is_usual(self, span: int) -> bool:
+        """Return whether all limiters with such spans that have settled drain now."""
+        return (self.next + self._offset) % _usual(span) == 0
+
+    def _start(self, limit: float, ratio: float, *, listens: bool) -> None:
+        self.under_way, self.listens, self.resume, self.before = True, listens, limit, ratio
 
     def _multiple(self, every: int, now: int) -> int:
         return ((now + self._offset) // every + 1) * every - self._offset
+
+
+def _usual(span: int) -> int:
+    return max(_USUAL, _power_of_two(_SPANS * span))
 
 
 def _power_of_two(least: int) -> int:

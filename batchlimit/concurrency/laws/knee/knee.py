@@ -34,6 +34,8 @@ _SUDDEN, _EARLY, _WONTED = 1.6, 20, 0.1
 """Times the usual ratio that is sudden; the spans before which nothing is usual; how far the usual goes with each."""
 _TOLD = 8
 """Calls of a span that a drain cuts short from which it tells something."""
+_HEARD = 10
+"""Calls from which something is learnt while others drain."""
 
 
 class Knee:
@@ -52,9 +54,10 @@ class Knee:
 
     Under a load that never ends, a drain shows how long calls take without a queue: L goes to a quarter for half a
     second, or to a half where calls take at most 1.5 times as long. Limiters that share a backend drain together, every
-    16 s of a common clock. So each sees the time that all of them together make, however many they are. A baseline
-    falls to what a drain shows; it rises only if drains are known to work. If calls take far longer all of a sudden, a
-    drain comes at once.
+    16 s of a common clock. So each sees the time that all of them together make, however many they are. A limiter whose
+    limit is not in use does not drain, but looks how long calls take while the others do. After a start in an overload
+    the first drains go to a twentieth. A baseline falls to what a drain shows; it rises only if drains are known to
+    work. If calls take far longer all of a sudden, a drain comes at once.
 
     A call of no time, or over 104 days, is counted, not timed.
 
@@ -65,7 +68,7 @@ class Knee:
         tolerance: How many times as long as without a queue calls may take (above 1, default 1.3).
         offset: What to add to the clock of the limiter (ns, default 0) for a clock that all limiters of the backend
             share. Limiters on one machine share theirs; on several machines use `time.time_ns() - time.monotonic_ns()`.
-            Without a common clock limits are too high and shares uneven.
+            Without a common clock limits are higher than need be, and shares uneven.
 
     Raises:
         TypeError: An argument is of the wrong type.
@@ -133,15 +136,29 @@ class Knee:
         elif self._span.count:
             self._heed_span(is_due)
         self._least = self._shortest_span()
-        if is_due and self._is_used and self._span.count:
-            self._estimate = self._drains.begin(self._estimate, self._ratio, self._crowd)
+        if is_due and self._span.count:
+            self._drain()
         if is_due or self._spans <= _LASTS:
             self._drains.plan(now, self._least)
         self._settle()
         if self._drains.under_way:
-            self._span.restart_drain(now, 4 * self._least, self._drains.resume)
+            crowd = self._peak if self._drains.listens else self._drains.resume
+            self._span.restart_drain(now, 4 * self._least, crowd)
         else:
             self._span.restart(now, self._least, self._drains.next)
+
+    def _drain(self) -> None:
+        """Let few calls in; or only listen, where the limit is not in use: then no part of a queue is its own.
+
+        Unlike the others such a limiter is not held to anything. What it takes for the time without a queue would rise
+        with the queue that it helps to make.
+        """
+        drains = self._drains
+        if self._is_used:
+            deep = not self._trust.has_been_calm and drains.should_be_deep(self._ratio, self._least)
+            self._estimate = drains.begin(self._estimate, self._ratio, self._crowd, deep)
+        elif drains.is_usual(self._least):
+            drains.listen(self._estimate, self._ratio)
 
     def _shortest_span(self) -> int:
         """How long the next span has to be; in doublings, for limiters that drain together are to see the same."""
@@ -180,7 +197,7 @@ class Knee:
         self._baselines.move(reading, _RISE if looks_calm else _CREEP, _FALL)
         self._far = self._far + 1 if self._band.is_far(reading.ratio, self._estimate) else 0
         if looks_calm:
-            self._trust.calm(self._span.length, is_idle=True)
+            self._trust.calm(self._span.length)
         if self._far < _LASTS:
             self._grow_used_to(reading.ratio)
         else:
@@ -191,7 +208,6 @@ class Knee:
         self._baselines.move(reading, 0.0, _FALL)
         if self._band.has_room(ratio, limit):
             self._far = 0
-            self._trust.calm(self._span.length, is_idle=False)
             self._grow()
         elif ratio <= self._band.allowed(limit):
             self._far, self._speed = 0, 1.0
@@ -240,6 +256,9 @@ class Knee:
         if not reading.medians:
             return
         ratio = reading.ratio
+        if drains.listens:
+            self._hear(reading)
+            return
         if not self._baselines.is_far_off(ratio):
             drains.relax(self._least)
         else:
@@ -252,6 +271,11 @@ class Knee:
             self._estimate, self._speed = max(self._estimate, self._crowd), math.inf
         if self._crowd:
             self._crowd, self._far, self._usual = 0.0, 0, max(1.0, self._usual)
+
+    def _hear(self, reading: Reading) -> None:
+        """Learn from the drains of the others that calls take far less than was believed, if enough calls show it."""
+        if self._baselines.is_far_off(reading.ratio) and self._span.count >= _HEARD:
+            self._usual *= self._baselines.settle(reading, may_rise=False)
 
     def _lose(self, now: int) -> None:
         """Shrink for a loss, at most once a span."""

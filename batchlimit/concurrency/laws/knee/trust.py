@@ -7,9 +7,9 @@ _RESPONSE = 0.67
 _EXPLAINED = 0.8
 """The part of what calls took longer that a drain must remove to be known as one that works; of a queue of 20 %."""
 _CALM_NS = 3 * 10**9
-"""How long calls must have taken no longer than they should: what comes then all of a sudden is another matter."""
+"""How long calls must have taken no longer than they should while the limit was not in use: then nobody queues."""
 _BELIEFS = 2
-_DOUBTS = 4
+_DOUBTS, _MORE_DOUBTS = 32, 4
 """Drains that must say the same to be believed without a reason; each time four times as many."""
 
 
@@ -21,28 +21,36 @@ class Trust:
     Each such belief feeds the next one, until all are lost. So it takes one of these:
 
     - it is one of the first two such drains: the first calls of all are too few to tell how long calls take
-    - the last drain did remove a queue, or there was none; or calls took no longer than they should for 3 s
-    - 4 drains in a row say the same; then 16, 64 and so on, until there is calm
+    - it is one of two after a drain that did remove a queue, or after 3 s of calm in which the limit was not in use
+    - 32 drains in a row say the same; then 128 and so on, until there is calm
+
+    That calls take no longer than they should while the limit is in use is no reason: so it looks if a baseline is
+    too high.
 
     """
 
-    __slots__ = ("_beliefs", "_calm_ns", "_doubts", "_stubbornness")
+    __slots__ = ("_beliefs", "_calm_ns", "_doubts", "_has_been_calm", "_stubbornness")
 
     def __init__(self) -> None:
         self._calm_ns = self._doubts = 0
         self._beliefs = _BELIEFS
         self._stubbornness = _DOUBTS
+        self._has_been_calm = False
 
     def __repr__(self) -> str:
         return f"<Trust: {self._beliefs} beliefs, {self._doubts} of {self._stubbornness} doubts>"
 
-    def calm(self, length: int, is_idle: bool) -> None:
-        """Note a span without a queue, so many ns long; without load there is no reason for doubt at all."""
+    @property
+    def has_been_calm(self) -> bool:
+        """Whether there ever was calm: without it, what is known of calls stems from a queue, maybe."""
+        return self._has_been_calm
+
+    def calm(self, length: int) -> None:
+        """Note a span, so many ns long, without a queue and in which the limit was not in use."""
         self._calm_ns += length
         if self._calm_ns > _CALM_NS:
-            self._beliefs = _BELIEFS
-            if is_idle:
-                self._stubbornness = _DOUBTS
+            self._has_been_calm = True
+            self._beliefs, self._stubbornness = _BELIEFS, _DOUBTS
 
     def crowded(self) -> None:
         """Note a span with a queue."""
@@ -65,7 +73,7 @@ class Trust:
             self._doubt()
         elif not self.is_news(ratio):
             self._doubts = 0
-        if ratio <= _CALM and (before <= _CALM or self.responded(before, ratio) or self._explains(before, ratio)):
+        if ratio <= _CALM and (self.responded(before, ratio) or self._explains(before, ratio)):
             self._beliefs = _BELIEFS
         believed = self._beliefs > 0
         if unexplained and believed:
@@ -77,7 +85,7 @@ class Trust:
         self._doubts += 1
         if self._doubts >= self._stubbornness:
             self._doubts, self._beliefs = 0, 1
-            self._stubbornness *= _DOUBTS
+            self._stubbornness *= _MORE_DOUBTS
 
     @staticmethod
     def _explains(before: float, ratio: float) -> bool:

@@ -92,3 +92,38 @@ def test_the_drain_after_news_is_deep() -> None:
     hurried.hurry(0, _SPAN)
     doubted.doubt()
     assert hurried.begin(100, 1.2, 0) == doubted.begin(100, 1.2, 0) == 25
+
+
+def test_a_deep_drain_lets_a_twentieth_in() -> None:
+    drains = Drains(0)
+    assert drains.begin(20, 3.0, 0, deep=True) == 1
+    assert drains.begin(200, 3.0, 0, deep=True) == 10
+
+
+@pytest.mark.parametrize(
+    ("ratio", "span", "deep"), [(3.0, _SPAN, True), (2.0, _SPAN, False), (3.0, 2 * _SECOND, False)]
+)
+def test_a_drain_is_deep_where_much_waits_and_calls_are_quick(ratio: float, span: int, deep: bool) -> None:
+    assert Drains.should_be_deep(ratio, span) is deep
+
+
+@pytest.mark.parametrize(("span", "usual"), [(_SPAN, 16), (4 * _SPAN, 32)])
+def test_it_listens_when_all_that_have_settled_drain(span: int, usual: int) -> None:
+    drains = Drains(0)
+    drains.plan(0, span)
+    heard = []
+    while drains.next < 100 * _SECOND:
+        if drains.is_usual(span):
+            heard.append(drains.next // _SECOND)
+        drains.plan(drains.next, span)
+    assert heard == list(range(usual, 100, usual))
+
+
+def test_to_listen_changes_no_limit() -> None:
+    drains = Drains(0)
+    drains.listen(40.0, 1.2)
+    assert drains.under_way
+    assert drains.listens
+    assert (drains.resume, drains.before) == (40.0, 1.2)
+    drains.begin(40.0, 1.2, 0)
+    assert not drains.listens

@@ -258,24 +258,34 @@ def test_it_shows_what_it_holds_to_be_true() -> None:
 
 
 class Fleet:
-    """Laws before one line of workers: each fills its limit; a call takes as long as all limits together make it."""
+    """Laws before one line of workers: each fills its limit; a call takes as long as all of them together make it."""
 
     def __init__(self, laws: list[Knee], workers: int, service_ms: float = 50.0) -> None:
         self.laws, self.workers, self.service_ms = laws, workers, service_ms
         self.now = 0.0
         self.offsets = [0] * len(laws)
+        self.callers = [10**9] * len(laws)
+
+    def join(self, law: Knee, callers: int = 10**9) -> None:
+        self.laws.append(law)
+        self.offsets.append(0)
+        self.callers.append(callers)
 
     def serve(self, seconds: float) -> list[int]:
         """Let each limiter end its calls in turn for so long; return the limits."""
         end = self.now + seconds * _SECOND
         while self.now < end:
-            for law, offset in zip(self.laws, self.offsets, strict=True):
-                crowd = sum(each.limit for each in self.laws)
+            for place, law in enumerate(self.laws):
+                crowd = sum(self._crowd(each) for each in range(len(self.laws)))
                 rtt = int(self.service_ms * _MS * max(1.0, crowd / self.workers))
-                for _ in range(law.limit):
+                mine = self._crowd(place)
+                for _ in range(mine):
                     self.now += rtt / crowd
-                    law.update(Sample(int(self.now) + offset - rtt, rtt, law.limit))
+                    law.update(Sample(int(self.now) + self.offsets[place] - rtt, rtt, mine))
         return [law.limit for law in self.laws]
+
+    def _crowd(self, place: int) -> int:
+        return min(self.laws[place].limit, self.callers[place])
 
 
 @pytest.mark.parametrize("limiters", [2, 4, 8])
@@ -293,7 +303,26 @@ def test_a_limiter_that_joins_gets_its_share() -> None:
     """The first that it sees is the queue of the others; the next common drain shows the time of a call."""
     fleet = Fleet([Knee() for _ in range(4)], workers=40)
     fleet.serve(60)
-    fleet.laws.append(Knee())
-    fleet.offsets.append(0)
+    fleet.join(Knee())
     limits = fleet.serve(90)
     assert min(limits) > 0.5 * max(limits)
+
+
+def test_a_limiter_that_no_limit_holds_learns_from_the_drains_of_the_others() -> None:
+    """It takes the queue that it came to for the time of a call, and has too few callers to fill its limit."""
+    fleet = Fleet([Knee() for _ in range(8)], workers=40)
+    fleet.serve(60)
+    fleet.join(Knee(initial=60), callers=20)
+    limits = fleet.serve(90)
+    assert max(limits) < 2 * min(limits)
+
+
+@pytest.mark.parametrize(("calm", "deep"), [(0.0, True), (4.0, False)])
+def test_without_calm_before_it_the_first_drain_is_deep(calm: float, deep: bool) -> None:
+    """Many limiters that start in an overload: to let in a quarter each would still be a queue."""
+    backend = Backend(Knee(initial=20), workers=1000, service_ms=50)
+    backend.serve(calm + 0.5, callers=10)
+    backend.service_ms = 150
+    backend.limits.clear()
+    backend.serve(2)
+    assert (min(backend.limits) == 1) is deep
