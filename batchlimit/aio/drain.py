@@ -2,17 +2,15 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Sequence
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.home import Home
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.redaction import shown
+from batchlimit.events import named, tell
 from batchlimit.reservoir.waiter import NOBODY, Waiter
 from batchlimit.waiting import NO_WAIT
 
-_logger = logging.getLogger("batchlimit")
 _PATIENCE = 2.0
 """How long (s) a closing limiter waits for the answers that are under way, and then for its tokens to go back."""
 _AT_ONCE = 64
@@ -52,8 +50,8 @@ class Drain:
             outcomes = await asyncio.gather(*map(_return_tokens, some), return_exceptions=True)
             for entry, outcome in zip(some, outcomes, strict=True):
                 if isinstance(outcome, Exception):
-                    key = shown(entry.key)
-                    _logger.error("tokens of %s were not given back; the others are", key, exc_info=outcome)
+                    message = "tokens of %s were not given back; the others are"
+                    tell("limiter.not_closed", message, named(entry.key), error=outcome, key=entry.key)
                     self.wrong = self.wrong or outcome
 
 

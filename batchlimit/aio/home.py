@@ -1,7 +1,6 @@
 """What a limiter has under way on its event loop: a timer, tasks of its own, and things to be done a few at a time."""
 
 import asyncio
-import logging
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -10,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from batchlimit.aio.guarded_store import GuardedStore
+from batchlimit.events import named, tell
 from batchlimit.keyspace.timer_heap import TimerHeap
 
 AT_ONCE = 64
@@ -47,9 +47,6 @@ class Turns:
     def _begin(self) -> None:
         self._room = AT_ONCE
         self._go_on()
-
-
-_logger = logging.getLogger("batchlimit")
 
 
 class Due(Protocol):
@@ -112,8 +109,9 @@ def _ring_one(thing: Due) -> None:
     thing.due = math.inf
     try:
         thing.ring()
-    except Exception:
-        _logger.exception("looking after %r failed; the others are looked after", thing)
+    except Exception as error:  # noqa: BLE001  a sizer of the user's own
+        message = "looking after %s failed; the others are looked after"
+        tell("key.unattended", message, named(key) if (key := getattr(thing, "key", "")) else thing, error=error)
 
 
 T = TypeVar("T")

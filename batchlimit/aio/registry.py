@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import math
 import secrets
 import threading
@@ -33,7 +32,6 @@ from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import AsyncRuled, AsyncStore
 from batchlimit.unique import Forkables
 
-_logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
 
 

@@ -1,18 +1,16 @@
 """A reservation: an estimate is charged before, and settled when it is known what it really was."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Self
 
 from batchlimit.aio.store_calls import arrived
 from batchlimit.errors import BatchLimitError, StoreUnavailable
+from batchlimit.events import named, tell
 from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError
 from batchlimit.unique import Unique
-
-_logger = logging.getLogger("batchlimit")
 
 
 class AsyncReservation(Unique):
@@ -106,4 +104,5 @@ class AsyncReservation(Unique):
             try:
                 self._adjust(self.key, -back)  # whose way to the store a cancelled task does not wait for
             except BatchLimitError as away:  # the block's own error is the one to be seen
-                _logger.debug("%d tokens of %s were not refunded: %s", back, shown(self.key), away)
+                told, message = (back, named(self.key), away), "%d tokens of %s were not refunded: %s"
+                tell("tokens.not_refunded", message, *told, key=self.key, tokens=back, reason=str(away))

@@ -1,15 +1,14 @@
 """Reads the overrides for an AsyncRateLimiter, in a task, when an answer of the store told of another revision."""
 
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from batchlimit.errors import StoreUnavailable
+from batchlimit.events import tell
 from batchlimit.overrides.known import Known
 from batchlimit.overrides.override import NotUnderstood
 from batchlimit.stores.protocols import AsyncRuleStore
 
-_logger = logging.getLogger("batchlimit")
 Work = Coroutine[Any, Any, None]
 
 
@@ -50,9 +49,17 @@ class RuleReader:
             self.known.learn(await rules.read(self.known.revision), sent)
             if self.known.in_force is not before:
                 await self._reconsider()
+                self._say()
         except (StoreUnavailable, NotUnderstood) as error:
             if self.known.fail(error):
-                _logger.error("the overrides in the store are not used, and those known before still are: %s", error)
-        except Exception as error:
+                message = "the overrides in the store are not used, and those known before still are: %s"
+                tell("rules.unreadable", message, error, reason=str(error))
+        except Exception as error:  # noqa: BLE001  a store of the user's own
             self.known.fail(error)
-            _logger.exception("reading the overrides failed; those known before are used")
+            tell("rules.unreadable", "reading the overrides failed; those known before are used", error=error)
+
+    def _say(self) -> None:
+        overrides = self.known.in_force.overrides
+        revision, number = overrides.revision, len(overrides)
+        message = "revision %d of the overrides is obeyed: there are %d"
+        tell("rules.changed", message, revision, number, revision=revision, overrides=number)

@@ -1,7 +1,6 @@
 """The requests of a key entry to the store: sent in this turn of the loop or by a task, and reported in any case."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -10,6 +9,7 @@ from batchlimit.aio.home import Home
 from batchlimit.aio.waiting_task import NO_GATE, RefillGate
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.events import named, tell
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir
@@ -20,7 +20,6 @@ from batchlimit.waiting import NO_WAIT
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_logger = logging.getLogger("batchlimit")
 _CANCELLED = BucketUnavailable("the request was cancelled")
 
 
@@ -154,7 +153,8 @@ def _failure(entry: Entry, request: Fetch, outcome: object) -> Exception | None:
 def _gave(entry: Entry, back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
     error = None if task.cancelled() or task.exception() else task.result()
     if isinstance(error, StoreUnavailable):
-        _logger.debug("tokens of %s were not given back; they will expire: %s", shown(entry.key), error)
+        message = "tokens of %s were not given back; they will expire: %s"
+        tell("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))
     entry.reservoir.gave_back(entry.home.clock(), back if isinstance(error, CircuitOpen) else None)
     entry.changed()
 

@@ -1,16 +1,15 @@
 """What an exception that ended a call tells about the load. Errors of other packages go by name: it imports none."""
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from batchlimit.concurrency.law import Outcome
 from batchlimit.errors import ConcurrencyLimited
+from batchlimit.events import tell
 
 Classify = Callable[[BaseException], Outcome]
 """Returns how a call ended that an exception ended."""
 
-_logger = logging.getLogger("batchlimit")
 
 _LOAD = (TimeoutError, ConcurrencyLimited, ConnectionError, MemoryError)
 
@@ -49,12 +48,12 @@ def outcome_of(error: BaseException, classify: Classify) -> Outcome:
     """Return what `classify` says of an error; IGNORED, and a line in the log, if it fails or says no Outcome."""
     try:
         found = classify(error)
-    except Exception:
-        _logger.exception("classify failed; the call is ignored")
+    except Exception as failure:  # noqa: BLE001  a function of the user's own
+        tell("classify.failed", "classify failed; the call is ignored", error=failure)
         return Outcome.IGNORED
     if isinstance(found, Outcome):
         return found
-    _logger.error("classify must return an Outcome, not %r; the call is ignored", found)
+    tell("classify.failed", "classify must return an Outcome, not %r; the call is ignored", found)
     return Outcome.IGNORED
 
 

@@ -8,8 +8,7 @@ from batchlimit.concurrency.law import Calibrated, Law
 from batchlimit.concurrency.laws.fixed import Settable
 from batchlimit.concurrency.laws.watched import Watched
 from batchlimit.concurrency.watchers.watcher import Watcher
-
-_logger = logging.getLogger("batchlimit")
+from batchlimit.events import tell
 
 
 def checked(limit: int) -> int:
@@ -51,4 +50,4 @@ class LimitControl:
     def report(self, error: Exception) -> None:
         """Log that the law failed: the first time as an error, then for debugging, since it may fail at each call."""
         level, self._has_failed = logging.DEBUG if self._has_failed else logging.ERROR, True
-        _logger.log(level, "%r failed; the limit stays", self.law, exc_info=error)
+        tell("law.failed", "%r failed; the limit stays", self.law, error=error, level=level, law=repr(self.law))

@@ -1,12 +1,12 @@
 """Checks by name: each finds a mistake that leaves more unlimited than its user thinks, and tells the log once."""
 
-import logging
 import threading
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal, Self, get_args
 
+from batchlimit.events import tell
 from batchlimit.rules import Rule
 
 CheckName = Literal[
@@ -29,7 +29,6 @@ FIRST = 1000
 """How many requests `forwarded-untrusted`, `proxy-unseen` and `one-key` look at."""
 _SITE_BITS = 64
 """The bits of an IPv6 address that a provider gives to one customer, at least."""
-_logger = logging.getLogger("batchlimit")
 
 _MESSAGES: Mapping[CheckName, str] = {
     "memory-store": "memory:// is a limit of each process by itself: with n workers, n times as much is admitted",
@@ -113,7 +112,7 @@ class Checks:
             return
         mine = object()
         if self._found.setdefault((name, rule), mine) is mine:  # one of several threads
-            _logger.warning(_MESSAGES[name], *((rule, *arguments) if rule else arguments))
+            tell("web.check", _MESSAGES[name], *((rule, *arguments) if rule else arguments), check=name, rule=rule)
 
     def at_first_request(self) -> None:
         """Look for what has changed since this was made, as in a worker that was forked."""

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Hashable
 from math import inf
 
-_logger = logging.getLogger("batchlimit")
+from batchlimit.events import tell
+
 _PAUSE = 60.0
 
 
@@ -49,5 +50,6 @@ class Faults:
             self._told[what] = (now + self._pause, 0) if is_due else (quiet_until, missed + 1)
         if is_due:
             error = arguments[-1] if trace and arguments and isinstance(arguments[-1], BaseException) else None
-            since = (message + " (and %d times more since the last message)", *arguments, missed)
-            _logger.log(level, *(since if missed else (message, *arguments)), exc_info=error)
+            if missed:
+                message, arguments = f"{message} (and %d times more since the last message)", (*arguments, missed)
+            tell("web.fault", message, *arguments, error=error, level=level)

@@ -1,18 +1,16 @@
 """Where requests get their permits: of a ConcurrencyLimiter by partition, or of a keyed one by key."""
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
+from batchlimit.events import tell
 
 Keyed = KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter
 AnyLimiter = ConcurrencyLimiter | AsyncConcurrencyLimiter | Keyed
 KeyOf = Callable[[Any], str | Iterable[str]]
 """Returns the key of a request, or several keys, of which it needs a place at each."""
-
-_logger = logging.getLogger("batchlimit")
 
 
 class PermitSource:
@@ -55,7 +53,8 @@ class PermitSource:
         except BatchLimitError:
             raise
         except Exception as error:
-            _logger.error("a request is refused, for its key could not be made: %s", error, exc_info=error)
+            message = "a request is refused, for its key could not be made: %s"
+            tell("web.no_permit_key", message, error, error=error)
             raise ConcurrencyLimited(
                 "no_key", None, limit=0, in_flight=0, detail="the key could not be made"
             ) from error

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from random import uniform
 from typing import Protocol
 
+from batchlimit.events import tell
 from batchlimit.lending.messages import SlotPush
-
-_logger = logging.getLogger("batchlimit")
 
 _READ = 1.0
 """Seconds after which a listener looks whether it is to end."""
@@ -64,7 +63,8 @@ class Listener:
                 self._read(self._subscribe())
             except Exception as error:  # noqa: BLE001  whatever it is: the next subscription may work
                 level, self._has_failed = logging.DEBUG if self._has_failed else logging.INFO, True
-                _logger.log(level, "no pushes from the store; who waits looks by itself: %s", error)
+                message = "no pushes from the store; who waits looks by itself: %s"
+                tell("store.no_pushes", message, error, level=level, reason=str(error))
                 self._stopped.wait(uniform(*_PAUSE))
 
     def _read(self, pushes: Pushes) -> None:

@@ -1,6 +1,5 @@
 """Outages of a store: which parts are away, how often they are probed, and what callers and operators read."""
 
-import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from random import uniform
@@ -10,12 +9,11 @@ from tenacity import RetryCallState, retry_if_exception, wait_exponential, wait_
 
 from batchlimit.clock import steady
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.events import tell
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker, Breakers
-
-_logger = logging.getLogger("batchlimit")
 
 FIRST = (0.05, 0.15)
 """Seconds before the first probe, at least and at most. Each relapse doubles them, up to SELDOM."""
@@ -136,12 +134,15 @@ def is_away(error: BaseException) -> bool:
 
 def say_away(address: str, part: str, error: StoreUnavailable) -> None:
     """Log that an outage begins."""
-    _logger.warning("%s is away, on_failure decides until it is back: %s", _name(address, part), _why(error, address))
+    why = _why(error, address)
+    message = "%s is away, on_failure decides until it is back: %s"
+    tell("store.away", message, _name(address, part), why, address=address, part=part, reason=why)
 
 
 def say_back(address: str, part: str, seconds: float) -> None:
     """Log that an outage is over."""
-    _logger.warning("%s is back after %.1f s", _name(address, part), seconds)
+    told = _name(address, part), seconds
+    tell("store.back", "%s is back after %.1f s", *told, address=address, part=part, seconds=seconds)
 
 
 def circuit_open(address: str, part: str, breaker: Breaker, now: float) -> CircuitOpen:

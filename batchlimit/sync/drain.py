@@ -1,6 +1,5 @@
 """How the keys of a limiter end: waiters fail, and all tokens go back to the store."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -8,14 +7,13 @@ from functools import partial
 from typing import TypeVar
 
 from batchlimit.errors import StoreUnavailable
-from batchlimit.redaction import shown
+from batchlimit.events import named, tell
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.waiting import NO_WAIT
 
 T = TypeVar("T")
-_logger = logging.getLogger("batchlimit")
 
 
 class Drain:
@@ -40,8 +38,9 @@ class Drain:
         """Do this, and keep what goes wrong for the end: it is no reason not to do it for the other keys."""
         try:
             return act()
-        except Exception as error:
-            _logger.exception("tokens of %s were not given back; the others are", shown(entry.key))
+        except Exception as error:  # noqa: BLE001  see above
+            message = "tokens of %s were not given back; the others are"
+            tell("limiter.not_closed", message, named(entry.key), error=error, key=entry.key)
             self.wrong = self.wrong or error
             return None
 
@@ -61,4 +60,5 @@ def _return_tokens(entry: KeyEntry, ended: threading.Event | None, deadline: flo
         if (back := entry.locked(entry.reservoir.lifecycle.drain)) is not None:
             store_calls.give_back(entry, back)
     except StoreUnavailable as error:
-        _logger.debug("tokens of %s were not given back; they will expire: %s", shown(entry.key), error)
+        message = "tokens of %s were not given back; they will expire: %s"
+        tell("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))

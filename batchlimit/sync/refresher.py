@@ -1,7 +1,6 @@
 """The background thread of a limiter: it renews, prefetches and gives back tokens, and lets idle keys go."""
 
 import contextlib
-import logging
 import math
 import threading
 from collections.abc import Callable
@@ -9,15 +8,14 @@ from queue import Empty, SimpleQueue
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
+from batchlimit.events import named, tell
 from batchlimit.keyspace.timer_heap import TimerHeap
-from batchlimit.redaction import shown
 from batchlimit.reentry import own_lock
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.sync import store_calls
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 
-_logger = logging.getLogger("batchlimit")
 _PATIENCE = 1.0
 """How long (s) a key entry is left alone whose looking after failed, and the thread that could not be started."""
 _CROWD = 1024
@@ -99,7 +97,12 @@ class Refresher:
                     thread.start()
                 except RuntimeError as error:  # another try follows; until then callers fetch for themselves
                     if self._tries_at == -math.inf:
-                        _logger.warning("tokens are not renewed or given back in time: %s", error)
+                        tell(
+                            "tokens.late",
+                            "tokens are not renewed or given back in time: %s",
+                            error,
+                            reason=str(error),
+                        )
                     self._tries_at = self._clock() + _PATIENCE
                     return
                 self._thread = thread
@@ -154,9 +157,11 @@ class Refresher:
                 case None:
                     pass
         except StoreUnavailable as error:
-            _logger.debug("tokens of %s were not given back: %s", shown(entry.key), error)
-        except Exception:  # a sizer of the user's own
-            _logger.exception("looking after %s failed; the other keys are looked after", shown(entry.key))
+            message = "tokens of %s were not given back: %s"
+            tell("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))
+        except Exception as error:  # noqa: BLE001  a sizer of the user's own
+            message = "looking after %s failed; the other keys are looked after"
+            tell("key.unattended", message, named(entry.key), error=error, key=entry.key)
             entry.due = self._clock() + _PATIENCE
             self.watch(entry)
         if entry.reservoir.state.is_retired:
@@ -168,5 +173,5 @@ class Refresher:
             return
         try:
             store_calls.fetch_together(self._store, asks)
-        except Exception:
-            _logger.exception("looking after %d keys failed", len(asks))
+        except Exception as error:  # noqa: BLE001  a store of the user's own
+            tell("key.unattended", "looking after %d keys failed", len(asks), error=error)

@@ -1,7 +1,6 @@
 """What all key entries of one limiter share: its name to the store, its background thread, and its end."""
 
 import atexit
-import logging
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +10,7 @@ from batchlimit.blocking import give_way, warn_in_loop
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.events import tell
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.quota.failure_policy import warn_if_uncounted
@@ -31,7 +31,6 @@ from batchlimit.sync.rule_reader import RuleReader
 from batchlimit.sync.waiting_thread import WaitingThread
 from batchlimit.unique import Forkables
 
-_logger = logging.getLogger("batchlimit")
 _CLOSED = "this limiter was closed"
 _PATIENCE = 2.0
 """How long (s) a closing limiter waits for its background thread, and for the answers that are under way."""
@@ -246,8 +245,8 @@ def _at_exit() -> None:
     for registry in _registries:
         try:
             registry.close()
-        except Exception:
-            _logger.exception("a limiter was not closed as it should; the others are")
+        except Exception as error:  # noqa: BLE001  the others are to be closed too
+            tell("limiter.not_closed", "a limiter was not closed as it should; the others are", error=error)
 
 
 atexit.register(_at_exit)

@@ -1,16 +1,14 @@
 """A reservation: an estimate is charged before, and settled when it is known what it really was."""
 
-import logging
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from batchlimit.errors import BatchLimitError
+from batchlimit.events import named, tell
 from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError
 from batchlimit.unique import Unique
-
-_logger = logging.getLogger("batchlimit")
 
 
 class Reservation(Unique):
@@ -78,4 +76,5 @@ class Reservation(Unique):
             try:
                 self._adjust(self.key, -back)
             except BatchLimitError as away:  # the block's own error is the one to be seen
-                _logger.debug("%d tokens of %s were not refunded: %s", back, shown(self.key), away)
+                told, message = (back, named(self.key), away), "%d tokens of %s were not refunded: %s"
+                tell("tokens.not_refunded", message, *told, key=self.key, tokens=back, reason=str(away))

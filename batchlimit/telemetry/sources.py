@@ -1,13 +1,11 @@
 """What is measured: limiters and web fronts, each under a name."""
 
-import logging
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from batchlimit.events import tell
 from batchlimit.telemetry.reading import Reading, Series, read
-
-_logger = logging.getLogger("batchlimit")
 
 
 class Labelled(NamedTuple):
@@ -68,8 +66,9 @@ class Sources:
     def _read(self, name: str, source: Any) -> Reading:
         try:
             return read(source.statistics())
-        except Exception:
+        except Exception as error:  # noqa: BLE001  the other sources are read
             if name not in self._told:
                 self._told.add(name)
-                _logger.exception("no metrics of %r: its statistics cannot be read", name or source)
+                message = "no metrics of %r: its statistics cannot be read"
+                tell("telemetry.unread", message, name or source, error=error, limiter=name)
             return {}

@@ -65,9 +65,7 @@ def test_what_fails_at_one_key_is_raised_when_all_is_done_for_the_others(
     with caplog.at_level(logging.ERROR), pytest.raises(ZeroDivisionError, match="no tokens of this one"):
         limiter.close()
     assert sum(back.tokens for back in stage.backs) == 4 * (len(KEYS) - 1)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"tokens of {KEYS[70]!r} were not given back; the others are"
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["tokens of a key were not given back; the others are"]
     assert stage.closed == 1
     with pytest.raises(LimiterClosed):
         limiter.acquire(KEYS[0])

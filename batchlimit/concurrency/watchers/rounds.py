@@ -1,6 +1,5 @@
 """Polls all watchers of a limiter once a period, in the background."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -8,9 +7,8 @@ from collections.abc import Callable, Iterable
 from batchlimit.concurrency.statistics import WatcherStatistics
 from batchlimit.concurrency.watchers.threshold import checked_seconds
 from batchlimit.concurrency.watchers.watcher import Polled, Watcher
+from batchlimit.events import tell
 from batchlimit.unique import Forkables
-
-_logger = logging.getLogger("batchlimit")
 
 
 class Rounds:
@@ -76,7 +74,7 @@ class Rounds:
             try:
                 thread.start()
             except RuntimeError as error:  # the next start tries again
-                _logger.warning("nobody watches the machine: %s", error)
+                tell("watchers.off", "nobody watches the machine: %s", error, reason=str(error))
                 return
             self._thread = thread
 
@@ -139,11 +137,11 @@ class Rounds:
             self._wait_until(due, lambda: False)
 
     def _report(self, events: tuple[str, ...]) -> None:
-        _logger.debug("watchers: %s", "; ".join(events) or "all is well")
+        tell("watchers.seen", "watchers: %s", "; ".join(events) or "all is well", seen=events)
         try:
             self._tell(events)
-        except Exception:  # the limiter's, or its law's: the next round may do better
-            _logger.exception("what the watchers saw was lost: %s", events)
+        except Exception as error:  # noqa: BLE001  the limiter's, or its law's: the next round may do better
+            tell("watchers.lost", "what the watchers saw was lost: %s", events, error=error, seen=events)
 
     def _wait_until(self, due: float, done: Callable[[], bool]) -> None:
         """Wait until it is due, done, or time to stop."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from batchlimit.concurrency.statistics import WatcherStatistics
+from batchlimit.events import tell
 
 
 @runtime_checkable
@@ -79,7 +80,6 @@ def _checked(event: object) -> str | None:
     return event
 
 
-_logger = logging.getLogger("batchlimit")
 _TIMEOUTS = 5
 """So many timeouts of a watcher in a row are a reason to back off, as in Gitaly's adaptive limits: a machine that hangs
 cannot say so."""
@@ -145,4 +145,5 @@ class Polled:
     def _fail(self, error: BaseException) -> None:
         self._errors += 1
         level = logging.WARNING if self._errors == 1 else logging.DEBUG
-        _logger.log(level, "watcher %s failed, which counts as nothing seen: %r", self._watcher.name, error)
+        name, message = self._watcher.name, "watcher %s failed, which counts as nothing seen: %r"
+        tell("watcher.failed", message, name, error, level=level, watcher=name, reason=repr(error))

@@ -1,16 +1,15 @@
 """The limiter of an application: opened when the application starts, closed when it has stopped, and made anew then."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection
 
 from batchlimit import AsyncRateLimiter
+from batchlimit.events import tell
 from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
 from batchlimit.integrations.source import options_of
 from batchlimit.rules import Rules
 
 LimiterSource = AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]
-_logger = logging.getLogger("batchlimit")
 _PATIENCE_S = 10.0
 _STOPPED = ("lifespan.shutdown.complete", "lifespan.shutdown.failed", "lifespan.startup.failed")
 
@@ -82,5 +81,5 @@ class LimiterHome:
             if self._settling:
                 await asyncio.wait(self._settling, timeout=_PATIENCE_S)
             await self.close()
-        except Exception as error:
-            _logger.error("the limiter was not closed: %s", error, exc_info=error)
+        except Exception as error:  # noqa: BLE001  the server ends all the same
+            tell("limiter.not_closed", "the limiter was not closed: %s", error, error=error)

@@ -1,6 +1,5 @@
 """Enforcer and AsyncEnforcer: all rules held against one request, for threads and for tasks."""
 
-import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Generic, Literal, TypeVar
@@ -22,7 +21,6 @@ from batchlimit.rules.request import NOTHING
 
 L = TypeVar("L", RateLimiter, AsyncRateLimiter)
 Unidentified = Literal["refuse", "admit"]
-_logger = logging.getLogger("batchlimit")
 _SILENCE = 7200.0
 
 

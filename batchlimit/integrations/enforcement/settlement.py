@@ -1,15 +1,13 @@
 """What is charged in the end: the cost of a rule, or what its `charge` says of the response."""
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from batchlimit import BatchLimitError
+from batchlimit.events import tell
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Response
 from batchlimit.integrations.enforcement.steps import Steps
-
-_logger = logging.getLogger("batchlimit")
 
 
 class Settlement:
@@ -53,7 +51,7 @@ class Settlement:
                 reservation = yield self._limiter().reserve(key, 0)
                 yield reservation.settle(actual - cost)
         except BatchLimitError as error:
-            _logger.debug("a charge was not corrected: %s", error)
+            tell("web.not_charged", "a charge was not corrected: %s", error, rule=rule, reason=str(error))
         except Exception as error:  # noqa: BLE001  nothing is left to tell the client
             self._counters.fault("correct", [rule], "a charge of rule %r was not corrected: %s", rule, error)
 

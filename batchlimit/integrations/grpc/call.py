@@ -1,12 +1,12 @@
 """A call that a threaded server serves, from before its handler runs to its end."""
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self, TypeAlias
 
 import grpc
 
 from batchlimit.concurrency import Outcome
+from batchlimit.events import tell
 from batchlimit.integrations.grpc.status import OutcomeOf, status
 from batchlimit.integrations.permits import AnyPermit
 
@@ -139,8 +139,6 @@ def _complete(permit: AnyPermit, outcome: Outcome) -> None:
             permit.ignore()
 
 
-_logger = logging.getLogger("batchlimit")
-
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
@@ -212,6 +210,6 @@ class Call:
             return request
         try:
             return self._handler.request_deserializer(request)
-        except Exception:
-            _logger.exception("a request cannot be read")
+        except Exception as error:  # noqa: BLE001  it is the client's, or the application's
+            tell("web.unreadable", "a request cannot be read", error=error)
             return context.abort(grpc.StatusCode.INTERNAL, "The request cannot be read!")

@@ -1,0 +1,115 @@
+"""The events that the log is told of: each has a name, and is told once for each change, not at each call."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from batchlimit.redaction import shown
+
+_logger = logging.getLogger("batchlimit")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One kind of event.
+
+    Attributes:
+        level: of its messages, as of `logging`; a repetition may have a lower one.
+        text: what it means, in one sentence.
+        fields: what a record of it has beside the event, each as an attribute with "batchlimit_" before its name.
+    """
+
+    level: int
+    text: str
+    fields: tuple[str, ...] = ()
+
+
+_DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+
+EVENTS: Mapping[str, Event] = MappingProxyType(
+    {
+        "store.away": Event(
+            _WARNING, "A circuit opened: the store is away, and `on_failure` decides.", ("address", "part", "reason")
+        ),
+        "store.back": Event(_WARNING, "The store answers again.", ("address", "part", "seconds")),
+        "store.no_pushes": Event(_INFO, "The store sends no pushes: whoever waits looks by itself.", ("reason",)),
+        "rules.changed": Event(_INFO, "Other overrides are known, and obeyed from now on.", ("revision", "overrides")),
+        "rules.unreadable": Event(
+            _ERROR, "The overrides in the store cannot be used; those known before are.", ("reason",)
+        ),
+        "tokens.late": Event(_WARNING, "No background thread can be had: callers fetch for themselves.", ("reason",)),
+        "tokens.not_returned": Event(
+            _DEBUG, "Tokens were not given back; they expire in the store.", ("key", "reason")
+        ),
+        "tokens.not_refunded": Event(_DEBUG, "Tokens of a reservation were not refunded.", ("key", "tokens", "reason")),
+        "key.unattended": Event(_ERROR, "Looking after a key failed, by a mistake of ours or of a sizer.", ("key",)),
+        "limiter.not_closed": Event(_ERROR, "A limiter could not be closed as it should.", ("key",)),
+        "law.failed": Event(_ERROR, "A law of a concurrency limiter raised; the limit stays.", ("law",)),
+        "classify.failed": Event(_ERROR, "`classify` raised, or returned no Outcome; the call is ignored."),
+        "watchers.off": Event(_WARNING, "No thread can be had for the watchers: nobody watches.", ("reason",)),
+        "watchers.seen": Event(_DEBUG, "What the watchers saw in a round.", ("seen",)),
+        "watchers.lost": Event(_ERROR, "What the watchers saw could not be told to the limiter.", ("seen",)),
+        "watcher.failed": Event(_WARNING, "A watcher raised, which counts as nothing seen.", ("watcher", "reason")),
+        "web.check": Event(
+            _WARNING, "A check found what leaves more unlimited than meant, such as `unmatched`.", ("check", "rule")
+        ),
+        "web.fault": Event(_ERROR, "A function of the application raised, or the store is away; once a minute."),
+        "web.no_permit_key": Event(_ERROR, "A request is refused, for the key of its permit could not be made."),
+        "web.not_charged": Event(_DEBUG, "What a request had cost was not corrected.", ("rule", "reason")),
+        "web.unreadable": Event(_ERROR, "A gRPC request cannot be read."),
+        "telemetry.unread": Event(_ERROR, "The statistics of a source cannot be read.", ("limiter",)),
+    }
+)
+"""All events by name."""
+
+
+class _Keys:
+    shown = False
+
+
+def show_keys(on: bool = True) -> None:
+    """Have messages name the keys that they are about; until then they say "a key".
+
+    Args:
+        on: whether they do (default True).
+
+    Example:
+        >>> show_keys()
+        >>> named("ann")
+        "'ann'"
+        >>> show_keys(False)
+        >>> named("ann")
+        'a key'
+    """
+    _Keys.shown = on
+
+
+def named(key: str) -> str:
+    """Return how a message names a key."""
+    return shown(key) if _Keys.shown else "a key"
+
+
+def tell(
+    event: str,
+    message: str,
+    *arguments: object,
+    error: BaseException | None = None,
+    level: int | None = None,
+    **fields: object,
+) -> None:
+    """Write to the log of "batchlimit".
+
+    Args:
+        event: its name in EVENTS.
+        message: a format, as of `logging`.
+        arguments: those of the format.
+        error: whose traceback is written too (default None: no traceback).
+        level: of this message (default None: the event's).
+        fields: those of the event; "key" is left out unless keys are shown.
+    """
+    level = EVENTS[event].level if level is None else level
+    if _logger.isEnabledFor(level):
+        told = {f"batchlimit_{name}": value for name, value in fields.items() if name != "key" or _Keys.shown}
+        extra = {"batchlimit_event": event, **told}
+        _logger.log(level, message, *arguments, exc_info=error, extra=extra, stacklevel=2)
