@@ -154,7 +154,7 @@ class Engine:
             if slots is not None and waiter in slots.line:
                 slots.give_up(waiter, self.clock())
                 self._note(slots, self.clock())
-                raise self._refusal(slots, "queue_timeout")
+                raise slots.error or self._refusal(slots, "queue_timeout")
             if waiter.error is not None:
                 self._totals.refused += isinstance(waiter.error, ConcurrencyLimited)
                 raise waiter.error

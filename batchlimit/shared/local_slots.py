@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable
 
-from batchlimit.errors import ConcurrencyLimited
+from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.lease import Lease, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Line, Waiter
@@ -28,6 +29,7 @@ class LocalSlots:
         due: When the store is to be asked next (ns; inf: not before something happens).
         planned: When the thread that asks means to look (ns); kept by it.
         last: The last reply; None: there was none.
+        error: Why the last ask failed; None: it was answered.
         name: The name that this instance has at the store under this lease. No two leases of a process share one:
             what was pushed to one of them is not for another.
         admitted: Permits that were given so far.
@@ -56,6 +58,7 @@ class LocalSlots:
         "admitted",
         "asked",
         "due",
+        "error",
         "key",
         "last",
         "lease",
@@ -68,6 +71,7 @@ class LocalSlots:
         self.key, self._shared, self._new_name, self._weight = key, shared, new_name, weight
         self.line = Line(shared.queue)
         self.last: SlotReply | None = None
+        self.error: StoreUnavailable | None = None
         self.due = self.planned = math.inf
         self._is_closing = False
         self.admitted = self.asked = 0
@@ -217,6 +221,7 @@ class LocalSlots:
 
     def answer(self, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[Waiter]:
         """Take over what the store answered to an ask that was sent then; return the waiters to be woken."""
+        self.error = None
         if ask.instance != self.name:  # the lease of that ask is over
             self.due = now
             return []
@@ -244,16 +249,21 @@ class LocalSlots:
         if self.line:
             self.due = now
 
-    def fail(self, error: Exception, retry: int, admits: float) -> list[Waiter]:
+    def fail(self, error: StoreUnavailable, retry: int, admits: float) -> list[Waiter]:
         """Note that an ask failed; return the waiters to be woken, with the error or with a place.
+
+        One lost answer fails only those who do not wait for a release. The others wait for the next ask, until the
+        circuit breaker is open or this key cannot be served.
 
         Args:
             error: What the waiters get.
             retry: When to ask again (ns).
             admits: How many permits may be under way without the store.
         """
+        self.error = error
         self.due = min(self.due, retry)
-        woken = [waiter for waiter in self.line if waiter.asks < self.asked]
+        is_final = isinstance(error, CircuitOpen | BucketUnavailable)
+        woken = [each for each in self.line if each.asks < self.asked and (is_final or not each.is_patient)]
         for waiter in woken:
             self.line.remove(waiter)
             if self.in_flight < admits:

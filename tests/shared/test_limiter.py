@@ -18,6 +18,7 @@ from batchlimit.errors import PermitLost
 from batchlimit.lending.messages import SlotAsk, SlotReply
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
+from batchlimit.stores import breaker
 from batchlimit.stores.memory import MemoryStore
 from tests.nodes import await_fact
 from tests.servers import Server
@@ -324,6 +325,16 @@ def test_while_the_store_is_away_the_policy_decides(policy: Any, admits: int) ->
                 permit = stack.enter_context(limiter.acquire("gpu"))
                 assert permit.token == 0
         assert limiter.statistics().admitted == admits
+
+
+def test_who_waited_in_vain_for_the_store_is_told_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breaker, "THRESHOLD", float("inf"))
+    store = Cut()
+    store.is_away = True
+    with limiter_of(store, {"*": 4}) as limiter:
+        for timeout in (0, 0.01):
+            with pytest.raises(StoreUnavailable):
+                limiter.acquire("gpu", timeout=timeout)
 
 
 def test_policies_may_differ_by_key() -> None:

@@ -6,6 +6,7 @@ from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import ConcurrencyLimited, StoreUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.lending.slot_table import SlotTable
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.lease import Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Waiter
@@ -331,12 +332,23 @@ def test_a_token_is_larger_than_that_of_every_permit_before_if_there_is_one_slot
     assert tokens == sorted(set(tokens))
 
 
+def test_one_lost_answer_fails_those_alone_who_do_not_wait() -> None:
+    world = World(4, "a")
+    patient, impatient = world.wait("a"), world.wait("a", is_patient=False)
+    error = StoreUnavailable("late")
+    world.all["a"].ask(world.now)
+    assert world.all["a"].fail(error, world.now, 0) == [impatient]
+    assert impatient.error is error
+    world.settle()
+    assert patient.place
+
+
 def test_a_key_of_which_the_store_never_answered_is_forgotten_after_a_lease() -> None:
     world = World(4, "a")
     slots = world.all["a"]
     world.wait("a")
     slots.ask(world.now)
-    slots.fail(StoreUnavailable("away"), world.now + SECOND, 0)
+    slots.fail(CircuitOpen("away"), world.now + SECOND, 0)
     assert not slots.is_over
     world.now += 10 * SECOND
     assert slots.expire(world.now) == []
@@ -346,7 +358,7 @@ def test_a_key_of_which_the_store_never_answered_is_forgotten_after_a_lease() ->
 def test_while_the_store_is_away_as_many_enter_as_the_policy_says() -> None:
     world = World(4, "a")
     slots = world.all["a"]
-    error = StoreUnavailable("away")
+    error = CircuitOpen("away")
     waiters = [world.wait("a") for _ in range(3)]
     slots.ask(world.now)
     assert slots.fail(error, world.now + 1, 2) == waiters
