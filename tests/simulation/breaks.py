@@ -12,6 +12,7 @@ from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
 from batchlimit.overrides.known import Known
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.rule_in_force import RuleInForce
 from batchlimit.reservoir.tokens import FreeTokens
@@ -148,6 +149,34 @@ def _begin_full_with_each_quota() -> AbstractContextManager[Any]:
     return patch.object(Bucket, "_reconfigure", broken)
 
 
+def _let_freedom_go_on() -> AbstractContextManager[Any]:
+    return patch.object(Lease, "disown", lambda self: None)
+
+
+def _refuse_in_shadow_mode() -> AbstractContextManager[Any]:
+    return patch.object(KeyState, "pass_in_shadow", lambda self, waiter: None)
+
+
+def _fill_over_what_is_leased() -> AbstractContextManager[Any]:
+    reset = Bucket.reset
+
+    def broken(self: Bucket, now: int, *, forget: bool) -> tuple[float, ...]:
+        before = reset(self, now, forget=forget)
+        self._levels = [float(band.burst) for band in self._bands]
+        return before
+
+    return patch.object(Bucket, "reset", broken)
+
+
+def _ignore_revisions() -> AbstractContextManager[Any]:
+    agree = Bucket._agree
+
+    def broken(self: Bucket, quota: Quota, ask: Ask) -> None:
+        agree(self, quota, ask._replace(revision=0))
+
+    return patch.object(Bucket, "_agree", broken)
+
+
 BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "outstanding": _refill_over_what_is_leased,
     "copies": _credit_copies,
@@ -164,4 +193,8 @@ BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "overrides": _keep_the_first_override,
     "ends": _let_no_override_end,
     "shares": _begin_full_with_each_quota,
+    "freedom": _let_freedom_go_on,
+    "shadow": _refuse_in_shadow_mode,
+    "fill": _fill_over_what_is_leased,
+    "revisions": _ignore_revisions,
 }

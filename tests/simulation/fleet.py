@@ -154,6 +154,12 @@ class _Silence:
     def spent(self, instance: Process, cost: int) -> None:
         pass
 
+    def passed(self, instance: Process, cost: int) -> None:
+        pass
+
+    def denied(self, instance: Process) -> None:
+        pass
+
     def asked(self, instance: Process, ask: Ask, grant: Grant) -> None:
         pass
 

@@ -29,6 +29,14 @@ class Witness(Protocol):
         """A caller was admitted."""
         ...
 
+    def passed(self, instance: "Process", cost: int) -> None:
+        """A caller was admitted by no tokens of the bucket: because everything is, or though it was to be refused."""
+        ...
+
+    def denied(self, instance: "Process") -> None:
+        """A caller was refused from memory."""
+        ...
+
     def asked(self, instance: "Process", ask: Ask, grant: Grant) -> None:
         """The bucket carried out an ask; the instance may never learn of it."""
         ...
@@ -84,6 +92,7 @@ class Process:
         idle_after: float = 10.0,
         sizer: BatchSizer = DEFAULT_SIZER,
         weight: int = 1,
+        revision: int = 0,
     ) -> None:
         self.name, self.quota = name, quota
         self.admitted = self.refused = self.failed = 0
@@ -92,7 +101,7 @@ class Process:
         self.was_disturbed = False
         """Whether it was stopped, or a fetch was interrupted that others waited for: then they wait once more."""
         self._agenda, self._server, self._post, self._witness = agenda, server, post, witness
-        self._options = Options(sizer=sizer, idle_after=idle_after, weight=weight)
+        self._options = Options(sizer=sizer, idle_after=idle_after, weight=weight, revision=revision)
         self._chance = Random(name)
         self._offset = 1000.0 + 1000.0 * self._chance.random()
         self._since, self._numbers = self.clock(), itertools.count(1)
@@ -125,12 +134,13 @@ class Process:
     @property
     def held(self) -> int:
         """Tokens for which callers of this instance could be admitted, now or later."""
-        return self.reservoir.state.lease.held if self._lives else 0
+        return self.reservoir.state.lease.leased if self._lives else 0
 
     @property
     def spendable(self) -> int:
         """Those that they could be admitted for now."""
-        return self.reservoir.state.lease.held - self.reservoir.state.lease.pending if self._lives else 0
+        lease = self.reservoir.state.lease
+        return lease.leased - lease.pending if self._lives and not lease.borrowed else 0
 
     @property
     def _lives(self) -> bool:
@@ -166,6 +176,7 @@ class Process:
         elif not patience and self.reservoir.forecast.denies(cost, self.clock()):
             self.reservoir.tokens.refused += cost
             self.refused += cost
+            self._witness.denied(self)
             then(False)
         else:
             self._do(lambda: self._stand_in_line(cost, patience, then))
@@ -181,10 +192,10 @@ class Process:
     def stall(self, seconds: float, cost: int) -> None:
         """Stop the process just after a thread took `cost` tokens; it looks at the clock when it goes on."""
         if self._frozen is None and not self.gone:
-            before = self.reservoir.tokens.take(cost)
+            before, is_free = self.reservoir.tokens.take(cost), self._is_free
             self._frozen = []
             self.was_disturbed = True
-            self._agenda.after(seconds, lambda: self._thaw(cost, before))
+            self._agenda.after(seconds, lambda: self._thaw(cost, before, is_free=is_free))
 
     def leave_line(self, place: int) -> None:
         """A caller is interrupted, or cancelled, wherever it stands."""
@@ -221,27 +232,35 @@ class Process:
                 self._walk(waiter)
         if paid := self.reservoir.state.overdraft.paid - self._paid:
             self._paid += paid
-            self._spend(paid)
+            self._spend(paid, is_free=self._is_free)
         self._look_later()
 
     def _spend_at_once(self, cost: int) -> bool:
         """As the APIs do: a token that is laid out, or else under the lock."""
-        leased = self.reservoir.tokens
+        leased, is_free = self.reservoir.tokens, self._is_free
         before = next(leased.lock_free, NO_WAIT) if cost == 1 else NO_WAIT
         before = before if before != NO_WAIT else leased.take(cost)
         if before == NO_WAIT:
             before = self.reservoir.prefetch.take_low(cost)
             self._look_later()
         if self.clock() < before:
-            self._spend(cost)
+            self._spend(cost, is_free=is_free)
             return True
         if before != -math.inf:
             leased.took_late(cost)
         return False
 
-    def _spend(self, cost: int) -> None:
+    @property
+    def _is_free(self) -> bool:
+        """Whether what is here is not the bucket's."""
+        return self.reservoir.state.lease.borrowed
+
+    def _spend(self, cost: int, *, is_free: bool = False) -> None:
         self.admitted += cost
-        self._witness.spent(self, cost)
+        if is_free:
+            self._witness.passed(self, cost)
+        else:
+            self._witness.spent(self, cost)
 
     def _stand_in_line(self, cost: int, patience: float, then: Callable[[bool], None]) -> None:
         now = self.clock()
@@ -254,9 +273,9 @@ class Process:
         """What a thread does that waits in line, until it sleeps or leaves."""
         while (caller := self._callers.get(id(waiter))) is not None:
             match self.reservoir.step(caller, self.clock()):
-                case Admit(before):
+                case Admit(before) as verdict:
                     if self.clock() < before:
-                        self._spend(caller.cost)
+                        self._spend(caller.cost, is_free=verdict.borrowed)
                         self._end(caller, admitted=True)
                 case Refuse():
                     self.refused += caller.cost
@@ -287,10 +306,11 @@ class Process:
             del self._callers[id(caller)]
 
     def _refund(self, cost: int) -> None:
-        owed = self.reservoir.requests.refunds
+        owed, unrefunded = self.reservoir.requests.refunds, self.reservoir.state.fallback.unrefunded
         back = self.reservoir.corrections.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
         travelling = back.refund if back else self.reservoir.requests.refunds
-        self._witness.refunded(owed + cost - travelling)
+        absorbed = unrefunded - self.reservoir.state.fallback.unrefunded
+        self._witness.refunded(owed + cost - travelling - absorbed)
         if back is not None:
             self._give_back(back)
 
@@ -303,10 +323,10 @@ class Process:
             self._give_back(back)
         self.gone = True
 
-    def _thaw(self, cost: int, before: float) -> None:
+    def _thaw(self, cost: int, before: float, *, is_free: bool) -> None:
         happenings, self._frozen = self._frozen or [], None
         if self.clock() < before:
-            self._spend(cost)
+            self._spend(cost, is_free=is_free)
         elif before != -math.inf:
             self.reservoir.tokens.took_late(cost)
         for happening in [*happenings, lambda: None]:

@@ -29,7 +29,7 @@ class Run:
         self._server = Server(self._agenda)
         self._post = Post(self._agenda, scenario.weather, scenario.timeout)
         self._quota = scenario.quotas[0]
-        self._requotas = 0
+        self._requotas = self._revision = 0
         self._joined = 0
         self.instances: list[Process] = []
         self.watch = Watch(self._agenda, self._server, self._quota, self.instances, scenario.timeout)
@@ -69,6 +69,7 @@ class Run:
         instance = Process(
             f"{self.scenario.seed}-{place}.{self._joined}", self._quota, self._agenda, self._server, self._post,
             self.watch, idle_after=idle_after, weight=self.scenario.weights[place],
+            revision=self._revision,
         )  # fmt: skip
         self.instances.append(instance)
         return instance
@@ -82,6 +83,7 @@ class Run:
             "crash": self._crash, "close": self._close, "refund": self._refund, "debit": self._debit,
             "interrupt": self._interrupt, "jump": self._jump, "lose": self._lose,
             "requota": self._requota, "override": self._override, "wipe": self._wipe,
+            "mode": self._mode, "fill": self._fill, "revise": self._revise,
         }  # fmt: skip
         happenings[event.kind](event, instance)
 
@@ -152,13 +154,35 @@ class Run:
         rules.change(Change(rules.revision, {KEY: text}))
         self.watch.ruled(rules.revision, rules.read(-1).fields or {})
 
+    def _mode(self, event: Event, instance: Process) -> None:
+        """An operator has everything admitted, or counted alone, for a time or for good; or ends that."""
+        rules, text = self._server.store.rules, ""
+        if event.number:
+            until = rules.read(-1).now + event.seconds if event.seconds else None
+            text = Override(KEY, None, until, mode="open" if event.number == 1 else "shadow").encode()
+        rules.change(Change(rules.revision, {KEY: text}))
+        self.watch.ruled(rules.revision, rules.read(-1).fields or {})
+
+    def _fill(self, event: Event, instance: Process) -> None:
+        """An operator fills the bucket."""
+        before = self._server.store.reset(KEY, forget=bool(event.number))
+        if before is not None and (bucket := self._server.bucket) is not None:
+            bursts = [float(band.burst) for band in bucket._bands]
+            self.watch.filled(list(before), bucket._levels, bursts, forgets=bool(event.number))
+
+    def _revise(self, event: Event, instance: Process) -> None:
+        """A deployment reaches this place, or is rolled back: its processes number their quotas."""
+        self._revision = event.number
+        self._quota = self.scenario.quotas[event.number % len(self.scenario.quotas)]
+        self._close(event, instance)
+
     def _wipe(self, event: Event, instance: Process) -> None:
         """The overrides are lost: those who know them keep them."""
         self._server.wipe()
 
     def _hear(self) -> None:
         """Let everyone ask once more, and find that each knows what stands in the store."""
-        if not any(event.kind == "override" for event in self.scenario.events):
+        if not any(event.kind in ("override", "mode") for event in self.scenario.events):
             return
         for _ in range(_LOOKS):
             for instance in self._places:

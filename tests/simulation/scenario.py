@@ -23,6 +23,9 @@ Kind = Literal[
     "requota",
     "override",
     "wipe",
+    "mode",
+    "fill",
+    "revise",
 ]
 
 
@@ -37,7 +40,7 @@ class Event:
     cost: int = 1
     seconds: float = 0.0
     """How long it lasts: a stream, a stall, an override, a jump of the server's clock; or how long callers have
-    patience. An override of no number is removed."""
+    patience. An override or a mode of no number is removed."""
 
     def __str__(self) -> str:
         return f"{self.at:11.6f}  * {self.kind} x{self.number} of {self.cost} at {self.place}, {self.seconds:.6f} s"
@@ -63,7 +66,7 @@ class Scenario:
     @property
     def is_exact(self) -> bool:
         """Whether one quota holds for the whole run."""
-        return not any(event.kind in ("requota", "override") for event in self.events)
+        return not any(event.kind in ("requota", "override", "revise") for event in self.events)
 
 
 def draw(seed: int) -> Scenario:
@@ -74,7 +77,11 @@ def draw(seed: int) -> Scenario:
     slow = chance.choice((0.001, 0.02, 0.1)) * scale
     weather = Weather(seed, slow, chance.choice((slow, 0.5 * scale)), chance.choice((0.0, 0.0, 0.05, 0.2)))
     weights = tuple(chance.choice((1, 1, 1, 2, 5)) for _ in range(chance.choice((1, 2, 2, 3, 4, 6))))
-    drawn = [*_events(chance, quotas[0], scale, len(weights)), *_overrides(seed, scale, len(quotas))]
+    drawn = [
+        *_events(chance, quotas[0], scale, len(weights)),
+        *_overrides(seed, scale, len(quotas)),
+        *_operators(seed, scale, len(weights)),
+    ]
     events = sorted(drawn, key=lambda event: event.at)
     return Scenario(seed, quotas, weights, weather, chance.choice((0.2, 0.5)) * scale, tuple(events))
 
@@ -114,6 +121,20 @@ def _overrides(seed: int, scale: float, quotas: int) -> Iterator[Event]:
         yield Event(chance.uniform(0.0, 8.0) * scale, "override", 0, chance.randrange(quotas + 1), 1, lasts)
     if chance.random() < 0.2:
         yield Event(chance.uniform(0.0, 8.0) * scale, "wipe")
+
+
+def _operators(seed: int, scale: float, instances: int) -> Iterator[Event]:
+    """Operators admit all, refuse nothing and fill buckets, and deployments roll back: with dice of their own."""
+    if seed % 8 != 3:
+        return
+    chance = Random(f"{seed} operators")
+    for _ in range(chance.choice((1, 2, 4))):
+        lasts = chance.choice((0.0, chance.uniform(0.1, 4.0) * scale))
+        yield Event(chance.uniform(0.0, 8.0) * scale, "mode", 0, chance.randrange(3), 1, lasts)
+    for _ in range(chance.choice((0, 1, 3))):
+        yield Event(chance.uniform(0.0, 8.0) * scale, "fill", 0, chance.randrange(2))
+    for _ in range(chance.choice((0, 0, 2, 5))):
+        yield Event(chance.uniform(0.0, 8.0) * scale, "revise", chance.randrange(instances), chance.randrange(3))
 
 
 _TROUBLES: tuple[tuple[Kind, ...], ...] = (

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import ALPHA
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.overrides.overrides import Overrides
+from batchlimit.overrides.key_rule import KeyRule
+from batchlimit.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.waiter import Admit
+from batchlimit.reservoir.waiter import Admit, Refuse
 from batchlimit.waiting import NO_WAIT
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.instance import Caller, Process
@@ -100,6 +101,16 @@ class Watch:
                 raise self._violation(f"the promise is broken by {-reference.level:.6f} tokens")
         self._say(f"{instance.name} admits a cost of {cost}")
 
+    def passed(self, instance: Process, cost: int) -> None:
+        """Only while an override says so, as far as the instance knows, is anything admitted without the bucket."""
+        self._say(f"{instance.name} lets pass a cost of {cost}")
+        if instance.reservoir.state.mode == "enforce" and not instance.was_disturbed:
+            raise self._violation(f"{instance.name} lets {cost} pass, though the quota holds")
+
+    def denied(self, instance: Process) -> None:
+        if instance.reservoir.state.mode != "enforce":
+            raise self._violation(f"{instance.name} refuses from memory in mode {instance.reservoir.state.mode}")
+
     def refunded(self, tokens: int) -> None:
         """Tokens that were spent are back, at an instance or in the bucket."""
         for reference in self.references:
@@ -115,14 +126,23 @@ class Watch:
         number = instance.name, ask.seq
         if number not in self._granted and grant.granted > ask.queued:
             self._check_reserve(grant)
+        is_new = number not in self._granted
         self._granted.add(number)
+        if is_new:
+            self._check_obeyed(instance, ask)
 
     def ended(self, instance: Process, caller: Caller) -> None:
         self._say(f"{instance.name} tells a caller of {caller.cost}: {caller.verdict}")
         due = caller.came + _TRIPS * self._timeout if caller.deadline == NO_WAIT else caller.deadline
         if instance.clock() > due + _WAKING and not instance.was_disturbed:
             raise self._violation(f"{instance.name} answers {instance.clock() - due:.6f} s too late")
-        if isinstance(caller.verdict, Admit) and any(other.number < caller.number for other in instance.in_line):
+        if isinstance(caller.verdict, Refuse) and instance.reservoir.state.mode != "enforce":
+            raise self._violation(f"{instance.name} refuses in mode {instance.reservoir.state.mode}")
+        if (
+            isinstance(caller.verdict, Admit)
+            and not caller.verdict.is_shadow
+            and any(other.number < caller.number for other in instance.in_line)
+        ):
             raise self._violation(f"{instance.name} admits a caller before one that came earlier")
 
     def lost(self, outstanding: int, debt: float) -> None:
@@ -148,19 +168,44 @@ class Watch:
         self._rules[revision] = Overrides.read(fields)
         self._say(f"overrides at revision {revision}: {[str(each) for each in self._rules[revision]]}")
 
+    def filled(self, before: list[float], after: list[float], bursts: list[float], *, forgets: bool) -> None:
+        """An operator has filled the bucket: once at most what was missing of the burst is admitted beyond the promise.
+
+        Where quotas change, that is a share of the largest burst.
+        """
+        added = [new - old for old, new in zip(before, after, strict=True)]
+        if not self._exact:
+            added = [self.references[0]._burst * max(n / burst for n, burst in zip(added, bursts, strict=True))]
+        for reference, tokens in zip(self.references, added, strict=True):
+            reference.allow(tokens, 0.0, self._server.now())
+        if forgets:
+            self._edition = 0
+        self._say(f"an operator fills the bucket from {before} to {after}")
+
     # What must be true
+
+    def _check_obeyed(self, instance: Process, ask: Ask) -> None:
+        """A bucket that is asked with a higher rank than its own has that from then on."""
+        bucket = self._server.bucket
+        entry = bucket._table.instances.get(instance.name) if bucket else None
+        if bucket is None or entry is None or entry.seq != ask.seq:
+            return  # a late one
+        if (ask.rules, ask.revision) > bucket._rank:
+            raise self._violation(f"the bucket has rank {bucket._rank} after an ask of {ask.rules, ask.revision}")
 
     def check_known(self, instances: list[Process]) -> None:
         """After all have asked: each knows what stands in the store, and goes by it."""
         rules = self._server.store.rules
         if rules.revision not in self._rules:
             return  # it was lost
-        expected = self._rules[rules.revision].find(KEY, rules.read(-1).now)
+        in_force = InForce.at(self._rules[rules.revision], rules.read(-1).now)
         for instance in [each for each in instances if not each.gone]:
             state = instance.reservoir.state
-            own = state.code if expected is None else expected.quota
-            if instance.known.revision != rules.revision or state.own != own:
-                raise self._violation(f"{instance.name} knows {instance.known}, and asks with {state.own}, not {own}")
+            own, mode, *_ = in_force.rule(KEY, KeyRule(state.code))
+            if instance.known.revision != rules.revision or (state.own, state.mode) != (own, mode):
+                raise self._violation(
+                    f"{instance.name} knows {instance.known}, asks with {state.own}, not {own}, and is in {state.mode}"
+                )
 
     def _check_rank(self, bucket: Bucket) -> None:
         """The bucket obeys the newest override of which it has heard, whatever others ask with."""
@@ -170,7 +215,7 @@ class Watch:
         if edition < self._edition:
             raise self._violation(f"the bucket obeys rules {edition} after {self._edition}")
         self._edition = edition
-        overrides = self._rules.get(edition >> 14, Overrides())
+        overrides = Overrides(0, [each for each in self._rules.get(edition >> 14, Overrides()) if each.quota])
         if len(overrides) == 1 and edition % 2**14 == 0 and bucket._quota != next(iter(overrides)).quota:
             raise self._violation(f"the bucket obeys {bucket._quota}, and not the override {next(iter(overrides))}")
 
