@@ -25,9 +25,9 @@ def get(
     """Show what the bucket of a key holds, who leases from it, and which quota it obeys."""
     with opened(url, prefix) as admin:
         if watch:
-            watching.watch(lambda: _look(admin, key), _whole, interval, output)
+            watching.watch(lambda: look_at(admin, key), _whole, interval, output)
             return
-        found = _look(admin, key)
+        found = look_at(admin, key)
         if found.state is None or output is not Output.TABLE:
             show(_whole(found), output)
         else:
@@ -35,7 +35,8 @@ def get(
             show(_instances(found.state), output, empty="no instance holds tokens")
 
 
-def _look(admin: Admin, key: str) -> Look:
+def look_at(admin: Admin, key: str) -> Look:
+    """Return what the bucket of a key holds, and which override counts for it."""
     state, now = admin.bucket(key), admin.clock()
     found = admin.overrides().find(stored(key), now)
     return Look(key, now, state, None if found is None else str(found))

@@ -19,6 +19,8 @@ from batchlimit.cli.top.board import Board, Sample
 from batchlimit.cli.top.keyboard import Keyboard, keyboard
 from batchlimit.cli.top.screen import bar, number, sparkline, style_of
 
+_APART = 1.0
+"""Seconds by which a bucket that began anew is later; within this they are two looks at one."""
 _WIDTH = 11
 """Characters of a column in a line."""
 
@@ -43,15 +45,17 @@ class Rates:
     """What was used and refused each second, by the looks so far."""
 
     def __init__(self) -> None:
-        self._board = Board()
+        self._board, self._began = Board(), 0.0
 
     def take(self, look: Look) -> tuple[float, float, tuple[float, ...]]:
         """Return tokens used and refused each second, and what was used at the last looks."""
         if (state := look.state) is None:
             self._board = Board()
             return 0.0, 0.0, ()
-        spent, began = max(0, state.used - state.outstanding), round(look.at - state.age, 2)
-        self._board.take([Sample(look.key, look.at, state.quota, 0.0, 0, 0, began, spent, state.refused)])
+        spent, began = max(0, state.used - state.outstanding), look.at - state.age
+        if abs(began - self._began) > _APART:
+            self._began = began
+        self._board.take([Sample(look.key, look.at, state.quota, 0.0, 0, 0, self._began, spent, state.refused)])
         (row,) = self._board.rows()
         return row.used, row.refused, row.trend
 
@@ -136,7 +140,9 @@ def drawn(look: Look, used: float, refused: float, trend: tuple[float, ...]) -> 
 def _summary(look: Look, state: BucketState, used: float, refused: float, trend: tuple[float, ...]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("quota", Text(str(state.quota)))
-    table.add_row("by", Text(look.override or f"the code, revision {state.revision}"))
+    table.add_row(
+        "by", Text(f"the override of {look.override}" if look.override else f"the code, revision {state.revision}")
+    )
     for band, level in zip(state.quota.bandwidths, state.levels, strict=True):
         share = max(0.0, level / band.burst)
         told = Text.assemble((bar(share, 30), style_of(share)), f" {level:,.1f} of {band.burst:,}")

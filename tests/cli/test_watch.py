@@ -9,12 +9,28 @@ from contextlib import contextmanager
 import yaml
 
 from batchlimit import Quota
+from batchlimit.admin import BucketState
 from batchlimit.bucket.messages import Ask
+from batchlimit.cli.watching import Look, Rates
 from batchlimit.stores import RedisStore
 from tests.cli.terminal import Terminal
 
 SLOW = Quota(0.001, 100)
 TEN = Ask("one", 1, 10, 10, 10, round_trip=2.0, refused=3)
+
+
+def look(at: float, used: int, began: float) -> Look:
+    return Look("ann", at, BucketState(SLOW, (90.0,), 0, (), 0, 0, at - began, used, 0), None)
+
+
+def test_rates_are_those_of_one_bucket_though_each_look_tells_its_begin_a_little_later() -> None:
+    rates = Rates()
+    told = [
+        rates.take(look(at, used, began)) for at, used, began in [(10.0, 50, 0.0), (11.0, 70, 0.006), (12.0, 90, 0.013)]
+    ]
+    assert told == [(5.0, 0.0, ()), (20.0, 0.0, (20.0,)), (20.0, 0.0, (20.0, 20.0))]
+    assert rates.take(look(20.0, 30, 14.0)) == (5.0, 0.0, ()), "a bucket that began anew"
+    assert rates.take(Look("ann", 21.0, None, None)) == (0.0, 0.0, ())
 
 
 @contextmanager
