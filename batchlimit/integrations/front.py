@@ -10,6 +10,7 @@ from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import identity_of
 from batchlimit.integrations.source import LimiterSource, LimiterSupply
 from batchlimit.rules import Request, Rule, Rules
+from batchlimit.rules.request import request_of
 
 
 class Front:
@@ -87,7 +88,7 @@ class Front:
         """
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
-        request = Request(method, path, identity_of(known, self._identify, native), native)
+        request = request_of((method, path, identity_of(known, self._identify, native), native, ""))
         if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return self.enforcer.admit(request, timeout=timeout)

@@ -1,6 +1,7 @@
 """What rules look at, and what they answer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -36,6 +37,10 @@ class Request(NamedTuple):
     identity: Mapping[str, object] = NOTHING
     native: Any = None
     root: str = ""
+
+
+request_of: Callable[[tuple[str, str, Mapping[str, object], Any, str]], Request] = partial(tuple.__new__, Request)
+"""Makes a Request of all its fields, in half the time of a call of the class."""
 
 
 class Match(NamedTuple):

@@ -19,9 +19,18 @@ def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dic
     """Charge all keys by leased tokens that are here; return what remains of each, and its quota. None: not charged."""
     now = clock()
     found, is_enough = _found(entries, costs, now)
-    if not is_enough or any(entry.reservoir.state.lease.borrowed for _, entry, _ in found) or not _charge(found, clock):
+    if not is_enough:
         return None
-    return {key: (entry.reservoir.decisions.remaining(now), entry.reservoir.state.quota) for key, entry, _ in found}
+    for _, entry, _ in found:
+        if entry.reservoir.state.lease.borrowed:
+            return None
+    if not _charge(found, clock):
+        return None
+    left = {}
+    for key, entry, _ in found:  # a comprehension would be a function of its own
+        reservoir = entry.reservoir
+        left[key] = reservoir.decisions.remaining(now), reservoir.state.quota
+    return left
 
 
 def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[str, Decision] | None:

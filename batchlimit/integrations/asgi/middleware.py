@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from types import CoroutineType
 
 from batchlimit.integrations.address import TrustedProxies
@@ -21,14 +20,13 @@ from batchlimit.integrations.enforcement.steps import drive
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Identity, told_identity
-from batchlimit.rules import Request, Rule, Rules
+from batchlimit.rules import Rule, Rules
+from batchlimit.rules.request import request_of
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
 
 
 _NO_CLIENT = (None, 0)
-_request = partial(tuple.__new__, Request)
-"""Makes a Request in half the time of a call of the class."""
 
 
 class RateLimitMiddleware:
@@ -133,7 +131,7 @@ class RateLimitMiddleware:
         identity = told_identity(known, self._identify, scope)
         if isinstance(identity, CoroutineType):
             identity = await identity
-        request = _request((method, scope["path"], identity, scope, scope.get("root_path", "")))
+        request = request_of((method, scope["path"], identity, scope, scope.get("root_path", "")))
         answer = Outcome(request=request) if is_exempt else self.enforcer.begin(request)
         outcome = answer if isinstance(answer, Outcome) else await drive(answer)
         if outcome.refusal is not None:
