@@ -26,7 +26,7 @@ _WIDTH = 11
 
 
 class Look(NamedTuple):
-    """What one look found.
+    """One look at a bucket.
 
     Attributes:
         key: whose bucket it is.
@@ -42,7 +42,7 @@ class Look(NamedTuple):
 
 
 class Rates:
-    """What was used and refused each second, by the looks so far."""
+    """The tokens that were used and refused each second, by the looks so far."""
 
     def __init__(self) -> None:
         self._board, self._began = Board(), 0.0
