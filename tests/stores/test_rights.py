@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack, Level
@@ -14,6 +15,7 @@ from batchlimit.overrides.known import UNTOLD
 from batchlimit.overrides.log import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
+from batchlimit.stores.client import monitor
 from tests.awaiting import BlockingStore, rules_of
 from tests.nodes import Node, await_fact, node
 from tests.servers import Unavailable, redis_binary, valkey_binary
@@ -21,7 +23,7 @@ from tests.topologies import Cluster, Watched, cluster, sentinel
 
 ROOT = Path(__file__).parents[2]
 # The rules in the order in which the document has them.
-SERVER, OPERATOR, LOOKS, DOCTOR, FILLS, OPTIONS, CLUSTER, SENTINELS, SHARED = re.findall(
+SERVER, OPERATOR, LOOKS, DOCTOR, FILLS, OPTIONS, CLUSTER, SENTINELS, NEWS, SHARED = re.findall(
     r"^ACL (SETUSER .*)$", (ROOT / "docs" / "redis.md").read_text(), re.MULTILINE
 )
 HUNDRED = Quota(0.001, 100)
@@ -356,6 +358,20 @@ def test_a_user_of_sentinels_can_do_everything(watched: Watched) -> None:
     with stores(by_sentinels(watched)) as both:
         for n, store in enumerate(both):
             use(store, f"k{n}", lambda: watched.primary.ask("SCRIPT", "FLUSH"))
+
+
+def test_a_user_of_sentinels_hears_of_a_failover_by_one_right_more(watched: Watched) -> None:
+    one = watched.sentinels[0]
+    allow(one, "SETUSER limiter reset", SENTINELS)
+    with redis.Redis.from_url(named(one.url)) as client, client.pubsub() as heard:
+        heard.subscribe(monitor.NEWS)
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            heard.get_message(timeout=30.0)
+        allow(one, NEWS)
+        heard.subscribe(monitor.NEWS)
+        message = heard.get_message(timeout=30.0)
+    assert message is not None
+    assert message["type"] == "subscribe"
 
 
 @pytest.mark.parametrize("command", sorted(rights(SENTINELS)))
