@@ -1,18 +1,19 @@
 """How long it takes from `set` until the last of many busy processes obeys, and what they admit afterwards.
 
-    python -m benchmarks.live_rules --url redis://localhost:6379/0 --processes 8 --changes 50
+    python -m benchmarks.live_rules --url redis://localhost:6379/0 --processes 8 --changes 50 --tasks
 
 An operator sets another quota every two to three seconds, in turn far below the demand and far above. Each process
 calls as fast as it can be heard. An override is obeyed once the key's reservoir goes by it.
 """
 
 import argparse
+import asyncio
 import multiprocessing
 import time
 from statistics import median
 from typing import Any, NamedTuple
 
-from batchlimit import RateLimiter
+from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.admin import Admin
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.figures import Figure, ran_on, report
@@ -56,11 +57,34 @@ def call(url: str, ready: Any, stop: Any, found: Any) -> None:
     found.put(spells)
 
 
-def measure(url: str, processes: int, changes: int) -> tuple[list[Set], list[list[Spell]]]:
+def call_in_tasks(url: str, ready: Any, stop: Any, found: Any) -> None:
+    """One process on asyncio: the same."""
+    found.put(asyncio.run(_calls(url, ready, stop)))
+
+
+async def _calls(url: str, ready: Any, stop: Any) -> list[Spell]:
+    spells = []
+    async with AsyncRateLimiter.from_url(url, "20000/s", prefix=_PREFIX, deadline=1.0) as limiter:
+        await limiter.acquire(_KEY)
+        ready.release()
+        while not stop.is_set():
+            began, admitted = time.monotonic(), 0
+            while time.monotonic() - began < 0.005:
+                admitted += await limiter.try_acquire(_KEY)
+                await asyncio.sleep(0.0002)
+            entry = limiter._registry.entries.get(_KEY)
+            spells.append(Spell(began, admitted, entry.reservoir.quota.rate if entry else 0.0))
+    return spells
+
+
+def measure(url: str, processes: int, changes: int, *, in_tasks: bool) -> tuple[list[Set], list[list[Spell]]]:
     """Return what was set, and what each process did."""
     context = multiprocessing.get_context("spawn")
     ready, stop, found = context.Semaphore(0), context.Event(), context.Queue()
-    crew = [context.Process(target=call, args=(url, ready, stop, found)) for _ in range(processes)]
+    crew = [
+        context.Process(target=call_in_tasks if in_tasks else call, args=(url, ready, stop, found))
+        for _ in range(processes)
+    ]
     for each in crew:
         each.start()
     for _ in crew:
@@ -101,11 +125,12 @@ def main() -> None:
     parser.add_argument("--url", help="a server that is there; by default one is started")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--changes", type=int, default=50)
+    parser.add_argument("--tasks", action="store_true", help="on asyncio; by default on threads")
     parser.add_argument("--json", action="store_true", help="one document instead of lines")
     chosen = parser.parse_args()
     server = None if chosen.url else EmbeddedStore()
     url = chosen.url or (server.url if server else "")
-    done, spells = measure(url, chosen.processes, chosen.changes)
+    done, spells = measure(url, chosen.processes, chosen.changes, in_tasks=chosen.tasks)
     ends = [each.at for each in done[1:]] + [float("inf")]
     times = [last_obeys(one, until, spells) for one, until in zip(done, ends, strict=True)]
     worst = max(excess(one, spells) for one in done)
@@ -114,7 +139,8 @@ def main() -> None:
         Figure("the last process obeys after, at most", max(times), "s", at_most=_LEASE),
         Figure("tokens above the quota in force, after a lease", max(0.0, worst), "tokens", at_most=0.0),
     ]
-    ran = f"{chosen.processes} processes, {chosen.changes} changes; {ran_on()}"
+    front = "asyncio" if chosen.tasks else "threads"
+    ran = f"{chosen.processes} processes on {front}, {chosen.changes} changes; {ran_on()}"
     report(figures, as_document=chosen.json, ran=ran)
     if server is not None:
         server.close()
