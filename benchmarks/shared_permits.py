@@ -189,12 +189,12 @@ FAULTS: dict[str, tuple[Callable[[Crew], None] | None, bool]] = {
 """Each fault, and whether N is promised meanwhile."""
 
 
-def audit(url: str, names: list[str], seconds: float = 4.0, processes: int = 4, limit: int = 3) -> bool:
+def audit(url: str, names: list[str], seconds: float = 4.0, processes: int = 8, limit: int = 10) -> bool:
     """Print a row for each fault; return whether every promise was kept."""
     rows, kept = [], True
     for name in names:
         fault, promised = FAULTS[name]
-        plan: dict[str, Any] = {"limit": limit, "lease": 1.0, "callers": 2, "hold": 0.02}
+        plan: dict[str, Any] = {"limit": limit, "lease": 1.0, "callers": 8, "hold": 0.02}
         found = run(url, processes, seconds, fault, **plan)
         holds, most = found.holds, most_at_once(found.holds)
         kept = kept and (most <= limit or not promised)
@@ -220,6 +220,7 @@ def ping(url: str) -> float:
 
 SETTINGS: list[tuple[str, int, dict[str, Any]]] = [
     ("N = 1000, 4 processes, 100 ms", 4, {"kind": "ours, tasks", "limit": 1000, "callers": 400, "hold": 0.1}),
+    ("N = 1000, 4 processes, 500 ms", 4, {"kind": "ours, tasks", "limit": 1000, "callers": 400, "hold": 0.5}),
     ("N = 100, 4 processes, 10 ms", 4, {"kind": "ours, tasks", "limit": 100, "callers": 50, "hold": 0.01}),
     ("N = 4, 8 processes, 10 ms", 8, {"kind": "ours", "limit": 4, "callers": 2, "hold": 0.01}),
     ("the same, ZSET, polled every 10 ms", 8, {"kind": "zset", "limit": 4, "callers": 2, "hold": 0.01}),
