@@ -152,10 +152,10 @@ class KeyState:
     def refuse(self, waiter: Waiter) -> None:
         """Count the tokens that a waiter does not get."""
         self.tokens.refused += waiter.cost
-        if waiter.deadline == NO_WAIT:
-            self.turned_away += waiter.cost
-        else:
+        if waiter.deadline != NO_WAIT:
             self.timed_out += waiter.cost
+        elif not self.lease.borrowed:  # then memory says so, in the store's place
+            self.turned_away += waiter.cost
 
     def own_fallback(self) -> None:
         """Have a Fallback that may change, which the one of all keys that fail closed may not."""

@@ -159,3 +159,12 @@ def test_others_have_their_turn_between_the_parts() -> None:
     turns: list[int] = []
     Tallies(Policies()).census([Key(plain())] * (2 * PART + 1)).take(lambda: turns.append(1))
     assert len(turns) == 2
+
+
+def test_a_refusal_in_place_of_the_store_is_memorys() -> None:
+    entry = Entry(policy=FailurePolicy.local(instances=1))
+    entry.reservoir.failed(entry.fetch(entry.join(100, NO_WAIT)), DEAD, 0.0)
+    waiter = entry.join(7, NO_WAIT)
+    entry.reservoir.admission.refuse(waiter, 0.0)
+    found = taken(Tallies(Policies()), Key(entry.reservoir)).policies["*"]
+    assert (found.refused, found.by_store) == (7, 0)

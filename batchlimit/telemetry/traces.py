@@ -1,0 +1,106 @@
+"""Events on spans of OpenTelemetry, for calls that wait or are refused: one line for each limiter that wants them."""
+
+import functools
+from collections.abc import Callable
+from inspect import iscoroutinefunction
+from time import perf_counter
+from typing import Any
+
+try:
+    from opentelemetry.trace import get_current_span
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.telemetry.traces needs opentelemetry-api, of the 'otel' extra: pip install 'batchlimit[otel]'",
+        name="opentelemetry",
+    ) from error
+
+from batchlimit import BatchLimitError
+
+__all__ = ["trace"]
+
+_METHODS = "acquire", "acquire_all", "try_acquire"
+
+
+def trace(limiter: Any, *, name: str = "", longer_than: float = 0.001) -> None:
+    """Have calls of a rate limiter that wait or are refused add an event to the span that is current.
+
+    Other calls add none. `acquire`, `acquire_all` and `try_acquire` of this limiter are wrapped, so a hit takes longer,
+    by about a microsecond; limiters that nobody traces pay nothing. Calls of bucket handles, decorators and web fronts
+    are not traced. No event has a key.
+
+    The events are `batchlimit.waited`, with the attribute `batchlimit.seconds`, and `batchlimit.refused`, with
+    `batchlimit.error` (the class of the error, "" where a call returned False) and `batchlimit.retry_after` (seconds)
+    if that is known. Both have `batchlimit.limiter`.
+
+    Args:
+        limiter: a RateLimiter or an AsyncRateLimiter.
+        name: the value of `batchlimit.limiter` (default "").
+        longer_than: seconds; a call that took no longer has not waited (default 0.001).
+
+    Raises:
+        TypeError: it is no rate limiter.
+
+    Example:
+        >>> from opentelemetry.sdk.trace import TracerProvider
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "1/hour")
+        >>> trace(limiter, name="api")
+        >>> with TracerProvider().get_tracer("app").start_as_current_span("search") as span:
+        ...     [limiter.try_acquire("ann") for _ in range(2)]
+        [True, False]
+        >>> [(event.name, event.attributes["batchlimit.limiter"]) for event in span.events]
+        [('batchlimit.refused', 'api')]
+    """
+    if not all(callable(getattr(limiter, method, None)) for method in _METHODS):
+        raise TypeError(f"{limiter!r} cannot be traced: give a RateLimiter or an AsyncRateLimiter")
+    events = _Events(name, longer_than)
+    for method in _METHODS:
+        setattr(limiter, method, events.around(getattr(limiter, method)))
+
+
+class _Events:
+    """Adds events to the current span."""
+
+    def __init__(self, name: str, longer_than: float) -> None:
+        self._labels, self._longer_than = {"batchlimit.limiter": name}, longer_than
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the same call, which adds what became of it."""
+
+        def traced(*args: Any, **options: Any) -> Any:
+            began = perf_counter()
+            try:
+                result = call(*args, **options)
+            except BatchLimitError as error:
+                self._refused(error)
+                raise
+            if hasattr(result, "__await__"):
+                return self._awaited(result, began)
+            self._ended(result, began)
+            return result
+
+        async def traced_coroutine(*args: Any, **options: Any) -> Any:
+            return await traced(*args, **options)
+
+        return functools.wraps(call)(traced_coroutine if iscoroutinefunction(call) else traced)
+
+    async def _awaited(self, result: Any, began: float) -> Any:
+        try:
+            found = await result
+        except BatchLimitError as error:
+            self._refused(error)
+            raise
+        self._ended(found, began)
+        return found
+
+    def _ended(self, result: object, began: float) -> None:
+        if result is False:
+            get_current_span().add_event("batchlimit.refused", self._labels | {"batchlimit.error": ""})
+        elif (seconds := perf_counter() - began) > self._longer_than:
+            get_current_span().add_event("batchlimit.waited", {**self._labels, "batchlimit.seconds": seconds})
+
+    def _refused(self, error: BatchLimitError) -> None:
+        told: dict[str, str | float] = {**self._labels, "batchlimit.error": type(error).__name__}
+        if (retry_after := getattr(error, "retry_after", None)) is not None:
+            told["batchlimit.retry_after"] = retry_after
+        get_current_span().add_event("batchlimit.refused", told)
