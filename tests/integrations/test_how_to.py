@@ -20,3 +20,16 @@ def test_a_page_shows_a_part_of_an_example_or_an_application_that_runs(
         module = ModuleType("shown")
         monkeypatch.setitem(sys.modules, "shown", module)  # some frameworks look their types up there
         exec(compile(shown.replace("redis://localhost:6379/0", "memory://"), page.name, "exec"), vars(module))
+
+
+def test_the_page_of_web_applications_shows_what_its_code_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (_ROOT / "docs" / "web.md").read_text(encoding="utf-8")
+    for shown in text.split("```python\n")[1:]:
+        code = shown.split("```")[0].replace("redis://localhost:6379/0", "memory://")
+        exec(compile(code, "web.md", "exec"), {"__name__": "shown"})
+    *asgi, wsgi = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in asgi] == ["200", "200", "429"]
+    assert '"search";r=1;t=1800' in asgi[0]
+    assert asgi[0].endswith("None")
+    assert int(asgi[2].split()[-1]) >= 1
+    assert wsgi == "[200, 200, 429]"
