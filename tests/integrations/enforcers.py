@@ -79,7 +79,7 @@ class Twin:
     def __init__(self, asynchronous: bool, rules: Iterable[Rule], clock: Clock, **options: Any) -> None:
         self.clock, self.store, self.rules = clock, Apart(clock), Rules(rules)
         self._loop = Loop() if asynchronous else None
-        limits = {name: options.pop(name) for name in ("on_failure", "sizer") if name in options}
+        limits = {name: options.pop(name) for name in ("on_failure", "sizer", "mode") if name in options}
         fields = Fields(secret=b"s", chance=lambda: 0.0)
         options = {"headers": fields, "clock": clock, **options}
         self.enforcer: Any

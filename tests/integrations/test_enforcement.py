@@ -217,6 +217,18 @@ def test_a_rule_in_shadow_is_charged_and_counted_and_refuses_nobody(make: Make) 
     assert twin.left("all") == 96
 
 
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+def test_a_rule_whose_key_an_operator_has_put_in_shadow_mode_counts_as_one_in_shadow(make: Make, mode: Any) -> None:
+    rule = Rule("trial", "2/hour", key="trial", mode=mode, charge=lambda response: response.status == 401)
+    twin = make(ALL, rule, mode={"trial": "shadow"})
+    outcomes = [twin.admit() for _ in range(3)]
+    assert [each.refusal for each in outcomes] == [None] * 3
+    assert twin.counts("trial") == {"matched": 3, "acquired": 2, "shadow_refused": 1}
+    for each in outcomes:
+        twin.settle(each, Response(401))
+    assert (twin.left("trial"), twin.left("all")) == (0, 97)
+
+
 def test_a_rule_in_shadow_is_not_charged_for_what_others_refuse(make: Make) -> None:
     twin = make(Rule("one", "1/hour", key="one"), Rule("trial", "9/hour", key="trial", mode="shadow"))
     twin.admit()
