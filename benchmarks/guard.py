@@ -2,31 +2,40 @@
 
     python benchmarks/guard.py [--url embedded://] [--record]
 
-Exit status 1 if a ratio is worse than in results/guard.json by more than 30 %, or is measured no longer; or better by
-as much, for an old record would let all of that be lost again. 2 if the server cannot be reached. Times are printed and
-not judged. Whoever changes a ratio on purpose, or adds one, records them anew; best on a quiet machine, and with the
+Exit status 1 if a hit takes 2 % longer with telemetry than without; if a ratio is worse than in results/guard.json by
+more than 30 %, or is measured no longer; or better by as much, for an old record would let all of that be lost again. 2
+if the server cannot be reached. Times are printed and not judged. Whoever changes a ratio on purpose, or adds one, records them anew; best on a quiet machine, and with the
 oldest Python: another one may have other ratios.
 """
 
 import argparse
+import math
+import secrets
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
 import redis
 
+from batchlimit import RateLimiter
 from batchlimit.stores.embedded import EmbeddedStore
+from batchlimit.telemetry.deltas import Deltas
+from batchlimit.telemetry.sources import Sources
 from benchmarks import many_keys, record
 from benchmarks.asks import PING, PLAIN, misses, scripts
 from benchmarks.figures import ran_on
-from benchmarks.floor import TIMED, in_turn
+from benchmarks.floor import TIMED, in_turn, timed
 from benchmarks.hits import FLOOR, contenders
 
 _RECORD = Path(__file__).with_name("results") / "guard.json"
+UNSEEN = "a hit, without"
+_QUOTAS = "50_000_000/s burst 50_000_000"
+_AT_MOST = {f"a hit, with telemetry / {UNSEEN}": 1.02}
+"""Ratios that fail above this, whatever is recorded."""
 _PASSES = 20
 """All races come so many times: a machine that is busy for some seconds disturbs a part of each, and not all of one."""
 _PATIENCE = 40.0
@@ -60,9 +69,14 @@ class Race:
 
 def measured(url: str) -> list[Race]:
     """Run all races, a part of each in turn."""
-    with contenders(url) as hits, misses(url) as asks, scripts(url) as served:
+    with contenders(url) as hits, seen(url) as looked_at, misses(url) as asks, scripts(url) as served:
         # A few hundred microseconds at a time, or the system's scheduler has its say in most of them.
-        races = [Race(hits, FLOOR, 2000, 50), Race(asks, PING, 3, 150), Race(served, PLAIN, 100, 8)]
+        races = [
+            Race(hits, FLOOR, 2000, 50),
+            Race(looked_at, UNSEEN, 2000, 20),
+            Race(asks, PING, 3, 150),
+            Race(served, PLAIN, 100, 8),
+        ]
         for race in races:
             race.warm_up()
         enough = time.monotonic() + _PATIENCE
@@ -104,8 +118,25 @@ def main() -> int:
     return _judged(rows)
 
 
+@contextmanager
+def seen(url: str) -> Iterator[dict[str, TIMED]]:
+    """Yield a hit by name, of a limiter that a thread reads each second and of one that nobody reads."""
+    prefix = f"guard-{secrets.token_hex(4)}"
+    alone, read = (RateLimiter.from_url(url, _QUOTAS, prefix=f"{prefix}-{n}", deadline=1.0) for n in range(2))
+    with alone, read:
+        sources = Sources()
+        sources.add("", read)
+        deltas = Deltas(sources, lambda _series, _change: None, every=1.0)
+        deltas.start()
+        yield {
+            UNSEEN: timed("limiter.try_acquire('hot')", limiter=alone),
+            "a hit, with telemetry": timed("limiter.try_acquire('hot')", limiter=read),
+        }
+        deltas.stop()
+
+
 def _judged(rows: list[record.Row]) -> int:
-    failed = [row.name for row in rows if row.fails]
+    failed = [row.name for row in rows if row.fails or (row.now or 0.0) > _AT_MOST.get(row.name, math.inf)]
     if all(row.verdict == "new" for row in rows):
         failed = ["nothing is recorded; scripts/guard --record does"]
     print(f"failed: {'; '.join(failed)}" if failed else "nothing has become slower")

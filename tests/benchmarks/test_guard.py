@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import record
 from benchmarks.asks import PING, PLAIN, misses, scripts
-from benchmarks.guard import Race, _judged, main
+from benchmarks.guard import UNSEEN, Race, _judged, main
 from benchmarks.record import Row, compare, quickest, ratios
 from tests.servers import Servers, Unavailable
 
@@ -34,6 +34,13 @@ def test_the_rows_that_fail_are_named(capsys: pytest.CaptureFixture[str]) -> Non
     assert _judged([Row("a", 1.0, 1.0), Row("b", 2.0, 1.0), Row("c", None, 1.0), Row("d", 1.0, None)]) == 1
     assert capsys.readouterr().out == "failed: b; c\n"
     assert _judged([Row("a", 1.0, 1.0), Row("d", 1.0, None)]) == 0
+
+
+def test_telemetry_is_held_to_two_percent_whatever_is_recorded(capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"a hit, with telemetry / {UNSEEN}"
+    assert _judged([Row(name, 1.019, 1.0)]) == 0
+    assert _judged([Row(name, 1.021, 1.0)]) == 1
+    assert capsys.readouterr().out.endswith(f"failed: {name}\n")
 
 
 def test_without_a_record_nothing_is_in_order() -> None:
