@@ -4,8 +4,8 @@
 
 Exit status 1 if a hit takes 2 % longer with telemetry than without; if a ratio is worse than in results/guard.json by
 more than 30 %, or is measured no longer; or better by as much, for an old record would let all of that be lost again. 2
-if the server cannot be reached. Times are printed and not judged. Whoever changes a ratio on purpose, or adds one, records them anew; best on a quiet machine, and with the
-oldest Python: another one may have other ratios.
+if the server cannot be reached. Times are printed and not judged. Whoever changes a ratio on purpose, or adds one,
+records them anew; best on a quiet machine, and with the oldest Python: another one may have other ratios.
 """
 
 import argparse
