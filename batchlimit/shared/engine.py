@@ -1,7 +1,6 @@
 """The slots of all keys of one limiter instance, and the thread that talks to the store about them."""
 
 import atexit
-import heapq
 import itertools
 import math
 import secrets
@@ -9,18 +8,21 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import uniform
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from batchlimit.blocking import Event
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.lending.messages import SlotAsk, SlotPush
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
+from batchlimit.reentry import free, own_lock
+from batchlimit.shared.keys import Keys
 from batchlimit.shared.lease import Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.permit import BaseSharedPermit
+from batchlimit.shared.protocols import Closable, Lender, Wakeable
 from batchlimit.shared.pushes import Listener, Pushes
 from batchlimit.shared.statistics import SharedStatistics, Totals
 from batchlimit.stores.outage import unavailable
@@ -36,30 +38,6 @@ _RETRY = (0.05, 0.15)
 """Seconds after a failed ask until the next one; none is sent while the circuit breaker is open."""
 _FLUSH = 1.0
 """Seconds that `close` waits until the store has back what is free."""
-
-
-class Lender(Protocol):
-    """Lends slots. It raises StoreUnavailable if there is no answer; any ask may be repeated."""
-
-    def lend(self, key: str, ask: SlotAsk) -> SlotReply:
-        """Answer one instance."""
-        ...
-
-
-class Closable(Protocol):
-    """A store that the limiter opened."""
-
-    def close(self) -> None:
-        """Close it."""
-        ...
-
-
-class Wakeable(Protocol):
-    """What a caller waits for."""
-
-    def wake(self) -> None:
-        """End the wait, from any thread; RuntimeError if nobody can be woken any more."""
-        ...
 
 
 T = TypeVar("T", bound=Wakeable)
@@ -87,7 +65,7 @@ class Engine:
     ) -> None:
         self._store, self._lender, self._limit_of, self._weight = store, lender, limit_of, weight
         self._policy_of, self.clock = policy_of, clock
-        self._is_closed = False
+        self._is_closed = self._is_retired = False
         self._totals = Totals()
         self._owned: Closable | None = None
         self._inherited: object = None
@@ -96,17 +74,15 @@ class Engine:
 
     def _begin(self) -> None:
         self._instance, self._numbers = secrets.token_hex(8), itertools.count(1)
-        self._lock = threading.RLock()
-        self._by_key: dict[str, LocalSlots] = {}
-        self._by_name: dict[str, LocalSlots] = {}
-        self._plan: list[tuple[float, int, LocalSlots]] = []  # a heap: when the store is to be asked about which key
+        self._lock = own_lock()
+        self._keys = Keys(getattr(self._lender, "name", str))
         self._abandoned: deque[tuple[str, Place]] = deque()
         self._wake, self._flushed = Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._listener: Listener | None = None
 
     def __repr__(self) -> str:
-        return f"<Engine of {len(self._by_key)} keys>"
+        return f"<Engine of {len(self._keys)} keys>"
 
     def own_store(self, store: Closable, connect_timeout: float) -> None:
         """Close this store at the end."""
@@ -123,11 +99,12 @@ class Engine:
         Raises:
             ConcurrencyLimited: Too many wait already.
             LimiterClosed: The limiter was closed.
+            RuntimeError: The call came amid another one of this thread, from a signal handler or a destructor.
         """
-        with self._lock:
+        with free(self._lock):
             if self._is_closed:
                 raise LimiterClosed(CLOSED)
-            slots = self._by_key.get(permit.key) or self._make(permit.key)
+            slots = self._keys.by_key.get(permit.key) or self._make(permit.key)
             now = self.clock()
             permit._place = slots.enter(now)
             if permit._place is not None:
@@ -150,7 +127,7 @@ class Engine:
             ConcurrencyLimited, StoreUnavailable, LimiterClosed: It got nothing.
         """
         with self._lock:
-            slots = self._by_key.get(permit.key)
+            slots = self._keys.by_key.get(permit.key)
             if slots is not None and waiter in slots.line:
                 slots.give_up(waiter, self.clock())
                 self._note(slots, self.clock())
@@ -165,7 +142,7 @@ class Engine:
     def desert(self, key: str, waiter: Waiter) -> None:
         """End a wait whose caller wants nothing any more."""
         with self._lock:
-            if (slots := self._by_key.get(key)) is None:
+            if (slots := self._keys.by_key.get(key)) is None:
                 return
             now = self.clock()
             served = slots.give_up(waiter, now)
@@ -173,9 +150,12 @@ class Engine:
         self._wake_all(slots, served)
 
     def leave(self, key: str, place: Place) -> None:
-        """Take back the place of a permit."""
+        """Take back the place of a permit; soon, if this came amid another call of this thread."""
+        if self._lock._is_owned():
+            self.abandon(key, place)
+            return
         with self._lock:
-            if (slots := self._by_key.get(key)) is None:
+            if (slots := self._keys.by_key.get(key)) is None:
                 return
             now = self.clock()
             served = slots.leave(place, now)
@@ -186,19 +166,20 @@ class Engine:
     def abandon(self, key: str, place: Place) -> None:
         """Take back the place of a permit that the garbage collector found, soon: this may run amid anything."""
         self._abandoned.append((key, place))
+        self._wake.set()
 
     # Life
 
     def statistics(self) -> SharedStatistics:
         """Return what is held now, and what was counted."""
         with self._lock:
-            return self._totals.statistics(self._by_key.values())
+            return self._totals.statistics(self._keys)
 
     def close(self, seconds: float = _FLUSH) -> None:
         """Let nobody enter any more, and give back what is free; permits under way are kept until they end."""
         with self._lock:
             self._is_closed = True
-            woken = [(slots, slots.close(LimiterClosed(CLOSED), self.clock())) for slots in self._by_key.values()]
+            woken = [(slots, slots.close(LimiterClosed(CLOSED), self.clock())) for slots in self._keys]
             for slots, _ in woken:
                 self._note(slots, self.clock())
             is_running = self._thread is not None
@@ -210,12 +191,17 @@ class Engine:
         else:
             self._end()
 
+    def retire(self) -> None:
+        """Close soon: for a limiter that was dropped unclosed. This may run amid anything, and takes no lock."""
+        self._is_retired = True
+        self._wake.set()
+
     def after_fork(self) -> None:
         """Hold nothing in a forked child: all places and waiters are those of the parent."""
-        for slots in self._by_key.values():
+        for slots in self._keys:
             slots.forget()
         # Kept for ever: their destructors may take locks that nobody releases.
-        self._inherited = self._inherited, self._by_key, self._thread, self._listener
+        self._inherited = self._inherited, self._keys, self._thread, self._listener
         self._store.after_fork()
         self._begin()
 
@@ -234,7 +220,7 @@ class Engine:
     def _make(self, key: str) -> LocalSlots:
         shared = self._limit_of(check_key(key))
         slots = LocalSlots(key, shared, self._new_name, self._weight)
-        self._by_key[key] = self._by_name[self._name(key)] = slots
+        self._keys.add(slots)
         if self._thread is None:
             self._start()
         return slots
@@ -257,53 +243,42 @@ class Engine:
     def _new_name(self) -> str:
         return f"{self._instance}.{next(self._numbers)}"
 
-    def _name(self, key: str) -> str:
-        name: Callable[[str], str] | None = getattr(self._lender, "name", None)
-        return key if name is None else name(key)
-
     def _refusal(self, slots: LocalSlots, reason: str) -> ConcurrencyLimited:
         self._totals.refused += 1
         return slots.refusal(reason)
 
     def _note(self, slots: LocalSlots, now: float) -> None:
         """Plan the next ask about a key; wake the thread if it is due."""
-        if slots.due < slots.planned:
-            slots.planned = slots.due
-            heapq.heappush(self._plan, (slots.due, next(self._numbers), slots))
-            if slots.due <= now or self._plan[0][2] is slots:
-                self._wake.set()
+        if self._keys.note(slots, now):
+            self._wake.set()
 
     # The thread
 
     def _run(self) -> None:
-        while True:
-            self._sweep()
-            with self._lock:
-                now = self.clock()
-                due = self._due(now)
-                pause = (self._plan[0][0] - now) / _SECOND if self._plan else None
-                if self._is_closed and not due:
-                    if not self._by_key:
-                        break
-                    self._flushed.set()
+        while (due := self._due()) is not None:
             for slots in due:
                 self._exchange(slots)
             if not due:
-                self._wake.wait(None if pause is None else max(0.0, pause))
+                pause = (self._keys.next() - self.clock()) / _SECOND
+                self._wake.wait(max(0.0, pause))
         self._end()
 
-    def _due(self, now: float) -> list[LocalSlots]:
-        due = []
-        while self._plan and self._plan[0][0] <= now:
-            planned, _, slots = heapq.heappop(self._plan)
-            if planned == slots.planned:
-                slots.planned = math.inf
-                due.append(slots)
+    def _due(self) -> list[LocalSlots] | None:
+        """Return the keys to ask about; None: all is over."""
+        self._sweep()
+        with self._lock:
+            due = self._keys.due(self.clock())
+            if self._is_closed and not due:
+                if not self._keys:
+                    return None
+                self._flushed.set()
         return due
 
     def _sweep(self) -> None:
         while self._abandoned:
             self.leave(*self._abandoned.popleft())
+        if self._is_retired and not self._is_closed:
+            self.close(0.0)
 
     def _exchange(self, slots: LocalSlots) -> None:
         with self._lock:
@@ -344,9 +319,8 @@ class Engine:
         """Forget a key of which nothing is left here or at the store. Requires the lock."""
         if not slots.is_over:
             return False
-        if self._by_key.get(slots.key) is slots:
+        if self._keys.drop(slots):
             self._totals.admitted += slots.admitted
-            del self._by_key[slots.key], self._by_name[self._name(slots.key)]
         return True
 
     def _admits(self, slots: LocalSlots) -> float:
@@ -359,7 +333,7 @@ class Engine:
 
     def _receive(self, name: str, push: SlotPush) -> None:
         with self._lock:
-            if (slots := self._by_name.get(name)) is None:
+            if (slots := self._keys.by_name.get(name)) is None:
                 return
             now = self.clock()
             woken = slots.hear(push, now)
@@ -369,7 +343,7 @@ class Engine:
     def _look_at_all(self) -> None:
         with self._lock:
             now = self.clock()
-            for slots in self._by_key.values():
+            for slots in self._keys:
                 slots.look(now)
                 self._note(slots, now)
 

@@ -2,7 +2,6 @@
 
 import queue
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,9 +35,8 @@ class Scripted:
 
 
 @pytest.fixture
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushes_module, "_PAUSE", (0.0, 0.0))
-    yield
 
 
 @pytest.mark.usefixtures("no_pause")
