@@ -9,6 +9,7 @@ from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.quota import Quota
+from batchlimit.redaction import misplaced
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.options import Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
@@ -106,7 +107,11 @@ class BaseRateLimiter(Unique):
             <AsyncRateLimiter on memory://: 0 keys>
         """
         found = look(url)
+        wrong = found if isinstance(found, Exception) else misplaced(quota=quota, on_failure=on_failure)
         del url  # the frames of a traceback show no password
+        if wrong is not None:
+            del quota, prefix, on_failure
+            raise wrong
         address = sure(found)
         quota_rule(quota)  # everything is checked before a server is started: a typo must not cost that
         check_seconds("connect_timeout", connect_timeout)

@@ -1,6 +1,7 @@
 """What a message shows of a value: a URL of a store may stand in the wrong place, and there may be a password in it."""
 
 import re
+from collections.abc import Mapping
 
 _HIDDEN = "***"
 _RULES = (
@@ -23,3 +24,17 @@ def redacted(text: str) -> str:
 def shown(value: object) -> str:
     """Return what a message says of a value: its repr, without what may be a password."""
     return repr(redacted(value)) if isinstance(value, str) else redacted(repr(value))
+
+
+def misplaced(**arguments: object) -> ValueError | None:
+    """Return the error for the URL of a store that stands in another argument; None: there is none.
+
+    The caller lets go of its arguments before it raises this, because error reporters capture local variables.
+    """
+    for name, value in arguments.items():
+        parts = value.values() if isinstance(value, Mapping) else [value]
+        if any(isinstance(part, str) and redacted(part) != part for part in parts):
+            return ValueError(
+                f"`{name}` is {redacted(repr(value))}, the URL of a store: it is the first argument of from_url"
+            )
+    return None

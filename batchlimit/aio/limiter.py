@@ -95,6 +95,9 @@ class AsyncRateLimiter(AsyncKeyCalls):
     ) -> None:
         rule, clock = quota_rule(quota, max_keys), clock or steady
         opened = _opened(store, prefix)
+        if isinstance(opened, TypeError):
+            del store  # the frames of a traceback show no password
+            raise opened
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
         super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
@@ -239,11 +242,11 @@ class AsyncRateLimiter(AsyncKeyCalls):
         await self.close()
 
 
-def _opened(store: object, prefix: str) -> AsyncStore:
+def _opened(store: object, prefix: str) -> AsyncStore | TypeError:
     if isinstance(store, redis.asyncio.Redis | redis.asyncio.RedisCluster):
         return AsyncRedisStore(store, prefix=prefix)
     if isinstance(store, MemoryStore):
         return AsyncMemoryStore(store)
     if isinstance(store, AsyncStore):
         return store
-    raise no_store(store, for_tasks=True)
+    return no_store(store, for_tasks=True)

@@ -99,7 +99,9 @@ class RateLimiter(KeyCalls):
         clients = (redis.Redis, redis.RedisCluster)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):
-            raise no_store(store, for_tasks=False)
+            wrong = no_store(store, for_tasks=False)
+            del store, opened  # the frames of a traceback show no password
+            raise wrong
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
         super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit the registries close by themselves

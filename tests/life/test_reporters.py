@@ -24,6 +24,7 @@ from tests.servers import Unavailable, redis_binary, valkey_binary
 from tests.topologies import tls
 
 SECRET = f"s3cr3t{secrets.token_hex(8)}"
+URL = f"redis://user:{SECRET}@host"
 PLACES = {
     "one server": "redis://user:{0}@{1}",
     "health checks": "redis://user:{0}@{1}?health_check_interval=10",
@@ -175,6 +176,27 @@ def test_of_a_quota_that_cannot_be_read_beside_a_url(api: Api, place: str) -> No
         api.from_url(
             place.format(SECRET, "127.0.0.1:1").partition("&ssl")[0].replace("?ssl_password=" + SECRET, ""), "1/x"
         )
+    assert SECRET not in captured(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"quota": URL}, {"quota": {"*": URL}}, {"on_failure": URL}], ids=["quota", "quotas", "on_failure"]
+)
+def test_of_a_url_in_the_place_of_another_argument(api: Api, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"the URL of a store: it is the first argument of from_url") as caught:
+        api.from_url("memory://", **{"quota": "1/s", **arguments})
+    assert SECRET not in captured(caught.value)
+
+
+def test_of_a_url_that_changed_places_with_the_quota(api: Api) -> None:
+    with pytest.raises(ValueError, match="URL without a scheme") as caught:
+        api.from_url("100/s", URL)
+    assert SECRET not in captured(caught.value)
+
+
+def test_of_a_url_in_the_place_of_a_store(api: Api) -> None:
+    with pytest.raises(TypeError, match="a URL goes to from_url") as caught:
+        api(URL, "1/s")
     assert SECRET not in captured(caught.value)
 
 
