@@ -17,7 +17,7 @@ def source_for(app: Any, given: object) -> Any:
         given: what the extension was made with; None: the setting `BATCHLIMIT_URL`.
 
     Returns:
-        What was given, or the URL.
+        The source that was given, or the URL.
 
     Raises:
         RuntimeError: the application has limits already.
