@@ -21,6 +21,8 @@ from benchmarks.queueing.fleet.results import measure
 from benchmarks.queueing.fleet.scenario import HIDDEN_SEEDS, SCENARIOS, SEEDS
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "performance"
+_BY_HAND = "## What was tried"
+"""Where the part of the page begins that is not measured: it stays."""
 
 
 def main() -> int:
@@ -80,7 +82,9 @@ loads.
 ![What each limiter gets](fleet-shares.svg)
 
 """
-    (_DOCS / "fleets.md").write_text(intro + text + "\n", encoding="utf-8")
+    page = _DOCS / "fleets.md"
+    _, mark, by_hand = page.read_text(encoding="utf-8").partition(_BY_HAND)
+    page.write_text(f"{intro}{text}\n\n{mark}{by_hand}", encoding="utf-8")
 
 
 if __name__ == "__main__":

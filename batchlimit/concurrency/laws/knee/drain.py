@@ -18,9 +18,9 @@ _PART = 0.25
 are not to drain to one, and one worker not to two."""
 _TINY = 0.2
 _DEEP_PART, _FAR, _QUICK = 0.05, 2.0, 2 * _SECOND
-"""The part where calls take so many times as long before there ever was calm, as after a start in the middle of an
-overload: twenty limiters may each let in twice what there is room for. Spans are to be shorter: few slow calls would
-show nothing."""
+"""The part in the first 16 s, where calls take so many times as long and there never was calm, as after a start in the
+middle of an overload: twenty limiters may each let in twice what there is room for. Spans are to be shorter: few slow
+calls would show nothing."""
 _LIGHT_PART, _LIGHT = 0.5, 1.5
 """What is enough of the limit where calls took only so much longer, and the last drain showed no great news."""
 
@@ -32,11 +32,14 @@ class Drains:
         offset: What to add to an instant (ns) to have it on the clock that all limiters share.
     """
 
-    __slots__ = ("_every", "_is_settled", "_next", "_offset", "before", "listens", "resume", "under_way")
+    __slots__ = (
+        "_every", "_is_settled", "_next", "_offset", "_young_until", "before", "listens", "resume", "under_way",
+    )  # fmt: skip
 
     def __init__(self, offset: int) -> None:
         self._offset, self._every = offset, _FIRST
         self._next: int | None = None
+        self._young_until = 0
         self.under_way = self._is_settled = self.listens = False
         """Whether a drain is under way; and whether the others alone let few calls in."""
         self.resume = 0.0
@@ -60,6 +63,8 @@ class Drains:
         """Choose the next instant, if a span is so long."""
         self._every = max(self._every, _power_of_two(_FEWEST_SPANS * span))
         self._next = self._multiple(self._every, now)
+        if not self._young_until:
+            self._young_until = now + _USUAL
 
     def hurry(self, now: int, span: int) -> None:
         """Choose one that is near: something is new."""
@@ -81,10 +86,9 @@ class Drains:
         part = _DEEP_PART if deep else _LIGHT_PART if self._is_settled and ratio <= _LIGHT else _PART
         return min(limit, max(1, math.ceil(part * max(limit, crowd) - _TINY)))
 
-    @staticmethod
-    def should_be_deep(ratio: float, span: int) -> bool:
+    def should_be_deep(self, ratio: float, span: int) -> bool:
         """Return whether so many may be in line that a quarter would still be a queue; `span`: how long one is."""
-        return ratio > _FAR and span < _QUICK
+        return self.next < self._young_until and ratio > _FAR and span < _QUICK
 
     def listen(self, limit: float, ratio: float) -> None:
         """See how long calls take while the others drain: a limit that is not in use need not."""

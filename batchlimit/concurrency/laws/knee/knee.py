@@ -197,7 +197,7 @@ class Knee:
         self._baselines.move(reading, _RISE if looks_calm else _CREEP, _FALL)
         self._far = self._far + 1 if self._band.is_far(reading.ratio, self._estimate) else 0
         if looks_calm:
-            self._trust.calm(self._span.length)
+            self._trust.calm(self._span.length, is_idle=True)
         if self._far < _LASTS:
             self._grow_used_to(reading.ratio)
         else:
@@ -208,6 +208,7 @@ class Knee:
         self._baselines.move(reading, 0.0, _FALL)
         if self._band.has_room(ratio, limit):
             self._far = 0
+            self._trust.calm(self._span.length, is_idle=False)
             self._grow()
         elif ratio <= self._band.allowed(limit):
             self._far, self._speed = 0, 1.0

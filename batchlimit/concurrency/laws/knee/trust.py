@@ -7,7 +7,7 @@ _RESPONSE = 0.67
 _EXPLAINED = 0.8
 """The part of what calls took longer that a drain must remove to be known as one that works; of a queue of 20 %."""
 _CALM_NS = 3 * 10**9
-"""How long calls must have taken no longer than they should while the limit was not in use: then nobody queues."""
+"""How long calls must have taken no longer than they should: what comes then all of a sudden is another matter."""
 _BELIEFS = 2
 _DOUBTS, _MORE_DOUBTS = 32, 4
 """Drains that must say the same to be believed without a reason; each time four times as many."""
@@ -21,10 +21,10 @@ class Trust:
     Each such belief feeds the next one, until all are lost. So it takes one of these:
 
     - it is one of the first two such drains: the first calls of all are too few to tell how long calls take
-    - it is one of two after a drain that did remove a queue, or after 3 s of calm in which the limit was not in use
+    - it is one of two after a drain that did remove a queue, or after 3 s of calm
     - 32 drains in a row say the same; then 128 and so on, until there is calm
 
-    That calls take no longer than they should while the limit is in use is no reason: so it looks if a baseline is
+    Calm counts from when the limit was not in use on: calls take no longer than they should as well where a baseline is
     too high.
 
     """
@@ -45,12 +45,15 @@ class Trust:
         """Whether there ever was calm: without it, what is known of calls stems from a queue, maybe."""
         return self._has_been_calm
 
-    def calm(self, length: int) -> None:
-        """Note a span, so many ns long, without a queue and in which the limit was not in use."""
+    def calm(self, length: int, is_idle: bool) -> None:
+        """Note a span without a queue, so many ns long; `is_idle`: whether the limit was not in use."""
         self._calm_ns += length
         if self._calm_ns > _CALM_NS:
-            self._has_been_calm = True
-            self._beliefs, self._stubbornness = _BELIEFS, _DOUBTS
+            self._has_been_calm = self._has_been_calm or is_idle
+            if self._has_been_calm:
+                self._beliefs = _BELIEFS
+            if is_idle:
+                self._stubbornness = _DOUBTS
 
     def crowded(self) -> None:
         """Note a span with a queue."""

@@ -101,10 +101,22 @@ def test_a_deep_drain_lets_a_twentieth_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "span", "deep"), [(3.0, _SPAN, True), (2.0, _SPAN, False), (3.0, 2 * _SECOND, False)]
+    ("at", "ratio", "span", "deep"),
+    [
+        (0, 3.0, _SPAN, True),
+        (13, 3.0, _SPAN, True),
+        (17, 3.0, _SPAN, False),
+        (0, 2.0, _SPAN, False),
+        (0, 3.0, 2 * _SECOND, False),
+    ],
 )
-def test_a_drain_is_deep_where_much_waits_and_calls_are_quick(ratio: float, span: int, deep: bool) -> None:
-    assert Drains.should_be_deep(ratio, span) is deep
+def test_an_early_drain_is_deep_where_much_waits_and_calls_are_quick(
+    at: int, ratio: float, span: int, deep: bool
+) -> None:
+    drains = Drains(0)
+    drains.plan(0, _SPAN)
+    drains.plan(at * _SECOND, _SPAN)
+    assert drains.should_be_deep(ratio, span) is deep
 
 
 @pytest.mark.parametrize(("span", "usual"), [(_SPAN, 16), (4 * _SPAN, 32)])

@@ -38,15 +38,25 @@ def test_the_last_of_these_drains_is_believed(drains: list[tuple[float, float]],
 def test_what_comes_after_calm_is_believed() -> None:
     trust = doubtful()
     assert not trust.has_been_calm
-    trust.calm(4 * _SECOND)
+    trust.calm(4 * _SECOND, is_idle=True)
     assert trust.has_been_calm
+    assert trust.drained(3.0, 3.0)
+
+
+def test_calm_under_load_counts_once_there_was_calm_without() -> None:
+    trust = doubtful()
+    trust.calm(4 * _SECOND, is_idle=False)
+    assert not trust.drained(3.0, 3.0)
+    trust.calm(4 * _SECOND, is_idle=True)
+    assert [trust.drained(3.0, 3.0) for _ in range(3)] == [True, True, False]
+    trust.calm(4 * _SECOND, is_idle=False)
     assert trust.drained(3.0, 3.0)
 
 
 def test_a_queue_interrupts_calm() -> None:
     trust = doubtful()
     for _ in range(5):
-        trust.calm(2 * _SECOND)
+        trust.calm(2 * _SECOND, is_idle=True)
         trust.crowded()
     assert not trust.drained(3.0, 3.0)
     assert not trust.has_been_calm
@@ -61,5 +71,5 @@ def test_without_load_it_starts_anew() -> None:
     trust = doubtful()
     for _ in range(32):
         trust.drained(3.0, 3.0)
-    trust.calm(4 * _SECOND)
+    trust.calm(4 * _SECOND, is_idle=True)
     assert [k for k in range(1, 100) if trust.drained(3.0, 3.0)] == [1, 2, 34]
