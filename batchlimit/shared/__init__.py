@@ -14,7 +14,7 @@ Promises:
 
 Parts: a limiter has an Engine, which has LocalSlots for each key in use. LocalSlots are pure: they say who gets a slot
 here, how many to ask for and how many to give back. `lua/lend.lua` lends the slots. Its twin in Python,
-`batchlimit/lending`, lends those of `memory://`. The Engine has a thread that asks, for threads and for asyncio alike,
+`batchlimit/lending`, lends those of `memory://`. The Talker has a thread that asks, for threads and for asyncio alike,
 and a Listener whose thread reads pushes.
 
 An ask tells all that an instance holds and wants, and the slots it returned so far; the reply tells the slots it was

@@ -1,0 +1,254 @@
+"""The thread that talks to the store about the slots of all keys of one limiter instance."""
+
+import itertools
+import math
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import uniform
+from typing import Any
+
+from batchlimit.blocking import Event
+from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.lending.messages import SlotAsk, SlotPush
+from batchlimit.quota.failure_policy import FailurePolicy
+from batchlimit.reentry import own_lock
+from batchlimit.shared.keys import Keys
+from batchlimit.shared.lease import Place
+from batchlimit.shared.line import Waiter
+from batchlimit.shared.local_slots import LocalSlots
+from batchlimit.shared.protocols import Closable, Lender
+from batchlimit.shared.pushes import Listener, Pushes
+from batchlimit.shared.statistics import Totals
+from batchlimit.stores.outage import unavailable
+from batchlimit.sync.guarded_store import GuardedStore
+
+CLOSED = "this concurrency limiter was closed"
+
+_SECOND = 1_000_000_000
+_LOOK = (0.5, 1.0)
+"""Seconds after which an instance that waits asks again, at least and at most: a push may have been lost."""
+_RETRY = (0.05, 0.15)
+"""Seconds after a failed ask until the next one; none is sent while the circuit breaker is open."""
+FLUSH = 1.0
+"""Seconds that `close` waits until the store has back what is free."""
+
+
+class Talker:
+    """Asks the store in a thread of its own, hears its pushes, and wakes who waits.
+
+    The thread renews leases too: an event loop that is busy for seconds, or a caller's thread that waits for something,
+    keeps its slots. In a forked child there is another Talker.
+
+    Attributes:
+        lock: Held to touch the keys and the totals; never while a waiter is woken or the store is asked.
+        keys: The keys in use.
+        totals: What was counted.
+        is_closed: True if nobody may enter any more.
+        owned: The store, if the limiter opened it: it is closed in the end.
+    """
+
+    def __init__(
+        self,
+        store: GuardedStore,
+        lender: Lender,
+        policy_of: Callable[[str], FailurePolicy],
+        clock: Callable[[], int],
+    ) -> None:
+        self._store, self._lender, self._policy_of, self._clock = store, lender, policy_of, clock
+        self.totals = Totals()
+        self.owned: Closable | None = None
+        self.is_closed = self._is_retired = False
+        self._instance, self._numbers = secrets.token_hex(8), itertools.count(1)
+        self.lock = own_lock()
+        self.keys = Keys(getattr(lender, "name", str))
+        self._abandoned: deque[tuple[str, Place]] = deque()
+        self._wake, self._flushed = Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._listener: Listener | None = None
+
+    def __repr__(self) -> str:
+        return f"<Talker about {self.keys!r}>"
+
+    def new_name(self) -> str:
+        """Return a name for a lease: no two of them share one."""
+        return f"{self._instance}.{next(self._numbers)}"
+
+    def start(self) -> None:
+        """Begin, unless it has begun. Requires the lock."""
+        if self._thread is not None:
+            return
+        lender: Any = self._lender
+        if hasattr(lender, "listen"):
+            lender.listen(self._instance, self._receive)
+        elif hasattr(lender, "subscribe"):
+            self._listen(lambda: lender.subscribe(self._instance))
+        thread = threading.Thread(target=self._run, name="batchlimit-permits", daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def _listen(self, subscribe: Callable[[], Pushes]) -> None:
+        listener = Listener(subscribe, self._receive, self._look_at_all)
+        listener.start()
+        self._listener = listener
+
+    def note(self, slots: LocalSlots, now: float) -> None:
+        """Plan the next ask about a key; wake the thread if it is due. Requires the lock."""
+        if self.keys.note(slots, now):
+            self._wake.set()
+
+    def leave(self, key: str, place: Place) -> None:
+        """Take back the place of a permit; soon, if this came amid another call of this thread."""
+        if self.lock._is_owned():
+            self.abandon(key, place)
+            return
+        with self.lock:
+            if (slots := self.keys.by_key.get(key)) is None:
+                return
+            now = self._clock()
+            served = slots.leave(place, now)
+            self.note(slots, now)
+        if served:
+            self.wake_all(slots, served)
+
+    def abandon(self, key: str, place: Place) -> None:
+        """Take back the place of a permit that the garbage collector found, soon: this may run amid anything."""
+        self._abandoned.append((key, place))
+        self._wake.set()
+
+    def close(self, seconds: float = FLUSH) -> None:
+        """Let nobody enter any more, and give back what is free; permits under way are kept until they end."""
+        with self.lock:
+            self.is_closed = True
+            woken = [(slots, slots.close(LimiterClosed(CLOSED), self._clock())) for slots in self.keys]
+            for slots, _ in woken:
+                self.note(slots, self._clock())
+            is_running = self._thread is not None
+        for slots, waiters in woken:
+            self.wake_all(slots, waiters)
+        if is_running:
+            self._wake.set()
+            self._flushed.wait(seconds)
+        else:
+            self._end()
+
+    def retire(self) -> None:
+        """Close soon: for a limiter that was dropped unclosed. This may run amid anything, and takes no lock."""
+        self._is_retired = True
+        self._wake.set()
+
+    def _end(self) -> None:
+        if self._listener is not None:
+            self._listener.stop()
+        if forget := getattr(self._lender, "forget", None):
+            forget(self._instance)
+        self._store.stop()
+        if self.owned is not None:
+            self.owned.close()
+        self._flushed.set()
+
+    def _run(self) -> None:
+        while (due := self._due()) is not None:
+            for slots in due:
+                self._exchange(slots)
+            if not due:
+                pause = (self.keys.next() - self._clock()) / _SECOND
+                self._wake.wait(max(0.0, pause))
+        self._end()
+
+    def _due(self) -> list[LocalSlots] | None:
+        """Return the keys to ask about; None: all is over."""
+        self._sweep()
+        with self.lock:
+            due = self.keys.due(self._clock())
+            if self.is_closed and not due:
+                if not self.keys:
+                    return None
+                self._flushed.set()
+        return due
+
+    def _sweep(self) -> None:
+        while self._abandoned:
+            self.leave(*self._abandoned.popleft())
+        if self._is_retired and not self.is_closed:
+            self.close(0.0)
+
+    def _exchange(self, slots: LocalSlots) -> None:
+        with self.lock:
+            sent = self._clock()
+            lost = slots.expire(sent)
+            self.totals.lost += len(lost)
+            ask = None if self._drop(slots) else slots.ask(sent)
+        for place in lost:
+            place.give_up()
+        if ask is not None:
+            self.wake_all(slots, self._answered(slots, ask, sent))
+
+    def _answered(self, slots: LocalSlots, ask: SlotAsk, sent: int) -> Sequence[Waiter]:
+        """Ask the store; return the waiters to be woken."""
+        key = slots.key
+        try:
+            reply = self._store.call(key, self._lender.lend, key, ask)
+        except Exception as error:  # noqa: BLE001  callers wait for this thread, whatever befalls it
+            return self._failed(slots, error if isinstance(error, StoreUnavailable) else unavailable(error))
+        with self.lock:
+            now = self._clock()
+            woken = slots.answer(ask, reply, sent, now)
+            if slots.line:
+                slots.due = min(slots.due, now + uniform(*_LOOK) * _SECOND)
+            self.totals.asks += 1
+            self.note(slots, now)
+            self._drop(slots)
+        return woken
+
+    def _failed(self, slots: LocalSlots, error: StoreUnavailable) -> Sequence[Waiter]:
+        with self.lock:
+            now = self._clock()
+            woken = slots.fail(error, round(now + uniform(*_RETRY) * _SECOND), self._admits(slots))
+            self.note(slots, now)
+        return woken
+
+    def _drop(self, slots: LocalSlots) -> bool:
+        """Forget a key of which nothing is left here or at the store. Requires the lock."""
+        if not slots.is_over:
+            return False
+        if self.keys.drop(slots):
+            self.totals.admitted += slots.admitted
+        return True
+
+    def _admits(self, slots: LocalSlots) -> float:
+        """Return how many permits of a key may be under way here while the store is away."""
+        policy = self._policy_of(slots.key)
+        if policy.kind != "local":
+            return math.inf if policy.kind == "open" else 0
+        instances = max(slots.last.instances if slots.last else 0, policy.instances or 0)
+        return slots.limit // instances if instances else 0
+
+    def _receive(self, name: str, push: SlotPush) -> None:
+        with self.lock:
+            if (slots := self.keys.by_name.get(name)) is None:
+                return
+            now = self._clock()
+            woken = slots.hear(push, now)
+            self.note(slots, now)
+        self.wake_all(slots, woken)
+
+    def _look_at_all(self) -> None:
+        with self.lock:
+            now = self._clock()
+            for slots in self.keys:
+                slots.look(now)
+                self.note(slots, now)
+
+    def wake_all(self, slots: LocalSlots, woken: Sequence[Waiter]) -> None:
+        """Wake waiters; what one got whose event loop is closed goes to the next."""
+        woken = list(woken)
+        for waiter in woken:
+            try:
+                waiter.wake()
+            except RuntimeError:
+                with self.lock:
+                    now = self._clock()
+                    woken.extend(slots.give_up(waiter, now))
+                    self.note(slots, now)
