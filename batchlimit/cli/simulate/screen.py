@@ -25,12 +25,14 @@ class Screen:
     Attributes:
         is_open: whether arithmetic decides. False: reservoirs do.
         is_sampled: whether reservoirs decide as well.
-        levels: tokens in each bandwidth.
         count: requests of the present stretch.
         last: the instant of the last request.
     """
 
-    __slots__ = ("_bands", "_fills_in", "_on_end", "_since", "count", "is_open", "is_sampled", "last", "levels")
+    __slots__ = (
+        "_fills_in", "_first", "_level", "_levels", "_on_end", "_others", "_since",
+        "count", "is_open", "is_sampled", "last",
+    )  # fmt: skip
 
     def __init__(self, quota: Quota, now: float, on_end: Callable[["Screen"], None], *, is_exact: bool = False) -> None:
         """Begin full.
@@ -41,44 +43,54 @@ class Screen:
             on_end: is called when a stretch ends.
             is_exact: whether reservoirs decide all requests (default False).
         """
-        self._bands = [(band.rate, float(band.burst), band.burst * ALPHA) for band in quota.bandwidths]
+        bands = [(band.rate, float(band.burst), band.burst * ALPHA) for band in quota.bandwidths]
+        self._first, self._others = bands[0], bands[1:]  # most quotas have one
         self._fills_in = math.inf if quota.denies_all or is_exact else max(b.burst / b.rate for b in quota.bandwidths)
         self._on_end = on_end
         self.is_open, self.is_sampled = self._fills_in < math.inf, False
         self._begin(now)
 
     def _begin(self, now: float) -> None:
-        self.levels = [burst for _, burst, _ in self._bands]
+        self._level, self._levels = self._first[1], [burst for _, burst, _ in self._others]
         self.last = self._since = now
         self.count = 0
 
     def passes(self, now: float, cost: int) -> bool:
         """Charge a request that is certain to be admitted; False: reservoirs decide, now and from now on."""
-        passed, self.last, levels, at = now - self.last, now, self.levels, 0
-        for rate, burst, floor in self._bands:
-            level = levels[at] + passed * rate
-            if level > burst:
-                level = burst
-            levels[at] = level - cost
-            if level < floor + 2 * cost:
-                self._shut(at, cost)
-                return False
-            at += 1  # noqa: SIM113  enumerate() takes twice as long
+        passed, self.last = now - self.last, now
+        rate, burst, floor = self._first
+        level = self._level + passed * rate
+        if level > burst:
+            level = burst
+        self._level = level - cost
+        if level < floor + 2 * cost or (self._others and not self._pass_others(passed, cost)):
+            self._level += cost
+            self.is_open = False
+            return False
         self.count += 1
         if now - self._since > _STRETCH:
             self._on_end(self)
             self.count, self._since = 0, now
         return True
 
-    def _shut(self, last: int, cost: int) -> None:
-        """Let reservoirs decide; what was charged to the bandwidths up to this one goes back."""
-        for at in range(last + 1):
-            self.levels[at] += cost
-        self.is_open = False
+    def _pass_others(self, passed: float, cost: int) -> bool:
+        """Charge the bandwidths after the first, all or none."""
+        bands = zip(self._levels, self._others, strict=True)
+        self._levels = [min(burst, level + passed * rate) for level, (rate, burst, _) in bands]
+        if any(level < floor + 2 * cost for level, (_, _, floor) in zip(self._levels, self._others, strict=True)):
+            return False
+        self._levels = [level - cost for level in self._levels]
+        return True
 
     def take_back(self, cost: int) -> None:
         """Return what was charged."""
-        self.levels = [level + cost for level in self.levels]
+        self._level += cost
+        self._levels = [level + cost for level in self._levels]
+
+    @property
+    def levels(self) -> list[float]:
+        """Tokens in each bandwidth."""
+        return [self._level, *self._levels]
 
     def reopens(self, now: float) -> bool:
         """Whether arithmetic decides again, since nobody asked for so long."""
