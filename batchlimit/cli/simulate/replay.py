@@ -1,7 +1,7 @@
 """Sends each line of a log to one of the instances, by the rules, and counts what became of it."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -16,10 +16,10 @@ from batchlimit.cli.simulate.sample import Sample
 from batchlimit.cli.simulate.screen import Screen
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Rules, Statuses
-from batchlimit.rules.key import NoKey
+from batchlimit.rules.key import KeyTemplate, NoKey
 
-_MOST_PLANS = 200_000
-"""Requests whose rules and keys are remembered."""
+_MOST_ROUTES = 100_000
+"""Targets whose rules are remembered."""
 
 
 class Spread(StrEnum):
@@ -64,22 +64,35 @@ class Charge:
 
 
 @dataclass(slots=True)
-class Plan:
-    """What becomes of one kind of request.
+class Way:
+    """A rule that matches a path, and the charges that were made of it.
 
     Attributes:
-        only: what it is charged to, if that is all there is to do.
-        enforced: what it is charged to.
-        shadows: what only looks on.
-        without_key: rules whose key could not be made.
-        home: the instance of its client.
+        rule: the rule.
+        template: makes its key.
+        parameters: of the path.
+        by: what the key is made of besides them: "ip", "user", "both" or "none".
+        known: charges by that; a Tally where no key can be made.
     """
 
-    only: Charge | None
-    enforced: tuple[Charge, ...]
-    shadows: tuple[Charge, ...]
-    without_key: tuple[Tally, ...]
-    home: int
+    rule: Rule
+    template: KeyTemplate
+    parameters: Mapping[str, str]
+    by: str
+    known: "dict[str | tuple[str, str], Charge | Tally]"
+
+
+@dataclass(slots=True)
+class Route:
+    """The rules that match a method and a target.
+
+    Attributes:
+        ways: all of them.
+        only: the one, where it is the only one, refuses, and charges whatever the status is.
+    """
+
+    ways: tuple[Way, ...]
+    only: Way | None
 
 
 class _Response(NamedTuple):
@@ -144,7 +157,8 @@ class Replay:
         self._sample = Sample()
         self._fleet = Fleet(rules.quotas, instances, round_trip, seed, self._sample.call)
         self._random = random.Random(seed)
-        self._plans: dict[tuple[str, str, str, str], Plan] = {}
+        self._routes: dict[tuple[str, str], Route] = {}
+        self._known: dict[str, dict[str | tuple[str, str], Charge | Tally]] = {rule.name: {} for rule in rules}
         self._buckets: dict[str, Bucket] = {}
         self._now = 0.0
         self.result = Result(without_key={rule.name: Tally() for rule in rules})
@@ -167,45 +181,51 @@ class Replay:
 
     def _instant(self, at: float, together: list[Line]) -> int:
         """Replay the lines of one instant; return how many were admitted."""
-        plans, step, admitted, screened = self._plans, pause(at, len(together)), 0, 0
+        routes, step, admitted, screened = self._routes, pause(at, len(together)), 0, 0
         for _, method, target, ip, user, status in together:
-            plan = plans.get((method, target, ip, user)) or self._planned(method, target, ip, user)
-            charge = plan.only
-            if charge is not None and (screen := charge.bucket.screen).is_open and not screen.is_sampled:
-                if screen.passes(at, charge.cost):
-                    charge.tally.admitted += 1
-                    screened += 1
-                    at += step
-                    continue
-                self._open(charge.bucket, at)
-            admitted += self._decided(plan, status, at)
+            route = routes.get((method, target)) or self._route(method, target)
+            if (way := route.only) is not None:
+                charge = way.known.get(user if way.by == "user" else ip if way.by == "ip" else _value(way, ip, user))
+                if charge.__class__ is Charge and (screen := charge.bucket.screen).is_open and not screen.is_sampled:
+                    if screen.passes(at, charge.cost):
+                        charge.tally.admitted += 1
+                        screened += 1
+                        at += step
+                        continue
+                    self._open(charge.bucket, at)
+            admitted += self._decided(route, ip, user, status, at)
             at += step
         self.result.screened += screened
         return admitted + screened
 
-    def _decided(self, plan: Plan, status: int, at: float) -> bool:
-        """Decide a request that has more than one rule, or a rule that reservoirs decide."""
+    def _decided(self, route: Route, ip: str, user: str, status: int, at: float) -> bool:
+        """Decide a request that has not one rule alone, or a rule that reservoirs decide."""
         self._fleet.move(at)
-        home = plan.home if self._by is Spread.CLIENT else int(self._random.random() * self._instances)
-        limiter = self._fleet.limiters[home]
-        for tally in plan.without_key:
-            tally.without_key += 1
-        short = self._refused(limiter, plan.enforced, at)
-        for charge in plan.enforced:
+        is_near = self._by is Spread.CLIENT
+        home = crc32(ip.encode()) % self._instances if is_near else int(self._random.random() * self._instances)
+        limiter, enforced, shadows = self._fleet.limiters[home], list[Charge](), list[Charge]()
+        for way in route.ways:
+            match self._found(way, ip, user):
+                case Charge() as charge:
+                    (enforced if way.rule.mode == "enforce" else shadows).append(charge)
+                case Tally() as tally:
+                    tally.without_key += 1
+        short = self._refused(limiter, enforced, at)
+        for charge in enforced:
             if short is None:
                 charge.tally.admitted += 1
             elif charge.bucket.key == short:
                 charge.tally.refused += 1
         if short is None:
-            for charge in plan.shadows:
-                if self._refused(limiter, (charge,), at) is None:
+            for charge in shadows:
+                if self._refused(limiter, [charge], at) is None:
                     charge.tally.admitted += 1
                 else:
                     charge.tally.refused += 1
-            _take_back(limiter, plan.enforced, status)
+            _take_back(limiter, enforced, status)
         return short is None
 
-    def _refused(self, limiter: SimulatedLimiter, charges: tuple[Charge, ...], at: float) -> str | None:
+    def _refused(self, limiter: SimulatedLimiter, charges: Sequence[Charge], at: float) -> str | None:
         """Charge all of them or none; return the key that is short."""
         passed, costs = [], dict[str, int]()
         for charge in charges:
@@ -253,24 +273,32 @@ class Replay:
         self._sample.leave(bucket.key)
         self._fleet.store.begin(bucket.key, bucket.quota, bucket.screen.levels)
 
-    def _planned(self, method: str, target: str, ip: str, user: str) -> Plan:
-        if len(self._plans) >= _MOST_PLANS:
-            self._plans.clear()
-        path = unquote(target.partition("?")[0])
-        identity = {"ip": ip, "user": user}
-        enforced, shadows, without = list[Charge](), list[Charge](), list[Tally]()
-        for rule, template, parameters in self._rules.templates(method, path):
+    def _route(self, method: str, target: str) -> Route:
+        if len(self._routes) >= _MOST_ROUTES:
+            self._routes.clear()
+        found = self._rules.templates(method, unquote(target.partition("?")[0]))
+        ways = tuple([self._way(*each) for each in found])
+        is_one = len(ways) == 1 and ways[0].rule.mode == "enforce" and ways[0].rule.charge is None
+        route = self._routes[method, target] = Route(ways, ways[0] if is_one else None)
+        return route
+
+    def _way(self, rule: Rule, template: KeyTemplate, parameters: Mapping[str, str]) -> Way:
+        fields = set(template.fields)
+        is_shared = fields <= {"ip", "user"}  # else the path has a part in the key
+        of_client = fields & {"ip", "user"}
+        by = "both" if len(of_client) == 2 else of_client.pop() if of_client else "none"
+        return Way(rule, template, parameters, by, self._known[rule.name] if is_shared else {})
+
+    def _found(self, way: Way, ip: str, user: str) -> Charge | Tally:
+        """Return what a rule charges, or where to count that it has no key."""
+        value = _value(way, ip, user)
+        if (found := way.known.get(value)) is None:
             try:
-                charge = self._charge(rule, template.fill(identity, parameters))
+                found = self._charge(way.rule, way.template.fill({"ip": ip, "user": user}, way.parameters))
             except NoKey:
-                without.append(self.result.without_key[rule.name])
-            else:
-                (enforced if rule.mode == "enforce" else shadows).append(charge)
-        is_one = len(enforced) == 1 and not shadows and not without and enforced[0].statuses is None
-        home = crc32(ip.encode()) % self._instances
-        plan = Plan(enforced[0] if is_one else None, tuple(enforced), tuple(shadows), tuple(without), home)
-        self._plans[method, target, ip, user] = plan
-        return plan
+                found = self.result.without_key[way.rule.name]
+            way.known[value] = found
+        return found
 
     def _charge(self, rule: Rule, key: str) -> Charge:
         if not isinstance(rule.cost, int):
@@ -287,6 +315,19 @@ class Replay:
         return found
 
 
+def _value(way: Way, ip: str, user: str) -> str | tuple[str, str]:
+    """Return by what a charge of a rule is known."""
+    match way.by:
+        case "ip":
+            return ip
+        case "user":
+            return user
+        case "both":
+            return ip, user
+        case _:
+            return ""
+
+
 def _asked(limiter: SimulatedLimiter, costs: dict[str, int]) -> str | None:
     """Charge all keys or none; return the one that is short."""
     if len(costs) == 1:
@@ -298,7 +339,7 @@ def _asked(limiter: SimulatedLimiter, costs: dict[str, int]) -> str | None:
     return None
 
 
-def _take_back(limiter: SimulatedLimiter, charges: tuple[Charge, ...], status: int) -> None:
+def _take_back(limiter: SimulatedLimiter, charges: Sequence[Charge], status: int) -> None:
     """Return what this status does not charge."""
     for charge in charges:
         if charge.statuses is not None and charge.cost and not charge.statuses(_Response(status)):
