@@ -66,7 +66,9 @@ class LockedGate:
         self.control = LimitControl(self._section, law, watchers)
         self._update = self.control.law.update
         self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
-        _living.add(self)
+        living.add(self)
+        for greet in newcomers:
+            greet(self)
 
     def __repr__(self) -> str:
         return f"<LockedGate of {self.control.law!r}: {self._section.gate!r}>"
@@ -220,4 +222,7 @@ class LockedGate:
         self.exposed.forget()
 
 
-_living: Forkables[LockedGate] = Forkables()
+living: Forkables[LockedGate] = Forkables()
+"""Every gate of this process."""
+newcomers: list[Callable[[LockedGate], None]] = []
+"""Each is called with every gate that is made; empty outside of tests."""

@@ -36,6 +36,8 @@ def fresh_prefix() -> str:
 class IsolatedWorld:
     """Real time and real stores, with a prefix of its own."""
 
+    has_open_gates = False
+
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._insides: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()

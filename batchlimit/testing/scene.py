@@ -9,6 +9,7 @@ from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.living import adopters, living
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.sync.key_calls import KeyCalls
+from batchlimit.testing.gates import Gates
 from batchlimit.waiting import LONG_AGO
 
 
@@ -17,6 +18,11 @@ class World(Protocol):
 
     def inside(self, limiter: Any, original: Any) -> Any:
         """Return the registry for a limiter, in place of the original one; None: it stays as it is."""
+        ...
+
+    @property
+    def has_open_gates(self) -> bool:
+        """Whether concurrency limiters let every call pass."""
         ...
 
 
@@ -30,6 +36,7 @@ class Scene:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # held to change what limiters live in
         self._worlds: list[tuple[object, World | None]] = []
+        self._gates = Gates()
         self._originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -66,6 +73,10 @@ class Scene:
             self._adopt(limiter)
         if not self._worlds:
             self._originals.clear()
+        if self.world is not None and self.world.has_open_gates:
+            self._gates.open()
+        else:
+            self._gates.restore()
 
     def _adopt(self, limiter: Any) -> None:
         if getattr(limiter, "is_fake", False):

@@ -34,6 +34,8 @@ class FullStore(VirtualStore):
 class _Off(VirtualWorld):
     """The world without limits."""
 
+    has_open_gates = True
+
     def __init__(self) -> None:
         super().__init__(FullStore, change_quota=lambda quota: _ANY if quota.denies_all else quota)
 
@@ -57,10 +59,11 @@ class Switch:
 
 
 def limiting_off() -> Switch:
-    """Have every rate limiter of this process admit every call, from now on, or for the length of a `with` block.
+    """Have every limiter of this process admit every call, from now on, or for the length of a `with` block.
 
     Wrong keys and costs raise as ever. A decision tells of a full bucket, no store is asked, and nothing is counted
-    when limits are on again. A limiter that is on takes no longer for this: nothing looks at a flag.
+    when limits are on again. A limiter that is on takes no longer for this: nothing looks at a flag. A concurrency
+    limiter counts the calls as `bypassed`; those that wait already go on waiting.
 
     Returns:
         A context manager, which need not be used.

@@ -21,6 +21,8 @@ Inside = threads.VirtualRegistry | tasks.VirtualRegistry
 class VirtualWorld:
     """What limiters of one virtual time are made of: it finds their stores, and tells them when time passes."""
 
+    has_open_gates = False
+
     def __init__(
         self,
         make_store: Callable[[VirtualTime], VirtualStore] = VirtualStore,
