@@ -1,6 +1,5 @@
 """The slots of all keys of one limiter instance, as callers use them."""
 
-import atexit
 import math
 from collections.abc import Callable
 from functools import partial
@@ -159,9 +158,3 @@ class Engine:
 
 
 _living: Forkables[Engine] = Forkables()
-
-
-@atexit.register
-def _close_all() -> None:
-    for engine in _living:
-        engine.close()

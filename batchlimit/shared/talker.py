@@ -1,9 +1,12 @@
 """The thread that talks to the store about the slots of all keys of one limiter instance."""
 
+import atexit
 import itertools
 import math
+import os
 import secrets
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import uniform
@@ -46,6 +49,7 @@ class Talker:
         keys: The keys in use.
         totals: What was counted.
         is_closed: True if nobody may enter any more.
+        process: The ID of the process whose thread this is.
         owned: The store, if the limiter opened it: it is closed in the end.
     """
 
@@ -67,6 +71,8 @@ class Talker:
         self._wake, self._flushed = Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._listener: Listener | None = None
+        self.process = os.getpid()
+        _living.add(self)
 
     def __repr__(self) -> str:
         return f"<Talker about {self.keys!r}>"
@@ -252,3 +258,14 @@ class Talker:
                     now = self._clock()
                     woken.extend(slots.give_up(waiter, now))
                     self.note(slots, now)
+
+
+_living: "weakref.WeakSet[Talker]" = weakref.WeakSet()
+"""Every Talker of the process, also of limiters that were dropped, and those that a forked child inherited."""
+
+
+@atexit.register
+def _close_all() -> None:
+    for talker in list(_living):
+        if talker.process == os.getpid():
+            talker.close()

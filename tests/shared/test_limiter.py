@@ -5,6 +5,8 @@ import contextlib
 import gc
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -414,6 +416,21 @@ def test_keys_that_are_not_in_use_leave_the_memory() -> None:
             limiter.acquire(f"{i}").release()
         await_fact(lambda: not limiter.statistics().keys, "they left")
         assert limiter.statistics().admitted == 50
+
+
+@pytest.mark.parametrize("end", ["limiter.acquire('gpu').release()", "limiter.acquire('gpu').release(); del limiter"])
+def test_a_process_that_ends_gives_back_what_is_free(valkey: Server, prefix: str, end: str) -> None:
+    program = f"""
+from batchlimit.shared import SharedConcurrencyLimiter
+from batchlimit.shared.talker import Talker
+Talker.close.__defaults__ = (60.0,)  # a slow machine gives back late
+limiter = SharedConcurrencyLimiter.from_url({valkey.url!r}, {{"gpu": 100}}, prefix={prefix!r}, connect_timeout=60.0)
+{end}
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=300)
+    with valkey.client() as client:
+        fields: Any = client.hkeys(f"{{{prefix}:gpu}}:slots")
+    assert sorted(fields) == [b"limit", b"token"]
 
 
 # Forks
