@@ -1,4 +1,4 @@
-"""The events that the log is told of: each has a name, and is told once for each change, not at each call."""
+"""The events that the log has: each has a name, and is written once for each change, not at each call."""
 
 import logging
 from collections.abc import Mapping

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,18 +78,25 @@ def test_an_outage_is_told_once_when_it_begins_and_once_when_it_ends(
         raise StoreUnavailable("gone")
 
     stage = Stage()
+    stage.address = "mine://"  # limiters of other tests may still see their stores come back
     limiter = api(stage, "1000/s")
     with caplog.at_level(logging.INFO, "batchlimit"):
         stage.before = stage.before_probe = fail
         for number in range(20):
             limiter.try_acquire(f"secret {number}")
-        away = vars(caplog.records[0])
-        assert (away["batchlimit_event"], away["batchlimit_address"]) == ("store.away", "stage://")
         stage.before = stage.before_probe = lambda: None
         until(lambda: limiter.try_acquire("secret"))
-    assert [vars(each)["batchlimit_event"] for each in caplog.records] == ["store.away", "store.back"]
+    told = [vars(each) for each in caplog.records]
+    mine = [each["batchlimit_event"] for each in told if each.get("batchlimit_address") == "mine://"]
+    assert mine == ["store.away", "store.back"]
     assert "secret" not in caplog.text
     limiter.close()
+
+
+def changes(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """The records of overrides that became known."""
+    told = [vars(each) for each in caplog.records]
+    return [each for each in told if each["batchlimit_event"] == "rules.changed"]
 
 
 def test_new_overrides_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,7 +106,5 @@ def test_new_overrides_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     with RateLimiter(store, "1000/s") as limiter, caplog.at_level(logging.INFO, "batchlimit"):
         limiter.try_acquire("ann")
         Admin(store).set("ann", "5/s")
-        until(lambda: limiter.try_acquire("ann", 6) is False and bool(caplog.records))
-        told = vars(caplog.records[0])
-        assert (told["batchlimit_event"], told["batchlimit_overrides"]) == ("rules.changed", 1)
-        assert len(caplog.records) == 1
+        until(lambda: limiter.try_acquire("ann", 6) is False and bool(changes(caplog)))
+        assert [each["batchlimit_overrides"] for each in changes(caplog)] == [1]
