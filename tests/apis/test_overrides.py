@@ -207,8 +207,8 @@ def test_shadow_mode_by_an_override_admits_all_until_it_is_removed(stage: Stage)
     stage.until(lambda: stage.limit == 5)
     while stage.limiter.try_acquire(KEY):
         pass
-    stage.admin.unset(KEY)
     stage.admin.set("*", mode="shadow")
+    stage.admin.unset(KEY)  # last: once that is obeyed, so is the shadow
     stage.hear()
     stage.until(lambda: stage.limit == 1000)
     admitted = [bool(stage.limiter.try_acquire(KEY, 500)) for _ in range(10)]
