@@ -32,7 +32,8 @@ EXACT = FixedBatch(0)
 class PlainStore(GuardedStore):
     """Calls the store in the caller's thread, every time: after an outage the next call is served."""
 
-    def _call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
+    def call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        """See GuardedStore.call."""
         try:
             return work(*args)
         except StoreUnavailable as error:
