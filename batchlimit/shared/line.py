@@ -93,6 +93,13 @@ class Line:
         self._count -= 1
         self.patient -= waiter.is_patient
 
+    def refuse(self, waiters: list[Waiter], error: Exception) -> list[Waiter]:
+        """Remove these, with an error; return them, to be woken."""
+        for waiter in waiters:
+            self.remove(waiter)
+            waiter.error = error
+        return waiters
+
     def next(self) -> Waiter:
         """Return the one to serve next, which leaves."""
         waiter = self._chosen()

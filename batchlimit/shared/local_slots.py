@@ -6,6 +6,7 @@ from collections.abc import Callable
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.quota.failure_policy import CircuitOpen
+from batchlimit.shared.fencing import FencingTokens
 from batchlimit.shared.lease import Lease, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Line, Waiter
@@ -15,8 +16,6 @@ RENEWED = 1 / 3
 """The part of a lease after which it is renewed."""
 USED = 0.9
 """The part of a lease that is used: the rest is for clocks of unlike speed, and for calls that stop slowly."""
-SEQUENCE = 1 << 20
-"""Permits are numbered within a token of the store, up to so many."""
 
 
 class LocalSlots:
@@ -36,37 +35,6 @@ class LocalSlots:
         asked: Asks that were sent so far.
     """
 
-    __slots__ = (
-        "_allowance",
-        "_answered",
-        "_back",
-        "_first_ask",
-        "_granted",
-        "_is_closing",
-        "_keep",
-        "_new_name",
-        "_outage",
-        "_peak",
-        "_places",
-        "_renewal",
-        "_returned",
-        "_sequence",
-        "_shared",
-        "_token",
-        "_told",
-        "_weight",
-        "admitted",
-        "asked",
-        "due",
-        "error",
-        "key",
-        "last",
-        "lease",
-        "line",
-        "name",
-        "planned",
-    )
-
     def __init__(self, key: str, shared: Shared, new_name: Callable[[], str], weight: int = 1) -> None:
         self.key, self._shared, self._new_name, self._weight = key, shared, new_name, weight
         self.line = Line(shared.queue)
@@ -76,7 +44,7 @@ class LocalSlots:
         self._is_closing = False
         self.admitted = self.asked = 0
         self._answered = 0  # the number of the last ask that was answered
-        self._token = self._sequence = 0
+        self._tokens = FencingTokens()
         self._outage: dict[Place, None] = {}  # places that were given while the store was away
         self._begin()
 
@@ -177,16 +145,12 @@ class LocalSlots:
         return len(self._places) < self._granted - self._returned - self._back and now < self.lease.until
 
     def _take(self) -> Place:
-        place = Place(self.lease, self._next_token())
+        place = Place(self.lease, self._tokens.next())
         self._places[place] = None
         if len(self._places) > self._peak:
             self._peak = len(self._places)
         self.admitted += 1
         return place
-
-    def _next_token(self) -> int:
-        self._sequence = min(self._sequence + 1, SEQUENCE - 1)
-        return self._token * SEQUENCE + self._sequence
 
     def _surplus(self) -> int:
         """Return how many slots are to be given back: those that others wait for, or that are too few for all."""
@@ -239,7 +203,7 @@ class LocalSlots:
 
     def hear(self, push: SlotPush, now: int) -> list[Waiter]:
         """Take over what the store told without being asked; return the waiters to be woken."""
-        if push.instance != self.name or push.token < self._token:
+        if push.instance != self.name or push.token < self._tokens.last:
             return []
         self._learn(push, shrink=False)
         return self._settle(now)
@@ -294,11 +258,7 @@ class LocalSlots:
     def close(self, error: Exception, now: float) -> list[Waiter]:
         """Keep no slot without a permit from now on; return all waiters, with an error."""
         self._is_closing, self.due = True, now
-        woken = list(self.line)
-        for waiter in woken:
-            self.line.remove(waiter)
-            waiter.error = error
-        return woken
+        return self.line.refuse(list(self.line), error)
 
     def refusal(self, reason: str) -> ConcurrencyLimited:
         """Return what a caller is told that gets no place."""
@@ -308,8 +268,7 @@ class LocalSlots:
 
     def _learn(self, told: SlotReply | SlotPush, shrink: bool) -> None:
         self._granted = told.granted if shrink else max(self._granted, told.granted)
-        if told.token > self._token:
-            self._token, self._sequence = told.token, 0
+        self._tokens.learn(told.token)
         self._keep = told.keep
         while len(self._places) > max(0, self.held):
             place, _ = self._places.popitem()
@@ -320,8 +279,5 @@ class LocalSlots:
         """Remove those that wait for no more than the first answer, which came."""
         if self.line.patient == len(self.line):
             return []
-        woken = [waiter for waiter in self.line if not waiter.is_patient and waiter.asks < self.asked]
-        for waiter in woken:
-            self.line.remove(waiter)
-            waiter.error = self.refusal("limit")
-        return woken
+        asked = [waiter for waiter in self.line if not waiter.is_patient and waiter.asks < self.asked]
+        return [each for waiter in asked for each in self.line.refuse([waiter], self.refusal("limit"))]
