@@ -50,9 +50,7 @@ class Registry:
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.clock = clock
         self.entries: dict[str, KeyEntry] = {}
-        self.closed = False
-        self._options = options
-        self.rule = rule
+        self.closed, self.rule, self._options = False, rule, options
         rules = store.rules if isinstance(store, AsyncRuled) else None
         self.rules = RuleReader(rules, clock, self._start, self._reconsider)
         self._born = clock()  # a fork changes the instance, but not when its quotas were set

@@ -14,7 +14,8 @@ from batchlimit.cli.output import Output, say, show
 from batchlimit.cli.simulate import report
 from batchlimit.cli.simulate.log import Bad, lines
 from batchlimit.cli.simulate.plot import draw
-from batchlimit.cli.simulate.replay import Replay, Result, Spread
+from batchlimit.cli.simulate.replay import Replay, Spread
+from batchlimit.cli.simulate.result import Result
 from batchlimit.cli.store import WRONG, Form
 from batchlimit.rules import Rules
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from batchlimit.cli.simulate.replay import Result
+from batchlimit.cli.simulate.result import Result
 
 _BINS = 200
 

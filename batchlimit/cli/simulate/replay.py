@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -12,9 +11,10 @@ from zlib import crc32
 from batchlimit.cli.simulate.fleet import Fleet, SimulatedLimiter
 from batchlimit.cli.simulate.lines import instants, pause
 from batchlimit.cli.simulate.log import Line
+from batchlimit.cli.simulate.result import Result, Tally
+from batchlimit.cli.simulate.route import Bucket, Charge, Route, Way, client_of
 from batchlimit.cli.simulate.sample import Sample
 from batchlimit.cli.simulate.screen import Screen
-from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import KeyTemplate, NoKey
 
@@ -29,106 +29,8 @@ class Spread(StrEnum):
     CLIENT = "client"
 
 
-@dataclass(slots=True)
-class Tally:
-    """Requests that a rule was asked for, or one key of it.
-
-    Attributes:
-        admitted: admitted.
-        refused: refused; by a shadow rule, those that it would have refused.
-        without_key: of a rule: requests of which its key could not be made. It let them pass.
-    """
-
-    admitted: int = 0
-    refused: int = 0
-    without_key: int = 0
-
-
-@dataclass(slots=True)
-class Bucket:
-    """One key."""
-
-    key: str
-    quota: Quota
-    screen: Screen
-
-
-@dataclass(slots=True)
-class Charge:
-    """One rule that a request is charged to."""
-
-    cost: int
-    statuses: Statuses | None
-    tally: Tally
-    bucket: Bucket
-
-
-@dataclass(slots=True)
-class Way:
-    """A rule that matches a path, and the charges that were made of it.
-
-    Attributes:
-        rule: the rule.
-        template: makes its key.
-        parameters: of the path.
-        by: what the key is made of besides them: "ip", "user", "both" or "none".
-        known: charges by that; a Tally where no key can be made.
-    """
-
-    rule: Rule
-    template: KeyTemplate
-    parameters: Mapping[str, str]
-    by: str
-    known: "dict[str | tuple[str, str], Charge | Tally]"
-
-
-@dataclass(slots=True)
-class Route:
-    """The rules that match a method and a target.
-
-    Attributes:
-        ways: all of them.
-        only: the one, where it is the only one, refuses, and charges whatever the status is.
-    """
-
-    ways: tuple[Way, ...]
-    only: Way | None
-
-
 class _Response(NamedTuple):
     status: int
-
-
-@dataclass(slots=True)
-class Result:
-    """What a replay found.
-
-    Attributes:
-        requests: lines that were replayed.
-        admitted: requests that passed all rules.
-        begun, ended: the instants of the first and the last one (seconds since 1970).
-        without_key: requests of which a rule's key could not be made, by name of the rule.
-        keys: by name of the rule and key.
-        seconds: admitted and refused requests of each second.
-        calls: of the store; those of screened charges as far as a sample tells.
-        screened: charges that arithmetic decided, without a reservoir.
-    """
-
-    requests: int = 0
-    admitted: int = 0
-    begun: float = 0.0
-    ended: float = 0.0
-    without_key: dict[str, Tally] = field(default_factory=dict)
-    keys: dict[tuple[str, str], Tally] = field(default_factory=dict)
-    seconds: dict[int, tuple[int, int]] = field(default_factory=dict)
-    calls: int = 0
-    screened: int = 0
-
-    def of_rule(self, name: str) -> Tally:
-        """Return the sum of a rule's keys."""
-        found = [tally for (rule, _), tally in self.keys.items() if rule == name]
-        sums = sum(each.admitted for each in found), sum(each.refused for each in found)
-        return Tally(*sums, self.without_key[name].without_key)
 
 
 class Replay:
@@ -185,7 +87,7 @@ class Replay:
         for _, method, target, ip, user, status in together:
             route = routes.get((method, target)) or self._route(method, target)
             if (way := route.only) is not None:
-                charge = way.known.get(user if way.by == "user" else ip if way.by == "ip" else _value(way, ip, user))
+                charge = way.known.get(user if way.by == "user" else ip if way.by == "ip" else client_of(way, ip, user))
                 if charge.__class__ is Charge and (screen := charge.bucket.screen).is_open and not screen.is_sampled:
                     if screen.passes(at, charge.cost):
                         charge.tally.admitted += 1
@@ -291,7 +193,7 @@ class Replay:
 
     def _found(self, way: Way, ip: str, user: str) -> Charge | Tally:
         """Return what a rule charges, or where to count that it has no key."""
-        value = _value(way, ip, user)
+        value = client_of(way, ip, user)
         if (found := way.known.get(value)) is None:
             try:
                 found = self._charge(way.rule, way.template.fill({"ip": ip, "user": user}, way.parameters))
@@ -313,19 +215,6 @@ class Replay:
         screen = Screen(rule.quota, self._now, partial(self._end, key), is_exact=self._is_exact)
         found = self._buckets[key] = Bucket(key, rule.quota, screen)
         return found
-
-
-def _value(way: Way, ip: str, user: str) -> str | tuple[str, str]:
-    """Return by what a charge of a rule is known."""
-    match way.by:
-        case "ip":
-            return ip
-        case "user":
-            return user
-        case "both":
-            return ip, user
-        case _:
-            return ""
 
 
 def _asked(limiter: SimulatedLimiter, costs: dict[str, int]) -> str | None:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from batchlimit.cli.simulate.replay import Result, Tally
+from batchlimit.cli.simulate.result import Result, Tally
 from batchlimit.rules import Rules
 
 Row = dict[str, Any]

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from batchlimit.cli.simulate.log import Line
-from batchlimit.cli.simulate.replay import Replay, Result, Spread
+from batchlimit.cli.simulate.replay import Replay, Spread
+from batchlimit.cli.simulate.result import Result
 from batchlimit.cli.simulate.sample import Sample
 from batchlimit.cli.simulate.screen import Screen
 from batchlimit.quota.quota import Quota

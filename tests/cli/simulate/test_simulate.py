@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from batchlimit.cli.simulate.plot import binned
-from batchlimit.cli.simulate.replay import Result
+from batchlimit.cli.simulate.result import Result
 from tests.cli.conftest import Run
 
 RULES = """
