@@ -1,6 +1,7 @@
 """A store that says that it is prompt keeps a caller's time: by the deadline there is an answer, or none."""
 
 import contextlib
+import select
 import socket
 import threading
 import time
@@ -225,7 +226,7 @@ def test_after_a_timeout_the_late_reply_reaches_no_other_call() -> None:
 
 def _await_end(connection: socket.socket) -> None:
     """Return when the end of the connection has arrived here."""
-    while connection.recv(1, socket.MSG_PEEK):
+    while select.select([connection], [], [], LONG)[0] and connection.recv(1, socket.MSG_PEEK):
         pass
 
 
