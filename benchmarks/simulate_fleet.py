@@ -21,7 +21,7 @@ from benchmarks.queueing.fleet.results import measure
 from benchmarks.queueing.fleet.scenario import HIDDEN_SEEDS, SCENARIOS, SEEDS
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "performance"
-_BY_HAND = "## What was tried"
+_BY_HAND = "## All laws"
 """Where the part of the page begins that is not measured: it stays."""
 
 
