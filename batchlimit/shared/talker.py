@@ -140,7 +140,7 @@ class Talker:
             self._end()
 
     def retire(self) -> None:
-        """Close soon: for a limiter that was dropped unclosed. This may run amid anything, and takes no lock."""
+        """Close soon: for a limiter that was dropped unclosed. This may interrupt any call, and takes no lock."""
         self._is_retired = True
         self._wake.set()
 
@@ -196,7 +196,7 @@ class Talker:
         key = slots.key
         try:
             reply = self._store.call(key, self._lender.lend, key, ask)
-        except Exception as error:  # noqa: BLE001  callers wait for this thread, whatever befalls it
+        except Exception as error:  # noqa: BLE001  callers wait for this thread: it may not end by an error
             return self._failed(slots, error if isinstance(error, StoreUnavailable) else unavailable(error))
         with self.lock:
             now = self._clock()

@@ -8,7 +8,7 @@ from batchlimit.lending.slot_table import SlotTable
 from batchlimit.reentry import free, own_lock
 
 Receive = Callable[[str, SlotPush], None]
-"""Is told of each push, by the key of its limit. It does not block, and asks for nothing."""
+"""Is called with each push and the key of its limit. It does not block, and asks for nothing."""
 
 _SECOND = 1_000_000
 _SWEEP = 1024
@@ -46,7 +46,7 @@ class MemorySlots:
             self._lends_left = max(_SWEEP, len(self._tables))
 
     def listen(self, instance: str, receive: Receive) -> None:
-        """Call `receive` with all that an instance is told."""
+        """Call `receive` with each push for an instance."""
         self._receivers[instance] = receive
 
     def forget(self, instance: str) -> None:

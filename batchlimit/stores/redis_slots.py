@@ -33,7 +33,7 @@ class RedisSlots:
         return read_slots(self._run("lend", slots_name(self._prefix, key), lend_arguments(ask, self._channel)))
 
     def subscribe(self, instance: str) -> Subscription:
-        """Return what an instance is told, from when it is opened."""
+        """Return the pushes for an instance, from when it is opened."""
         return Subscription(self._pubsub(), self._channel + instance)
 
     def name(self, key: str) -> str:

@@ -13,7 +13,7 @@ from batchlimit.overrides.overrides import FORM, MOST, RULE, is_number
 
 Command = tuple[str, ...]
 BUCKET = "bucket:"
-"""What was done to a bucket is logged under this and its key."""
+"""Before the key of a bucket: under this name the log has what operators did to it."""
 _TOLD = "old", "new", "who", "why"
 
 

@@ -32,7 +32,7 @@ class Subscription:
         return f"<Subscription to {self._channel}>"
 
     def open(self) -> None:
-        """Connect and subscribe; return when the store has confirmed it. What was published before is lost."""
+        """Connect and subscribe; return when the store has confirmed it. Earlier messages are lost."""
         self._pubsub.subscribe(self._channel)
         while (message := self._pubsub.get_message(timeout=None)) is None or message["type"] != "subscribe":
             pass
