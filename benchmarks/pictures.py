@@ -97,7 +97,7 @@ def look(admin: Admin, url: str, seconds: float) -> None:
             time.sleep(1.0)
     scene = Scene(_ADDRESS, time.time(), BUDGET, seen.cost)
     export("top", top_screen(scene, board.rows(), View(sort=Sort.REFUSED), _ROWS), "batchlimit top --sort refused", 112)
-    export("get", get_screen(found, *told), "batchlimit get tenant:1 --watch", 80)
+    export("get", get_screen(found, told), "batchlimit get tenant:1 --watch", 80)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@
 --   outstanding  tokens
 --   used         tokens that were granted, less those that came back (a count since the bucket began)
 --   refused      tokens that instances refused their callers (the same; written once there are some)
+--   shadow       tokens that they admitted, and that a quota in shadow mode was to refuse (the same)
 --   shares       active: how many instances have a share; the sum of their weights; lasts: the sum of weight * last
 --   times        time: until then the bucket is refilled; swept: how long before that all instances were looked at;
 --                kept: when the key expires (ms); since: when the quota was set. And while one of these is not 0:

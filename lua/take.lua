@@ -8,11 +8,12 @@
 --   need, queued, want    (tokens: the smallest useful grant, those that callers wait for, the target)
 --   held, back            (tokens of earlier grants: still here, returned unspent; the rest is spent)
 --   round_trip            (us: how long answers take)
--- and, unless these are 0, 1, '0 0' and 0:
+-- and, unless these are 0, 1, '0 0', 0 and 0:
 --   max_wait              (us: how far in the future a grant may begin)
 --   weight                (a whole number: an instance of weight 2 has twice the share of one of weight 1)
 --   claim                 (the rank of the instance's quota: which overrides it knows, and the revision of its code)
 --   refused               (tokens that the instance refused its callers since it last said so)
+--   shadow                (tokens that it admitted, and that a quota in shadow mode was to refuse; the same)
 -- ARGV[4] rules (name of the hash of overrides; missing in a cluster, where it is at another node. Not one of KEYS:
 --         the server would demand the right to write it)
 -- returns {granted, kept, starts_in (us), lease (us), retry_after (us), active_instances, epoch (us), version,
@@ -24,10 +25,10 @@ local seq, age, epoch_seen, fill, need, queued, want, held, back, round_trip, re
     match(ARGV[3], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)(.*)$')
 seq, age, epoch_seen, fill, need = seq + 0, age + 0, epoch_seen + 0, fill + 0, need + 0
 queued, want, held, back, round_trip = queued + 0, want + 0, held + 0, back + 0, round_trip + 0
-local max_wait, weight, claim, refused = 0, 1, '0 0', 0
+local max_wait, weight, claim, refused, shadow = 0, 1, '0 0', 0, 0
 if rest ~= '' then
-    max_wait, weight, claim, refused = match(rest, '^ (%S+) (%S+) (%S+ %S+) (%S+)$')
-    max_wait, weight, refused = max_wait + 0, weight + 0, refused + 0
+    max_wait, weight, claim, refused, shadow = match(rest, '^ (%S+) (%S+) (%S+ %S+) (%S+) (%S+)$')
+    max_wait, weight, refused, shadow = max_wait + 0, weight + 0, refused + 0, shadow + 0
 end
 
 local ALPHA = 0.5       -- the share of a bucket that all instances together may hold in reserve
@@ -60,6 +61,9 @@ if repeated then
 elseif seq >= instance.seq then -- an older number is a late duplicate: no caller waits for it
     if refused > 0 then
         call('HSET', key, 'refused', (tonumber(call('HGET', key, 'refused') or 0) or 0) + refused)
+    end
+    if shadow > 0 then
+        call('HSET', key, 'shadow', (tonumber(call('HGET', key, 'shadow') or 0) or 0) + shadow)
     end
 
     -- An instance whose weight changes keeps the time that it has accrued for; a new one begins now.

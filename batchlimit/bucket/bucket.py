@@ -58,6 +58,7 @@ class Bucket:
         "_rank",
         "_refused",
         "_reserved",
+        "_shadow",
         "_since",
         "_table",
         "_time",
@@ -77,6 +78,7 @@ class Bucket:
         self._reserved: _Reserved | None = None
         self._used = 0  # tokens granted, less those that came back
         self._refused = 0  # tokens that instances refused their callers
+        self._shadow = 0  # tokens that they admitted, and a quota in shadow mode was to refuse
 
     def __repr__(self) -> str:
         return f"<Bucket {self._quota}: levels {self._levels}, outstanding {self._table.outstanding}>"
@@ -91,6 +93,7 @@ class Bucket:
             starts_in = max(0, instance.starts - self._now)
             return self._grant(quota, instance, instance.granted, instance.held - instance.granted, starts_in, 0)
         self._refused += ask.refused
+        self._shadow += ask.shadow_refused
         if instance.weight != ask.weight:
             self._table.weigh(instance, ask.weight, self._now)
         self._agree(quota, ask)

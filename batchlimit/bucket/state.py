@@ -42,6 +42,7 @@ class BucketState(NamedTuple):
         age: seconds since the bucket began.
         used: tokens used since then, those that instances hold among them.
         refused: tokens that instances refused since then, as far as they have told: each tells with its next request.
+        shadow_refused: tokens that they admitted, and that a quota in shadow mode or on trial was to refuse (the same).
     """
 
     quota: Quota
@@ -53,6 +54,7 @@ class BucketState(NamedTuple):
     age: float
     used: int = 0
     refused: int = 0
+    shadow_refused: int = 0
 
 
 def read_bucket(fields: Mapping[str, str], now: float) -> BucketState:
@@ -78,7 +80,7 @@ def _read(fields: Mapping[str, str], now: float) -> BucketState:
     ]
     edition, revision = map(int, fields.get("rank", "0 0").split())
     ordered = tuple(sorted(holders, key=lambda each: (-each.held, each.instance)))
-    counts = [counted(fields.get(name)) for name in ("used", "refused")]
+    counts = [counted(fields.get(name)) for name in ("used", "refused", "shadow")]
     return BucketState(quota, levels, outstanding, ordered, edition // _STEPS, revision, instant / _SECOND, *counts)
 
 

@@ -87,6 +87,7 @@ def _summary(state: BucketState) -> Row:
         "outstanding": state.outstanding,
         "used": state.used,
         "refused": state.refused,
+        "shadow_refused": state.shadow_refused,
         "rules": state.rules,
         "revision": state.revision,
         "age": f"{state.age:.0f} s",

@@ -66,12 +66,16 @@ def _prometheus() -> Any:
     return prometheus_client
 
 
+_COUNTERS = {"used": "used", "refused": "refused", "shadow": "shadow_refused"}
+"""Fields of a Sample that are counted, and what the metrics call them."""
+
+
 class Watched:
     """The buckets of one key, or of all keys that match a pattern, as they were last seen."""
 
     def __init__(self) -> None:
         self.samples: dict[str, Sample] = {}
-        self.used = self.refused = 0
+        self.counts = dict.fromkeys(_COUNTERS, 0)
         self._before: dict[str, Sample] = {}
 
     def __repr__(self) -> str:
@@ -81,14 +85,16 @@ class Watched:
         """See all of its buckets at once. What was used since the last time is added up, whichever buckets are gone."""
         self.samples = {sample.key: sample for sample in samples}
         for key, sample in self.samples.items():
-            used, refused = self._since(key, sample)
-            self.used += max(0, sample.used - used)
-            self.refused += max(0, sample.refused - refused)
+            before = self._before.get(key)
+            is_same = before is not None and before.epoch == sample.epoch
+            for name in _COUNTERS:
+                then = getattr(before, name) if is_same else 0
+                self.counts[name] += max(0, getattr(sample, name) - then)
         self._before = self.samples
 
-    def _since(self, key: str, sample: Sample) -> tuple[int, int]:
-        before = self._before.get(key)
-        return (before.used, before.refused) if before is not None and before.epoch == sample.epoch else (0, 0)
+
+_KINDS = {"enforce": "quota", "open": "open", "shadow": "shadow"}
+"""What the metrics call an override, by its mode."""
 
 
 class Fleet:
@@ -129,10 +135,10 @@ class Fleet:
 
     def _rules(self) -> Iterator[Any]:
         overrides, now = self._admin.overrides(), self._admin.clock()
-        counts = {"quota": 0, "hold": 0, "open": 0}
+        counts = {"quota": 0, "hold": 0, "open": 0, "shadow": 0}
         for each in overrides:
             if not each.has_ended(now):
-                counts["open" if each.quota is None else "hold" if each.quota.denies_all else "quota"] += 1
+                counts["hold" if each.quota and each.quota.denies_all else _KINDS[each.mode]] += 1
         yield _gauge("rules_revision", "The revision of the overrides.", overrides.revision)
         found = _gauge("overrides", "Overrides that count now, by what they say.", label="kind")
         for kind, count in counts.items():
@@ -169,12 +175,12 @@ class Fleet:
             for name, watched in self._watched.items():
                 found.add_metric([name], value(watched.samples.values()))
             yield found
-        for metric in ("used", "refused"):
+        for field, metric in _COUNTERS.items():
             counter = CounterMetricFamily(
                 f"batchlimit_fleet_{metric}", f"Tokens {metric} since the exporter began to watch.", labels=("watch",)
             )
             for name, watched in self._watched.items():
-                counter.add_metric([name], getattr(watched, metric))
+                counter.add_metric([name], watched.counts[field])
             yield counter
 
 

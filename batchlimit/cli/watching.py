@@ -41,23 +41,40 @@ class Look(NamedTuple):
     override: str | None
 
 
+class Rate(NamedTuple):
+    """Tokens each second.
+
+    Attributes:
+        used: that were used.
+        refused: that were refused.
+        shadow: that were admitted, and that a quota in shadow mode or on trial was to refuse.
+        trend: what was used at the last looks.
+    """
+
+    used: float
+    refused: float
+    shadow: float
+    trend: tuple[float, ...]
+
+
 class Rates:
     """The tokens that were used and refused each second, by the looks so far."""
 
     def __init__(self) -> None:
         self._board, self._began = Board(), 0.0
 
-    def take(self, look: Look) -> tuple[float, float, tuple[float, ...]]:
-        """Return tokens used and refused each second, and what was used at the last looks."""
+    def take(self, look: Look) -> Rate:
+        """Return what happened each second since the last look."""
         if (state := look.state) is None:
             self._board = Board()
-            return 0.0, 0.0, ()
+            return Rate(0.0, 0.0, 0.0, ())
         spent, began = max(0, state.used - state.outstanding), look.at - state.age
         if abs(began - self._began) > _APART:
             self._began = began
-        self._board.take([Sample(look.key, look.at, state.quota, 0.0, 0, 0, self._began, spent, state.refused)])
+        counts = spent, state.refused, state.shadow_refused
+        self._board.take([Sample(look.key, look.at, state.quota, 0.0, 0, 0, self._began, *counts)])
         (row,) = self._board.rows()
-        return row.used, row.refused, row.trend
+        return Rate(row.used, row.refused, row.shadow, row.trend)
 
 
 def watch(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: float, output: Output) -> None:
@@ -76,7 +93,7 @@ def _screen(look: Callable[[], Look], interval: float) -> None:
     with keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             found, until = look(), time.monotonic() + interval
-            live.update(drawn(found, *rates.take(found)), refresh=True)
+            live.update(drawn(found, rates.take(found)), refresh=True)
             if _leaves(keys, until):
                 return
 
@@ -92,26 +109,27 @@ def _leaves(keys: Keyboard, until: float) -> bool:
 def _follow(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: float, output: Output) -> None:
     rates = Rates()
     if output is Output.TABLE:
-        _print(_spaced("AT", "LEVEL", "OUTSTANDING", "USED/S", "REFUSED/S", "INSTANCES"))
+        _print(_spaced("AT", "LEVEL", "OUTSTANDING", "USED/S", "REFUSED/S", "SHADOW/S", "INSTANCES"))
     while True:
         found = look()
-        used, refused, _ = rates.take(found)
-        row = {"at": _clock(found.at)} | row_of(found) | {"used_per_second": round(used, 1)}
-        row["refused_per_second"] = round(refused, 1)
+        rate = rates.take(found)
+        row = {"at": _clock(found.at)} | row_of(found) | {"used_per_second": round(rate.used, 1)}
+        row["refused_per_second"], row["shadow_refused_per_second"] = round(rate.refused, 1), round(rate.shadow, 1)
         match output:
             case Output.JSON:
                 _print(json.dumps(row, ensure_ascii=False))
             case Output.YAML:
                 _print("---\n" + yaml_of(row).rstrip())
             case Output.TABLE:
-                _print(_line(found, used, refused))
+                _print(_line(found, rate))
         time.sleep(interval)
 
 
-def _line(look: Look, used: float, refused: float) -> str:
+def _line(look: Look, rate: Rate) -> str:
+    told = number(rate.used), number(rate.refused), number(rate.shadow)
     if (state := look.state) is None:
-        return _spaced(_clock(look.at), "full", "0", number(used), number(refused), "0")
-    counts = str(state.outstanding), number(used), number(refused), str(len(state.instances))
+        return _spaced(_clock(look.at), "full", "0", *told, "0")
+    counts = str(state.outstanding), *told, str(len(state.instances))
     return _spaced(_clock(look.at), f"{min(state.levels):.1f}", *counts)
 
 
@@ -127,17 +145,17 @@ def _clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
 
 
-def drawn(look: Look, used: float, refused: float, trend: tuple[float, ...]) -> RenderableType:
+def drawn(look: Look, rate: Rate) -> RenderableType:
     """Return a screen: the levels as bars, the rates, and who holds tokens."""
     head = Text.assemble(("batchlimit get", "bold"), f"  {look.key}  {_clock(look.at)} UTC")
     foot = Text("\nq quit", "dim")
     if look.state is None:
         return Group(head, Text("\nno bucket: it is full, or was never used"), foot)
-    parts = _summary(look, look.state, used, refused, trend), Text(""), _instances(look.state)
+    parts = _summary(look, look.state, rate), Text(""), _instances(look.state)
     return Group(head, Text(""), *parts, foot)
 
 
-def _summary(look: Look, state: BucketState, used: float, refused: float, trend: tuple[float, ...]) -> Table:
+def _summary(look: Look, state: BucketState, rate: Rate) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("quota", Text(str(state.quota)))
     table.add_row(
@@ -148,8 +166,10 @@ def _summary(look: Look, state: BucketState, used: float, refused: float, trend:
         told = Text.assemble((bar(share, 30), style_of(share)), f" {level:,.1f} of {band.burst:,}")
         table.add_row("level", told)
     table.add_row("held", Text(f"{state.outstanding:,} by {len(state.instances)} instances"))
-    table.add_row("used", Text.assemble(f"{number(used)}/s  ", (sparkline(trend), "cyan")))
-    table.add_row("refused", Text(f"{number(refused)}/s", "red" if refused else ""))
+    table.add_row("used", Text.assemble(f"{number(rate.used)}/s  ", (sparkline(rate.trend), "cyan")))
+    table.add_row("refused", Text(f"{number(rate.refused)}/s", "red" if rate.refused else ""))
+    if rate.shadow:
+        table.add_row("in shadow", Text(f"{number(rate.shadow)}/s were to be refused", "yellow"))
     return table
 
 

@@ -51,6 +51,7 @@ class Requests:
         "refunds",
         "refusals_told",
         "rests_until",
+        "shadow_told",
     )  # fmt: skip
 
     def __init__(self, state: KeyState, prefetch: Prefetch, instance: Instance, options: Options) -> None:
@@ -59,6 +60,7 @@ class Requests:
         self.last_target = 0  # how many tokens the last Ask wanted
         self.lost_number: int | None = None  # of an Ask that had no answer
         self.refusals_told = 0  # tokens refused to callers, as far as the bucket knows of them
+        self.shadow_told = 0  # and those that were only to be refused
         self.rests_until = LONG_AGO  # nothing is sent in the background before
 
     def __repr__(self) -> str:
@@ -149,8 +151,22 @@ class Requests:
         who, weight = self._instance.name, state.weight or self._options.weight
         rank = state.edition, self._options.revision, now >= self._instance.rules.looks_at
         refused = state.tokens.refused - self.refusals_told
+        shadow = max(0, state.shadow_refused - self.shadow_told)
         ask = Ask(
-            who, number, need, queued, self.last_target, held, back, max_wait, age, *known, weight, *rank, refused
+            who,
+            number,
+            need,
+            queued,
+            self.last_target,
+            held,
+            back,
+            max_wait,
+            age,
+            *known,
+            weight,
+            *rank,
+            refused,
+            shadow,
         )
         self._prefetch.stop()
         self._state.calls += 1

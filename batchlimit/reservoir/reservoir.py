@@ -208,6 +208,7 @@ class Reservoir:
         state.count(now)
         state.in_flight = self.requests.lost_number = self.outage = None
         self.requests.refusals_told += fetch.ask.refused
+        self.requests.shadow_told += fetch.ask.shadow_refused
         state.view.learn(fetch, grant, now)
         if fetch.ask.look:
             self._rules.hear(grant.rules, now)

@@ -35,11 +35,12 @@ def test_a_bucket_is_read_as_it_lies_there(seconds: float, levels: tuple[float, 
 def test_a_bucket_counts_what_was_used_and_refused() -> None:
     lua = Interpreter()
     lua.now = round(START * 1e6)
-    lua.take(QUOTA, Ask("one", 1, 10, 10, 30, refused=2))
-    lua.take(QUOTA, Ask("one", 2, 0, 0, 0, held=20, back=5, refused=3))
+    lua.take(QUOTA, Ask("one", 1, 10, 10, 30, refused=2, shadow_refused=1))
+    lua.take(QUOTA, Ask("one", 2, 0, 0, 0, held=20, back=5, refused=3, shadow_refused=7))
     lua.give_back(QUOTA, GiveBack("one", 3, tokens=10, refund=1))
     state = read_bucket(lua.fields, START)
     assert (state.used, state.refused, state.outstanding) == (30 - 5 - 10 - 1, 5, 0)
+    assert state.shadow_refused == 8
 
 
 def test_a_bucket_from_before_counts_from_now_on() -> None:

@@ -38,6 +38,7 @@ def test_it_tells_of_the_keys_and_patterns_that_it_watches(run: Run, valkey_stor
     assert seen["used_total", "search:ann"] == 300
     assert seen["used_total", "search:*"] == 400
     assert seen["refused_total", "search:*"] == 7
+    assert seen["shadow_refused_total", "search:*"] == 14
     assert (seen["buckets", "search:*"], seen["buckets", "nobody"]) == (2, 0)
     assert [seen["level", name] for name in ("search:ann", "search:*")] == pytest.approx([0.7, 0.7], abs=0.001)
     assert (seen["level", "nobody"], seen["outstanding", "search:*"]) == (1, 0)
@@ -73,7 +74,7 @@ def test_what_was_used_is_added_up_though_buckets_end_and_begin_anew() -> None:
         ([seen(10, 2.0), seen(5, 3.0, "bob")], 155),
     ]:
         watched.learn(look)
-        assert watched.used == total
+        assert watched.counts["used"] == total
 
 
 def test_a_scrape_is_answered_over_http(environment: dict[str, str], valkey_store: RedisStore) -> None:

@@ -16,7 +16,7 @@ from batchlimit.stores import RedisStore
 from tests.cli.terminal import Terminal
 
 SLOW = Quota(0.001, 100)
-TEN = Ask("one", 1, 10, 10, 10, round_trip=2.0, refused=3)
+TEN = Ask("one", 1, 10, 10, 10, round_trip=2.0, refused=3, shadow_refused=4)
 
 
 def look(at: float, used: int, began: float) -> Look:
@@ -28,9 +28,9 @@ def test_rates_are_those_of_one_bucket_though_each_look_tells_its_begin_a_little
     told = [
         rates.take(look(at, used, began)) for at, used, began in [(10.0, 50, 0.0), (11.0, 70, 0.006), (12.0, 90, 0.013)]
     ]
-    assert told == [(5.0, 0.0, ()), (20.0, 0.0, (20.0,)), (20.0, 0.0, (20.0, 20.0))]
-    assert rates.take(look(20.0, 30, 14.0)) == (5.0, 0.0, ()), "a bucket that began anew"
-    assert rates.take(Look("ann", 21.0, None, None)) == (0.0, 0.0, ())
+    assert told == [(5.0, 0.0, 0.0, ()), (20.0, 0.0, 0.0, (20.0,)), (20.0, 0.0, 0.0, (20.0, 20.0))]
+    assert rates.take(look(20.0, 30, 14.0)) == (5.0, 0.0, 0.0, ()), "a bucket that began anew"
+    assert rates.take(Look("ann", 21.0, None, None)) == (0.0, 0.0, 0.0, ())
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def test_a_pipe_gets_a_line_of_json_for_each_look(environment: dict[str, str], v
         valkey_store.take("ann", SLOW, TEN)
         while "level" not in (told := json.loads(process.stdout.readline())):
             pass
-        assert (told["level"], told["used"], told["refused"]) == ("90.0", 10, 3)
+        assert (told["level"], told["used"], told["refused"], told["shadow_refused"]) == ("90.0", 10, 3, 4)
 
 
 def test_a_pipe_gets_columns_or_documents(environment: dict[str, str], valkey_store: RedisStore) -> None:

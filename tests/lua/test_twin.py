@@ -88,6 +88,7 @@ class Pair:
             rules=rank[0],
             revision=rank[1],
             refused=more % 3,
+            shadow_refused=held % 3,
         )
         if self.twin is None:
             self.twin = Bucket(quota, self.lua.now, 0.5 if self.epoch else 1.0)
@@ -124,6 +125,7 @@ class Pair:
             == sum(instance.held for instance in table.instances.values())
         )
         assert (int(fields["used"]), int(fields.get("refused", "0"))) == (twin._used, twin._refused)
+        assert int(fields.get("shadow", "0")) == twin._shadow
         assert _whole(fields["shares"]) == [table.active, table.weights, table.lasts]
         time, swept, _, since, known, is_reserved = (*_whole(fields["times"]), 0, 0)[:6]
         assert (time, time - swept, since) == (twin._time, table._swept, twin._since)

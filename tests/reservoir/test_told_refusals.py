@@ -1,7 +1,8 @@
 """The bucket hears how many tokens an instance refused its callers: for people who look at a fleet."""
 
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.waiting import NO_WAIT
-from tests.reservoir.entry import DEAD, Entry
+from tests.reservoir.entry import DEAD, HUNDRED, Entry
 
 
 def refusing(entry: Entry, at: float = 0.0) -> None:
@@ -26,3 +27,12 @@ def test_what_may_not_have_arrived_is_told_again() -> None:
     lost = entry.fetch(entry.join(1), 0.6)
     entry.reservoir.failed(lost, DEAD, 0.6)
     assert entry.fetch(entry.join(1), 1.0).ask.refused >= 3
+
+
+def test_an_ask_tells_of_the_tokens_that_were_only_to_be_refused() -> None:
+    entry = Entry(KeyRule(HUNDRED, "shadow"))
+    entry.refuse(entry.fetch(entry.join(4, NO_WAIT)), retry_after=0.5)
+    fetch = entry.fetch(entry.join(1), 0.6)
+    assert (fetch.ask.refused, fetch.ask.shadow_refused) == (0, 4)
+    entry.grant(fetch, 0.6, tokens=1)
+    assert entry.fetch(entry.join(1), 0.7).ask.shadow_refused == 0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from batchlimit.bucket.state import counted
 from batchlimit.quota.quota import Quota
 
-FIELDS = "quota", "epoch", "level", "outstanding", "shares", "times", "used", "refused"
+FIELDS = "quota", "epoch", "level", "outstanding", "shares", "times", "used", "refused", "shadow"
 """What is read of a bucket: as much of one with a hundred instances as of one with a single instance."""
 TREND = 20
 """Rates that a row remembers."""
@@ -35,6 +35,7 @@ class Sample(NamedTuple):
         epoch: when it began (as `at`).
         used: tokens used since then, without those that are held.
         refused: tokens refused since then.
+        shadow: tokens admitted since then that a quota in shadow mode was to refuse.
     """
 
     key: str
@@ -46,6 +47,7 @@ class Sample(NamedTuple):
     epoch: float
     used: int
     refused: int
+    shadow: int = 0
 
 
 class Row(NamedTuple):
@@ -56,17 +58,19 @@ class Row(NamedTuple):
         quota: the quota that its bucket obeys, as text.
         used: tokens used each second.
         refused: tokens refused each second.
+        shadow: tokens admitted each second that a quota in shadow mode, or on trial, was to refuse.
         level: the share of the burst that is there, 0 to 1.
         held: tokens that instances hold.
         instances: so many ask.
         trend: the last rates, the newest last.
-        is_average: it was seen once so far: both rates are averages since the bucket began.
+        is_average: it was seen once so far: the rates are averages since the bucket began.
     """
 
     key: str
     quota: str
     used: float
     refused: float
+    shadow: float
     level: float
     held: int
     instances: int
@@ -92,6 +96,7 @@ def _sampled(
     times: str,
     used: str | None,
     refused: str | None,
+    shadow: str | None,
     *,
     now: float,
 ) -> Sample:
@@ -103,14 +108,21 @@ def _sampled(
     ]
     active = int(shares.split()[0]) if passed < 1.0 else 0
     spent = max(0, counted(used) - held)
-    return Sample(key, now, obeyed, max(0.0, min(left)), held, active, began, spent, counted(refused))
+    counts = spent, counted(refused), counted(shadow)
+    return Sample(key, now, obeyed, max(0.0, min(left)), held, active, began, *counts)
+
+
+def _rates(sample: Sample, before: Sample | None, seconds: float) -> tuple[float, float, float]:
+    """Return what was used, refused and refused in shadow mode each second, since another sample or the beginning."""
+    now, then = sample[-3:], before[-3:] if before else (0, 0, 0)
+    used, refused, shadow = (max(0, new - old) / seconds for new, old in zip(now, then, strict=True))
+    return used, refused, shadow
 
 
 @dataclass(slots=True)
 class _Known:
     last: Sample
-    used: float
-    refused: float
+    rates: tuple[float, float, float]
     before: deque[Sample]
     is_average: bool = True
     trend: deque[float] = field(default_factory=lambda: deque(maxlen=TREND))
@@ -118,24 +130,29 @@ class _Known:
     @classmethod
     def begun(cls, sample: Sample) -> "_Known":
         age = max(1.0, sample.at - sample.epoch)
-        return cls(sample, sample.used / age, sample.refused / age, deque([sample], _OVER))
+        return cls(sample, _rates(sample, None, age), deque([sample], _OVER))
 
     def follow(self, sample: Sample) -> None:
         if sample.at <= self.last.at:
             return
         first = self.before[0]
         seconds = sample.at - first.at
-        self.used = max(0, sample.used - first.used) / seconds
-        self.refused = max(0, sample.refused - first.refused) / seconds
+        self.rates = _rates(sample, first, seconds)
         self.last, self.is_average = sample, False
         self.before.append(sample)
-        self.trend.append(self.used)
+        self.trend.append(self.rates[0])
 
     def row(self) -> Row:
         last = self.last
-        rates = self.used, self.refused
         return Row(
-            last.key, str(last.quota), *rates, last.level, last.held, last.instances, tuple(self.trend), self.is_average
+            last.key,
+            str(last.quota),
+            *self.rates,
+            last.level,
+            last.held,
+            last.instances,
+            tuple(self.trend),
+            self.is_average,
         )
 
 
@@ -175,6 +192,6 @@ class Board:
         return sorted(self._known, key=lambda key: -self._heat(key))[:count]
 
     def _heat(self, key: str) -> float:
-        known = self._known[key]
-        heat = known.used + known.refused
+        used, refused, shadow = self._known[key].rates
+        heat = used + refused + shadow
         return heat if math.isfinite(heat) else 0.0

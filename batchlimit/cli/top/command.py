@@ -95,6 +95,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "quota": row.quota,
         "used_per_second": round(row.used, 1),
         "refused_per_second": round(row.refused, 1),
+        "shadow_refused_per_second": round(row.shadow, 1),
         "level": round(row.level, 3),
         "held": row.held,
         "instances": row.instances,

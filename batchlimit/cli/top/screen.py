@@ -21,6 +21,7 @@ _HEADINGS = {
     Sort.KEY: "KEY",
     Sort.USED: "USED/S",
     Sort.REFUSED: "REFUSED/S",
+    Sort.SHADOW: "SHADOW/S",
     Sort.LEVEL: "LEVEL",
     Sort.HELD: "HELD",
     Sort.INSTANCES: "INSTANCES",
@@ -69,6 +70,7 @@ def _table(rows: Sequence[Row], view: View) -> Table:
     table.add_column(_title(Sort.USED, view), justify="right", no_wrap=True)
     table.add_column("TREND", width=_TREND, no_wrap=True)
     table.add_column(_title(Sort.REFUSED, view), justify="right", no_wrap=True)
+    table.add_column(_title(Sort.SHADOW, view), justify="right", no_wrap=True)
     table.add_column(_title(Sort.LEVEL, view), width=_BAR + 6, no_wrap=True)
     table.add_column(_title(Sort.HELD, view), justify="right", no_wrap=True)
     table.add_column(_title(Sort.INSTANCES, view), justify="right", no_wrap=True)
@@ -79,13 +81,17 @@ def _table(rows: Sequence[Row], view: View) -> Table:
 
 def _cells(row: Row) -> tuple[Text, ...]:
     about = "~" if row.is_average else ""
-    refused = Text(about + number(row.refused) if row.refused else "-", "red" if row.refused else "dim")
+    refused, shadow = (
+        Text(about + number(rate) if rate else "-", style if rate else "dim")
+        for rate, style in ((row.refused, "red"), (row.shadow, "yellow"))
+    )
     return (
         Text(row.key),
         Text(row.quota, "dim"),
         Text(about + number(row.used)),
         Text(sparkline(row.trend[-_TREND:]), "cyan"),
         refused,
+        shadow,
         _level(row.level),
         Text(f"{row.held:,}"),
         Text(f"{row.instances:,}"),

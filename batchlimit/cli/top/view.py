@@ -14,6 +14,7 @@ class Sort(StrEnum):
 
     USED = "used"
     REFUSED = "refused"
+    SHADOW = "shadow"
     LEVEL = "level"
     HELD = "held"
     INSTANCES = "instances"
@@ -23,6 +24,7 @@ class Sort(StrEnum):
 _BY: dict[Sort, Callable[[Row], Any]] = {
     Sort.USED: lambda row: -row.used,
     Sort.REFUSED: lambda row: -row.refused,
+    Sort.SHADOW: lambda row: -row.shadow,
     Sort.LEVEL: lambda row: row.level,
     Sort.HELD: lambda row: -row.held,
     Sort.INSTANCES: lambda row: -row.instances,

@@ -80,11 +80,11 @@ command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has
 
 def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str | bytes]:
     """Return ARGV of take.lua; `seen` has the name of the hash of overrides, if the script can read it."""
-    instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, trip, *rest, look, refused = ask
+    instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, trip, *rest, look, refused, shadow = ask
     age, trip = round(age * _SECOND), round(trip * _SECOND)
     told = f"{seq} {age} {epoch} {fill} {need} {queued} {want} {held} {back} {trip}"
-    if max_wait or refused or rest != _USUAL:
-        told += f" {round(max_wait * _SECOND)} {rest[0]} {rest[1]} {rest[2]} {refused}"
+    if max_wait or refused or shadow or rest != _USUAL:
+        told += f" {round(max_wait * _SECOND)} {rest[0]} {rest[1]} {rest[2]} {refused} {shadow}"
     return [spelled(quota), instance, told, *seen] if look else [spelled(quota), instance, told]
 
 

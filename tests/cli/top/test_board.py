@@ -16,6 +16,7 @@ FULL = {
     "times": "5000000 0 0 0",
     "used": "520",
     "refused": "70",
+    "shadow": "9",
 }
 
 
@@ -24,8 +25,8 @@ def values(**changed: str | None) -> list[str | None]:
     return [fields[name] for name in FIELDS]
 
 
-def sample(at: float, used: int, refused: int = 0, key: str = "ann", epoch: float = 0.0) -> Sample:
-    return Sample(key, at, QUOTA, 0.5, 10, 2, epoch, used, refused)
+def sample(at: float, used: int, refused: int = 0, key: str = "ann", epoch: float = 0.0, shadow: int = 0) -> Sample:
+    return Sample(key, at, QUOTA, 0.5, 10, 2, epoch, used, refused, shadow)
 
 
 def only(board: Board) -> Row:
@@ -64,7 +65,8 @@ def test_what_is_no_bucket_is_no_sample(name: str, damage: str | None) -> None:
 
 def test_a_key_that_was_seen_once_has_its_average_since_its_bucket_began() -> None:
     board = Board()
-    board.take([sample(10.0, used=50, refused=20)])
+    board.take([sample(10.0, used=50, refused=20, shadow=30)])
+    assert only(board).shadow == 3.0
     assert (only(board).used, only(board).refused, only(board).is_average, only(board).trend) == (5.0, 2.0, True, ())
 
 

@@ -21,9 +21,18 @@ SLOW = Quota(0.001, 1000)
 
 def use(store: RedisStore, key: str, tokens: int, refused: int = 0, instance: str = "one") -> None:
     """Have an instance use tokens, and tell of refusals."""
-    ask = Ask(instance, time.monotonic_ns(), tokens, tokens, tokens, round_trip=2.0, refused=refused)
+    ask = Ask(
+        instance,
+        time.monotonic_ns(),
+        tokens,
+        tokens,
+        tokens,
+        round_trip=2.0,
+        refused=refused,
+        shadow_refused=2 * refused,
+    )
     assert store.take(key, SLOW, ask).granted == tokens
-    store.take(key, SLOW, ask._replace(seq=ask.seq + 1, need=0, queued=0, want=0, refused=0))
+    store.take(key, SLOW, ask._replace(seq=ask.seq + 1, need=0, queued=0, want=0, refused=0, shadow_refused=0))
 
 
 def test_a_sample_tells_of_each_key_what_is_used_and_refused(run: Run, valkey_store: RedisStore) -> None:

@@ -12,14 +12,20 @@ from batchlimit.cli.top.view import Sort, View
 
 
 def row(
-    key: str, used: float = 0.0, refused: float = 0.0, level: float = 1.0, held: int = 0, instances: int = 1
+    key: str,
+    used: float = 0.0,
+    refused: float = 0.0,
+    level: float = 1.0,
+    held: int = 0,
+    instances: int = 1,
+    shadow: float = 0.0,
 ) -> Row:
-    return Row(key, "10/s", used, refused, level, held, instances, (1.0, used), False)
+    return Row(key, "10/s", used, refused, shadow, level, held, instances, (1.0, used), False)
 
 
 ROWS = [
-    row("search:ann", 5.0, 1.0, 0.5, 3, 2),
-    row("search:bob", 9.0, 0.0, 0.1, 2, 4),
+    row("search:ann", 5.0, 1.0, 0.5, 3, 2, shadow=4.0),
+    row("search:bob", 9.0, 0.0, 0.1, 2, 4, shadow=2.0),
     row("export", 1.0, 7.0, 0.9, 8, 3),
 ]
 EXPORT, ANN, BOB = "export", "search:ann", "search:bob"
@@ -30,11 +36,12 @@ EXPORT, ANN, BOB = "export", "search:ann", "search:bob"
     [
         ("", [BOB, ANN, EXPORT]),
         ("s", [EXPORT, ANN, BOB]),
-        ("ss", [BOB, ANN, EXPORT]),
-        ("sss", [EXPORT, ANN, BOB]),
-        ("ssss", [BOB, EXPORT, ANN]),
-        ("sssss", [EXPORT, ANN, BOB]),
-        ("ssssss", [BOB, ANN, EXPORT]),
+        ("ss", [ANN, BOB, EXPORT]),
+        ("sss", [BOB, ANN, EXPORT]),
+        ("ssss", [EXPORT, ANN, BOB]),
+        ("sssss", [BOB, EXPORT, ANN]),
+        ("ssssss", [EXPORT, ANN, BOB]),
+        ("sssssss", [BOB, ANN, EXPORT]),
         ("r", [EXPORT, ANN, BOB]),
         ("/search\r", [BOB, ANN]),
         ("/*:a*\r", [ANN]),
