@@ -91,7 +91,7 @@ class ConcurrencyLimited(BatchLimitError):
     Attributes:
         reason: Why:
             "limit": the limit is reached, and there was no queue or the caller did not want to wait;
-            "partition": what is free is kept for guaranteed shares of others;
+            "partition": what is free is kept for guaranteed shares of others, or the cap of its partition is reached;
             "queue_full": too many callers wait already;
             "queue_timeout": the caller waited in vain;
             "shed": the call was under way, and was told to give up;

@@ -93,5 +93,5 @@ class Counts:
             watchers=watchers,
             unknown=self.unknown,
             waits=self.waits,
-            partitions={p.name: PartitionStatistics(p.busy, p.guaranteed) for p in gate.partitions.all()},
+            partitions={p.name: PartitionStatistics(p.busy, p.guaranteed, p.most) for p in gate.partitions.all()},
         )

@@ -23,7 +23,8 @@ class Gate:
 
     Attributes:
         limit: How many calls may be under way.
-        open_to: Below so many calls under way any call may enter, of whatever partition; 0 if shares are strict.
+        open_to: Below so many calls under way any call may enter, of whatever partition; 0 if shares are
+            strict or have caps.
         behind: True if waiters may wait for no more than the next `serve`: there were too many for one.
         in_flight: How many calls are under way.
         is_closed: True if no call may enter any more.
@@ -142,6 +143,8 @@ class Gate:
 
     def _may_enter(self, partition: Partition, now_ns: int, ahead: int = 0, ours: int = 0) -> bool:
         """Whether a call may enter behind `ahead` waiters that are to enter first, `ours` of them of its partition."""
+        if partition.is_full(ours):
+            return False
         has_share = partition.busy + ours < partition.guaranteed
         if not self.partitions.is_strict:
             return has_share or self.in_flight + ahead < self.limit
@@ -156,4 +159,4 @@ class Gate:
 
     def _mind(self, behind: bool) -> None:
         self.behind = behind
-        self.open_to = 0 if self.partitions.is_strict or self.is_closed or behind else self.limit
+        self.open_to = 0 if not self.partitions.is_open or self.is_closed or behind else self.limit

@@ -1,4 +1,4 @@
-"""The parts of a concurrency limit, and how much of it each is guaranteed."""
+"""The parts of a concurrency limit: how much of it each is guaranteed, and how much it may have at most."""
 
 import math
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ share taken for long, and one that is silent for longer costs nobody anything.""
 class Partitions:
     """Shares of the limit that are guaranteed by name; what is left is spare, for anybody.
 
-    A partition may use more than its share as long as no other one needs it. A share of 0 guarantees nothing: its
-    partition gets what is spare, and is counted by its name. Calls under no name get what is spare. The two kinds
-    differ in what happens when a partition comes for its share while others use it:
+    A partition may use more than its share as long as no other one needs it, up to its cap if it has one. A share of 0
+    guarantees nothing: its partition gets what is spare, and is counted by its name. Calls under no name get what is
+    spare. The two kinds differ in what happens when a partition comes for its share while others use it:
 
     - soft (as Netflix's): it enters at once. The limit is exceeded, at worst by the sum of the shares.
     - strict: the limit is never exceeded. It waits or is refused until others leave. What is free of its share is kept
@@ -40,11 +40,15 @@ class Partitions:
         unknown: What becomes of a call under a name that is not in `shares`, such as a misspelt one. "spare" (default):
             it gets what is spare. "refuse": ConcurrencyLimited with the reason "unknown_partition".
             `statistics().unknown` counts both.
+        caps: A dict from names to the part of the limit (0 to 1) that a partition may have at most, also while the rest
+            is free (default: no caps). A cap is rounded down, but not below one call, nor below the share; a cap of 0
+            lets no call in. A name without a share may have a cap. The name "" is for all calls under no name that is
+            here.
 
     Raises:
-        TypeError: `shares` is no dict from str to numbers, or `strict` no bool.
-        ValueError: A name is empty, a share is out of its range, the sum is above 1, or `unknown` is neither of the
-            two.
+        TypeError: `shares` or `caps` is no dict from str to numbers, or `strict` no bool.
+        ValueError: A name is empty, a share is out of its range, the sum is above 1, a cap is below its share, or
+            `unknown` is neither of the two.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter, Partitions
@@ -59,32 +63,48 @@ class Partitions:
     shares: Mapping[str, float]
     strict: bool = field(default=False, kw_only=True)
     unknown: Unknown = field(default="spare", kw_only=True)
+    caps: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.shares, Mapping):
             raise TypeError(f"shares must be a dict of names and shares, not {self.shares!r}")
+        if not isinstance(self.caps, Mapping):
+            raise TypeError(f"caps must be a dict of names and parts of the limit, not {self.caps!r}")
         if not isinstance(self.strict, bool):
             raise TypeError(f"strict must be True or False, not {self.strict!r}")
         if self.unknown not in get_args(Unknown):
             raise ValueError(f"unknown must be 'spare' or 'refuse', not {self.unknown!r}")
         for name, share in self.shares.items():
             _check(name, share)
+        for name, cap in self.caps.items():
+            _check_cap(name, cap, self.shares.get(name, 0.0))
         if (total := math.fsum(self.shares.values())) > 1 + _ROUNDING:
             raise ValueError(f"the shares must be at most 1 together, not {total:.10g}")
         object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
+        object.__setattr__(self, "caps", MappingProxyType(dict(self.caps)))
 
 
 class Partition:
-    """The calls of one partition. Calls under a name without a share are in one partition without a guarantee."""
+    """The calls of one partition. Calls under a name without a share are in one partition without a guarantee.
 
-    __slots__ = ("_share", "_strict", "asked_ns", "busy", "guaranteed", "name")
+    Attributes:
+        name: Its name; "": that of all other calls.
+        busy: How many of its calls are under way.
+        guaranteed: How many places its share guarantees it.
+        most: How many places it may have at most; None: it has no cap.
+        asked_ns: When a call last came for a place.
+    """
 
-    def __init__(self, name: str, share: float = 0.0, *, strict: bool = False) -> None:
+    __slots__ = ("_cap", "_share", "_strict", "asked_ns", "busy", "guaranteed", "most", "name")
+
+    def __init__(self, name: str, share: float = 0.0, *, strict: bool = False, cap: float | None = None) -> None:
         self.name = name
-        self._share = Fraction(share).limit_denominator(_FINEST)
+        self._share = _fraction(share)
+        self._cap = None if cap is None else _fraction(cap)
         self._strict = strict
         self.busy = 0
         self.guaranteed = 0
+        self.most: int | None = None
         self.asked_ns = -_LENT_AFTER_NS
 
     def __repr__(self) -> str:
@@ -97,6 +117,12 @@ class Partition:
         """
         whole, rest = divmod(limit * self._share.numerator, self._share.denominator)
         self.guaranteed = whole + (rest > 0 and not self._strict)
+        if self._cap is not None:
+            self.most = max(math.floor(limit * self._cap), self.guaranteed, int(self._cap > 0))
+
+    def is_full(self, ours: int) -> bool:
+        """Whether it has as much as it may, if `ours` more of its calls are to enter first."""
+        return self.most is not None and self.busy + ours >= self.most
 
     def kept(self, now_ns: int) -> int:
         """Return how many places are kept free for it: strict ones that it claimed lately and does not use."""
@@ -114,15 +140,21 @@ class PartitionTable:
         by_name: The partitions that have a share.
         rest: The partition of all other calls.
         is_strict: True if their shares are strict.
+        is_open: True if any call may enter while the limit is not reached.
     """
 
-    __slots__ = ("by_name", "is_strict", "rest")
+    __slots__ = ("by_name", "is_open", "is_strict", "rest")
 
     def __init__(self, partitions: Partitions | None) -> None:
         self.is_strict = partitions is not None and partitions.strict
-        shares = partitions.shares if partitions else {}
-        self.by_name = {name: Partition(name, share, strict=self.is_strict) for name, share in shares.items()}
-        self.rest = Partition("")
+        shares, caps = (partitions.shares, partitions.caps) if partitions else ({}, {})
+        self.is_open = not self.is_strict and not caps
+        self.by_name = {
+            name: Partition(name, shares.get(name, 0.0), strict=self.is_strict, cap=caps.get(name))
+            for name in dict.fromkeys((*shares, *caps))
+            if name
+        }
+        self.rest = Partition("", cap=caps.get(""))
 
     def __repr__(self) -> str:
         return f"<PartitionTable: {self.all()!r}>"
@@ -137,7 +169,7 @@ class PartitionTable:
 
     def resize(self, limit: int) -> None:
         """Take the shares of another limit."""
-        for partition in self.by_name.values():
+        for partition in self.all():
             partition.resize(limit)
 
     def kept(self, now_ns: int) -> int:
@@ -149,12 +181,22 @@ class PartitionTable:
         return min((each.lent_in(now_ns) for each in self.by_name.values() if each.kept(now_ns)), default=otherwise)
 
 
-def _check(name: object, share: object) -> None:
+def _fraction(part: float) -> Fraction:
+    return Fraction(part).limit_denominator(_FINEST)
+
+
+def _check_cap(name: object, cap: object, share: float) -> None:
+    _check(name or "the calls under no name", cap, "cap")
+    if cap < share:  # type: ignore[operator]  # a number, as was checked
+        raise ValueError(f"the cap of {name!r} must not be below its share of {share!r}, but is {cap!r}")
+
+
+def _check(name: object, share: object, what: str = "share") -> None:
     if not isinstance(name, str):
         raise TypeError(f"the name of a partition must be a str, not {name!r}")
     if not name:
         raise ValueError("the name of a partition must not be empty: that is who comes under none")
     if isinstance(share, bool) or not isinstance(share, int | float):
-        raise TypeError(f"the share of {name!r} must be a number from 0 to 1, not {share!r}")
+        raise TypeError(f"the {what} of {name!r} must be a number from 0 to 1, not {share!r}")
     if not (math.isfinite(share) and 0 <= share <= 1):
-        raise ValueError(f"the share of {name!r} must be from 0 to 1, not {share!r}")
+        raise ValueError(f"the {what} of {name!r} must be from 0 to 1, not {share!r}")

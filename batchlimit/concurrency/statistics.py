@@ -13,17 +13,19 @@ class PartitionStatistics:
     Attributes:
         in_flight: How many of its calls are under way.
         guaranteed: How many places its share guarantees it.
+        most: How many places its cap lets it have at most (default None: it has no cap).
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter, Partitions
         >>> from batchlimit.laws import Fixed
         >>> with ConcurrencyLimiter(Fixed(10), partitions=Partitions({"live": 0.7})) as limiter:
         ...     limiter.statistics().partitions["live"]
-        PartitionStatistics(in_flight=0, guaranteed=7)
+        PartitionStatistics(in_flight=0, guaranteed=7, most=None)
     """
 
     in_flight: int
     guaranteed: int
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,123 @@
+"""A partition that has a cap: what it may have at most, whatever is free."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, Partitions, Queue
+from batchlimit.concurrency.gate import Gate
+from batchlimit.laws import Fixed
+from tests.concurrency.test_gate import Scene, play
+
+
+def test_a_capped_partition_leaves_free_what_is_above_its_cap() -> None:
+    play(
+        Scene(10, Partitions({}, caps={"batch": 0.2})),
+        [
+            ("come", ("a", "batch"), "A"),
+            ("come", ("b", "batch"), "AB"),
+            ("come", ("c", "batch"), "partition"),
+            ("come", ("d", ""), "ABD"),
+            ("go", ("a",), "BD"),
+            ("come", ("e", "batch"), "BDE"),
+        ],
+    )
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_waiter_of_a_full_partition_holds_up_nobody_else(strict: bool) -> None:
+    play(
+        Scene(2, Partitions({"live": 0.5}, caps={"batch": 0.5}, strict=strict), Queue(5)),
+        [
+            ("come", ("a", "batch"), "A"),
+            ("come", ("b", "batch"), "Ab"),
+            ("come", ("c", "live"), "ACb"),
+            ("go", ("c",), "Ab"),
+            ("come", ("d", "live"), "ADb"),
+            ("go", ("a",), "DB"),
+        ],
+    )
+
+
+def test_a_cap_follows_the_limit_and_serves_who_waits_for_it() -> None:
+    play(
+        Scene(2, Partitions({}, caps={"batch": 0.5}), Queue(5)),
+        [
+            ("come", ("a", "batch"), "A"),
+            ("come", ("b", "batch"), "Ab"),
+            ("resize", (4,), "AB"),
+            ("come", ("c", "batch"), "ABc"),
+            ("resize", (1,), "ABc"),
+        ],
+    )
+
+
+def test_calls_under_no_name_have_a_cap_together() -> None:
+    play(
+        Scene(4, Partitions({"live": 0.5}, caps={"": 0.25})),
+        [
+            ("come", ("a", ""), "A"),
+            ("come", ("b", "unknown"), "partition"),
+            ("come", ("c", "live"), "AC"),
+        ],
+    )
+
+
+@pytest.mark.parametrize("limit", range(1, 101))
+@pytest.mark.parametrize(("share", "strict"), [(0.0, False), (0.07, False), (0.07, True)])
+def test_a_cap_is_rounded_down_but_not_below_the_share_nor_one(limit: int, share: float, strict: bool) -> None:
+    gate = Gate(limit, Partitions({"it": share}, caps={"it": 0.07}, strict=strict))
+    it = gate.partitions.of("it")
+    assert it.most == max(int(limit * Fraction(7, 100)), it.guaranteed, 1)
+
+
+def test_a_cap_of_nothing_lets_nobody_in() -> None:
+    assert Scene(4, Partitions({}, caps={"batch": 0})).come("a", "batch") == "partition"
+
+
+@given(
+    st.integers(1, 20),
+    st.booleans(),
+    st.lists(st.sampled_from(["+batch", "+live", "+", "-", "*1", "*7", "*15"]), max_size=60),
+)
+def test_no_partition_enters_above_its_cap(limit: int, strict: bool, story: list[str]) -> None:
+    gate = Gate(limit, Partitions({"live": 0.4}, caps={"batch": 0.3, "live": 0.6}, strict=strict))
+    busy: list[str] = []
+    for step in story:
+        if step.startswith("+"):
+            place = gate.partitions.of(step[1:])
+            if gate.enter(place, 0):
+                busy.append(step[1:])
+                assert place.most is None or place.busy <= place.most
+        elif step == "-" and busy:
+            gate.leave(gate.partitions.of(busy.pop(0)), 0)
+        elif step.startswith("*"):
+            gate.resize(int(step[1:]), 0)
+
+
+def test_a_limiter_refuses_above_a_cap_and_says_so() -> None:
+    with ConcurrencyLimiter(Fixed(10), partitions=Partitions({}, caps={"batch": 0.1})) as limiter:
+        with limiter.acquire("batch"):
+            with pytest.raises(ConcurrencyLimited) as refused:
+                limiter.acquire("batch")
+            limiter.acquire("other").success()
+        assert refused.value.reason == "partition"
+        seen = limiter.statistics()
+        assert (seen.partitions["batch"].most, seen.partitions[""].most, seen.unknown) == (1, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("caps", "error", "message"),
+    [
+        ({"live": 0.4}, ValueError, "the cap of 'live' must not be below its share of 0.5, but is 0.4"),
+        ({"batch": 1.5}, ValueError, "the cap of 'batch' must be from 0 to 1, not 1.5"),
+        ({"batch": "all"}, TypeError, "the cap of 'batch' must be a number from 0 to 1, not 'all'"),
+        ({7: 0.5}, TypeError, "the name of a partition must be a str, not 7"),
+        ([0.5], TypeError, "caps must be a dict of names and parts of the limit"),
+    ],
+)
+def test_wrong_caps(caps: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Partitions({"live": 0.5}, caps=caps)  # type: ignore[arg-type]
