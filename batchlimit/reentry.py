@@ -1,25 +1,14 @@
 """Signal handlers and destructors interrupt their own thread: they must not wait for a lock that it holds."""
 
 import threading
-from types import TracebackType
-from typing import Protocol, cast
+from typing import cast
+
+from batchlimit.lock import OwnLock
 
 AMID = (
     "this call came during another one of the same thread, from a signal handler or a destructor, and would wait for it"
     " for ever; make it after that: from a handler set a flag, or use loop.add_signal_handler"
 )
-
-
-class OwnLock(Protocol):
-    """A lock that knows whether its thread is inside."""
-
-    def __enter__(self) -> bool: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def _is_owned(self) -> bool: ...
 
 
 def own_lock() -> OwnLock:

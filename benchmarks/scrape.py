@@ -4,7 +4,8 @@
 
 All keys hold tokens, which is the worst case: in life most keys in memory are dormant, and cost a scrape nothing. The
 clock of the limiter stands still, so that no key retires meanwhile. Times are of the thread that scrapes. A heartbeat
-on the limiter's own event loop notes how late it wakes, while a thread scrapes and while none does.
+on the limiter's own event loop notes how late it wakes, while a thread scrapes and while none does. `statistics()` on
+that loop stops it until the end; `await asyncio.to_thread(limiter.statistics)` does not.
 """
 
 import argparse
@@ -13,10 +14,11 @@ import gc
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from batchlimit import AsyncRateLimiter
+from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.stores import MemoryStore
 from batchlimit.telemetry.prometheus import export
 from benchmarks.figures import Figure, ran_on
@@ -29,13 +31,24 @@ async def filled(keys: int) -> AsyncRateLimiter:
     """Return a limiter each of whose keys holds tokens."""
     limiter = AsyncRateLimiter(MemoryStore(), _QUOTAS, max_keys=2 * keys, clock=lambda: 1.0)
     for number in range(keys):
-        entry = limiter._registry.entry(f"user:{number}")
-        entry.reservoir.state.view.level = 900
-        entry.tokens.add(21)
-        entry.tokens.take(1)
+        _fill(limiter._registry.entry(f"user:{number}"))
         if number % 100 == 0:
             await asyncio.sleep(0)
     return limiter
+
+
+def filled_for_threads(keys: int) -> RateLimiter:
+    """Return the same for threads."""
+    limiter = RateLimiter(MemoryStore(), _QUOTAS, max_keys=2 * keys, clock=lambda: 1.0)
+    for number in range(keys):
+        _fill(limiter._registry.entry(f"user:{number}"))
+    return limiter
+
+
+def _fill(entry: Any) -> None:
+    entry.reservoir.state.view.level = 900
+    entry.tokens.add(21)
+    entry.tokens.take(1)
 
 
 def quickest(work: Callable[[], object], rounds: int) -> float:
@@ -64,7 +77,7 @@ async def latest(work: Callable[[], object] | None, rounds: int) -> list[float]:
 
 
 async def measured(keys: int, rounds: int) -> list[Figure]:
-    """Return all figures."""
+    """Return the figures of a limiter on an event loop."""
     limiter, registry = await filled(keys), CollectorRegistry()
     exporter = export(limiter, name="api", registry=registry)
     gc.collect()
@@ -75,13 +88,22 @@ async def measured(keys: int, rounds: int) -> list[Figure]:
 
     alone, beside = await latest(None, rounds), await latest(scrape, rounds)
     costs = await asyncio.to_thread(quickest, scrape, rounds)
+    own = quickest(limiter.statistics, rounds)
     exporter.close()
-    note = f"{keys:,} keys in use"
     return [
-        Figure("a scrape, processor time", round(costs, 1), "ms", at_most=50, note=note),
+        Figure("a scrape, processor time", round(costs, 1), "ms", at_most=50, note=f"{keys:,} keys in use"),
         Figure("a loop stops beside it, median of the longest", round(beside[rounds // 2], 2), "ms", at_most=5),
         Figure("the same without a scrape", round(alone[rounds // 2], 2), "ms"),
+        Figure("statistics() on the loop itself stops it", round(own, 1), "ms"),
     ]
+
+
+def measured_for_threads(keys: int, rounds: int) -> list[Figure]:
+    """Return the figure of a limiter for threads, each of whose keys has a lock."""
+    limiter = filled_for_threads(keys)
+    gc.freeze()
+    costs = quickest(limiter.statistics, rounds)
+    return [Figure("statistics() of a RateLimiter, processor time", round(costs, 1), "ms")]
 
 
 def main() -> None:
@@ -90,7 +112,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
-    print(ran_on(), *asyncio.run(measured(chosen.keys, chosen.rounds)), sep="\n")
+    print(ran_on())
+    print(*asyncio.run(measured(chosen.keys, chosen.rounds)), sep="\n")
+    print(*measured_for_threads(chosen.keys, chosen.rounds), sep="\n")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
 from batchlimit.aio.waiting_task import NO_GATE, WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.keyspace.pages import Page
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
-from batchlimit.reentry import own_lock
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
@@ -25,9 +25,10 @@ class KeyEntry:
     Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next.
     """
 
-    __slots__ = ("_is_dead", "_is_waking", "due", "home", "key", "refill_gate", "reservoir", "seen", "tokens")
-    lock = own_lock()
-    """Who counts holds it. It keeps nobody out: a loop changes its entries whenever it likes."""
+    __slots__ = ("_is_dead", "_is_waking", "due", "home", "key", "page", "refill_gate", "reservoir", "seen", "tokens")
+    lock = None
+    """Nothing keeps the loop out while another thread counts: it changes its entries whenever it likes."""
+    page: Page
 
     def __init__(self, key: str, reservoir: Reservoir, home: Home) -> None:
         self.key = key

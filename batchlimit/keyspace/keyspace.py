@@ -2,12 +2,12 @@
 
 import itertools
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
 from batchlimit.keyspace.census import Census, Tallies
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.eviction import ClockCache, Evictable
+from batchlimit.keyspace.pages import Counted
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.keyspace.single_asks import SingleAsks
 from batchlimit.overrides.key_rule import KeyRule, mode_rule
@@ -21,21 +21,12 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, Statistics
 
-_TRIES = 3
-"""A loop may let an entry go while another thread begins to count: that begins anew, so many times at most."""
 
-
-class Entry(Evictable, Protocol):
+class Entry(Evictable, Counted, Protocol):
     """What a keyspace needs of a key entry."""
 
     key: str
     """The key, as `stored` returns it."""
-    reservoir: Reservoir
-
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """Held while the figures of the reservoir are read."""
-        ...
 
     def evict(self) -> bool:
         """Retire to make room, unless a caller needs this key entry."""
@@ -91,8 +82,7 @@ class Keyspace(Generic[E]):
         self._policy, self._mode = failure_rule(options.on_failure), mode_rule(options.mode)
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)
-        self._past = Tallies(policies)
-        self._leaving = self._gone = 0  # how many entries began to leave, and how many have left
+        self._tallies = Tallies(policies)
         self.singles: SingleAsks[E] = SingleAsks(
             entries,
             self._dormant,
@@ -100,7 +90,7 @@ class Keyspace(Generic[E]):
             options,
             clock=clock,
             find=self.find,
-            settled=self._past.admitted,
+            settled=self._tallies.admitted,
             mode=self._mode,
         )
 
@@ -128,6 +118,7 @@ class Keyspace(Generic[E]):
             self.singles.give_up(single)
         self._dormant.make_room(len(self) + 1 - self._options.max_keys)
         self._cache.enter(entry, self.evict)
+        self._tallies.enter(entry)
         self._entries[place] = entry
         return entry
 
@@ -143,22 +134,19 @@ class Keyspace(Generic[E]):
         place = place_of(entry.key)
         if self._entries.get(place) is not entry:
             return
-        self._leaving += 1
         del self._entries[place]
         self.remember(entry)
-        self._gone = self._leaving
         self._cache.leave(entry)
         if (snapshot := entry.reservoir.lifecycle.snapshot) is not None:
             self._dormant.put(place, snapshot, self._clock())
         self._left(entry)
 
     def remember(self, entry: E) -> None:
-        """Keep counting what an entry did that is gone."""
-        with entry.lock:
-            self._past.remember(entry.reservoir)
+        """Keep counting what an entry did that is gone, once."""
+        self._tallies.leave(entry)
 
     def clear(self) -> list[E]:
-        """Forget all keys; return the entries that were in use. Their statistics are the caller's to remember."""
+        """Forget all keys; return the entries that were in use. The caller has each of them remembered in the end."""
         self.singles.bring_into_use()
         entries = list(self._entries.values())
         self._entries.clear()
@@ -176,12 +164,8 @@ class Keyspace(Generic[E]):
         return self._dormant.due
 
     def census(self) -> Census:
-        """Begin to count what all keys did, those that are gone among them."""
-        gone, census = self._gone, self._past.census(list(self._entries.values()))
-        for _ in range(_TRIES):
-            if gone == self._leaving:
-                break
-            gone, census = self._gone, self._past.census(list(self._entries.values()))
+        """Begin to count what all keys did, those that are gone among them; it is taken while others go on."""
+        census = self._tallies.census()
         census.keys, census.asks = len(self), len(self.singles)
         return census
 
@@ -212,5 +196,5 @@ class Keyspace(Generic[E]):
         """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
         code, policy, name = KeyRule(quota, self._mode(key)), self._policy(key), stored(key)
         made = Reservoir(code, self._instance, self._options, now, key=name, policy=policy, snapshot=snapshot)
-        made.state.waits = self._past.waits(quota)
+        made.state.waits = self._tallies.waits(quota)
         return made

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from batchlimit.blocking import Event, TaskEvent, warn_in_loop
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.keyspace.pages import Page
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
 from batchlimit.reentry import free, own_lock
@@ -95,6 +96,7 @@ class KeyEntry:
         "due",
         "key",
         "lock",
+        "page",
         "refill_gate",
         "reservoir",
         "seen",
@@ -102,6 +104,7 @@ class KeyEntry:
         "store",
         "tokens",
     )  # fmt: skip
+    page: Page
 
     def __init__(
         self,

@@ -228,9 +228,13 @@ class Registry:
             entries = self._keyspace.clear()
         self._drained.run(entries, _PATIENCE)
         for entry in entries:
-            self._drained.attempt(entry, partial(self._keyspace.remember, entry))
+            self._drained.attempt(entry, partial(self._remember, entry))
             self._refresher.forget(entry)
         self._close_store()
+
+    def _remember(self, entry: KeyEntry) -> None:
+        with free(self._lock):
+            self._keyspace.remember(entry)
 
     def _close_store(self) -> None:
         self.store.stop()

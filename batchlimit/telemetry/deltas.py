@@ -46,7 +46,7 @@ class Deltas:
         with self._lock:
             for labelled, value in self._sources.read().items():
                 change = value - self._last.get(labelled, 0)
-                if change < 0 and _is_counter(labelled):  # tokens taken too late were uncounted: wait for more
+                if change < 0 and _is_counter(labelled):  # one source of several has gone: wait for more
                     continue
                 if change or labelled not in self._last:  # a series begins with 0
                     self._add(labelled, change)

@@ -1,5 +1,6 @@
 """What is measured: limiters and web fronts, each under a name."""
 
+import os
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,15 +21,42 @@ class Labelled(NamedTuple):
     limiter: str
 
 
+class _Source:
+    """One limiter or front, and the counters that were last read of it."""
+
+    def __init__(self, name: str, find: Callable[[], Any]) -> None:
+        self.name, self._find = name, find
+        self._counted: Reading = {}
+
+    def read(self) -> Reading | None:
+        """Return its series now; None: nobody has it any more. No counter falls, but in a forked child.
+
+        A limiter uncounts tokens that were taken too late to be spent. To Prometheus a counter that falls has begun
+        anew, and all that it counts is an increase. So it stays where it was, until there is more.
+        """
+        if (source := self._find()) is None:
+            return None
+        found = read(source.statistics())
+        for series, before in self._counted.items():
+            found[series] = max(before, found.get(series, 0))
+        self._counted = {series: value for series, value in found.items() if series.metric.kind == "counter"}
+        return found
+
+    def forget(self) -> None:
+        """Let counters begin anew."""
+        self._counted = {}
+
+
 class Sources:
     """Limiters and fronts that are read together; each is gone when nobody else has it any more."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[str, Callable[[], Any]]] = []
+        self._found: list[_Source] = []
         self._told: set[str] = set()
+        self._process = os.getpid()
 
     def __repr__(self) -> str:
-        return f"<Sources {[name for name, _ in self._found]}>"
+        return f"<Sources {[each.name for each in self._found]}>"
 
     def __len__(self) -> int:
         """How many sources there are, those included that were gone since the last reading."""
@@ -47,28 +75,36 @@ class Sources:
         if not callable(getattr(source, "statistics", None)):
             raise TypeError(f"{source!r} counts nothing: give a limiter, or a web front, which has statistics()")
         try:
-            self._found.append((name, weakref.ref(source)))
+            self._found.append(_Source(name, weakref.ref(source)))
         except TypeError:  # it cannot be referred to weakly
-            self._found.append((name, lambda: source))
+            self._found.append(_Source(name, lambda: source))
 
     def read(self) -> dict[Labelled, float]:
         """Return the value of each series now. A source that fails is left out, and the log says so once."""
         reading: dict[Labelled, float] = {}
-        for name, find in list(self._found):
-            if (source := find()) is None:
-                self._found.remove((name, find))
+        self._begin_anew_after_fork()
+        for source in list(self._found):
+            if (found := self._read(source)) is None:
+                self._found.remove(source)
                 continue
-            for series, value in self._read(name, source).items():
-                labelled = Labelled(series, name)
+            for series, value in found.items():
+                labelled = Labelled(series, source.name)
                 reading[labelled] = reading.get(labelled, 0) + value
         return reading
 
-    def _read(self, name: str, source: Any) -> Reading:
+    def _begin_anew_after_fork(self) -> None:
+        """In the child limiters count from 0: what their parent counted is the parent's."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            for source in self._found:
+                source.forget()
+
+    def _read(self, source: _Source) -> Reading | None:
         try:
-            return read(source.statistics())
+            return source.read()
         except Exception as error:  # noqa: BLE001  the other sources are read
-            if name not in self._told:
-                self._told.add(name)
+            if source.name not in self._told:
+                self._told.add(source.name)
                 message = "no metrics of %r: its statistics cannot be read"
-                tell("telemetry.unread", message, name or source, error=error, limiter=name)
+                tell("telemetry.unread", message, source.name or source, error=error, limiter=source.name)
             return {}

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from batchlimit import Quota
-from batchlimit.keyspace.census import PART, Census, Tallies
+from batchlimit.keyspace.census import Census, Tallies
+from batchlimit.keyspace.pages import SIZE, Counted, Page
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.policy import MOST, OTHER, Policies, policies_of
@@ -22,18 +23,40 @@ POLICIES = Policies({"user:*": HUNDRED, "*": FIVE})
 
 
 class Key:
-    """A key entry."""
+    """A key entry of threads."""
+
+    page: Page
 
     def __init__(self, reservoir: Reservoir) -> None:
         self.reservoir, self.lock = reservoir, own_lock()
+
+
+class TaskKey:
+    """A key entry of an event loop, which no lock keeps out."""
+
+    page: Page
+    lock = None
+
+    def __init__(self, reservoir: Reservoir) -> None:
+        self.reservoir = reservoir
+
+
+class Broken(Key):
+    """A key entry at which a signal handler raises, while it is counted."""
+
+    def __init__(self) -> None:
+        super().__init__(spent())
+        self.reservoir.state.tokens = None  # type: ignore[assignment]
 
 
 def nobody_else() -> None:
     pass
 
 
-def taken(tallies: Tallies, *keys: Key) -> Census:
-    census = tallies.census(keys)
+def taken(tallies: Tallies, *keys: Counted) -> Census:
+    for key in keys:
+        tallies.enter(key)
+    census = tallies.census()
     census.take(nobody_else)
     return census
 
@@ -121,10 +144,11 @@ def lost() -> Reservoir:
 KEYS: list[Callable[[], Reservoir]] = [plain, spent, refused, timed_out, waiting, owing, lent, lost]
 
 
+@pytest.mark.parametrize("kind", [Key, TaskKey])
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.__name__)
-def test_a_census_counts_what_the_figures_of_a_key_say(key: Callable[[], Reservoir]) -> None:
+def test_a_census_counts_what_the_figures_of_a_key_say(key: Callable[[], Reservoir], kind: Callable[[Reservoir], Counted]) -> None:
     reservoir = key()
-    assert taken(Tallies(Policies()), Key(reservoir)).total == reservoir.state.figures()
+    assert taken(Tallies(Policies()), kind(reservoir)).total == reservoir.state.figures()
 
 
 def test_the_keys_of_a_census_are_added_up_by_policy() -> None:
@@ -136,28 +160,60 @@ def test_the_keys_of_a_census_are_added_up_by_policy() -> None:
 
 
 def test_what_a_key_counted_outlasts_it_and_what_it_had_does_not() -> None:
-    tallies, key = Tallies(Policies()), spent()
-    before = taken(tallies, Key(key))
-    key.lifecycle.evict()
-    tallies.remember(key)
+    tallies, key = Tallies(Policies()), Key(spent())
+    before = taken(tallies, key)
+    key.reservoir.lifecycle.evict()
+    tallies.leave(key)
     after = taken(tallies)
     assert before.total[:6] == after.total[:6]
     assert (before.total[6], after.total[6]) == (7, 0)
     assert after.policies["*"] == PolicyStatistics(admitted=4, from_store=1)
 
 
-def test_a_key_that_retires_meanwhile_is_counted_once() -> None:
-    tallies, key = Tallies(Policies()), spent()
-    census = tallies.census([Key(key)])
-    key.lifecycle.evict()
-    tallies.remember(key)
-    census.take(nobody_else)
-    assert census.total[0] == 4
+def test_every_key_is_counted_once_though_keys_come_and_go_while_pages_are_counted() -> None:
+    tallies, keys = Tallies(Policies()), [Key(spent()) for _ in range(2 * SIZE + 1)]
+    for key in keys:
+        tallies.enter(key)
+    census, newcomers = tallies.census(), list[Key]()
+
+    def come_and_go() -> None:
+        for key in (keys.pop(0), keys.pop()):
+            key.reservoir.lifecycle.evict()
+            tallies.leave(key)
+        newcomers.append(Key(spent()))
+        tallies.enter(newcomers[-1])
+
+    census.take(come_and_go)
+    all_that_were = 4 * (2 * SIZE + 1)
+    assert all_that_were <= census.total[0] <= taken(tallies).total[0] == all_that_were + 4 * len(newcomers)
+    assert newcomers
+
+
+def test_a_place_that_got_free_is_taken_before_there_is_another_page() -> None:
+    tallies, keys = Tallies(POLICIES), [Key(plain()) for _ in range(SIZE)]
+    taken(tallies, *keys)
+    tallies.leave(keys[7])
+    newcomer = Key(plain())
+    tallies.enter(newcomer)
+    assert newcomer.page is keys[0].page
+    other = Key(made(FIVE))
+    tallies.enter(other)
+    assert other.page is not keys[0].page
+
+
+def test_a_count_that_is_interrupted_holds_no_lock() -> None:
+    tallies, broken = Tallies(Policies()), Broken()
+    with pytest.raises(AttributeError):
+        taken(tallies, Key(spent()), broken)
+    assert not broken.lock._is_owned()
 
 
 def test_others_have_their_turn_between_the_parts() -> None:
     turns: list[int] = []
-    Tallies(Policies()).census([Key(plain())] * (2 * PART + 1)).take(lambda: turns.append(1))
+    tallies = Tallies(Policies())
+    for _ in range(2 * SIZE + 1):
+        tallies.enter(Key(plain()))
+    tallies.census().take(lambda: turns.append(1))
     assert len(turns) == 2
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import threading
 
 import pytest
@@ -48,6 +49,28 @@ def test_a_limiter_that_nobody_has_any_more_is_not_kept_alive() -> None:
     del mine
     gc.collect()
     assert (found.read(), len(found)) == ({}, 0)
+
+
+def test_a_counter_does_not_fall_though_tokens_are_uncounted_that_were_taken_too_late() -> None:
+    found, mine = Sources(), limiter(5)
+    found.add("api", mine)
+    assert acquired(found.read(), "api") == 5
+    mine._registry.entry("ann").took_late(2)  # type: ignore[attr-defined]
+    assert acquired(found.read(), "api") == 5
+    for _ in range(3):
+        assert mine.try_acquire("ann")
+    assert acquired(found.read(), "api") == 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_counts_from_nothing() -> None:
+    found, mine = Sources(), limiter(5)
+    found.add("api", mine)
+    found.read()
+    if (child := os.fork()) == 0:
+        assert mine.try_acquire("ann")
+        os._exit(int(acquired(found.read(), "api")))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_a_source_that_fails_is_left_out_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,114 @@
+"""The key entries in use, in pages that are counted one at a time: no count takes hold of all keys at once."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from operator import add
+from typing import Protocol
+
+from batchlimit.lock import OwnLock
+from batchlimit.quota.policy import Policies
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.statistics import Figures
+
+SIZE = 512
+"""Keys of one page: they are read in about a quarter of a millisecond. Then other threads have their turn."""
+COUNTS, GAUGES = 6, 3
+"""Of the figures of a key the first six count what happened, as does all from the tenth to the last but one."""
+NOTHING: Figures = (0,) * 14
+_TRIES = 3
+"""A loop may let an entry go while another thread looks at its page: that looks again, so many times at most."""
+
+
+class Counted(Protocol):
+    """A key entry."""
+
+    reservoir: Reservoir
+    page: "Page"
+    """Belongs to the pages."""
+
+    @property
+    def lock(self) -> OwnLock | None:
+        """Held while it is read; None: nobody can be kept out."""
+        ...
+
+
+class Page:
+    """Some key entries of one policy, and the sum of what those did that have left this page.
+
+    A key entry stays on its page. So the counts of a page never fall, and neither does a sum over all pages, though
+    entries leave while it is made.
+    """
+
+    __slots__ = ("_begun", "_entries", "_left", "_past", "number")
+
+    def __init__(self, number: int) -> None:
+        """`number` is that of the policy."""
+        self.number = number
+        self._entries: dict[Counted, None] = {}
+        self._past = NOTHING
+        self._begun = self._left = 0  # how many entries began to leave, and how many have left
+
+    def __repr__(self) -> str:
+        return f"<Page of {len(self)} keys>"
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def enter(self, entry: Counted) -> None:
+        """Add an entry."""
+        self._entries[entry] = None
+        entry.page = self
+
+    def leave(self, entry: Counted) -> None:
+        """Remove an entry, and keep what it did."""
+        self._begun += 1
+        del self._entries[entry]
+        with entry.lock or nullcontext():
+            figures = entry.reservoir.state.figures()
+        done = (*figures[:COUNTS], *(0,) * GAUGES, *figures[COUNTS + GAUGES : -1], 0)
+        self._past = tuple(map(add, self._past, done))
+        self._left = self._begun
+
+    def look(self) -> tuple[Sequence[Counted], Figures]:
+        """Return the entries that are on the page at one moment, and the sum of those that were gone by then.
+
+        An entry that leaves later keeps its figures: so each is counted once.
+        """
+        left, found = self._left, (list(self._entries), self._past)
+        for _ in range(_TRIES):
+            if left == self._begun:
+                break
+            left, found = self._left, (list(self._entries), self._past)
+        return found
+
+
+class Pages:
+    """All pages of one limiter. Each method but `all` requires that nobody else calls one."""
+
+    __slots__ = ("_policies", "_roomy", "all")
+
+    def __init__(self, policies: Policies) -> None:
+        self._policies = policies
+        self.all: list[Page] = []
+        self._roomy: list[list[Page]] = [[] for _ in policies.names]  # by policy, those that are not full
+
+    def __repr__(self) -> str:
+        return f"<{len(self.all)} Pages>"
+
+    def enter(self, entry: Counted) -> None:
+        """Put a new entry on a page of its policy that has room."""
+        number = self._policies.number(entry.reservoir.state.code)
+        roomy = self._roomy[number]
+        if not roomy:
+            roomy.append(Page(number))
+            self.all.append(roomy[-1])
+        roomy[-1].enter(entry)
+        if len(roomy[-1]) == SIZE:
+            roomy.pop()
+
+    def leave(self, entry: Counted) -> None:
+        """Remove an entry, once."""
+        page = entry.page
+        if len(page) == SIZE:
+            self._roomy[page.number].append(page)
+        page.leave(entry)
