@@ -146,7 +146,9 @@ KEYS: list[Callable[[], Reservoir]] = [plain, spent, refused, timed_out, waiting
 
 @pytest.mark.parametrize("kind", [Key, TaskKey])
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.__name__)
-def test_a_census_counts_what_the_figures_of_a_key_say(key: Callable[[], Reservoir], kind: Callable[[Reservoir], Counted]) -> None:
+def test_a_census_counts_what_the_figures_of_a_key_say(
+    key: Callable[[], Reservoir], kind: Callable[[Reservoir], Counted]
+) -> None:
     reservoir = key()
     assert taken(Tallies(Policies()), kind(reservoir)).total == reservoir.state.figures()
 
