@@ -61,7 +61,8 @@ class AsyncConcurrencyLimiter(BaseLimiter):
             partition: The name of the call's partition (default "": what no share guarantees).
             timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
             operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Calls of low priority are shed first (a whole number, default 0).
+            priority: Callers of high priority are served first in the queue, and those of low priority are shed first
+                (a whole number, default 0).
             sheddable: True if the task may be cancelled in its block (default False). The block then ends in
                 ConcurrencyLimited. The task that entered such a block has to leave it, as with asyncio.timeout.
 
@@ -69,7 +70,8 @@ class AsyncConcurrencyLimiter(BaseLimiter):
             The permit. It raises ConcurrencyLimited or LimiterClosed where the task enters.
 
         Raises:
-            TypeError: `timeout` is no number, or `priority` of a sheddable call is no whole number.
+            TypeError: `timeout` is no number, or `priority` of a call that is sheddable or has to wait is no whole
+                number.
             ValueError: `timeout` is below 0.
         """
         permit = AsyncPermit(self._locked_gate, operation, priority, sheddable)

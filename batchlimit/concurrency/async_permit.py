@@ -67,7 +67,7 @@ class AsyncPermit(BasePermit):
 
     Attributes:
         operation: What kind of call it is, as `acquire` was told.
-        priority: Its priority for shedding, as `acquire` was told.
+        priority: Its priority, as `acquire` was told.
         start_ns: When it was admitted (ns of the limiter's clock); not set if `bypass` let the call in.
 
     Raises:
@@ -165,7 +165,7 @@ class AsyncPermit(BasePermit):
         if seconds <= 0:
             raise locked_gate.refusal(reason)
         turn = Turn()
-        waiter = Waiter(turn.wake)
+        waiter = Waiter(turn.wake, self.priority)
         self._state = WAITING
         try:
             waiters.join(waiter, self._partition)
@@ -178,7 +178,7 @@ class AsyncPermit(BasePermit):
             raise
         if not held:
             self._state = OVER
-            raise locked_gate.refusal("queue_timeout")
+            raise waiters.in_vain(waiter)
 
     # To be shed
 

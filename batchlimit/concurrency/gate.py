@@ -58,6 +58,17 @@ class Gate:
         partition.busy += 1
         return True
 
+    def make_room(self, priority: int) -> Sequence[Waiter]:
+        """Remove a waiter from a full queue, if one of this priority comes before it; return it, to be woken."""
+        if not self._queue.length or self.waiting.count < self._queue.length:
+            return ()
+        last = self.waiting.displaced_by(priority, self._queue.length)
+        if last is None:
+            return ()
+        last.displaced = True
+        self.waiting.remove(last)
+        return (last,)
+
     def line_up(self, partition: Partition, waiter: Waiter) -> Reason | None:
         """Add a waiter that was refused entry, or return why that is not possible either."""
         if self.waiting.count >= self._queue.length:
@@ -123,6 +134,7 @@ class Gate:
         """
         served: list[Waiter] = []
         while (waiter := self._next(now_ns)) and len(served) < _AT_ONCE:
+            self.waiting.pass_turn()
             if waiter.waiting and not self.is_closed:
                 # No call stands between these: a signal handler that raises finds all of them done, or none.
                 self.in_flight += 1

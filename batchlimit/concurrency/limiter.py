@@ -58,7 +58,8 @@ class ConcurrencyLimiter(BaseLimiter):
             partition: The name of the call's partition (default "": what no share guarantees).
             timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
             operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Calls of low priority are shed first (a whole number, default 0).
+            priority: Callers of high priority are served first in the queue, and those of low priority are shed first
+                (a whole number, default 0).
             sheddable: True if the call may be told to give up (default False); see Shedding.
 
         Returns:
@@ -67,7 +68,8 @@ class ConcurrencyLimiter(BaseLimiter):
         Raises:
             ConcurrencyLimited: The call was refused; `reason` says why, `retry_after` when to come back.
             LimiterClosed: The limiter was closed.
-            TypeError: `timeout` is no number, or `priority` of a sheddable call is no whole number.
+            TypeError: `timeout` is no number, or `priority` of a call that is sheddable or has to wait is no whole
+                number.
             ValueError: `timeout` is below 0.
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)

@@ -24,7 +24,7 @@ class Permit(BasePermit):
 
     Attributes:
         operation: What kind of call it is, as `acquire` was told.
-        priority: Its priority for shedding, as `acquire` was told.
+        priority: Its priority, as `acquire` was told.
         start_ns: When it was admitted (ns of the limiter's clock); not set if `bypass` let the call in.
 
     Example:
@@ -72,7 +72,7 @@ class Permit(BasePermit):
             raise locked_gate.refusal(reason)
         warn_in_loop()
         turn = Turn()
-        waiter = Waiter(turn.wake)
+        waiter = Waiter(turn.wake, self.priority)
         try:
             waiters.join(waiter, partition)
             _await(turn, seconds, locked_gate)
@@ -82,7 +82,7 @@ class Permit(BasePermit):
                 self.ignore()
             raise
         if not held:
-            raise locked_gate.refusal("queue_timeout")
+            raise waiters.in_vain(waiter)
 
 
 def _await(turn: Turn, seconds: float, locked_gate: LockedGate) -> None:

@@ -1,12 +1,12 @@
 """The queue of a concurrency limit: who may wait for a place, and in which order waiters are served."""
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from batchlimit.concurrency.partition import Partition
+from batchlimit.concurrency.ranks import OldestTurn, Ranks, kept_for_lower
 
 Order = Literal["fifo", "lifo"]
 """The longest waiting first; or the newest, of which more are still wanted when their turn comes."""
@@ -16,11 +16,15 @@ Order = Literal["fifo", "lifo"]
 class Queue:
     """How many callers may wait, for how long, and who is next.
 
+    Callers of higher priority are served first; every eighth place goes to who has waited longest, whatever the
+    priorities. If the queue is full, a caller of higher priority takes the place of the last one of the lowest
+    priority, which is refused as "queue_full". An eighth of the queue is not taken from lower priorities so.
+
     Args:
         length: How many may wait at most (callers, default 100; 0: nobody waits).
         max_wait: How long each may wait at most (seconds, default 1.0; None: no limit).
-        order: "fifo" (default) serves the longest waiting first; "lifo" the newest, more of which are still wanted
-            then.
+        order: Which of equal priority is next: "fifo" (default) serves the longest waiting first; "lifo" the newest,
+            more of which are still wanted then.
 
     Raises:
         TypeError: `length` is no whole number, or `max_wait` no number.
@@ -69,17 +73,29 @@ NO_QUEUE = Queue(length=0)
 
 
 class Waiter:
-    """A caller that waits. It is served once, or gives up; whichever comes first is final."""
+    """A caller that waits. It is served once, or gives up, or is displaced; whichever comes first is final."""
 
-    __slots__ = ("gate", "in_flight", "number", "partition", "served", "since_ns", "start_ns", "waiting", "wake")
+    __slots__ = (
+        "displaced",
+        "gate",
+        "in_flight",
+        "number",
+        "partition",
+        "priority",
+        "served",
+        "since_ns",
+        "start_ns",
+        "waiting",
+        "wake",
+    )
 
     partition: Partition
 
-    def __init__(self, wake: Callable[[], object]) -> None:
-        self.wake = wake
+    def __init__(self, wake: Callable[[], object], priority: int = 0) -> None:
+        self.wake, self.priority = wake, priority
         self.gate: object = None
         self.number = 0
-        self.waiting = self.served = False
+        self.waiting = self.served = self.displaced = False
         self.start_ns = self.in_flight = 0
         self.since_ns: int | None = None  # since when it waits; None: it does not
 
@@ -89,26 +105,26 @@ class Waiter:
 
 
 class Waiting:
-    """All waiters, by partition, in the order in which they came. One more or less costs the same however many wait.
+    """All waiters, by partition and priority, in the order in which they came.
 
-    A signal handler may raise wherever a function is called, and the garbage collector may complete a permit there. So
-    the waiters in the lines are the truth: `count` is computed anew after each change, and a waiter that is gone is
-    skipped.
+    One more or less costs the same however many wait. A signal handler may raise wherever a function is called, and the
+    garbage collector may complete a permit there. So the waiters in the lines are the truth: `count` is computed anew
+    after each change, and a waiter that is gone is skipped.
     """
 
-    __slots__ = ("_lines", "_newest_first", "_numbers", "count")
+    __slots__ = ("_lines", "_newest_first", "_numbers", "_turn", "count")
 
     def __init__(self, order: Order) -> None:
         self._newest_first = order == "lifo"
-        # Not a dict: of that the first is as far to seek as many who came before it left.
-        self._lines: dict[Partition, OrderedDict[Waiter, None]] = {}
+        self._lines: dict[Partition, Ranks[Waiter]] = {}
+        self._turn = OldestTurn()
         self._numbers = 0
         self.count = 0
 
     def add(self, waiter: Waiter) -> None:
         self._numbers += 1
         waiter.number, waiter.waiting = self._numbers, True
-        self._lines.setdefault(waiter.partition, OrderedDict())[waiter] = None
+        self._lines.setdefault(waiter.partition, Ranks(self._newest_first)).add(waiter)
         self._count()
 
     def remove(self, waiter: Waiter) -> None:
@@ -116,7 +132,7 @@ class Waiting:
         waiter.waiting = False
         line = self._lines.get(waiter.partition)
         if line is not None:
-            line.pop(waiter, None)
+            line.remove(waiter)
             if not line:
                 self._lines.pop(waiter.partition, None)
         self._count()
@@ -125,14 +141,37 @@ class Waiting:
         """Return how many waiters are of this partition."""
         return len(self._lines.get(partition, ()))
 
+    def pass_turn(self) -> None:
+        """Count the place that a waiter gets, before it leaves."""
+        if self._has_several_priorities():
+            self._turn.pass_on()
+
     def heads(self) -> Sequence[Waiter]:
-        """Return the next waiter of each partition: those under their guarantee first, then by the order."""
-        lines = list(self._lines.values())
-        heads = [next(reversed(line) if self._newest_first else iter(line)) for line in lines if line]
+        """Return the next waiter of each partition: those under their guarantee first, then by priority and order."""
+        is_oldests = self._turn.is_now and self._has_several_priorities()
+        heads = [line.oldest() if is_oldests else line.head() for line in self._lines.values() if line]
         if len(heads) > 1:
-            sign = -1 if self._newest_first else 1
-            heads.sort(key=lambda w: (w.partition.busy >= w.partition.guaranteed, sign * w.number))
+            sign = -1 if self._newest_first and not is_oldests else 1
+            rank = 0 if is_oldests else -1
+            heads.sort(key=lambda w: (w.partition.busy >= w.partition.guaranteed, rank * w.priority, sign * w.number))
         return heads
+
+    def displaced_by(self, priority: int, length: int) -> Waiter | None:
+        """Return the waiter whose place in a full queue goes to a caller of this priority; None: it gets none.
+
+        It is the last one of the lowest priority. One for whom a share is kept stays.
+        """
+        lines = [line for place, line in self._lines.items() if line and place.busy >= place.guaranteed]
+        if sum(line.below(priority) for line in lines) <= kept_for_lower(length):
+            return None
+        sign = 1 if self._newest_first else -1
+        return min(
+            (next(line.from_last()) for line in lines), key=lambda waiter: (waiter.priority, sign * waiter.number)
+        )
+
+    def _has_several_priorities(self) -> bool:
+        first, *others = [line.priorities for line in self._lines.values()] or [frozenset()]
+        return len(first.union(*others)) > 1
 
     def _count(self) -> None:
         self.count = sum(map(len, self._lines.values()))

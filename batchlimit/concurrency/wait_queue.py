@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
+from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.queue import Queue, Waiter
-from batchlimit.errors import LimiterClosed
+from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 
 CLOSED = "this concurrency limiter was closed"
 
@@ -38,22 +39,26 @@ class WaitQueue:
             partition: The name of its partition.
 
         Raises:
+            TypeError: The priority is no whole number.
             ConcurrencyLimited: The queue is full.
             LimiterClosed: The limiter was closed.
         """
+        if isinstance(waiter.priority, bool) or not isinstance(waiter.priority, int):
+            raise TypeError(f"the priority of what may wait must be a whole number, not {waiter.priority!r}")
         section = self._section
-        served: Sequence[Waiter] = ()
+        woken: Sequence[Waiter] = ()
         try:
             with section.hold():
                 gate = section.gate
                 if gate.is_closed:
                     raise LimiterClosed(CLOSED)
+                woken = gate.make_room(waiter.priority)
                 if reason := gate.line_up(gate.partitions.of(partition), waiter):
                     raise self._counts.refusal(gate, reason, section.clock())
                 now = waiter.since_ns = section.clock()
-                served = gate.serve(now)
+                woken = [*woken, *gate.serve(now)]
         finally:
-            section.wake(served)
+            section.wake(woken)
 
     def leave(self, permit: BasePermit, waiter: Waiter) -> bool:
         """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
@@ -69,6 +74,15 @@ class WaitQueue:
         if section.gate.behind:
             self.serve()
         return is_held
+
+    def in_vain(self, waiter: Waiter) -> ConcurrencyLimited | LimiterClosed:
+        """Count the refusal of a caller that waited in vain; return the error to raise."""
+        section = self._section
+        if section.gate.is_closed:
+            return LimiterClosed(CLOSED)
+        with section.hold():
+            reason: Reason = "queue_full" if waiter.displaced else "queue_timeout"
+            return self._counts.refusal(section.gate, reason, section.clock())
 
     def serve(self) -> None:
         """Let waiters enter that may enter by now: time alone frees places that strict shares kept."""

@@ -56,6 +56,21 @@ def partition_of(partition: Callable[[Any], str] | None, request: object) -> str
         return ""
 
 
+def priority_of(priority: Callable[[Any], int] | None, request: object) -> int:
+    """Return the priority of a request; 0, if `priority` raises or returns no whole number."""
+    try:
+        return _whole(priority(request)) if priority is not None else 0
+    except Exception as error:  # noqa: BLE001  told in the log
+        _faults.tell(("priority", priority), "a request has the priority 0, for `priority` failed: %s", error)
+        return 0
+
+
+def _whole(priority: object) -> int:
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"a priority is a whole number, not {priority!r}")
+    return priority
+
+
 def _text(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of a partition is a str, not {name!r}")

@@ -75,15 +75,22 @@ class Engine:
             if permit._place is not None:
                 return None
             seconds = slots.line.queue.patience(timeout)
-            if seconds > 0 and slots.line.is_full:
-                raise self._refusal(slots, "queue_full")
+            displaced = self._make_room(slots, priority) if seconds > 0 and slots.line.is_full else []
             if seconds <= 0 and slots.is_sought:
                 raise self._refusal(slots, "limit")
             made = turn()
             waiter = Waiter(made.wake, seconds > 0, priority)
             slots.line_up(waiter, now)
             self._talker.note(slots, now)
+        self._talker.wake_all(slots, displaced)
         return waiter, made, seconds or math.inf
+
+    def _make_room(self, slots: LocalSlots, priority: int) -> list[Waiter]:
+        """Refuse a waiter of a full line, in whose place a caller of this priority waits; or raise."""
+        last = slots.line.displaced_by(priority)
+        if last is None:
+            raise self._refusal(slots, "queue_full")
+        return slots.line.refuse([last], slots.refusal("queue_full"))
 
     def stop_waiting(self, permit: BaseSharedPermit, waiter: Waiter) -> None:
         """End a wait: let the permit have what the waiter got.

@@ -1,13 +1,10 @@
 """Who waits in this process for a place at one key."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from batchlimit.concurrency.queue import Queue
+from batchlimit.concurrency.ranks import OldestTurn, Ranks, kept_for_lower
 from batchlimit.shared.lease import Place
-
-_SHARE = 8
-"""One of so many places goes to who has waited longest, whatever the priorities: the lowest ones are served too."""
 
 
 class Waiter:
@@ -43,31 +40,31 @@ class Line:
         patient: How many of them are patient.
     """
 
-    __slots__ = ("_by_priority", "_count", "_newest_first", "_numbers", "_turns", "patient", "queue")
+    __slots__ = ("_numbers", "_ranks", "_turn", "patient", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self._newest_first = queue.order == "lifo"
-        self._by_priority: dict[int, OrderedDict[Waiter, None]] = {}
-        self._count = self._numbers = self._turns = 0
+        self._ranks: Ranks[Waiter] = Ranks(newest_first=queue.order == "lifo")
+        self._turn = OldestTurn()
+        self._numbers = 0
         self.patient = 0
 
     def __repr__(self) -> str:
         return f"<Line of {len(self)}>"
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._ranks)
 
     def __iter__(self) -> Iterator[Waiter]:
-        return iter([waiter for each in self._by_priority.values() for waiter in each])
+        return iter(self._ranks)
 
     def __contains__(self, waiter: Waiter) -> bool:
-        return waiter in self._by_priority.get(waiter.priority, ())
+        return waiter in self._ranks
 
     @property
     def first(self) -> Waiter:
         """The one who came first; not for an empty line."""
-        return min((next(iter(each)) for each in self._by_priority.values()), key=lambda waiter: waiter.number)
+        return self._ranks.oldest()
 
     @property
     def is_full(self) -> bool:
@@ -78,20 +75,20 @@ class Line:
         """Join."""
         self._numbers += 1
         waiter.number = self._numbers
-        self._by_priority.setdefault(waiter.priority, OrderedDict())[waiter] = None
-        self._count += 1
+        self._ranks.add(waiter)
         self.patient += waiter.is_patient
 
     def remove(self, waiter: Waiter) -> None:
         """Leave; a second time it changes nothing."""
-        if waiter not in self:
-            return
-        equals = self._by_priority[waiter.priority]
-        del equals[waiter]
-        if not equals:
-            del self._by_priority[waiter.priority]
-        self._count -= 1
-        self.patient -= waiter.is_patient
+        if self._ranks.remove(waiter):
+            self.patient -= waiter.is_patient
+
+    def displaced_by(self, priority: int) -> Waiter | None:
+        """Return the waiter whose place in a full line goes to a caller of this priority; None: it gets none."""
+        if self._ranks.below(priority) <= kept_for_lower(self.queue.length):
+            return None
+        lower = (waiter for waiter in self._ranks.from_last() if waiter.priority < priority)
+        return next((waiter for waiter in lower if waiter.is_patient), None)
 
     def refuse(self, waiters: list[Waiter], error: Exception) -> list[Waiter]:
         """Remove these, with an error; return them, to be woken."""
@@ -107,9 +104,8 @@ class Line:
         return waiter
 
     def _chosen(self) -> Waiter:
-        if len(self._by_priority) > 1:
-            self._turns += 1
-            if self._turns % _SHARE == 0:
-                return self.first
-        highest = self._by_priority[max(self._by_priority)]
-        return next(reversed(highest) if self._newest_first else iter(highest))
+        if len(self._ranks.priorities) == 1:
+            return self._ranks.head()
+        is_oldests = self._turn.is_now
+        self._turn.pass_on()
+        return self.first if is_oldests else self._ranks.head()

@@ -815,3 +815,32 @@ def test_priorities_of_what_may_be_shed_can_be_compared(limiter: Any) -> None:
 def test_a_wrong_period(limiter: Any, every: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="every"):
         limiter(Fixed(1), watchers=[Told()], every=every)
+
+
+# Priorities
+
+
+def test_who_matters_more_is_served_first_and_displaces_who_matters_least(limiter: Any) -> None:
+    here = limiter(Fixed(1), queue=Queue(2, max_wait=None))
+    held = here.acquire()
+    low = start(lambda: here.acquire(priority=0))
+    until(lambda: here.statistics().waiting == 1)
+    middle = start(lambda: here.acquire(priority=1))
+    until(lambda: here.statistics().waiting == 2)
+    high = start(lambda: here.acquire(priority=2))
+    with pytest.raises(ConcurrencyLimited) as refused_for_it:
+        low.result(DEADLINE)
+    assert refused_for_it.value.reason == "queue_full"
+    held.success()
+    high.result(DEADLINE).success()
+    middle.result(DEADLINE).success()
+    seen = here.statistics()
+    assert (seen.succeeded, seen.waiting, seen.refused) == (3, 0, {"queue_full": 1})
+
+
+@pytest.mark.parametrize("priority", [None, "high", 0.5, True])
+def test_a_priority_to_wait_with_is_a_whole_number(limiter: Any, priority: Any) -> None:
+    here = limiter(Fixed(1), queue=Queue(2))
+    with here.acquire(), pytest.raises(TypeError, match="the priority of what may wait must be a whole number"):
+        here.acquire(priority=priority)
+    assert here.statistics().waiting == 0

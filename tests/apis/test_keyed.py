@@ -30,9 +30,11 @@ class OneOrSeveral:
         self.inner = kind(LIMITS, **options)
 
     def acquire(self, keys: str, *, timeout: float | None) -> Any:
+        """A key that ends in "!" comes with a priority."""
+        priority, keys = int(keys.endswith("!")), keys.removesuffix("!")
         if "+" in keys:
-            return self.inner.acquire_all(keys.split("+"), timeout=timeout)
-        return self.inner.acquire(keys, timeout=timeout)
+            return self.inner.acquire_all(keys.split("+"), timeout=timeout, priority=priority)
+        return self.inner.acquire(keys, timeout=timeout, priority=priority)
 
     def close(self) -> Any:
         return self.inner.close()
@@ -167,3 +169,13 @@ def test_closing_ends_all_waits(callers: Callers) -> None:
     callers.settle()
     assert [caller.state for caller in waiting] == ["LimiterClosed", "LimiterClosed"]
     go(callers, repo)
+
+
+@pytest.mark.parametrize("important", ["repo:1!", "repo:1+all!"])
+def test_a_higher_priority_is_next_at_a_key(callers: Callers, important: str) -> None:
+    held, low, high = come(callers, "repo:1"), come(callers, "repo:1"), come(callers, important)
+    go(callers, held)
+    assert (low.state, high.state) == ("waiting", "held")
+    go(callers, high)
+    assert low.state == "held"
+    go(callers, low)

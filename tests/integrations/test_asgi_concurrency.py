@@ -192,3 +192,22 @@ def test_a_closed_limiter_is_a_503() -> None:
         assert (await call(ConcurrencyLimitMiddleware(Hello(), limiter), http())).status == 503
 
     run(test)
+
+
+def test_a_request_of_higher_priority_displaces_one_that_waits() -> None:
+    async def test() -> None:
+        async with AsyncConcurrencyLimiter(Fixed(1), queue=Queue(1, max_wait=None)) as limiter:
+            middleware = ConcurrencyLimitMiddleware(
+                Hello(), limiter, timeout=60.0, priority=lambda scope: len(scope["path"])
+            )
+            held = await limiter.acquire()
+            low = asyncio.create_task(call(middleware, http(path="/")))
+            await asyncio.sleep(0)  # the request is in the queue then
+            assert limiter.statistics().waiting == 1
+            high = asyncio.create_task(call(middleware, http(path="/pay")))
+            refused = await low
+            assert (refused.status, json.loads(refused.body)["detail"]) == (503, "queue_full")
+            held.success()
+            assert (await high).status == 200
+
+    run(test)

@@ -116,11 +116,18 @@ def test_a_function_of_a_concurrency_limit_that_raises_is_told_once_a_minute(cap
         return [b""]
 
     with ConcurrencyLimiter(Fixed(1)) as limiter:
-        limited = wsgi.ConcurrencyLimitMiddleware(app, limiter, bypass=fails, partition=fails, outcome=fails)
+        limited = wsgi.ConcurrencyLimitMiddleware(
+            app, limiter, bypass=fails, partition=fails, outcome=fails, priority=fails
+        )
         for _ in range(3):
             body: Any = limited({}, lambda *_: None)  # type: ignore[arg-type]
             body.close()
-    assert sorted(message.split("`")[1] for message in caplog.messages) == ["bypass", "outcome", "partition"]
+    assert sorted(message.split("`")[1] for message in caplog.messages) == [
+        "bypass",
+        "outcome",
+        "partition",
+        "priority",
+    ]
 
 
 def test_a_fault_of_two_rules_is_told_once_and_counted_by_both(caplog: pytest.LogCaptureFixture) -> None:

@@ -78,7 +78,7 @@ def test_a_key_and_a_keyed_limiter_come_together() -> None:
         ConcurrencyLimitMiddleware(app, keyed)
     with pytest.raises(TypeError, match="key= is for a limiter by key"):
         ConcurrencyLimitMiddleware(app, AsyncConcurrencyLimiter(Fixed(1)), key=path)
-    with pytest.raises(TypeError, match="sheddable= and priority="):
+    with pytest.raises(TypeError, match="sheddable= is for a limiter without keys"):
         AsyncConcurrencyInterceptor(keyed, key=path, sheddable=lambda details: True)
 
 

@@ -51,3 +51,21 @@ def test_only_the_patient_count_against_the_length() -> None:
     assert not line.is_full
     line.add(waiter())
     assert line.is_full
+
+
+def test_in_a_full_line_a_higher_priority_takes_the_place_of_the_last_patient_one() -> None:
+    low, high, last, asking = waiter(0), waiter(2), waiter(0), waiter(0, is_patient=False)
+    line = line_of([low, high, last, asking], Queue(3))
+    assert line.displaced_by(0) is None
+    assert line.displaced_by(1) is last
+    line.remove(last)
+    line.remove(low)
+    assert line.displaced_by(1) is None
+
+
+def test_an_eighth_of_a_line_is_left_to_lower_priorities() -> None:
+    line = line_of([waiter(0) for _ in range(3)], Queue(16))
+    displaced = line.displaced_by(9)
+    assert displaced is not None
+    line.remove(displaced)
+    assert line.displaced_by(9) is None

@@ -42,28 +42,31 @@ class AsyncKeyedConcurrencyLimiter(BaseKeyedLimiter):
         1
     """
 
-    def acquire(self, key: str, *, timeout: float | None = None, operation: str = "") -> AsyncPermit:
+    def acquire(self, key: str, *, timeout: float | None = None, operation: str = "", priority: int = 0) -> AsyncPermit:
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:
             key: What is limited, such as "repo:42".
             timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
             operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+            priority: Callers of high priority are served first in the queue (a whole number, default 0).
 
         Returns:
             The permit. It raises ConcurrencyLimited or LimiterClosed where the task enters.
 
         Raises:
             LimiterClosed: The limiter was closed.
-            TypeError: The key is no str, or `timeout` no number.
+            TypeError: The key is no str, `timeout` no number, or `priority` no whole number where the call has to wait.
             ValueError: The key has no limit or is empty, or `timeout` is below 0.
         """
         gate = self._by_key.get(key) or self._gates.find(key)
-        permit = AsyncPermit(gate, operation, 0, False)
+        permit = AsyncPermit(gate, operation, priority, False)
         permit._partition, permit._timeout = "", math.inf if timeout is None else patience(timeout)
         return permit
 
-    def acquire_all(self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "") -> AsyncPermits:
+    def acquire_all(
+        self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "", priority: int = 0
+    ) -> AsyncPermits:
         """Return permits of several keys, all of them or none, to be awaited or entered with `async with`.
 
         A task waits for a key that has no room while it holds nothing, so it keeps no place from others. If it was
@@ -74,6 +77,7 @@ class AsyncKeyedConcurrencyLimiter(BaseKeyedLimiter):
                 few calls are under way, such as users, before the process as a whole.
             timeout: How long to wait at most (seconds). None, the default: as long as the queues let it; 0: not at all.
             operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+            priority: Callers of high priority are served first in the queue (a whole number, default 0).
 
         Returns:
             The permits. They raise ConcurrencyLimited or LimiterClosed where the task enters; `key` of the error says
@@ -82,7 +86,7 @@ class AsyncKeyedConcurrencyLimiter(BaseKeyedLimiter):
         Raises:
             TypeError, ValueError: As `acquire`; or a key is named twice, or there is none.
         """
-        return AsyncPermits(self._gates, Turns(self._order(keys)), patience(timeout), operation)
+        return AsyncPermits(self._gates, Turns(self._order(keys)), patience(timeout), operation, priority)
 
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

@@ -33,10 +33,11 @@ class AsyncPermits:
         ('user:ann', 'all')
     """
 
-    __slots__ = ("_gates", "_operation", "_permits", "_seconds", "_turns")
+    __slots__ = ("_gates", "_operation", "_permits", "_priority", "_seconds", "_turns")
 
-    def __init__(self, gates: KeyedGates, turns: Turns, seconds: float, operation: str) -> None:
+    def __init__(self, gates: KeyedGates, turns: Turns, seconds: float, operation: str, priority: int) -> None:
         self._gates, self._turns, self._seconds, self._operation = gates, turns, seconds, operation
+        self._priority = priority
         self._permits: list[AsyncPermit] | None = None
 
     def __repr__(self) -> str:
@@ -96,7 +97,7 @@ class AsyncPermits:
         try:
             for key in turns.order():
                 gate = gates.by_key.get(key) or gates.find(key)
-                permit = AsyncPermit(gate, self._operation, 0, False)
+                permit = AsyncPermit(gate, self._operation, self._priority, False)
                 permit._partition = ""
                 if reason := gate.enter(permit, ""):
                     if not turns.may_wait(key):

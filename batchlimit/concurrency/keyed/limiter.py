@@ -47,13 +47,14 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
         >>> limiter.close()
     """
 
-    def acquire(self, key: str, *, timeout: float | None = None, operation: str = "") -> Permit:
+    def acquire(self, key: str, *, timeout: float | None = None, operation: str = "", priority: int = 0) -> Permit:
         """Return a permit of a key, at once or when it is this caller's turn.
 
         Args:
             key: What is limited, such as "repo:42".
             timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
             operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+            priority: Callers of high priority are served first in the queue (a whole number, default 0).
 
         Returns:
             The permit, held until it is completed.
@@ -61,17 +62,19 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
         Raises:
             ConcurrencyLimited: The call was refused; `reason` says why, `retry_after` when to come back.
             LimiterClosed: The limiter was closed.
-            TypeError: The key is no str, or `timeout` no number.
+            TypeError: The key is no str, `timeout` no number, or `priority` no whole number where the call has to wait.
             ValueError: The key has no limit or is empty, or `timeout` is below 0.
         """
         gate = self._by_key.get(key) or self._gates.find(key)
-        permit = Permit(gate, operation, 0, False)
+        permit = Permit(gate, operation, priority, False)
         wait = math.inf if timeout is None else patience(timeout)
         if reason := gate.enter(permit, ""):
             permit._wait("", wait, reason)
         return permit
 
-    def acquire_all(self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "") -> Permits:
+    def acquire_all(
+        self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "", priority: int = 0
+    ) -> Permits:
         """Return permits of several keys, all of them or none.
 
         A caller waits for a key that has no room while it holds nothing, so it keeps no place from others. If it was
@@ -82,6 +85,7 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
                 few calls are under way, such as users, before the process as a whole.
             timeout: How long to wait at most (seconds). None, the default: as long as the queues let it; 0: not at all.
             operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+            priority: Callers of high priority are served first in the queue (a whole number, default 0).
 
         Returns:
             The permits, held until they are completed together.
@@ -99,17 +103,17 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
         """
         turns = Turns(self._order(keys))
         until = self._clock() + patience(timeout) * _SECOND
-        while (held := self._round(turns, until, operation)) is None:
+        while (held := self._round(turns, until, operation, priority)) is None:
             pass
         return Permits(turns.order(), held)
 
-    def _round(self, turns: Turns, until: float, operation: str) -> list[Permit] | None:
+    def _round(self, turns: Turns, until: float, operation: str, priority: int) -> list[Permit] | None:
         """Acquire every key; None, with nothing held, if one had no room where this round does not wait."""
         held: list[Permit] = []
         try:
             for key in turns.order():
                 gate = self._by_key.get(key) or self._gates.find(key)
-                permit = Permit(gate, operation, 0, False)
+                permit = Permit(gate, operation, priority, False)
                 if reason := gate.enter(permit, ""):
                     if not turns.may_wait(key):
                         turns.turned_away(key)

@@ -9,7 +9,15 @@ from batchlimit.integrations.asgi.answer import answer
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
-from batchlimit.integrations.permits import OutcomeOf, complete, is_bypassed, outcome_of, partition_of, refusal_of
+from batchlimit.integrations.permits import (
+    OutcomeOf,
+    complete,
+    is_bypassed,
+    outcome_of,
+    partition_of,
+    priority_of,
+    refusal_of,
+)
 
 
 class ConcurrencyLimitMiddleware:
@@ -26,6 +34,8 @@ class ConcurrencyLimitMiddleware:
             None: the limiter is not keyed). A request is refused if it raises.
         timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0).
         outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
+        priority: a function of the scope that returns the priority of the request, a whole number: high ones are served
+            first in the limiter's queue (default None: 0 for all).
         bypass: a function of the scope; requests of which it returns True are not limited (default None: all are).
 
     Example:
@@ -57,10 +67,11 @@ class ConcurrencyLimitMiddleware:
         key: KeyOf | None = None,
         timeout: float = 0.0,
         outcome: OutcomeOf = outcome_of,
+        priority: Callable[[Scope], int] | None = None,
         bypass: Callable[[Scope], bool] | None = None,
     ) -> None:
         self.app, self._source = app, PermitSource(limiter, partial(partition_of, partition), key)
-        self._timeout, self._outcome, self._bypass = timeout, outcome, bypass
+        self._timeout, self._outcome, self._bypass, self._priority = timeout, outcome, bypass, priority
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._source}>"
@@ -71,7 +82,9 @@ class ConcurrencyLimitMiddleware:
             await self.app(scope, receive, send)
             return
         try:
-            permit = await self._source.acquire(scope, timeout=self._timeout)
+            permit = await self._source.acquire(
+                scope, timeout=self._timeout, priority=priority_of(self._priority, scope)
+            )
         except BatchLimitError as error:
             refusal = refusal_of(error)
             await answer(refusal, scope, receive, send, refusal.fields)

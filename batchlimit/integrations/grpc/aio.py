@@ -30,7 +30,8 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
             exception that ends a handler without a status.
         sheddable: Returns whether the limiter may cancel the handler of a call; see Shedding (default: of none).
-        priority: Returns the priority of a call; low ones are shed first (default: the same for all).
+        priority: Returns the priority of a call: high ones are served first in the queue, low ones are shed first
+            (default: the same for all).
 
     Example:
         >>> import asyncio
@@ -54,8 +55,8 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         sheddable: Callable[[grpc.HandlerCallDetails], bool] = never,
         priority: Callable[[grpc.HandlerCallDetails], int] = alike,
     ) -> None:
-        if key is not None and (sheddable, priority) != (never, alike):
-            raise TypeError("sheddable= and priority= are for a limiter without keys")
+        if key is not None and sheddable is not never:
+            raise TypeError("sheddable= is for a limiter without keys")
         self._is_keyed, self._source = key is not None, PermitSource(limiter, partition, key)
         self._outcome = outcome
         self._sheddable, self._priority = sheddable, priority
@@ -91,9 +92,10 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         return handler
 
     def _acquire(self, details: grpc.HandlerCallDetails) -> Any:
+        priority = self._priority(details)
         if self._is_keyed:
-            return self._source.acquire(details, operation=details.method)
-        priority, sheddable = self._priority(details), self._sheddable(details)
+            return self._source.acquire(details, operation=details.method, priority=priority)
+        sheddable = self._sheddable(details)
         return self._source.acquire(details, operation=details.method, priority=priority, sheddable=sheddable)
 
 

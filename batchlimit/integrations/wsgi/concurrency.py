@@ -6,7 +6,15 @@ from functools import partial
 from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
-from batchlimit.integrations.permits import OutcomeOf, complete, is_bypassed, outcome_of, partition_of, refusal_of
+from batchlimit.integrations.permits import (
+    OutcomeOf,
+    complete,
+    is_bypassed,
+    outcome_of,
+    partition_of,
+    priority_of,
+    refusal_of,
+)
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer
 
 
@@ -25,6 +33,8 @@ class ConcurrencyLimitMiddleware:
         timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0). It keeps
             the worker thread meanwhile.
         outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
+        priority: a function of the environ that returns the priority of the request, a whole number: high ones are
+            served first in the limiter's queue (default None: 0 for all).
         bypass: a function of the environ; requests of which it returns True are not limited (default None: all are).
 
     Example:
@@ -51,10 +61,11 @@ class ConcurrencyLimitMiddleware:
         key: KeyOf | None = None,
         timeout: float = 0.0,
         outcome: OutcomeOf = outcome_of,
+        priority: Callable[[Environ], int] | None = None,
         bypass: Callable[[Environ], bool] | None = None,
     ) -> None:
         self.app, self._source = app, PermitSource(limiter, partial(partition_of, partition), key)
-        self._timeout, self._outcome, self._bypass = timeout, outcome, bypass
+        self._timeout, self._outcome, self._bypass, self._priority = timeout, outcome, bypass, priority
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._source}>"
@@ -64,7 +75,7 @@ class ConcurrencyLimitMiddleware:
         if is_bypassed(self._bypass, environ):
             return self.app(environ, start_response)
         try:
-            permit = self._source.acquire(environ, timeout=self._timeout)
+            permit = self._source.acquire(environ, timeout=self._timeout, priority=priority_of(self._priority, environ))
         except BatchLimitError as error:
             return answer(refusal_of(error), environ, start_response)
         exchange = Exchange(start_response, (), lambda response: complete(permit, self._outcome, response))

@@ -1,0 +1,114 @@
+"""Who is next where waiters have priorities, and who leaves a full queue."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from batchlimit import Partitions, Queue
+from batchlimit.concurrency.gate import Gate
+from batchlimit.concurrency.queue import Order, Waiter
+
+
+class Line:
+    """A gate of one place, which is taken, and those who wait there."""
+
+    def __init__(self, queue: Queue, partitions: Partitions | None = None) -> None:
+        self.gate = Gate(1, partitions, queue)
+        self.names: dict[Waiter, str] = {}
+        assert self.gate.enter(self.gate.partitions.rest, 0)
+
+    def come(self, name: str, priority: int, partition: str = "") -> str:
+        """Wait; return who had to leave for it, or why that is not possible."""
+        waiter = Waiter(lambda: None, priority)
+        gone = self.gate.make_room(priority)
+        if reason := self.gate.line_up(self.gate.partitions.of(partition), waiter):
+            return reason
+        self.names[waiter] = name
+        assert all(each.displaced and not each.waiting for each in gone)
+        return "".join(self.names.pop(each) for each in gone)
+
+    def fill(self, all_: Iterable[tuple[str, int]]) -> None:
+        for name, priority in all_:
+            assert self.come(name, priority) == ""
+
+    def served(self, many: int) -> str:
+        """Return who gets the next places, each of which gets free when the one before has it."""
+        return "".join(self.names.pop(self._one()) for _ in range(many))
+
+    def _one(self) -> Waiter:
+        (waiter,) = self.gate.leave(self.gate.partitions.rest, 0)
+        return waiter
+
+
+@pytest.mark.parametrize(("order", "expected"), [("fifo", "CBDA"), ("lifo", "CDBA")])
+def test_a_higher_priority_is_next_and_of_equal_ones_the_order_decides(order: Order, expected: str) -> None:
+    line = Line(Queue(9, order=order))
+    line.fill([("A", -1), ("B", 5), ("C", 6), ("D", 5)])
+    assert line.served(4) == expected
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_one_place_of_eight_goes_to_who_has_waited_longest(order: Order) -> None:
+    line = Line(Queue(99, order=order))
+    line.fill([("a", 0), ("b", 0), *[("H", 9)] * 30])
+    assert line.served(17) == "HHHHHHHaHHHHHHHbH"
+
+
+def test_without_priorities_nobody_has_turns() -> None:
+    line = Line(Queue(99, order="lifo"))
+    line.fill((chr(ord("a") + i), 0) for i in range(12))
+    assert line.served(12) == "lkjihgfedcba"
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_priorities_hold_across_partitions_and_so_does_the_turn_of_the_oldest(order: Order) -> None:
+    line = Line(Queue(99, order=order), Partitions({}, caps={"batch": 1.0}))
+    assert line.come("b", 0, "batch") == ""
+    line.fill([("H", 1)] * 9)
+    gate, seen = line.gate, ""
+    place = gate.partitions.rest
+    for _ in range(9):
+        (waiter,) = gate.leave(place, 0)
+        place, seen = waiter.partition, seen + line.names.pop(waiter)
+    assert seen == "HHHHHHHbH"
+
+
+@pytest.mark.parametrize(("order", "expected"), [("fifo", "c"), ("lifo", "a")])
+def test_in_a_full_queue_a_higher_priority_takes_the_place_of_the_last(order: Order, expected: str) -> None:
+    line = Line(Queue(4, order=order))
+    line.fill([("a", 0), ("b", 1), ("c", 0), ("d", 2)])
+    assert line.come("e", 1) == expected
+    assert line.come("f", 0) == "queue_full"
+    assert line.gate.waiting.count == 4
+
+
+def test_equal_priorities_displace_nobody() -> None:
+    line = Line(Queue(2))
+    line.fill([("a", 3), ("b", 3)])
+    assert line.come("c", 3) == "queue_full"
+
+
+def test_an_eighth_of_the_queue_is_left_to_lower_priorities() -> None:
+    line = Line(Queue(16))
+    line.fill([(chr(ord("a") + i), 0) for i in range(16)])
+    gone = [line.come("H", 9) for _ in range(20)]
+    assert "".join(gone[:14]) == "ponmlkjihgfedc"
+    assert gone[14:] == ["queue_full"] * 6
+    assert line.served(16) == "HHHHHHHaHHHHHHHb"
+
+
+def test_a_waiter_for_whom_a_share_is_kept_stays() -> None:
+    line = Line(Queue(2), Partitions({"live": 1.0}, strict=True))
+    assert line.come("a", 0, "live") == ""
+    assert line.come("b", 0) == ""
+    assert line.come("c", 1) == "b"
+    assert line.come("d", 2) == "c"
+
+
+def test_who_was_displaced_leaves_a_gate_as_it_was() -> None:
+    line = Line(Queue(1))
+    line.fill([("a", 0)])
+    (waiter,) = line.names
+    assert line.come("b", 1) == "a"
+    assert line.gate.give_up(waiter)
+    assert (line.gate.waiting.count, line.served(1)) == (1, "b")
