@@ -1,148 +1,57 @@
-"""Draws what the panels of the dashboard show: a minute of load with an outage of the store, scraped by a Prometheus.
+"""Draws what the panels of the dashboard show: a minute of a fleet under load, scraped by a Prometheus.
 
     python -m benchmarks.dashboard [--seconds 60] [--out docs/how-to/dashboard.svg]
 
-It needs `prometheus` in the PATH. The store is away in the middle fifth of the time; all else is on loopback.
+It needs `prometheus` in the PATH. Two processes on a Valkey, and the exporter. First all is well. Then more logins come
+than are allowed, requests of no rule, and slow work behind the concurrency limiter. In the end the store is away, and
+comes back.
 """
 
 import argparse
 import json
-import random
-import socket
-import subprocess
-import tempfile
-import threading
 import time
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from prometheus_client import CollectorRegistry, start_http_server
 
-from batchlimit import BatchLimitError, ConcurrencyLimiter, FailurePolicy, Queue, RateLimiter
-from batchlimit.integrations.wsgi import RateLimitMiddleware
-from batchlimit.laws import AIMD
-from batchlimit.rules import Rule, Rules
-from batchlimit.stores import MemoryStore
-from batchlimit.telemetry.prometheus import export
-from batchlimit.testing import FaultStore
+from tests.chaos.alerts.service import FLOOD, SLOW, STRANGERS
+from tests.chaos.alerts.town import town
 
 ROOT = Path(__file__).parents[1]
 PANELS = json.loads((ROOT / "deploy" / "grafana" / "batchlimit.json").read_text(encoding="utf-8"))["panels"]
-RULES = Rules(
-    [
-        Rule("login", "3/s", key="login:{user}", match="POST /login"),
-        Rule("search", "40/s", key="search:{user}", match="/search"),
-    ]
-)
 _COLUMNS = 3
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#777777")
 
 
-class Load:
-    """Threads that call, until they are stopped."""
-
-    def __init__(self) -> None:
-        self.store = FaultStore(MemoryStore, slow=0.002)
-        self.limiter = RateLimiter(
-            self.store, {**RULES.quotas, "export": "20/s"}, on_failure=FailurePolicy.local(instances=1)
-        )
-        web: Any = RateLimitMiddleware(
-            lambda _environ, start: (start("200 OK", []) and []) or [],
-            self.limiter,
-            RULES,
-            identify=lambda environ: {"user": environ["USER"]},
-            checks=False,
-        )
-        self.web = web
-        self.calls = ConcurrencyLimiter(AIMD(initial=4, minimum=2, maximum=7), queue=Queue(10, max_wait=0.05))
-        self._stopped, self._random = threading.Event(), random.Random(7)
-        work: list[Callable[[], None]] = [self._request] * 3 + [self._export] * 2 + [self._call] * 8
-        self._threads = [threading.Thread(target=self._repeat, args=(each,), daemon=True) for each in work]
-
-    def __enter__(self) -> "Load":
-        for each in self._threads:
-            each.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._stopped.set()
-        for each in self._threads:
-            each.join()
-        self.limiter.close()
-        self.calls.close()
-
-    def _repeat(self, work: Callable[[], None]) -> None:
-        while not self._stopped.is_set():
-            work()
-
-    def _request(self) -> None:
-        path = self._random.choices(("/search", "/login", "/about"), (80, 15, 5))[0]
-        method = "POST" if path == "/login" else "GET"
-        environ = {"REQUEST_METHOD": method, "PATH_INFO": path, "USER": self._random.choice("abc")}
-        answer = self.web(environ, lambda *_head: None)
-        if hasattr(answer, "close"):
-            answer.close()
-        self._stopped.wait(0.005)
-
-    def _export(self) -> None:
-        with suppress(BatchLimitError):
-            self.limiter.acquire("export", self._random.choice((1, 5)), timeout=1)
-
-    def _call(self) -> None:
-        try:
-            with self.calls.acquire() as permit:
-                self._stopped.wait(self._random.expovariate(50))
-                if self._random.random() < 0.01:
-                    permit.drop()
-        except BatchLimitError:
-            self._stopped.wait(0.02)
-
-
-@contextmanager
-def prometheus(target: int) -> Iterator[str]:
-    """Run a Prometheus that scrapes this port each second; yield its URL."""
-    with tempfile.TemporaryDirectory() as folder:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            port = found.getsockname()[1]
-        jobs = [{"job_name": "api", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}]
-        config = Path(folder) / "prometheus.yml"
-        config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}), encoding="utf-8")
-        command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data"]
-        address = f"--web.listen-address=127.0.0.1:{port}"
-        with subprocess.Popen([*command, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            try:
-                yield f"http://127.0.0.1:{port}"
-            finally:
-                process.terminate()
-
-
-def asked(url: str, expression: str, start: float, end: float) -> list[Any]:
-    """Return the series of an expression, second by second."""
-    plain = expression.replace("$limiter", ".*").replace("$__rate_interval", "5s")
-    query = urllib.parse.urlencode({"query": plain, "start": start, "end": end, "step": 1})
-    with urllib.request.urlopen(f"{url}/api/v1/query_range?{query}", timeout=30) as reply:
-        return list(json.load(reply)["data"]["result"])
-
-
 def measured(seconds: float) -> dict[str, list[Any]]:
-    """Put load on limiters for so long; return the series of each panel by its title."""
-    with ExitStack() as stack:
-        load, registry = stack.enter_context(Load()), CollectorRegistry()
-        export(load.limiter, load.web, load.calls, name="api", registry=registry)
-        server, _ = start_http_server(0, "127.0.0.1", registry)
-        stack.callback(server.server_close)
-        stack.callback(server.shutdown)
-        url, began = stack.enter_context(prometheus(server.server_port)), time.time()
-        for part, down in ((0.4, False), (0.2, True), (0.4, False)):
-            load.store.down = down
-            time.sleep(part * seconds)
-        return {panel["title"]: asked(url, panel["targets"][0]["expr"], began + 5, began + seconds) for panel in PANELS}
+    """Watch a fleet for so long; return the series of each panel by its title."""
+    with town() as fleet:
+        time.sleep(5.0)  # what begins is in no picture
+        began = time.time()
+        time.sleep(0.25 * seconds)
+        fleet.go_wrong(FLOOD, STRANGERS, SLOW)
+        with fleet.admin() as admin:
+            admin.set("search:*", "400/s", until="1h", why="a picture")
+        time.sleep(0.25 * seconds)
+        fleet.go_wrong()
+        fleet.relay.refuse()
+        time.sleep(0.2 * seconds)
+        fleet.relay.restore()
+        time.sleep(0.3 * seconds)
+        return {
+            panel["title"]: fleet.prometheus.history(_plain(panel["targets"][0]["expr"]), began, began + seconds)
+            for panel in PANELS
+        }
+
+
+def _plain(expression: str) -> str:
+    return expression.replace("$limiter", ".*").replace("$__rate_interval", "5s")
+
+
+def _highest(series: Any) -> float:
+    return max(float(value) for _, value in series["values"])
 
 
 def draw(path: Path, series: dict[str, list[Any]]) -> None:
@@ -152,6 +61,7 @@ def draw(path: Path, series: dict[str, list[Any]]) -> None:
         figure = Figure(figsize=(10, 1.75 * rows), layout="constrained")
         for number, (title, found) in enumerate(series.items(), start=1):
             axes = figure.add_subplot(rows, _COLUMNS, number)
+            found.sort(key=_highest, reverse=True)  # there are colours for so many
             first = min((float(each["values"][0][0]) for each in found), default=0.0)
             for colour, each in zip(_COLOURS, found, strict=False):
                 at, values = zip(*((float(at) - first, float(value)) for at, value in each["values"]), strict=True)

@@ -1,9 +1,10 @@
-"""Faults of all kinds under load, and an audit after each: scripts/chaos [--minutes 30] [--seed 1] | --table | ...
+"""Faults of all kinds under load, and an audit after each: scripts/chaos [--minutes 30] [--seed 1] | --table | --alerts
 
 One fault after the other, drawn by the seed, at limiters that live as long as the run; a row after each. With --table
 every fault once, with new limiters each; writes docs/failures.md, and some rows in docs/performance. With --only the
-faults that have NAME in theirs, --times each, with new limiters each. Exit status: 0 every bound was kept and nothing
-grew.
+faults that have NAME in theirs, --times each, with new limiters each. With --alerts a Prometheus watches a fleet with
+the rules of deploy/, their times shorter by 120; each alert has to fire by a fault, and to end with it. Exit status: 0
+every bound was kept and nothing grew.
 """
 
 import argparse
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from benchmarks.figures import ran_on
 from benchmarks.markdown import between_marks
+from tests.chaos.alerts.drill import DRILLS
+from tests.chaos.alerts.town import FASTER, town
 from tests.chaos.crew import Crew
 from tests.chaos.fault import nothing
 from tests.chaos.growth import growth, settled
@@ -54,6 +57,21 @@ def drawn(binary: str, crew: Crew, minutes: float, seed: int) -> Iterator[Row]:
             yield play(replace(scenario, seconds=seconds), stage, LONG, kept)
 
 
+def drilled(name: str) -> int:
+    """See alerts fire; the exit status."""
+    print(f"{ran_on()}; all times of the alerts are shorter by {FASTER}", flush=True)
+    failed = 0
+    with town() as fleet:
+        for drill in [each for each in DRILLS if name in each.name]:
+            try:
+                fired, ended = drill.hold(fleet)
+                said = f"fired after {fired:.1f} s, ended after {ended:.1f} s"
+            except AssertionError as error:
+                failed, said = 1, f"FAILED: {error}"
+            print(f"{drill}: {', '.join(sorted(drill.alerts))}: {said}", flush=True)
+    return failed
+
+
 def main() -> int:
     """Play what was asked for; the exit status."""
     parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
@@ -63,8 +81,11 @@ def main() -> int:
     parser.add_argument("--only", metavar="NAME", help="those of this name alone, --times each, with new limiters")
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="every fault once; writes the tables of the docs")
+    parser.add_argument("--alerts", action="store_true", help="see each alert of deploy/prometheus fire by a fault")
     parser.add_argument("--server", choices=_BINARIES, default="valkey")
     chosen = parser.parse_args()
+    if chosen.alerts:
+        return drilled(chosen.only or "")
     binary, rows = _BINARIES[chosen.server](), list[Row]()
     print(f"{ran_on()}; {chosen.server}" + ("" if chosen.table else f", seed {chosen.seed}"), flush=True)
     with Crew(_PROCESSES) as crew:

@@ -1,11 +1,11 @@
-"""The dashboard and the alerts of deploy/, held against a real Prometheus that scrapes limiters under load."""
+"""The dashboard and the alerts of deploy/, held against a real Prometheus that scrapes a fleet under load.
+
+That each alert fires by a real fault is tested in tests/chaos/alerts.
+"""
 
 import json
-import shutil
-import socket
+import math
 import subprocess
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, start_http_server
 
-from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, Queue, RateLimiter
-from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
-from batchlimit.laws import Fixed
+from batchlimit import RateLimiter
 from batchlimit.telemetry.prometheus import export
+from benchmarks.prometheus import IS_HERE, Prometheus, prometheus
+from tests.chaos.alerts.service import FLOOD, NAMELESS, SLOW, STRANGERS
+from tests.chaos.alerts.town import town
+from tests.servers import Unavailable, valkey_binary
 from tests.sync.stage import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -25,7 +27,7 @@ DASHBOARD = json.loads((DEPLOY / "grafana" / "batchlimit.json").read_text(encodi
 ALERTS = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
 PANELS = {panel["title"]: panel["targets"][0]["expr"] for panel in DASHBOARD["panels"]}
 
-needs_prometheus = pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no Prometheus here")
+needs_prometheus = pytest.mark.skipif(not IS_HERE, reason="there is no Prometheus here")
 
 
 @needs_prometheus
@@ -43,92 +45,44 @@ def test_every_alert_has_a_test() -> None:
     assert fired == {rule["alert"] for rule in ALERTS}
 
 
-class Web:
-    """What a web front counted; each look finds more."""
-
-    def __init__(self) -> None:
-        self._looks = 0
-
-    def statistics(self) -> EnforcementStatistics:
-        self._looks += 1
-        counts = RuleCounts(*(self._looks * share for share in (9, 5, 1, 1, 1, 1)))
-        return EnforcementStatistics(10 * self._looks, self._looks, {"login": counts})
-
-
-class Prometheus:
-    """A server that scrapes one target each second."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def answer(self, expression: str) -> Any:
-        """The result of an expression; None while the server is not there yet."""
-        query = urllib.parse.urlencode({"query": expression})
-        try:
-            with urllib.request.urlopen(f"{self._url}/api/v1/query?{query}", timeout=10) as reply:
-                return json.load(reply)["data"]["result"]
-        except OSError:
-            return None
-
-
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    folder = tmp_path_factory.mktemp("prometheus")
-    registry = CollectorRegistry()
-    with RateLimiter.from_url("memory://", "100/s") as limiter, _calls() as calls:
-        web = Web()
-        export(limiter, calls, web, name="api", registry=registry)
-        limiter.acquire("ann", 100)
-        limiter.acquire("ann")
-        with calls.acquire(), pytest.raises(ConcurrencyLimited):
-            calls.acquire()
-        served, thread = start_http_server(0, "127.0.0.1", registry)
-        port = free_port()
-        config = {
-            "global": {"scrape_interval": "1s"},
-            "scrape_configs": [
-                {"job_name": "api", "static_configs": [{"targets": [f"127.0.0.1:{served.server_port}"]}]}
-            ],
-        }
-        (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
-        command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-        process = subprocess.Popen(
-            [*command, f"--web.listen-address=127.0.0.1:{port}"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            yield Prometheus(f"http://127.0.0.1:{port}")
-        finally:
-            process.terminate()
-            process.wait()
-            served.shutdown()
-            served.server_close()
-            thread.join()
-
-
-def _calls() -> ConcurrencyLimiter:
-    return ConcurrencyLimiter(Fixed(1), queue=Queue(1, max_wait=0.001))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
+def fleet() -> Iterator[Prometheus]:
+    """A Prometheus that scrapes a fleet in which everything goes wrong that may, and the exporter."""
+    try:
+        valkey_binary()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with town() as found:
+        found.go_wrong(FLOOD, STRANGERS, NAMELESS, SLOW)
+        yield found.prometheus
 
 
 @needs_prometheus
 @pytest.mark.parametrize("title", PANELS)
-def test_every_panel_has_data(prometheus: Prometheus, title: str) -> None:
+def test_every_panel_has_data(fleet: Prometheus, title: str) -> None:
     expression = PANELS[title].replace("$limiter", "api").replace("$__rate_interval", "1m")
-    until(lambda: bool(prometheus.answer(expression)))
+    until(lambda: any(value(each) >= 0 for each in fleet.answer(expression)))
+
+
+def value(series: Any) -> float:
+    """The value of a series now; -1 where there is none, as of a quantile of nothing."""
+    return -1.0 if math.isnan(found := float(series["value"][1])) else found
 
 
 @needs_prometheus
-def test_what_prometheus_has_is_what_was_counted(prometheus: Prometheus) -> None:
-    tokens = "sum by (policy, result) (batchlimit_tokens_total)"
-    until(lambda: bool(prometheus.answer(tokens)))
-    found = {
-        (each["metric"]["policy"], each["metric"]["result"]): each["value"][1] for each in prometheus.answer(tokens)
-    }
-    assert found == {("*", "acquired"): "101", ("*", "refused"): "0", ("*", "timed_out"): "0"}
+def test_what_prometheus_has_is_what_was_counted() -> None:
+    registry, tokens = CollectorRegistry(), "sum by (policy, result) (batchlimit_tokens_total)"
+    with RateLimiter.from_url("memory://", "100/s") as limiter:
+        export(limiter, name="api", registry=registry)
+        limiter.acquire("ann", 100)
+        limiter.acquire("ann")
+        server, thread = start_http_server(0, "127.0.0.1", registry)
+        with prometheus({"api": server.server_port}) as watching:
+            until(lambda: bool(watching.answer(tokens)))
+            found = {
+                (each["metric"]["policy"], each["metric"]["result"]): value(each) for each in watching.answer(tokens)
+            }
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert found == {("*", "acquired"): 101, ("*", "refused"): 0, ("*", "timed_out"): 0}

@@ -1,0 +1,87 @@
+"""The drills: a fault, and the alerts that it is to set off."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from tests.chaos.alerts import service
+from tests.chaos.alerts.town import Town
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """One of them."""
+
+    name: str
+    fault: Callable[[Town], AbstractContextManager[None]]
+    alerts: frozenset[str]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def hold(self, town: Town) -> tuple[float, float]:
+        """Make the fault, see the alerts fire, end it, and see them end; return how many seconds each took."""
+        town.await_alerts(quiet=self.alerts)
+        with self.fault(town):
+            fired = town.await_alerts(self.alerts)
+        return fired, town.await_alerts(quiet=self.alerts)
+
+
+@contextmanager
+def _store_away(town: Town) -> Iterator[None]:
+    town.relay.refuse()
+    try:
+        yield
+    finally:
+        town.relay.restore()
+
+
+@contextmanager
+def _store_far(town: Town) -> Iterator[None]:
+    town.relay.hold(0.1)
+    try:
+        yield
+    finally:
+        town.relay.restore()
+
+
+def _emptied(town: Town) -> AbstractContextManager[None]:
+    return town.again_and_again(lambda: town.server.ask("FLUSHALL"))
+
+
+def _wrong(what: str) -> Callable[[Town], AbstractContextManager[None]]:
+    @contextmanager
+    def fault(town: Town) -> Iterator[None]:
+        town.go_wrong(what)
+        try:
+            yield
+        finally:
+            town.go_wrong()
+
+    return fault
+
+
+@contextmanager
+def _opened(town: Town) -> Iterator[None]:
+    with town.admin() as admin:
+        admin.open("search:*", "1h", why="a drill")
+        try:
+            yield
+        finally:
+            admin.unset("search:*")
+
+
+DRILLS = (
+    Drill(
+        "the store is away",
+        _store_away,
+        frozenset({"BatchlimitStoreAway", "BatchlimitFallbackAdmits", "BatchlimitFleetUnseen"}),
+    ),
+    Drill("the store is 100 ms away", _store_far, frozenset({"BatchlimitStoreSlow"})),
+    Drill("the store is emptied", _emptied, frozenset({"BatchlimitBucketsLost"})),
+    Drill("a flood of logins", _wrong(service.FLOOD), frozenset({"BatchlimitManyRefused", "BatchlimitBucketEmpty"})),
+    Drill("requests of no rule", _wrong(service.STRANGERS), frozenset({"BatchlimitRequestsUnlimited"})),
+    Drill("requests of nobody", _wrong(service.NAMELESS), frozenset({"BatchlimitKeysNotMade"})),
+    Drill("slow work behind the limiter", _wrong(service.SLOW), frozenset({"BatchlimitConcurrencyFull"})),
+    Drill("limits are left open", _opened, frozenset({"BatchlimitLimitsOpen"})),
+)
