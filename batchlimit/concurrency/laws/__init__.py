@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.laws.knee.knee import Knee
     from batchlimit.concurrency.laws.periodic import Periodic, p95
     from batchlimit.concurrency.laws.setting import log10, square_root
+    from batchlimit.concurrency.laws.tumbling import Tumbling
     from batchlimit.concurrency.laws.vegas import Vegas
     from batchlimit.concurrency.laws.watched import Watched
     from batchlimit.concurrency.laws.window import AverageWindow, PercentileWindow, Summary, Window
@@ -32,6 +33,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.concurrency.laws.setting": "log10 square_root",
             "batchlimit.concurrency.laws.knee.knee": "Knee",
             "batchlimit.concurrency.laws.periodic": "Periodic p95",
+            "batchlimit.concurrency.laws.tumbling": "Tumbling",
             "batchlimit.concurrency.laws.vegas": "Vegas",
             "batchlimit.concurrency.laws.watched": "Watched",
             "batchlimit.concurrency.laws.window": "AverageWindow PercentileWindow Summary Window",
@@ -51,6 +53,7 @@ __all__ = [
     "Periodic",
     "Settable",
     "Summary",
+    "Tumbling",
     "Vegas",
     "Watched",
     "Window",

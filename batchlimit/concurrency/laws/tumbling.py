@@ -1,0 +1,112 @@
+"""One step of a law for so many calls: windows that follow one another, and end by count or by time."""
+
+from collections.abc import Callable, Sequence
+
+from batchlimit.concurrency.law import Law, Sample
+from batchlimit.concurrency.laws import setting
+from batchlimit.concurrency.laws.periodic import p95
+
+
+class Tumbling:
+    """Takes one decision every `calls` calls, or every `every` seconds if that is sooner.
+
+    Each call counts in one window alone. The call that fills a window still counts in it and brings the decision; the
+    first call that ends after the time of a window brings it too, and opens the next one. The law gets one sample: the
+    start of the last call of the window, the statistic of its rtts, the most calls in flight, and a drop if any of its
+    calls was dropped. So the law moves at the same pace at 10 calls a second as at 10,000, per call; and with
+    `every`, no window is older than that when it is decided upon.
+
+    A call of negative duration, or one over 104 days, is left out.
+
+    Args:
+        law: The law that decides.
+        calls: How many calls fill a window (at least 1, default 100).
+        every: After how long a window ends that was not filled (seconds; None, the default: not before it is full).
+        statistic: A function of the rtts (ns), such as `statistics.median` or `max` (default `p95`).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import AIMD, Tumbling
+        >>> with ConcurrencyLimiter(Tumbling(AIMD(initial=20, timeout=0.5), calls=2000, every=1.0)) as limiter:
+        ...     limiter.limit
+        20
+    """
+
+    __slots__ = (
+        "_calls",
+        "_dropped",
+        "_ends_ns",
+        "_every_ns",
+        "_in_flight",
+        "_law",
+        "_rtts_ns",
+        "_start_ns",
+        "_statistic",
+    )
+
+    def __init__(
+        self,
+        law: Law,
+        *,
+        calls: int = 100,
+        every: float | None = None,
+        statistic: Callable[[Sequence[int]], float] = p95,
+    ) -> None:
+        self._law = law
+        self._calls = setting.whole("calls", calls)
+        self._every_ns = None if every is None else setting.nanoseconds("every", every, 1e-9)
+        self._statistic = setting.function("statistic", statistic)
+        self._ends_ns = 0
+        self._empty()
+
+    def __repr__(self) -> str:
+        return f"<Tumbling {self._law!r}: {len(self._rtts_ns)} of {self._calls} calls>"
+
+    @property
+    def limit(self) -> int:
+        """How many calls may be under way now."""
+        return self._law.limit
+
+    @property
+    def law(self) -> Law:
+        """The law that decides once a window."""
+        return self._law
+
+    def update(self, sample: Sample) -> int:
+        """Decide, if the time of a window is over; count the call; decide, if it fills a window."""
+        if 0 <= sample.rtt_ns <= setting.LONGEST_NS:
+            self._begin(sample.start_ns + sample.rtt_ns)
+            self._observe(sample)
+            if len(self._rtts_ns) >= self._calls:
+                self._decide()
+        return self._law.limit
+
+    def _begin(self, end_ns: int) -> None:
+        """End a window whose time is over; open one if none is."""
+        if self._every_ns is None:
+            return
+        if self._rtts_ns and end_ns >= self._ends_ns:
+            self._decide()
+        if not self._rtts_ns:
+            self._ends_ns = end_ns + self._every_ns
+
+    def _observe(self, sample: Sample) -> None:
+        self._rtts_ns.append(sample.rtt_ns)
+        self._start_ns = sample.start_ns
+        self._in_flight = max(self._in_flight, sample.in_flight)
+        self._dropped = self._dropped or sample.dropped
+
+    def _decide(self) -> None:
+        rtt = int(self._statistic(tuple(self._rtts_ns)))
+        seen = Sample(self._start_ns, rtt, self._in_flight, self._dropped)
+        self._empty()
+        self._law.update(seen)
+
+    def _empty(self) -> None:
+        self._rtts_ns: list[int] = []
+        self._start_ns = self._in_flight = 0
+        self._dropped = False

@@ -1,0 +1,107 @@
+"""Windows that end by count or by time: which samples a law gets of them."""
+
+import statistics
+
+import pytest
+
+from batchlimit.concurrency import Sample
+from batchlimit.laws import AIMD, Tumbling
+
+SECOND = 1_000_000_000
+
+
+class Law:
+    """Remembers what it was told; every sample is a call more."""
+
+    def __init__(self) -> None:
+        self.told: list[Sample] = []
+
+    @property
+    def limit(self) -> int:
+        return 1 + len(self.told)
+
+    def update(self, sample: Sample) -> int:
+        self.told.append(sample)
+        return self.limit
+
+
+def call(end: float, rtt: float = 0.0, in_flight: int = 1, dropped: bool = False) -> Sample:
+    rtt_ns = round(rtt * SECOND)
+    return Sample(round(end * SECOND) - rtt_ns, rtt_ns, in_flight, dropped)
+
+
+def test_every_so_many_calls_are_one_sample() -> None:
+    law = Law()
+    tumbling = Tumbling(law, calls=3, statistic=statistics.median)
+    limits = [tumbling.update(call(end, rtt)) for end, rtt in ((1, 0.1), (2, 0.5), (3, 0.2), (4, 9), (5, 8), (6, 7))]
+    assert limits == [1, 1, 2, 2, 2, 3]
+    assert [sample.rtt_ns for sample in law.told] == [SECOND // 5, 8 * SECOND]
+    assert law.told[0].start_ns == round(2.8 * SECOND)
+
+
+def test_a_window_has_the_most_in_flight_and_any_drop_of_its_own_calls_alone() -> None:
+    law = Law()
+    tumbling = Tumbling(law, calls=2)
+    for sample in (call(1, in_flight=7), call(2, in_flight=3, dropped=True), call(3), call(4, in_flight=2)):
+        tumbling.update(sample)
+    assert [(sample.in_flight, sample.dropped) for sample in law.told] == [(7, True), (2, False)]
+
+
+@pytest.mark.parametrize(
+    ("every", "ends", "decisions"),
+    [
+        (None, [0, 100, 200, 201], [0, 0, 1, 1]),
+        (1.0, [0, 0.5, 1.0, 1.5], [0, 0, 1, 1]),
+        (1.0, [0, 5.0, 5.9, 6.0], [0, 1, 1, 2]),
+        (1.0, [0, 0.1, 0.2, 0.3, 0.4, 0.5], [0, 0, 1, 1, 1, 2]),
+        (1.0, [0, 0.1, 0.9, 1.0, 1.8, 2.0], [0, 0, 1, 1, 1, 2]),
+    ],
+)
+def test_a_window_ends_by_count_or_by_time(every: float | None, ends: list[float], decisions: list[int]) -> None:
+    law = Law()
+    tumbling = Tumbling(law, calls=3, every=every)
+    assert [tumbling.update(call(end)) - 1 for end in ends] == decisions
+
+
+def test_a_call_of_no_true_duration_is_left_out() -> None:
+    law = Law()
+    tumbling = Tumbling(law, calls=1)
+    assert tumbling.update(Sample(0, -1, 1)) == 1
+    assert tumbling.update(Sample(0, 2**53 + 1, 1)) == 1
+    assert tumbling.update(Sample(0, 0, 1)) == 2
+
+
+def test_a_law_moves_once_a_window_however_many_calls_were_dropped() -> None:
+    tumbling = Tumbling(AIMD(initial=100), calls=50)
+    for i in range(100):
+        tumbling.update(call(i, 0.01, 100, dropped=True))
+    assert tumbling.limit == 81
+
+
+def test_a_statistic_that_raises_leaves_the_window_to_be_decided_later() -> None:
+    def fails_once(rtts: object) -> float:
+        broken.append(1)
+        if len(broken) == 1:
+            raise ValueError("once")
+        return 1.0
+
+    broken: list[int] = []
+    law = Law()
+    tumbling = Tumbling(law, calls=1, statistic=fails_once)
+    with pytest.raises(ValueError, match="once"):
+        tumbling.update(call(1))
+    assert tumbling.update(call(2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"calls": 0}, ValueError, "calls must be from 1"),
+        ({"calls": 1.5}, TypeError, "calls must be a whole number"),
+        ({"every": 0}, ValueError, "every must be from 1e-09"),
+        ({"statistic": 3}, TypeError, "statistic must be a function"),
+    ],
+)
+def test_wrong_windows(options: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Tumbling(AIMD(), **options)  # type: ignore[arg-type]
