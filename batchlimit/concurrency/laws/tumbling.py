@@ -60,8 +60,9 @@ class Tumbling:
         self._calls = setting.whole("calls", calls)
         self._every_ns = None if every is None else setting.nanoseconds("every", every, 1e-9)
         self._statistic = setting.function("statistic", statistic)
-        self._ends_ns = 0
-        self._empty()
+        self._ends_ns = self._start_ns = self._in_flight = 0
+        self._rtts_ns: list[int] = []
+        self._dropped = False
 
     def __repr__(self) -> str:
         return f"<Tumbling {self._law!r}: {len(self._rtts_ns)} of {self._calls} calls>"
@@ -103,10 +104,5 @@ class Tumbling:
     def _decide(self) -> None:
         rtt = int(self._statistic(tuple(self._rtts_ns)))
         seen = Sample(self._start_ns, rtt, self._in_flight, self._dropped)
-        self._empty()
+        self._rtts_ns, self._in_flight, self._dropped = [], 0, False
         self._law.update(seen)
-
-    def _empty(self) -> None:
-        self._rtts_ns: list[int] = []
-        self._start_ns = self._in_flight = 0
-        self._dropped = False

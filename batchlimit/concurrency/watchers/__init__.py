@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.watchers.loop import LoopLagWatcher
     from batchlimit.concurrency.watchers.memory import MemoryWatcher
     from batchlimit.concurrency.watchers.pressure import PressureWatcher
+    from batchlimit.concurrency.watchers.processors import ProcessorWatcher
     from batchlimit.concurrency.watchers.rounds import Rounds
     from batchlimit.concurrency.watchers.threshold import Threshold
     from batchlimit.concurrency.watchers.watcher import Watcher
@@ -23,6 +24,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.concurrency.watchers.loop": "LoopLagWatcher",
             "batchlimit.concurrency.watchers.memory": "MemoryWatcher",
             "batchlimit.concurrency.watchers.pressure": "PressureWatcher",
+            "batchlimit.concurrency.watchers.processors": "ProcessorWatcher",
             "batchlimit.concurrency.watchers.rounds": "Rounds",
             "batchlimit.concurrency.watchers.threshold": "Threshold",
         },
@@ -33,6 +35,7 @@ __all__ = [
     "LoopLagWatcher",
     "MemoryWatcher",
     "PressureWatcher",
+    "ProcessorWatcher",
     "Rounds",
     "Threshold",
     "ThrottlingWatcher",

@@ -1,4 +1,4 @@
-"""The control groups of this process, and what their files say.
+"""The control groups of this process, or one by name, and what their files say.
 
 Facts from the kernel's admin guide (cgroup-v2, cgroup-v1) and cgroups(7), cgroup_namespaces(7). Version 1 has a tree
 for each controller, mounted under the controller's name; version 2 has one tree for all. On a hybrid machine both are
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from batchlimit.errors import WatcherUnavailable
 
 ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
@@ -78,6 +80,40 @@ class Membership:
             return ()
         mount = self._root if (self._root / "cgroup.controllers").is_file() else self._root / "unified"
         return tuple(Group(each, 2) for each in _lineage(mount, self._unified))
+
+
+def groups_of(controller: str, name: str | None, root: Path, proc: Path) -> tuple[Group, ...]:
+    """Return the groups of this process, its own first; or the one of this name alone."""
+    return Membership(root, proc).of(controller) if name is None else (named(name, controller, root),)
+
+
+def named(name: str, controller: str, root: Path = ROOT) -> Group:
+    """Return the group of this path below the mount; "" as the controller stands for the tree of version 2.
+
+    Raises:
+        TypeError: The path is no str.
+        WatcherUnavailable: There is no such group.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a control group is named by its path, like 'system.slice/web.service', not {name!r}")
+    names = [each for each in name.split("/") if each]
+    if names and ".." not in names:
+        for mount, version in _mounts(controller, root):
+            if (path := mount.joinpath(*names)).is_dir():
+                return Group(path, version)
+    where = f"for {controller} under {root}" if controller else f"of version 2 under {root}"
+    raise WatcherUnavailable(
+        f"no control group {name!r} {where}; name it by its path below the mount, like 'system.slice/web.service'"
+    )
+
+
+def _mounts(controller: str, root: Path) -> Iterator[tuple[Path, Literal[1, 2]]]:
+    """Yield where groups of a controller may be: its own tree of version 1, then the tree of version 2."""
+    if controller and root.is_dir():
+        for mount in sorted(root.iterdir()):
+            if controller in mount.name.split(","):
+                yield mount, 1
+    yield (root if (root / "cgroup.controllers").is_file() else root / "unified"), 2
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, Membership
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
 from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
 from batchlimit.errors import WatcherUnavailable
 
@@ -51,13 +51,15 @@ class ThrottlingWatcher:
     Args:
         threshold: From this share of periods on it is an event (above 0, at most 1, default 0.5).
         low: An event lasts until the share falls below this (None, the default: `threshold`).
+        group: The path of another control group below the mount, such as "gitaly/repos-7", which counts alone (default
+            None: the groups of this process).
         root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
         proc: Where processes are (default /proc).
 
     Raises:
         TypeError: A share is no number.
         ValueError: A share is out of its range.
-        WatcherUnavailable: No control group counts periods: on macOS, or without the cpu controller.
+        WatcherUnavailable: There is no such group, or it counts no periods: on macOS, or without the cpu controller.
 
     Example:
         >>> from batchlimit.errors import WatcherUnavailable
@@ -68,19 +70,25 @@ class ThrottlingWatcher:
         ...     watchers = []
     """
 
-    __slots__ = ("_before", "_groups", "_threshold")
-
-    name = "cpu"
+    __slots__ = ("_before", "_groups", "_threshold", "name")
 
     def __init__(
-        self, threshold: float = 0.5, *, low: float | None = None, root: Path = ROOT, proc: Path = PROC
+        self,
+        threshold: float = 0.5,
+        *,
+        low: float | None = None,
+        group: str | None = None,
+        root: Path = ROOT,
+        proc: Path = PROC,
     ) -> None:
+        self.name = "cpu" if group is None else f"cpu {group}"
         high = checked_share("threshold", threshold)
         self._threshold = Threshold(high, None if low is None else checked_share("low", low))
-        self._groups = tuple(each for each in Membership(root, proc).of("cpu") if throttling_of(each) is not None)
+        self._groups = tuple(each for each in groups_of("cpu", group, root, proc) if throttling_of(each) is not None)
         self._before: dict[Group, Throttling] = {}
         if not self._groups:
-            raise WatcherUnavailable(f"no control group of this process under {root} counts periods in its cpu.stat")
+            whose = "of this process" if group is None else repr(group)
+            raise WatcherUnavailable(f"no control group {whose} under {root} counts periods in its cpu.stat")
 
     def __repr__(self) -> str:
         return f"<ThrottlingWatcher of {self._groups[0].path}: {self._threshold!r}>"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, Membership
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
 from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
 from batchlimit.errors import WatcherUnavailable
 
@@ -69,13 +69,16 @@ class MemoryWatcher:
     Args:
         threshold: From this share of the limit on it is an event (above 0, at most 1, default 0.9).
         low: An event lasts until use falls below this share (None, the default: 0.95 x `threshold`).
+        group: The path of another control group below the mount, such as "gitaly/repos-7", whose own limit counts alone
+            (default None: the groups of this process).
         root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
         proc: Where processes are (default /proc).
 
     Raises:
         TypeError: A share is no number.
         ValueError: A share is out of its range.
-        WatcherUnavailable: Neither control groups nor the machine tell their use: on macOS, for one.
+        WatcherUnavailable: There is no such group, or it has no limit; or neither control groups nor the machine tell
+            their use: on macOS, for one.
 
     Example:
         >>> from batchlimit.errors import WatcherUnavailable
@@ -86,23 +89,30 @@ class MemoryWatcher:
         ...     watchers = []
     """
 
-    __slots__ = ("_groups", "_proc", "_shortages", "_threshold")
-
-    name = "memory"
+    __slots__ = ("_groups", "_proc", "_shortages", "_threshold", "name")
 
     def __init__(
-        self, threshold: float = 0.9, *, low: float | None = None, root: Path = ROOT, proc: Path = PROC
+        self,
+        threshold: float = 0.9,
+        *,
+        low: float | None = None,
+        group: str | None = None,
+        root: Path = ROOT,
+        proc: Path = PROC,
     ) -> None:
+        self.name = "memory" if group is None else f"memory {group}"
         high = checked_share("threshold", threshold)
         self._threshold = Threshold(high, _RELIEF * high if low is None else checked_share("low", low))
-        self._groups = tuple(each for each in Membership(root, proc).of("memory") if each.has(USED[each.version]))
-        self._proc = proc
+        self._groups = tuple(each for each in groups_of("memory", group, root, proc) if each.has(USED[each.version]))
+        self._proc = proc if group is None else None
         self._shortages: int | None = None
+        if group is not None and not any(map(of_group, self._groups)):
+            raise WatcherUnavailable(f"the control group {group!r} under {root} has no limit of memory to come near to")
         if not self._groups and of_machine(proc) is None:
             raise WatcherUnavailable(f"no control group under {root} and no {proc}/meminfo tell the use of memory")
 
     def __repr__(self) -> str:
-        where = self._groups[0].path if self._groups else self._proc / "meminfo"
+        where = self._groups[0].path if self._groups else "the machine"
         return f"<MemoryWatcher of {where}: {self._threshold!r}>"
 
     def poll(self) -> str | None:
@@ -116,7 +126,7 @@ class MemoryWatcher:
         return f"memory {usage}" if full else None
 
     def _tightest(self) -> Usage | None:
-        machine = of_machine(self._proc)
+        machine = None if self._proc is None else of_machine(self._proc)
         usages = [each for each in map(of_group, self._groups) if each is not None]
         if machine is not None:
             usages = [each for each in usages if each.limit < machine.limit] or [machine]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 
-from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Membership
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Membership, named
 from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
 from batchlimit.errors import WatcherUnavailable
 
@@ -28,6 +28,8 @@ class PressureWatcher:
         kind: "some" (default): at least one task stood still; "full": all of them did.
         threshold: From this share of the time on it is an event (above 0, at most 1, default 0.5).
         low: An event lasts until the share falls below this (None, the default: `threshold`).
+        group: The path of another control group below the mount, such as "gitaly/repos-7" of version 2 (default
+            None: the groups of this process).
         root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
         proc: Where processes are (default /proc).
         clock: Returns seconds (default `time.monotonic`).
@@ -35,7 +37,7 @@ class PressureWatcher:
     Raises:
         TypeError: A share is no number.
         ValueError: A share is out of its range, or there is no such resource or kind.
-        WatcherUnavailable: No such file can be read: on macOS, or with PSI off.
+        WatcherUnavailable: There is no such group, or no such file can be read: on macOS, or with PSI off.
 
     Example:
         >>> from batchlimit.errors import WatcherUnavailable
@@ -55,6 +57,7 @@ class PressureWatcher:
         threshold: float = 0.5,
         *,
         low: float | None = None,
+        group: str | None = None,
         root: Path = ROOT,
         proc: Path = PROC,
         clock: Callable[[], float] = time.monotonic,  # like the totals, it stands still while the machine sleeps
@@ -64,12 +67,12 @@ class PressureWatcher:
         if kind not in get_args(Kind):
             raise ValueError(f"a kind of pressure must be 'some' or 'full', not {kind!r}")
         high = checked_share("threshold", threshold)
-        self.name = f"pressure {resource} {kind}"
+        self.name = f"pressure {resource} {kind}{'' if group is None else f' {group}'}"
         self._threshold = Threshold(high, None if low is None else checked_share("low", low))
         self._clock = clock
         self._kind = kind
         self._before: tuple[float, float] | None = None
-        self._file = _readable(resource, kind, root, proc)
+        self._file = _readable(resource, kind, group, root, proc)
 
     def __repr__(self) -> str:
         return f"<PressureWatcher of {self._kind!r} in {self._file}: {self._threshold!r}>"
@@ -85,16 +88,24 @@ class PressureWatcher:
         return f"{self.name} for {share:.2f} of {seconds:.1f} s" if self._threshold.update(share) else None
 
 
-def _readable(resource: Resource, kind: Kind, root: Path, proc: Path) -> Path:
-    """Return the file nearest to this process that tells."""
-    ours = (group.path / f"{resource}.pressure" for group in Membership(root, proc).unified()[:1])
-    for file in (*ours, proc / "pressure" / resource):
+def _readable(resource: Resource, kind: Kind, group: str | None, root: Path, proc: Path) -> Path:
+    """Return the file nearest to this process that tells; or that of the group."""
+    for file in _files(resource, group, root, proc):
         try:
             _stalled(file, kind)
         except (OSError, KeyError):  # PSI may be off for a group alone, and old kernels know no `full` for cpu
             continue
         return file
+    if group is not None:
+        raise WatcherUnavailable(f"the control group {group!r} under {root} does not tell {kind!r} pressure")
     raise WatcherUnavailable(f"neither the control group nor {proc}/pressure/{resource} tells {kind!r} pressure")
+
+
+def _files(resource: Resource, group: str | None, root: Path, proc: Path) -> list[Path]:
+    if group is not None:
+        return [named(group, "", root).path / f"{resource}.pressure"]
+    ours = Membership(root, proc).unified()[:1]
+    return [*(each.path / f"{resource}.pressure" for each in ours), proc / "pressure" / resource]
 
 
 def _stalled(file: Path, kind: Kind) -> float:

@@ -37,8 +37,7 @@ def watcher(
     low: float | None = None,
     clock: Clock | None = None,
 ) -> PressureWatcher:
-    where = {"root": tree.root, "proc": tree.proc}
-    return PressureWatcher(resource, kind, threshold, low=low, clock=clock or Clock(), **where)
+    return PressureWatcher(resource, kind, threshold, low=low, clock=clock or Clock(), root=tree.root, proc=tree.proc)
 
 
 @pytest.fixture
