@@ -46,6 +46,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "key.unattended": Event(_ERROR, "Looking after a key failed, by a mistake of ours or of a sizer.", ("key",)),
         "limiter.not_closed": Event(_ERROR, "A limiter could not be closed as it should.", ("key",)),
         "law.failed": Event(_ERROR, "A law of a concurrency limiter raised; the limit stays.", ("law",)),
+        "limit.listener_failed": Event(_ERROR, "A function that listens to a concurrency limit raised."),
         "classify.failed": Event(_ERROR, "`classify` raised, or returned no Outcome; the call is ignored."),
         "watchers.off": Event(_WARNING, "No thread can be had for the watchers: nobody watches.", ("reason",)),
         "watchers.seen": Event(_DEBUG, "What the watchers saw in a round.", ("seen",)),

@@ -109,6 +109,32 @@ class BaseLimiter(Unique):
         """How many calls may be under way now."""
         return self._locked_gate.limit
 
+    def listen(self, changed: Callable[[int, int], object]) -> None:
+        """Have a function called after each change of the limit.
+
+        It is called in the thread that ended a call, set the limit or watches the machine, without any lock: let it be
+        quick. What it raises is logged. Two changes that two threads make at once may be told in either order.
+
+        Args:
+            changed: Gets the limit before and after (calls).
+
+        Raises:
+            TypeError: `changed` is no function.
+
+        Example:
+            >>> from batchlimit import ConcurrencyLimiter
+            >>> from batchlimit.laws import Settable
+            >>> law = Settable(20)
+            >>> limiter = ConcurrencyLimiter(law)
+            >>> limiter.listen(lambda before, after: print(before, "->", after))
+            >>> law.set_limit(30)
+            20 -> 30
+            >>> limiter.close()
+        """
+        if not callable(changed):
+            raise TypeError(f"changed must be a function of two limits, not {changed!r}")
+        self._locked_gate.control.listen(changed)
+
     def statistics(self) -> ConcurrencyStatistics:
         """Return how many calls are under way and wait now, and what was counted so far.
 

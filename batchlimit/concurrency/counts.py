@@ -1,6 +1,7 @@
 """What a locked gate counts, and the refusals that it makes from these counts."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, PartitionStatistics, WatcherStatistics
@@ -77,7 +78,9 @@ class Counts:
         detail = f"no partition is named {partition!r}; unknown='spare' of Partitions would let it have what is spare"
         return ConcurrencyLimited("unknown_partition", None, limit=gate.limit, in_flight=gate.in_flight, detail=detail)
 
-    def statistics(self, gate: Gate, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
+    def statistics(
+        self, gate: Gate, watchers: tuple[WatcherStatistics, ...], baselines: Mapping[str, float]
+    ) -> ConcurrencyStatistics:
         """Return a copy of the counts, with what is in flight and waits now."""
         return ConcurrencyStatistics(
             limit=gate.limit,
@@ -93,5 +96,6 @@ class Counts:
             watchers=watchers,
             unknown=self.unknown,
             waits=self.waits,
+            baselines=baselines,
             partitions={p.name: PartitionStatistics(p.busy, p.guaranteed, p.most) for p in gate.partitions.all()},
         )

@@ -1,14 +1,20 @@
 """The law of a locked gate, as far as something else than the end of a call changes its limit."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.law import Calibrated, Law
+from batchlimit.concurrency.laws.baselines import baselines_of
 from batchlimit.concurrency.laws.fixed import Settable
 from batchlimit.concurrency.laws.watched import Watched
+from batchlimit.concurrency.queue import Waiter
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.events import tell
+
+Changed = Callable[[int, int], object]
+"""Called when the limit has changed, with the limit before and after."""
 
 
 def checked(limit: int) -> int:
@@ -19,19 +25,47 @@ def checked(limit: int) -> int:
 
 
 class LimitControl:
-    """Sets the limit of a gate when somebody set that of its law, or when the watchers end a period."""
+    """Sets the limit of a gate: when a call ended, somebody set that of its law, or the watchers end a period."""
 
-    __slots__ = ("_has_failed", "_section", "law")
+    __slots__ = ("_has_failed", "_listeners", "_section", "law")
 
     def __init__(self, section: CriticalSection, law: Law, watchers: Sequence[Watcher]) -> None:
         self._section = section
         self.law = Watched(law) if watchers and not isinstance(law, Calibrated) else law
         self._has_failed = False
+        self._listeners: tuple[Changed, ...] = ()
         if isinstance(law, Settable):
             law.listen(self.refresh)
 
     def __repr__(self) -> str:
         return f"<LimitControl by {self.law!r}>"
+
+    @property
+    def baselines(self) -> Mapping[str, float]:
+        """How long calls take without a queue, as the law holds. Requires the lock."""
+        return baselines_of(self.law)
+
+    def listen(self, changed: Changed) -> None:
+        """Call a function after each change of the limit, without the lock."""
+        with self._section.hold():
+            self._listeners += (changed,)
+
+    def take_over(self, limit: int, now: int) -> Sequence[Waiter]:
+        """Set a limit that the law gave; return the waiters that were served. Requires the lock."""
+        gate = self._section.gate
+        before = gate.limit
+        served = gate.resize(checked(limit), now)
+        if self._listeners and gate.limit != before:
+            self._section.deferred.append(partial(self._tell, self._listeners, before, gate.limit))
+        return served
+
+    @staticmethod
+    def _tell(listeners: Sequence[Changed], before: int, after: int) -> None:
+        for changed in listeners:
+            try:
+                changed(before, after)
+            except Exception as error:  # noqa: BLE001  the caller has done its work, and cannot help it
+                tell("limit.listener_failed", "%r failed at a change of the limit", changed, error=error)
 
     def refresh(self) -> None:
         """Take over the limit of the law, which somebody has set."""
@@ -45,7 +79,7 @@ class LimitControl:
 
     def _resize(self, limit: Callable[[int], int]) -> None:
         section = self._section
-        section.change(lambda: section.gate.resize(checked(limit(now := section.clock())), now))
+        section.change(lambda: self.take_over(limit(now := section.clock()), now))
 
     def report(self, error: Exception) -> None:
         """Log that the law failed: the first time as an error, then for debugging, since it may fail at each call."""

@@ -179,7 +179,7 @@ class LockedGate:
                             for observe in self._observers:
                                 observe(rtt)
                             if (limit := self._update(_new(Sample, told))) != gate.limit:
-                                served = gate.resize(checked(limit), now)
+                                served = self.control.take_over(limit, now)
                         except Exception as error:  # noqa: BLE001  the caller has done its work, and cannot help it
                             section.deferred.append(partial(self.control.report, error))
                     if gate.waiting.count:
@@ -210,7 +210,7 @@ class LockedGate:
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         """Return what was counted, with these statistics of watchers."""
         with self._section.lock:
-            return self.counts.statistics(self._section.gate, watchers)
+            return self.counts.statistics(self._section.gate, watchers, self.control.baselines)
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: no call is under way there, and none waits."""

@@ -71,6 +71,8 @@ class ConcurrencyStatistics:
         watchers: The watchers, in the order in which they were given.
         unknown: Calls under a name that no partition has (default 0: there are no partitions).
         waits: How long callers waited in the queue, admitted then or not (default: nobody did).
+        baselines: How long calls take without a queue, by operation, as the law holds (seconds; default: it holds
+            nothing). Under "" is the one of a law that does not tell operations apart.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -96,6 +98,7 @@ class ConcurrencyStatistics:
     watchers: tuple[WatcherStatistics, ...]
     unknown: int = 0
     waits: Histogram = field(default=Histogram(), compare=False)
+    baselines: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def admitted(self) -> int:

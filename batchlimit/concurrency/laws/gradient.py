@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import setting
+from batchlimit.concurrency.laws.baselines import single
 from batchlimit.concurrency.laws.setting import square_root
 
 
@@ -114,6 +115,11 @@ class Gradient:
     def probe_countdown(self) -> int | None:
         """How many samples there will be until the next probe; None if it never probes."""
         return self._countdown
+
+    @property
+    def baselines(self) -> dict[str, float]:
+        """The least time of a call since the last probe, under "" (s); empty before the first call."""
+        return single(self._noload_ns)
 
     def update(self, sample: Sample) -> int:
         """Take one step, or probe instead."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import setting
+from batchlimit.concurrency.laws.baselines import single
 
 
 class Average:
@@ -113,6 +114,11 @@ class Gradient2:
     def long_rtt_ns(self) -> float:
         """The average rtt (ns); 0 before the first sample."""
         return self._long.value
+
+    @property
+    def baselines(self) -> dict[str, float]:
+        """The time of calls averaged over long, under "" (s); empty before the first call."""
+        return single(self._long.value)
 
     def update(self, sample: Sample) -> int:
         """Take one step; the average learns also where the limit stays."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import setting
+from batchlimit.concurrency.laws.baselines import single
 from batchlimit.concurrency.laws.setting import log10
 
 
@@ -135,6 +136,11 @@ class Vegas:
     def probe_count(self) -> int:
         """How many samples there were since the last probe."""
         return self._probe_count
+
+    @property
+    def baselines(self) -> dict[str, float]:
+        """The least time of a call since the last probe, under "" (s); empty before the first call."""
+        return single(self._noload_ns)
 
     def update(self, sample: Sample) -> int:
         """Take one step, or learn a noload rtt instead."""

@@ -44,6 +44,11 @@ class Baselines:
         return f"Baselines({', '.join(f'{name!r}: {time / 1e6:.3f} ms' for name, time in self._times.items())})"
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """Each of them by operation, in seconds."""
+        return {name: time / 1e9 for name, time in self._times.items()}
+
+    @property
     def longest(self) -> float:
         """That of the slowest operation, in ns; 0 as long as none is known."""
         return max(self._times.values(), default=0.0)

@@ -114,6 +114,11 @@ class Knee:
         """How many calls may be under way now."""
         return self._limit
 
+    @property
+    def baselines(self) -> dict[str, float]:
+        """How long the calls of each operation take without a queue (s), as far as it is known."""
+        return self._baselines.seconds
+
     def update(self, sample: Sample) -> int:
         """Count a call; decide if it ends a span."""
         if self._span.add(sample):
