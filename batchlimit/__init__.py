@@ -9,6 +9,7 @@ The modules below hold the rest:
     batchlimit.concurrency   permits, outcomes, shedding and statistics of the concurrency limiter
     batchlimit.laws          laws that set a concurrency limit: Knee (the default), Vegas, Gradient2, AIMD, ...
     batchlimit.watchers      watchers of memory, CPU, latency and event loop for the concurrency limiter
+    batchlimit.admission     a rate limiter and a concurrency limiter together: Admission, AsyncAdmission
     batchlimit.errors        every error, and who should act on it
     batchlimit.types         types of arguments and results, for annotations
     batchlimit.testing       limits in tests: frozen time, switches, faults, and the contract of stores
@@ -19,11 +20,13 @@ from typing import TYPE_CHECKING
 from batchlimit.lazy import names
 
 if TYPE_CHECKING:
+    from batchlimit import admission as admission
     from batchlimit import batching as batching
     from batchlimit import concurrency as concurrency
     from batchlimit import errors as errors
     from batchlimit import laws as laws
     from batchlimit import rules as rules
+    from batchlimit import shared as shared
     from batchlimit import stores as stores
     from batchlimit import testing as testing
     from batchlimit import types as types
@@ -57,7 +60,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.reservoir.statistics": "Statistics",
             "batchlimit.sync.limiter": "RateLimiter",
         },
-        modules="batching concurrency errors laws rules shared stores testing types watchers",
+        modules="admission batching concurrency errors laws rules shared stores testing types watchers",
         distribution="batchlimit",
     )
 

@@ -14,6 +14,7 @@ import pytest
 from tests.examples import run_examples
 
 PACKAGES = [
+    "admission",
     "quota",
     "bucket",
     "reservoir",
@@ -28,7 +29,8 @@ PACKAGES = [
 ]
 FACE = [
     "batchlimit",
-    *(f"batchlimit.{module}" for module in ("batching", "errors", "rules", "shared", "stores", "testing", "types")),
+    *(f"batchlimit.{module}" for module in ("admission", "batching", "errors", "rules", "shared", "stores")),
+    *(f"batchlimit.{module}" for module in ("testing", "types")),
 ]
 ELSEWHERE = "batchlimit.concurrency."
 """Its names are looked at in tests/concurrency."""

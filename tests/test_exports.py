@@ -11,7 +11,8 @@ import pytest
 import batchlimit
 from batchlimit import errors
 
-MODULES = ["batching", "concurrency", "errors", "laws", "rules", "shared", "stores", "testing", "types", "watchers"]
+MODULES = ["admission", "batching", "concurrency", "errors", "laws", "rules", "shared", "stores", "testing", "types"]
+MODULES += ["watchers"]
 
 
 def test_the_package_has_at_most_sixteen_names() -> None:

@@ -1,0 +1,34 @@
+"""Tokens and a permit for one call, both or none: a rate limiter and a concurrency limiter together.
+
+Theory of operation
+-------------------
+Promises:
+
+1. A call that is admitted has paid its tokens and holds its permit. One that is not admitted has neither.
+2. Nobody holds a permit while waiting for tokens to come in, or tokens while waiting for a permit to be released. What
+   is held is held for one answer of the other limiter, which takes a round trip at most.
+3. Whatever ends a call (a refusal, a timeout, a cancellation, an error of a signal handler): its permit goes back. An
+   error amid the charge itself may lose the tokens of this call; none are ever minted.
+
+An Attempt is the way of one call: it asks both limiters without waiting. Then it waits for what is short, holding
+nothing, and asks for the other one without waiting. It goes on like this until it has both, or its time is over.
+Threads call what the steps of an Attempt yield, and tasks await it.
+"""
+
+from typing import TYPE_CHECKING
+
+from batchlimit.lazy import names
+
+if TYPE_CHECKING:
+    from batchlimit.admission.admission import Admission
+    from batchlimit.admission.async_admission import AsyncAdmission, AsyncAdmitted
+else:  # where __getattr__ would hide a name that there is not
+    __getattr__, __dir__ = names(
+        __name__,
+        {
+            "batchlimit.admission.admission": "Admission",
+            "batchlimit.admission.async_admission": "AsyncAdmission AsyncAdmitted",
+        },
+    )
+
+__all__ = ["Admission", "AsyncAdmission", "AsyncAdmitted"]
