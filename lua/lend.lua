@@ -36,6 +36,7 @@
 -- and publishes, to each other instance that got slots or is to give some back: ID, granted, token, keep, KEYS[1]
 
 local KEPT = 60000 -- how long a limit that nobody uses is kept, so that its token never starts again (ms)
+local LONGEST_WAIT = 3600000000 -- a longer wait counts no more (us): times a weight it is still an exact number
 
 local key, name = KEYS[1], ARGV[1]
 local call, match, format = redis.call, string.match, string.format
@@ -94,10 +95,18 @@ if me.wants == 0 then me.since = now end
 me.ends, me.weight, me.idle, me.limit = now + lease, weight + 0, idle + 0, limit + 0
 me.wants = max(0, target - me.held)
 
--- Whether one instance comes before another: it holds less for its weight, or has waited longer.
+-- Returns how long an instance has waited, times its weight: of fewer slots than instances it gets its part by that.
+local function patience(one)
+    return min(max(0, now - one.since), LONGEST_WAIT) * one.weight
+end
+
+-- Whether one instance comes before another: it holds less for its weight, or has waited longer, by its weight.
 local function before(one, other)
     local left, right = one.held * other.weight, other.held * one.weight
     if left ~= right then return left < right end
+    left, right = patience(one), patience(other)
+    if left ~= right then return left > right end
+    if one.weight ~= other.weight then return one.weight > other.weight end
     if one.since ~= other.since then return one.since < other.since end
     return one.name < other.name
 end

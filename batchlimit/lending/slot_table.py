@@ -7,6 +7,8 @@ from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 
 KEPT = 60_000
 """How long a limit that nobody uses is kept, so that its token never starts again (ms)."""
+LONGEST_WAIT = 3_600_000_000
+"""A longer wait counts no more (us): times a weight it is still an exact number in Lua."""
 
 
 @dataclass(slots=True)
@@ -24,10 +26,19 @@ class Borrower:
     granted: int = 0
     told: int = 0
 
-    def before(self, other: "Borrower") -> bool:
-        """Whether it comes before another one: it holds less for its weight, or has waited longer."""
+    def before(self, other: "Borrower", now: int) -> bool:
+        """Whether it comes before another one: it holds less for its weight, or has waited longer, by its weight."""
         left, right = self.held * other.weight, other.held * self.weight
-        return (left, self.since, self.name) < (right, other.since, other.name)
+        if left != right:
+            return left < right
+        return self._rank(now) < other._rank(now)
+
+    def _rank(self, now: int) -> tuple[int, int, int, str]:
+        return -self._patience(now), -self.weight, self.since, self.name
+
+    def _patience(self, now: int) -> int:
+        """Return how long it has waited, times its weight: of fewer slots than instances it gets its part by that."""
+        return min(max(0, now - self.since), LONGEST_WAIT) * self.weight
 
 
 class SlotTable:
@@ -122,7 +133,7 @@ class SlotTable:
         """Return the first of those that want slots, except one."""
         found: Borrower | None = None
         for one in self._all:
-            if one is not other and one.wants > 0 and (found is None or one.before(found)):
+            if one is not other and one.wants > 0 and (found is None or one.before(found, self._now)):
                 found = one
         return found
 

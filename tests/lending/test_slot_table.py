@@ -1,6 +1,9 @@
 """Tables of (time, ask, expected): who gets the slots of a limit, who is told what, and when slots are free again."""
 
+from collections import Counter
 from copy import deepcopy
+
+import pytest
 
 from batchlimit.lending.messages import SlotAsk, SlotPush
 from batchlimit.lending.slot_table import SlotTable
@@ -187,3 +190,61 @@ def test_who_holds_idle_slots_is_told_once_that_others_wait() -> None:
     assert [(each.instance, each.keep) for each in scene.pushes] == [("a.1", 2)]
     scene.lend("b", 1, waiting=1)
     assert scene.pushes == []
+
+
+def turns(limit: int, weights: dict[str, int], rounds: int) -> dict[str, int]:
+    """How often each got a slot while all of them want more than there are, and all hold a slot equally long."""
+    scene, got, returned = Scene(), Counter[str](), Counter[str]()
+
+    def tell(name: str) -> None:
+        target = got[name] - returned[name] + 50
+        options = {"weight": weights[name], "limit": limit, "waiting": 50, "returned": returned[name]}
+        got[name] = scene.lend(name, target, **options)[0]
+        for push in scene.pushes:
+            got[push.instance[0]] = push.granted
+
+    for name in weights:
+        tell(name)
+    for _ in range(rounds):
+        scene.now += SECOND // 100
+        holders = [name for name in weights if got[name] > returned[name]]
+        for name in holders:
+            returned[name] = got[name]
+        for name in holders:
+            tell(name)
+    return dict(returned)
+
+
+@pytest.mark.parametrize(
+    ("limit", "weights"), [(1, {"a": 1, "b": 3}), (1, {"a": 2, "b": 2, "c": 1}), (2, {"a": 1, "b": 2, "c": 3, "d": 4})]
+)
+def test_with_fewer_slots_than_instances_they_go_round_by_weight(limit: int, weights: dict[str, int]) -> None:
+    shares = turns(limit, weights, 1000)
+    for name, weight in weights.items():
+        assert shares[name] / sum(shares.values()) == pytest.approx(weight / sum(weights.values()), rel=0.3)
+
+
+def test_with_equal_weights_slots_go_round_in_order() -> None:
+    assert turns(1, {"a": 1, "b": 1, "c": 1}, 1000) == {"a": 334, "b": 333, "c": 333}
+
+
+def test_of_two_that_hold_nothing_the_one_of_less_weight_is_served_when_it_has_waited_longer_by_as_much() -> None:
+    scene = Scene()
+    scene.lend("x", 4)
+    scene.lend("light", 1, waiting=1)
+    scene.now += 3 * SECOND - 1
+    scene.lend("heavy", 1, waiting=1, weight=4)
+    scene.now += SECOND
+    scene.lend("x", 3, returned=1)
+    assert [each.instance for each in scene.pushes if each.granted] == ["heavy.1"]
+
+
+def test_one_that_has_waited_for_hours_is_before_those_of_more_weight_that_have_not() -> None:
+    scene = Scene()
+    scene.lend("x", 4, lease=36_000 * SECOND)
+    scene.lend("light", 1, waiting=1, lease=36_000 * SECOND)
+    scene.now += 20_000 * SECOND
+    scene.lend("heavy", 1, waiting=1, weight=1000)
+    scene.now += SECOND
+    scene.lend("x", 3, returned=1)
+    assert [each.instance for each in scene.pushes if each.granted] == ["light.1"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.lending.messages import SlotAsk
-from batchlimit.lending.slot_table import KEPT, SlotTable
+from batchlimit.lending.slot_table import KEPT, LONGEST_WAIT, SlotTable
 from batchlimit.stores.client.scripts import read_push
 from tests.lua.interpreter import Interpreter
 
@@ -20,7 +20,7 @@ _asks = st.builds(
     instance=st.sampled_from(("a.1", "a.2", "b.1", "c.1", "d.1")),
     limit=st.sampled_from((3, 3, 3, 8, 100)),
     lease=st.just(_LEASE),
-    weight=st.sampled_from((1, 1, 3)),
+    weight=st.sampled_from((1, 1, 3, 1_000_000)),
     returned=_few,
     held=_few,
     target=st.integers(0, 12),
@@ -57,3 +57,8 @@ def spelled(twin: SlotTable) -> dict[str, str]:
 
 def test_both_keep_a_limit_for_the_same_time() -> None:
     assert f"local KEPT = {KEPT} " in _LUA.read_text()
+
+
+def test_both_count_a_wait_for_as_long() -> None:
+    assert f"local LONGEST_WAIT = {LONGEST_WAIT} " in _LUA.read_text()
+    assert LONGEST_WAIT * 1_000_000 < 2**53

@@ -62,7 +62,8 @@ class Run:
         """A process with a clock of its own, which is up to 4 % off."""
         name = f"p{next(self.numbers)}"
         names = itertools.count()
-        slots = LocalSlots("key", Shared(self.limit, lease=LEASE), lambda: f"{name}.{next(names)}")
+        weight = self.random.choice((1, 1, 1, 3))
+        slots = LocalSlots("key", Shared(self.limit, lease=LEASE), lambda: f"{name}.{next(names)}", weight)
         process = Process(slots, 1 + self.random.uniform(-0.04, 0.04), self.random.randrange(10**15))
         self.later(self.random.randrange(SECOND), lambda: self.come(process))
         return process
