@@ -23,11 +23,12 @@ class Calibration:
     def __init__(
         self, locked_gate: LockedGate, watchers: Sequence[Watcher], every: float, shedding: Shedding | None
     ) -> None:
-        if shedding is not None and not watchers:
-            raise ValueError("shedding needs watchers, whose reasons to back off persist")
+        if shedding is not None and not watchers and shedding.over is None:
+            raise ValueError("shedding needs watchers, whose reasons to back off persist, or Shedding(over=3)")
         self._locked_gate = locked_gate
+        self._is_watched = bool(watchers)
         self._shedder = None if shedding is None else Shedder(shedding)
-        self._rounds = Rounds(watchers, self._tell, every=every)
+        self._rounds = Rounds(watchers, self._tell, every=every, alone=shedding is not None)
         self._rounds.start()
 
     def __repr__(self) -> str:
@@ -47,11 +48,13 @@ class Calibration:
 
     def _tell(self, events: tuple[str, ...]) -> None:
         try:
-            self._locked_gate.control.calibrate(events)
+            if self._is_watched:
+                self._locked_gate.control.calibrate(events)
         finally:  # a law that fails is no reason to keep what the memory is full of
             if self._shedder is not None:
-                self._shedder.note(events)
-                self._locked_gate.exposed.shed(self._shedder.choose)
+                exposed = self._locked_gate.exposed
+                self._shedder.note(events, self._locked_gate.excess - exposed.ending())
+                exposed.shed(self._shedder.choose)
 
 
 def _default_law(clock: Callable[[], int]) -> Law:

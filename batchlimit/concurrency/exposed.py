@@ -24,6 +24,11 @@ class ExposedPermits:
     def __len__(self) -> int:
         return len(self._permits)
 
+    def ending(self) -> int:
+        """Return how many were told to give up and are under way still."""
+        with self._section.hold():
+            return sum(permit._state is HELD and permit.shed for permit in self._permits)
+
     def add(self, permit: BasePermit) -> None:
         """Let a permit be shed for as long as it is held."""
         with self._section.hold():

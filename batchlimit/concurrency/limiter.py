@@ -22,8 +22,8 @@ class ConcurrencyLimiter(BaseLimiter):
         bypass: Called with operation and partition; returns True for calls that are not limited (default None: all
             are).
         watchers: Look at the machine once a period, in a background thread, and tell the law (default: none).
-        every: The period of the watchers (seconds, default 30).
-        shedding: When to end calls that are under way, if what the watchers see persists (default None: never).
+        every: The period of the watchers and of shedding (seconds, default 30).
+        shedding: When to end calls that are under way, if overload lasts (default None: never).
         clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
 
     Raises:

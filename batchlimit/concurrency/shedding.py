@@ -26,21 +26,24 @@ def youngest_of_the_least(call: Underway) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Shedding:
-    """Ends calls that are under way, when the watchers had reasons to back off several periods in a row.
+    """Ends calls that are under way, when overload lasts: by the watchers, or by what is under way.
 
     A lower limit keeps new calls out. It does not end the calls under way, which may be what the memory is full of.
-    Each period from `after` on ends a share of the calls that were admitted with `sheddable=True`, at least one of
-    them.
+    Each period from `after` or `over` on ends a share of the calls that were admitted with `sheddable=True`, at least
+    one of them; and where no watcher has had reasons for so long, no more than are above the limit.
 
     Args:
         after: How many periods in a row with reasons to back off it takes (whole number, default 3).
         share: Which share of the sheddable calls to end in a period (above 0, at most 1; default 0.1).
         key: Returns the sort key of a call, which has `operation`, `priority` and `start_ns`; the smallest are ended
             first (default: the lowest priority, and of the same priority the youngest).
+        over: How many periods in a row it takes at whose end more calls are under way than the limit lets, without
+            those that were told to give up (whole number; None, the default: that is no reason). No watchers are needed
+            then. Calls that soft shares let in above the limit count too.
 
     Raises:
         TypeError: An argument is of the wrong type.
-        ValueError: `after` is below 1, or `share` is out of its range.
+        ValueError: `after` or `over` is below 1, or `share` is out of its range.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -56,12 +59,12 @@ class Shedding:
     after: int = 3
     share: float = 0.1
     key: Callable[[Underway], Any] = youngest_of_the_least
+    over: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.after, bool) or not isinstance(self.after, int):
-            raise TypeError(f"after must be a whole number of periods, not {self.after!r}")
-        if self.after < 1:
-            raise ValueError(f"after must be at least 1 period, not {self.after}")
+        _check_periods("after", self.after)
+        if self.over is not None:
+            _check_periods("over", self.over)
         if isinstance(self.share, bool) or not isinstance(self.share, int | float):
             raise TypeError(f"share must be a number, not {self.share!r}")
         if not 1e-6 <= self.share <= 1:
@@ -70,26 +73,39 @@ class Shedding:
             raise TypeError(f"key must be a function of a call, not {self.key!r}")
 
 
-class Shedder:
-    """Counts the periods with reasons to back off, and chooses the calls to end."""
+def _check_periods(name: str, periods: object) -> None:
+    if isinstance(periods, bool) or not isinstance(periods, int):
+        raise TypeError(f"{name} must be a whole number of periods, not {periods!r}")
+    if periods < 1:
+        raise ValueError(f"{name} must be at least 1 period, not {periods}")
 
-    __slots__ = ("_periods", "shedding")
+
+class Shedder:
+    """Counts the periods of overload, and chooses the calls to end."""
+
+    __slots__ = ("_excess", "_over", "_periods", "shedding")
 
     def __init__(self, shedding: Shedding) -> None:
         self.shedding = shedding
-        self._periods = 0
+        self._periods = self._over = self._excess = 0
 
     def __repr__(self) -> str:
         return f"<Shedder after {self._periods} of {self.shedding.after} periods>"
 
-    def note(self, events: Sequence[str]) -> None:
-        """Count the period that is over, by what the watchers saw in it."""
+    def note(self, events: Sequence[str], excess: int = 0) -> None:
+        """Count the period that is over, by what the watchers saw in it and the calls above the limit at its end."""
         self._periods = self._periods + 1 if events else 0
+        self._over = self._over + 1 if excess > 0 else 0
+        self._excess = excess
 
     def choose(self, calls: Sequence[Any]) -> list[Any]:
         """Return those of the sheddable calls that are to end now."""
-        if self._periods < self.shedding.after:
+        is_by_watchers = self._periods >= self.shedding.after
+        if not is_by_watchers and not self._is_over_for_long():
             return []
         # In millionths, as the shares of partitions: 0.07 of 100 calls are 7, and not ceil(7.000000000000001).
         most = -(-len(calls) * round(self.shedding.share * 1_000_000) // 1_000_000)
-        return sorted(calls, key=self.shedding.key)[:most]
+        return sorted(calls, key=self.shedding.key)[: most if is_by_watchers else min(most, self._excess)]
+
+    def _is_over_for_long(self) -> bool:
+        return self.shedding.over is not None and self._over >= self.shedding.over

@@ -733,9 +733,26 @@ def test_what_persists_is_shed(limiter: Any) -> None:
         doomed.ignore()
 
 
-def exposed(limiter: Any) -> Any:
-    permit = limiter.acquire(sheddable=True)
+def exposed(limiter: Any, priority: int = 0) -> Any:
+    permit = limiter.acquire(sheddable=True, priority=priority)
     return awaited(permit.__aenter__) if isinstance(limiter, Blocking) else permit
+
+
+def test_calls_above_a_limit_that_fell_are_shed_without_watchers_and_no_more_of_them(limiter: Any) -> None:
+    """Those that were told count no longer as above it, however long they take to end."""
+    law = Settable(4)
+    with closing(limiter(law, every=0.001, shedding=Shedding(over=2, share=1))) as here:
+        permits = [exposed(here, priority) for priority in (4, 1, 2, 3)]
+        law.set_limit(2)
+        until(lambda: here.statistics().shed >= 2)
+        calibration = getattr(here, "_inner", here)._calibration
+        calibration.stop()  # the test ends the next periods
+        for _ in range(5):
+            calibration._tell(())
+        assert [permit.shed for permit in permits] == [False, True, True, False]
+        assert here.statistics().shed == 2
+        for permit in permits:
+            permit.ignore()
 
 
 def test_who_passes_by_is_not_shed(limiter: Any) -> None:

@@ -67,10 +67,49 @@ def test_of_none_none_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(
+    ("excesses", "expected"),
+    [
+        ([3], ""),
+        ([3, 3], "c"),
+        ([3, 3, 1], "c"),
+        ([3, 0, 3], ""),
+        ([3, -5, 3, 3], "c"),
+    ],
+)
+def test_calls_above_the_limit_for_long_are_a_reason_too(excesses: list[int], expected: str) -> None:
+    shedder = Shedder(Shedding(over=2))
+    for excess in excesses:
+        shedder.note([], excess)
+    assert chosen(shedder) == expected
+
+
+@pytest.mark.parametrize(("excess", "expected"), [(1, "c"), (2, "cb"), (9, "cba")])
+def test_of_calls_above_the_limit_no_more_are_ended_than_are_above_it(excess: int, expected: str) -> None:
+    shedder = Shedder(Shedding(over=1, share=0.75))
+    shedder.note([], excess)
+    assert chosen(shedder) == expected
+
+
+def test_reasons_of_watchers_end_a_share_however_few_are_above_the_limit() -> None:
+    shedder = Shedder(Shedding(after=1, over=1, share=0.75))
+    shedder.note(["memory"], 1)
+    assert chosen(shedder) == "cba"
+
+
+def test_calls_above_the_limit_are_no_reason_unless_that_is_wanted() -> None:
+    shedder = Shedder(Shedding())
+    for _ in range(9):
+        shedder.note([], 5)
+    assert chosen(shedder) == ""
+
+
+@pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"after": 0}, ValueError, "after must be at least 1 period, not 0"),
         ({"after": 1.5}, TypeError, "after must be a whole number of periods, not 1.5"),
+        ({"over": 0}, ValueError, "over must be at least 1 period, not 0"),
+        ({"over": "long"}, TypeError, "over must be a whole number of periods, not 'long'"),
         ({"share": 0}, ValueError, "share must be above 0 and at most 1, not 0"),
         ({"share": 1.1}, ValueError, "not 1.1"),
     ],

@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 
 
 class Gate:
@@ -16,6 +18,14 @@ class Gate:
         """Stop here, in a thread."""
         self._came.release()
         self._open.result()
+
+    def work(self, check: Callable[[], None]) -> None:
+        """Stop here, in a thread, and check now and then whether to go on."""
+        self._came.release()
+        while True:
+            check()
+            with suppress(TimeoutError):
+                return self._open.result(0.001)
 
     async def astop(self) -> None:
         """Stop here, in a task."""

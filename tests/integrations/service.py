@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 
+from batchlimit.integrations.grpc import check_permit
 from tests.integrations.gate import Gate
 
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
@@ -48,10 +49,12 @@ class Service(grpc.GenericRpcHandler):
         return make(getattr(self, kind), request_deserializer=_read, response_serializer=_write)
 
     def obey(self, request: Words, context: Any) -> Words:
-        """`hold`, `abort CODE`, `status CODE`, `below CODE`, `raise ERROR`; anything else is echoed."""
+        """`hold`, `work`, `abort CODE`, `status CODE`, `below CODE`, `raise ERROR`; anything else is echoed."""
         match request:
             case ["hold"]:
                 self.gate.stop()
+            case ["work"]:
+                self.gate.work(check_permit)
             case ["abort", code]:
                 context.abort(grpc.StatusCode[code], "as told")
             case ["status", code]:

@@ -1,14 +1,18 @@
 """A gRPC call that is given up during its handler."""
 
+from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import grpc
 import pytest
 
 from batchlimit.concurrency import Shedding
-from batchlimit.concurrency.laws import Gitaly
+from batchlimit.concurrency.laws import Gitaly, Settable
+from batchlimit.integrations.grpc import check_permit
 from tests.integrations.service import KINDS
-from tests.integrations.stage import on_asyncio
+from tests.integrations.stage import on_asyncio, threaded
+from tests.sync.stage import DEADLINE, until
 
 
 class Trouble:
@@ -39,3 +43,68 @@ def test_who_is_given_up_is_told_so(kind: str) -> None:
         scene.gate.open()
         assert stays.code is grpc.StatusCode.OK
         assert scene.counted == (1, 0, 1)
+
+
+SHEDDABLE: dict[str, Any] = {"sheddable": lambda details: dict(details.invocation_metadata).get("sheddable") == "yes"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_of_a_thread_is_given_up_where_it_checks(kind: str) -> None:
+    """The handler works, and checks now and then; what is not sheddable stays, though it checks as well."""
+    law = Settable(2)
+    shedding: dict[str, Any] = {"every": 0.001, "shedding": Shedding(over=2, share=1)}
+    with threaded(law, interceptor=SHEDDABLE, **shedding) as scene, scene.client() as client:
+        stays = client.call(kind, "work")
+        scene.gate.meet()
+        goes = client.call(kind, "work", metadata=[("sheddable", "yes")])
+        scene.gate.meet()
+        law.set_limit(1)
+        assert (goes.code, goes.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        scene.gate.open()
+        assert stays.code is grpc.StatusCode.OK
+        assert scene.counted == (1, 0, 1)
+        assert scene.statistics.shed == 1
+
+
+def test_a_stream_of_a_thread_is_given_up_at_its_next_response() -> None:
+    law = Settable(1)
+    with (
+        threaded(law, interceptor=SHEDDABLE, every=0.001, shedding=Shedding(over=1)) as scene,
+        scene.client() as client,
+    ):
+        held = scene.limiter.acquire()
+        law.set_limit(2)
+        flood = client.call("unary_stream", "flood", metadata=[("sheddable", "yes")])
+        assert flood.first() == "first"
+        law.set_limit(1)
+        assert (flood.code, flood.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        held.success()
+        assert scene.counted == (1, 0, 1)
+
+
+def test_a_stream_of_requests_is_given_up_at_the_next_one() -> None:
+    law = Settable(1)
+    told = Event()
+
+    def requests() -> Iterator[str]:
+        told.wait(DEADLINE)
+        yield "more"
+
+    with (
+        threaded(law, interceptor=SHEDDABLE, every=0.001, shedding=Shedding(over=1)) as scene,
+        scene.client() as client,
+    ):
+        held = scene.limiter.acquire()
+        law.set_limit(2)
+        call = client.call("stream_unary", "a", later=requests(), metadata=[("sheddable", "yes")])
+        until(lambda: scene.statistics.in_flight == 2)
+        law.set_limit(1)
+        until(lambda: scene.statistics.shed == 1)
+        told.set()
+        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        held.success()
+        assert scene.counted == (1, 0, 1)
+
+
+def test_nobody_is_told_to_give_up_outside_of_a_call() -> None:
+    check_permit()

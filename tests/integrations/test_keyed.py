@@ -11,7 +11,7 @@ import pytest
 from batchlimit import AsyncConcurrencyLimiter
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware
-from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
+from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
 from batchlimit.laws import Fixed
 from tests.aio.loop import run
@@ -80,6 +80,8 @@ def test_a_key_and_a_keyed_limiter_come_together() -> None:
         ConcurrencyLimitMiddleware(app, AsyncConcurrencyLimiter(Fixed(1)), key=path)
     with pytest.raises(TypeError, match="sheddable= is for a limiter without keys"):
         AsyncConcurrencyInterceptor(keyed, key=path, sheddable=lambda details: True)
+    with pytest.raises(TypeError, match="sheddable= is for a limiter without keys"):
+        ConcurrencyInterceptor(KeyedConcurrencyLimiter({"*": 1}), key=path, sheddable=lambda details: True)
 
 
 def by_call_repository_and_user(details: grpc.HandlerCallDetails) -> list[str]:

@@ -25,6 +25,7 @@ class Rounds:
         watchers: The watchers to poll.
         tell: Called with the reasons of a round.
         every: The period (seconds, default 30).
+        alone: True to make rounds also without watchers (default False).
         clock: Returns seconds (default `time.monotonic`).
         wait: Waits for an event for some seconds at most, and returns whether it was set (default
             `threading.Event.wait`).
@@ -47,11 +48,13 @@ class Rounds:
         tell: Callable[[tuple[str, ...]], None],
         *,
         every: float = 30.0,
+        alone: bool = False,
         clock: Callable[[], float] = time.monotonic,  # no round is late because the machine slept
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         self._watched = tuple(Polled(_checked(each)) for each in watchers)
         self._tell = tell
+        self._alone = alone
         self._every = min(checked_seconds("every", every), threading.TIMEOUT_MAX)
         self._clock = clock
         self._wait = wait
@@ -68,7 +71,7 @@ class Rounds:
     def start(self) -> None:
         """Begin with the rounds, unless they have begun or were stopped, or there are no watchers."""
         with self._starting:
-            if self._thread is not None or self._stopping or not self._watched:
+            if self._thread is not None or self._stopping or not (self._watched or self._alone):
                 return
             thread = threading.Thread(target=self._run, name="batchlimit-watchers", daemon=True)
             try:

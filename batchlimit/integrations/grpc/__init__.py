@@ -31,6 +31,7 @@ from batchlimit.integrations.grpc.client import RateLimitClientInterceptor
 from batchlimit.integrations.grpc.details import by_metadata, by_method
 from batchlimit.integrations.grpc.rate_limit import RateLimitInterceptor
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall, RefusedCall
+from batchlimit.integrations.grpc.sheddable import check_permit
 from batchlimit.integrations.grpc.status import outcome_of
 from batchlimit.integrations.grpc.sync import ConcurrencyInterceptor
 
@@ -46,5 +47,6 @@ __all__ = [
     "RefusedCall",
     "by_metadata",
     "by_method",
+    "check_permit",
     "outcome_of",
 ]

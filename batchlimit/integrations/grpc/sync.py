@@ -9,7 +9,8 @@ import grpc
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.call import Call, Ending, Handler, completing
-from batchlimit.integrations.grpc.details import Name, nobody
+from batchlimit.integrations.grpc.details import Name, alike, never, nobody
+from batchlimit.integrations.grpc.sheddable import SheddableHandler
 from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
 
@@ -29,6 +30,12 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             call is refused if it raises.
         outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
             exception that ends a handler without a status.
+        sheddable: Returns whether a call may be told to give up; see Shedding (default: of none). A stream ends at its
+            next request or response then. A handler of one response ends where it calls `check_permit`.
+        priority: Returns the priority of a call; low ones are shed first (default: the same for all).
+
+    Raises:
+        TypeError: `key` or `sheddable` does not go with the limiter.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -48,9 +55,14 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         partition: Name = nobody,
         key: KeyOf | None = None,
         outcome: OutcomeOf = outcome_of,
+        sheddable: Callable[[grpc.HandlerCallDetails], bool] = never,
+        priority: Callable[[grpc.HandlerCallDetails], int] = alike,
     ) -> None:
-        self._source = PermitSource(limiter, partition, key)
+        if key is not None and sheddable is not never:
+            raise TypeError("sheddable= is for a limiter without keys")
+        self._is_keyed, self._source = key is not None, PermitSource(limiter, partition, key)
         self._outcome = outcome
+        self._sheddable, self._priority = sheddable, priority
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._source!r}>"
@@ -70,19 +82,28 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             The handler to be served under a permit, or one that refuses; None if there is no such method.
         """
         details = handler_call_details
+        sheddable = self._sheddable(details)
         try:
-            permit = self._source.acquire(details, timeout=0, operation=details.method)
+            permit = self._acquire(details, sheddable)
         except (ConcurrencyLimited, LimiterClosed) as error:
             return _refusing(refusal(error))
         handler = None
         try:
             if found := continuation(details):
+                if sheddable:
+                    found = SheddableHandler(found, permit).handler()
                 ended = completing(permit, self._outcome)
                 handler = Call(found, lambda context: Ending(context, ended)).handler()
         finally:
             if handler is None:
                 permit.ignore()
         return handler
+
+    def _acquire(self, details: grpc.HandlerCallDetails, sheddable: bool) -> Any:
+        options: dict[str, Any] = {} if self._is_keyed else {"sheddable": sheddable}
+        return self._source.acquire(
+            details, timeout=0, operation=details.method, priority=self._priority(details), **options
+        )
 
 
 def _refusing(answer: Refusal) -> Handler:
