@@ -9,8 +9,10 @@ from fastapi import Depends, FastAPI, Request
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.asgi import RateLimitMiddleware
+from batchlimit.integrations.fastapi import limited
 from batchlimit.rules import Rule, Rules
-from benchmarks.web_rules import FOUR, ONE, PATH, PLENTY, ROUTE, USER, of_scope
+from benchmarks.web_floor import on_asgi
+from benchmarks.web_rules import ASKED, FLOOR_OF_FOUR, FLOOR_OF_ONE, FOUR, ONE, PATH, PLENTY, ROUTE, USER, of_scope
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 Opened = AbstractAsyncContextManager[App]
@@ -105,6 +107,8 @@ def stacks_on_plain(url: str) -> dict[str, Opened]:
     """Return an application that does nothing else, behind each that needs no framework."""
     return {
         "no limiter": alone(plain),
+        FLOOR_OF_ONE: alone(on_asgi(plain, ONE)),
+        FLOOR_OF_FOUR: alone(on_asgi(plain, FOUR)),
         "batchlimit, 1 rule": ours(plain, url, ONE),
         "batchlimit, 4 rules": ours(plain, url, FOUR),
         "batchlimit, 4 rules, no headers": ours(plain, url, FOUR, "off"),
@@ -117,8 +121,11 @@ def stacks_on_fastapi(url: str) -> dict[str, Opened]:
     """Return an application of FastAPI behind each."""
     return {
         "no limiter": alone(fast()),
+        FLOOR_OF_ONE: alone(on_asgi(fast(), ONE)),
+        FLOOR_OF_FOUR: alone(on_asgi(fast(), FOUR)),
         "batchlimit, 1 rule": ours(fast(), url, ONE),
         "batchlimit, 4 rules": ours(fast(), url, FOUR),
+        "batchlimit, 1 rule of a dependency": ours(fast(Depends(limited(ASKED[0].key))), url, ASKED),
         "slowapi, 1 limit": slowapi(url, 1),
         "slowapi, 4 limits": slowapi(url, 4),
         "fastapi-limiter, 1 limit": fastapi_limiter(url, 1),

@@ -7,7 +7,8 @@ request go in, and those of the response come out. Turns of four requests altern
 turn is the one that nothing disturbed, so the figures hold on a busy machine. `benchmarks.web_served` has the same with
 sockets and `wrk`.
 
-"two fields" is a middleware that adds two constant header fields and does nothing else: what the server takes for them.
+"two fixed fields" is a middleware that adds two constant header fields and does nothing else: what the server takes for
+them.
 "match=None" is a rule that routes may ask for, and no route does; "charge" is one that hears how each response ended.
 """
 
@@ -27,7 +28,8 @@ from batchlimit.rules import Rule
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.figures import ran_on
 from benchmarks.web_asgi import App, Opened, alone, entered, fast, ours
-from benchmarks.web_rules import FOUR, ONE, PATH
+from benchmarks.web_floor import on_asgi
+from benchmarks.web_rules import FLOOR_OF_FOUR, FLOOR_OF_ONE, FOUR, ONE, PATH
 
 _REQUEST = f"GET {PATH} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n".encode()
 _ALONE = "no limiter"
@@ -75,28 +77,13 @@ class Row(NamedTuple):
     cost: float
 
 
-def two_fields(app: App) -> App:
-    """Return an application whose responses have two more header fields, which are always the same."""
-    text = b'"address";q=1000000;w=1;pk=:AAAAAAAAAAAA:'
-    fields = [(b"ratelimit-policy", text), (b"ratelimit", text)]
-
-    async def add(scope: Any, receive: Any, send: Any) -> None:
-        async def adding(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *fields]}
-            await send(message)
-
-        await app(scope, receive, adding)
-
-    return add
-
-
 def contenders(url: str) -> dict[str, Opened]:
     """Return an application that does nothing else, alone and behind our middleware."""
     quota = ONE[0].quota
     return {
         _ALONE: alone(fast()),
-        "two fields": alone(two_fields(fast())),
+        FLOOR_OF_ONE: alone(on_asgi(fast(), ONE)),
+        FLOOR_OF_FOUR: alone(on_asgi(fast(), FOUR)),
         "1 rule and one with `match=None`": ours(fast(), url, [*ONE, Rule("route", quota, key="route", match=None)]),
         "1 rule with `charge`": ours(fast(), url, [Rule("login", quota, key="login:{ip}", charge=[200])]),
         "1 rule": ours(fast(), url, ONE),

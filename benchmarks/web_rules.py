@@ -17,6 +17,10 @@ FOUR = [
     Rule("all", _QUOTA, key="all"),
 ]
 ONE = FOUR[:1]
+ASKED = [Rule("address", _QUOTA, key="address:{ip}", match=None)]
+"""A rule that a route asks for."""
+FLOOR = "two fixed fields"
+FLOOR_OF_ONE, FLOOR_OF_FOUR = f"{FLOOR}, as long as of 1 rule", f"{FLOOR}, as long as of 4"
 
 
 def of_scope(_scope: Any) -> dict[str, str]:

@@ -7,7 +7,9 @@ reads a record from a Redis 1 ms away (redis-py), checks it as a small Pydantic 
 with h11 and asyncio, which it comes with, and with httptools and uvloop, which `uvicorn[standard]` has.
 
 The rounds of all contenders are interleaved: what a contender keeps is a ratio to the round of no limiter beside it.
-Processor time is that of the worker, in its quickest round: the one that was disturbed least. Needs `wrk` and Linux.
+Processor time is that of the worker, in its quickest round: the one that was disturbed least. "busy" is the part of the
+time for which the worker had a processor; requests a second tell of the limiter where that is near 100 %. "two fixed
+fields" is no limiter, but a middleware that adds two constant header fields. Needs `wrk` and Linux.
 """
 
 import argparse
@@ -36,10 +38,14 @@ from batchlimit.rules import Rules
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.distance import distant
 from benchmarks.web_asgi import fast
-from benchmarks.web_rules import FOUR, ONE, PATH, ROUTE, of_scope
+from benchmarks.web_floor import on_asgi
+from benchmarks.web_rules import FLOOR_OF_FOUR, FLOOR_OF_ONE, FOUR, ONE, PATH, ROUTE, of_scope
 
+_FIXED = "fixed"
 _CONTENDERS: dict[str, tuple[str, list[Any], Any]] = {
     "none": ("no limiter", [], "off"),
+    "floor": (FLOOR_OF_ONE, ONE, _FIXED),
+    "floors": (FLOOR_OF_FOUR, FOUR, _FIXED),
     "one": ("1 rule", ONE, "draft-11"),
     "four": ("4 rules", FOUR, "draft-11"),
     "plain": ('4 rules, `headers="off"`', FOUR, "off"),
@@ -93,6 +99,8 @@ def served() -> Any:
     _, rules, headers = _CONTENDERS[os.environ["CONTENDER"]]
     if not rules:
         return app
+    if headers == _FIXED:
+        return on_asgi(app, rules)
 
     def limiter() -> AsyncRateLimiter:
         return AsyncRateLimiter.from_url(os.environ["STORE"], Rules(rules).quotas, deadline=5.0)
@@ -164,13 +172,14 @@ def measured(workers: dict[str, Worker], rounds: int, seconds: int) -> dict[str,
 
 def table(title: str, found: dict[str, list[Turn]]) -> Iterator[str]:
     """Yield the lines of a table."""
-    yield f"| {title} | requests/s | of no limiter | of the processor, us a request | added, us | keeps by that |"
-    yield "|---|--:|--:|--:|--:|--:|"
+    yield f"| {title} | requests/s | of no limiter | busy | processor, us a request | added, us | keeps by that |"
+    yield "|---|--:|--:|--:|--:|--:|--:|"
     alone = min(each.used for each in found["none"])
     for name, turns in found.items():
         used = min(each.used for each in turns)
         keeps = median(ours.rate / theirs.rate for ours, theirs in zip(turns, found["none"], strict=True))
-        passed = f"{_CONTENDERS[name][0]} | {median(each.rate for each in turns):,.0f} | {keeps:.0%}"
+        busy = median(each.rate * each.used for each in turns)
+        passed = f"{_CONTENDERS[name][0]} | {median(each.rate for each in turns):,.0f} | {keeps:.0%} | {busy:.0%}"
         yield f"| {passed} | {used * 1e6:.0f} | {(used - alone) * 1e6:.0f} | {alone / used:.0%} |"
 
 

@@ -8,9 +8,11 @@ from typing import Any
 from flask import Flask
 
 from batchlimit import RateLimiter
+from batchlimit.integrations.flask import Limits
 from batchlimit.integrations.wsgi import RateLimitMiddleware
 from batchlimit.rules import Rule, Rules
-from benchmarks.web_rules import FOUR, ONE, PATH, PLENTY, USER, of_environ
+from benchmarks.web_floor import on_wsgi
+from benchmarks.web_rules import FLOOR_OF_FOUR, FLOOR_OF_ONE, FOUR, ONE, PATH, PLENTY, USER, of_environ
 
 App = Callable[[Any, Any], Iterable[bytes]]
 Opened = AbstractContextManager[App]
@@ -42,6 +44,21 @@ def ours(url: str, rules: list[Rule]) -> Iterator[App]:
 
 
 @contextmanager
+def extension(url: str, rules: list[Rule]) -> Iterator[App]:
+    """With our extension."""
+    app = flask()
+    with RateLimiter.from_url(url, Rules(rules).quotas, deadline=5.0) as limiter:
+        Limits(limiter, rules, app, identify=of_environ, checks=False)
+        yield app.wsgi_app
+
+
+@contextmanager
+def floor(rules: list[Rule]) -> Iterator[App]:
+    """With constant fields, and no limiter."""
+    yield on_wsgi(flask().wsgi_app, rules)
+
+
+@contextmanager
 def flask_limiter(url: str, limits: int) -> Iterator[App]:
     """With this many limits of Flask-Limiter on the route, and its header fields."""
     from flask_limiter import Limiter
@@ -62,8 +79,12 @@ def stacks(url: str) -> dict[str, Opened]:
     """Return an application of Flask behind each."""
     return {
         "no limiter": alone(),
+        FLOOR_OF_ONE: floor(ONE),
+        FLOOR_OF_FOUR: floor(FOUR),
         "batchlimit, 1 rule": ours(url, ONE),
         "batchlimit, 4 rules": ours(url, FOUR),
+        "batchlimit, 1 rule, extension": extension(url, ONE),
+        "batchlimit, 4 rules, extension": extension(url, FOUR),
         "Flask-Limiter, 1 limit": flask_limiter(url, 1),
         "Flask-Limiter, 4 limits": flask_limiter(url, 4),
     }
