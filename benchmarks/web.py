@@ -8,6 +8,7 @@ less that of the application alone. On a busy machine the quickest round is the 
 the same Redis on this machine, through a Unix socket, or through a relay that makes the round trip longer.
 
 "two fixed fields" is no limiter: a middleware that adds two constant header fields, which are as long as ours.
+"a dependency that does nothing" is what FastAPI takes for any dependency.
 
 The targets: 4 rules add at most 25 us of processor time; the best of the others that ask Redis adds 20 times the time.
 """
@@ -29,7 +30,7 @@ from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks import web_asgi, web_wsgi
 from benchmarks.distance import distant
 from benchmarks.figures import ran_on
-from benchmarks.web_rules import FLOOR
+from benchmarks.web_rules import EMPTY, FLOOR
 
 OURS, TARGET_US, TARGET_RATIO = "batchlimit", 25.0, 20.0
 ALONE, ONE, FOUR = "no limiter", f"{OURS}, 1 rule", f"{OURS}, 4 rules"
@@ -108,7 +109,7 @@ async def report(title: str, runs: Mapping[str, Run], requests: int, rounds: int
 
 def judged(title: str, costs: Mapping[str, Cost]) -> bool:
     """Print how one table compares with the targets; whether it met them."""
-    passed, best = min((each.passed, name) for name, each in costs.items() if not name.startswith((OURS, FLOOR)))
+    passed, best = min((each.passed, name) for name, each in costs.items() if not name.startswith((OURS, FLOOR, EMPTY)))
     one, four = costs[ONE], costs[FOUR]
     print(f"{title}: 4 rules add {four.processor:.1f} us (target {TARGET_US:.0f}); the best of the others,")
     print(f"    {best}, adds {passed / one.passed:.1f}x of our 1 rule (target {TARGET_RATIO:.0f})", end=" ")

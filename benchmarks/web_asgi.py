@@ -6,13 +6,26 @@ from typing import Any
 
 import redis.asyncio
 from fastapi import Depends, FastAPI, Request
+from fastapi.requests import HTTPConnection
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.fastapi import limited
 from batchlimit.rules import Rule, Rules
 from benchmarks.web_floor import on_asgi
-from benchmarks.web_rules import ASKED, FLOOR_OF_FOUR, FLOOR_OF_ONE, FOUR, ONE, PATH, PLENTY, ROUTE, USER, of_scope
+from benchmarks.web_rules import (
+    ASKED,
+    EMPTY,
+    FLOOR_OF_FOUR,
+    FLOOR_OF_ONE,
+    FOUR,
+    ONE,
+    PATH,
+    PLENTY,
+    ROUTE,
+    USER,
+    of_scope,
+)
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 Opened = AbstractAsyncContextManager[App]
@@ -36,6 +49,10 @@ def fast(*dependencies: Any) -> FastAPI:
         return {"id": id}
 
     return app
+
+
+async def nothing(connection: HTTPConnection) -> None:
+    """A dependency that does nothing."""
 
 
 @asynccontextmanager
@@ -125,6 +142,7 @@ def stacks_on_fastapi(url: str) -> dict[str, Opened]:
         FLOOR_OF_FOUR: alone(on_asgi(fast(), FOUR)),
         "batchlimit, 1 rule": ours(fast(), url, ONE),
         "batchlimit, 4 rules": ours(fast(), url, FOUR),
+        EMPTY: alone(fast(Depends(nothing))),
         "batchlimit, 1 rule of a dependency": ours(fast(Depends(limited(ASKED[0].key))), url, ASKED),
         "slowapi, 1 limit": slowapi(url, 1),
         "slowapi, 4 limits": slowapi(url, 4),

@@ -20,6 +20,7 @@ ONE = FOUR[:1]
 ASKED = [Rule("address", _QUOTA, key="address:{ip}", match=None)]
 """A rule that a route asks for."""
 FLOOR = "two fixed fields"
+EMPTY = "a dependency that does nothing"
 FLOOR_OF_ONE, FLOOR_OF_FOUR = f"{FLOOR}, as long as of 1 rule", f"{FLOOR}, as long as of 4"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import web, web_asgi, web_wsgi
-from benchmarks.web_rules import FLOOR_OF_FOUR, FLOOR_OF_ONE
+from benchmarks.web_rules import FLOOR, FLOOR_OF_FOUR, FLOOR_OF_ONE
 
 MEMORY = "memory://"
 OURS = [(FLOOR_OF_ONE, web.ONE), (FLOOR_OF_FOUR, web.FOUR)]
@@ -17,7 +17,7 @@ OURS = [(FLOOR_OF_ONE, web.ONE), (FLOOR_OF_FOUR, web.FOUR)]
 
 def own(stacks: dict[str, Any]) -> dict[str, Any]:
     """Leave those out that need a Redis."""
-    return {name: each for name, each in stacks.items() if name.startswith((web.ALONE, web.OURS, web.FLOOR))}
+    return {name: each for name, each in stacks.items() if name.startswith((web.ALONE, web.OURS, FLOOR))}
 
 
 async def fields_of(app: Any) -> dict[str, int]:

@@ -17,14 +17,18 @@ KINDS = {
     "gthread-preload": [*_GUNICORN, "--worker-class=gthread", "--threads=4", "--preload"],
 }
 """The kinds of workers that a WSGI application is served by."""
-UVICORN = {"uvicorn": _UVICORN, "uvicorn-workers": [*_UVICORN, "--workers=2"]}
+ASGI_KINDS = {
+    "uvicorn": _UVICORN,
+    "uvicorn-workers": [*_UVICORN, "--workers=2"],
+    "gunicorn-asgi": [*_GUNICORN, "--worker-class=asgi"],
+}
 """The kinds of workers that an ASGI application is served by."""
 
 
 @contextlib.contextmanager
 def served(app: str, kind: str, url: str, prefix: str) -> Iterator[httpx.Client]:
     """Serve an application, "module:name", whose store stands in the environment; it is ended by its pid."""
-    command = [*{**KINDS, **UVICORN}[kind], app]
+    command = [*{**KINDS, **ASGI_KINDS}[kind], app]
     with (
         working(command, ROOT, STORE=url, PREFIX=prefix) as crew,
         httpx.Client(base_url=f"http://127.0.0.1:{crew.port}", timeout=DEADLINE, trust_env=False) as client,

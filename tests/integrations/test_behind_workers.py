@@ -8,13 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integrations.gunicorn import KINDS, UVICORN, served
+from tests.integrations.gunicorn import ASGI_KINDS, KINDS, served
 from tests.integrations.structured import read_limits
 
 SITES = {
     **{f"flask-{kind}": ("flask_served:app", kind) for kind in KINDS},
     **{f"django-{kind}": ("django_served:wsgi", kind) for kind in KINDS},
-    **{f"django-{kind}": ("django_served:asgi", kind) for kind in UVICORN},
+    **{f"django-{kind}": ("django_served:asgi", kind) for kind in ASGI_KINDS},
 }
 STREAM = b"000000000011111111112222222222"
 

@@ -6,6 +6,9 @@ from types import ModuleType
 
 import pytest
 
+from tests.integrations.matrix.serve import GRPC, SERVED
+from tests.integrations.test_workers import WAYS
+
 _ROOT = Path(__file__).parents[2]
 _PAGES = sorted(each for each in (_ROOT / "docs" / "how-to").glob("*.md") if "```python" in each.read_text("utf-8"))
 _EXAMPLES = [path.read_text(encoding="utf-8") for path in (_ROOT / "examples").rglob("*.py")]
@@ -33,3 +36,12 @@ def test_the_page_of_web_applications_shows_what_its_code_prints(capsys: pytest.
     assert asgi[0].endswith("None")
     assert int(asgi[2].split()[-1]) >= 1
     assert wsgi == "[200, 200, 429]"
+
+
+def test_the_page_of_web_applications_names_each_server_that_the_tests_start() -> None:
+    text = (_ROOT / "docs" / "web.md").read_text(encoding="utf-8")
+    rows = text.split("## Which servers were run")[1].split("##")[0].lower()
+    for name in (serve.__name__ for face, (serve, _) in SERVED.items() if face not in GRPC):
+        assert f"| {name} " in rows
+    for command in (command for command, _ in WAYS.values() if command[0] == "gunicorn"):
+        assert f"`{command[command.index('-k') + 1].lower()}`" in rows

@@ -35,12 +35,14 @@ WAYS = {
     "gunicorn gevent": (gunicorn("gevent"), WSGI),
     "gunicorn gevent preload": (gunicorn("gevent", "--preload"), WSGI),
     "hypercorn": (["hypercorn", "--workers", str(WORKERS), "-b", "fd://{fd}", "--log-level", "error"], ASGI),
+    "gunicorn asgi": (gunicorn("asgi"), ASGI),
+    "gunicorn asgi preload": (gunicorn("asgi", "--preload"), ASGI),
     "gunicorn uvicorn": (gunicorn("uvicorn.workers.UvicornWorker"), ASGI),
     "gunicorn uvicorn preload": (gunicorn("uvicorn.workers.UvicornWorker", "--preload"), ASGI),
 }
 _FIRST = {"gunicorn gevent preload": "from gevent import monkey; monkey.patch_all()"}
 """What an application does before it imports anything else."""
-_NEEDS = {"gevent": "gevent", "uvicorn.workers.UvicornWorker": "uvicorn.workers"}
+_NEEDS = {"gevent": "gevent", "asgi": "gunicorn.asgi", "uvicorn.workers.UvicornWorker": "uvicorn.workers"}
 
 
 def made(folder: Path, application: str, word: str = "first", first: str = "") -> None:

@@ -41,21 +41,25 @@ class Admission:
         self._charging, self._settlement = charging, settlement
         self._admits_unidentified = admits_unidentified
 
-    def plan(self, matching: Iterable[Template]) -> Plan:
-        """Return the rules of a request as `hit` takes them; none, if memory cannot decide by all of them."""
+    def plan(self, matching: Iterable[Template]) -> Plan | None:
+        """Return the rules of a request as `hit` takes them; None, if memory cannot decide by all of them."""
         planned = [(*each, self._counters.rules[each[0].name]) for each in matching]
         if all(isinstance(rule.cost, int) and rule.cost and rule.mode == "enforce" for rule, _, _, _ in planned):
             return tuple(planned)
-        return ()
+        return None
 
     def hit(self, request: Request, plan: Plan, identity: Mapping[str, object]) -> Outcome | None:
         """Charge a request by tokens that are here; None: nothing was charged, and `begin` says what becomes of it.
+
+        A request that no rule matches is admitted.
 
         Args:
             request: the request.
             plan: the rules.
             identity: values for keys.
         """
+        if not plan:
+            return self._unmatched(request)
         charged: list[Charged] = []
         costs: dict[str, Any] = {}
         try:
@@ -83,8 +87,7 @@ class Admission:
             timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
         """
         if not found.applied and not found.unmade:
-            self._counters.nothing_matched(request.method, request.path)
-            return Outcome(request=request, is_unmatched=True)
+            return self._unmatched(request)
         return self._steps(Outcome(request=request), request, found, timeout)
 
     def _steps(self, outcome: Outcome, request: Request, found: Applicable, timeout: float | None) -> Steps[Outcome]:
@@ -116,6 +119,10 @@ class Admission:
                 yield from self._settlement.settle(outcome, Response(499, error=error, complete=False))
                 raise
         return outcome
+
+    def _unmatched(self, request: Request) -> Outcome:
+        self._counters.nothing_matched(request.method, request.path)
+        return Outcome(request=request, is_unmatched=True)
 
     def _without_key(self, unmade: Unmade) -> Refusal | None:
         return self._charging.without_key(unmade, admits=self._admits_unidentified)

@@ -51,7 +51,7 @@ class _Enforcement(Generic[L]):
             self._limiter, charging, self._settlement, self.counters, admits_unidentified=unidentified == "admit"
         )
         self._plans = Memory(lambda *asked: self._admission.plan(rules.templates(*asked)))
-        self._route_plans: dict[RouteLimit, Plan] = {}
+        self._route_plans: dict[RouteLimit, Plan | None] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self.rules)} rules>"
@@ -79,7 +79,8 @@ class _Enforcement(Generic[L]):
         """
         method, path, identity, _, root = request
         self.counters.request(identity)
-        if (plan := self._plans[method, path, root]) and (hit := self._admission.hit(request, plan, identity)):
+        plan = self._plans[method, path, root]
+        if plan is not None and (hit := self._admission.hit(request, plan, identity)):
             return hit
         return self._admission.begin(request, self.rules.applicable(request), timeout)
 
@@ -101,9 +102,11 @@ class _Enforcement(Generic[L]):
     def _begin_route(
         self, limit: RouteLimit, request: Request, identity: Mapping[str, object], parameters: Mapping[str, object]
     ) -> Outcome | Steps[Outcome]:
-        if (plan := self._route_plans.get(limit)) is None:
+        try:
+            plan = self._route_plans[limit]
+        except KeyError:
             plan = self._route_plans[limit] = self._admission.plan([(*self._routes.find(limit), NOTHING)])
-        if plan:
+        if plan is not None:
             ((rule, template, _, tally),) = plan
             if hit := self._admission.hit(request, ((rule, template, parameters, tally),), identity):
                 return hit

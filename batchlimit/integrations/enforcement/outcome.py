@@ -98,7 +98,9 @@ class Outcome:
         if other.refusal is not None:
             self.headers[:] = other.refusal.fields
             return other.refusal
-        if other.told:
+        if not self.told:
+            self.told, self.headers[:] = other.told, other.headers
+        elif other.told:
             self.told = list({each[0]: each for each in (*self.told, *other.told)}.values())
             self.headers[:] = fields.of(self.told)
         return None

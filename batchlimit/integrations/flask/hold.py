@@ -2,7 +2,6 @@
 
 from flask import Request as FlaskRequest
 from flask import Response as FlaskResponse
-from flask import request
 
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.enforcement.outcome import refuse
@@ -20,9 +19,13 @@ _PROXY_FIX = "werkzeug.proxy_fix.orig"
 class Hold:
     """What the rules say of one request.
 
+    Its methods take the request itself, and not Flask's proxy: each look through that takes half a microsecond.
+
     Args:
         front: the Front of the application.
     """
+
+    __slots__ = ("_front", "_outcome", "_refusal")
 
     def __init__(self, front: Front) -> None:
         self._front = front
@@ -36,24 +39,24 @@ class Hold:
         """Run the application, and settle what was charged when its response has ended."""
         return Exchange(start_response, (), self._settle).run(app, environ)
 
-    def admit(self) -> Rejected | None:
+    def admit(self, request: FlaskRequest) -> Rejected | None:
         """Charge the request to the rules that match; return what refuses it. A second call does nothing."""
         if self._outcome is None:
-            self._outcome = self._admitted(request._get_current_object())  # type: ignore[attr-defined]
+            self._outcome = self._admitted(request)
             self._refusal = self._outcome.refusal
         return None if self._outcome.refusal is None else rejected(self._outcome.refusal)
 
-    def ask(self, limit: RouteLimit) -> Rejected | None:
+    def ask(self, limit: RouteLimit, request: FlaskRequest) -> Rejected | None:
         """Charge the request to what its route asks for; return what refuses it."""
-        if (refused := self.admit()) is not None:
+        if (refused := self.admit(request)) is not None:
             return refused
         assert self._outcome is not None
         self._refusal = self._front.enforcer.ask(limit, self._outcome, parameters=request.view_args or {})
         return None if self._refusal is None else rejected(self._refusal)
 
-    def tell(self, response: FlaskResponse) -> FlaskResponse:
+    def tell(self, response: FlaskResponse, request: FlaskRequest) -> FlaskResponse:
         """Add the fields to a response. One that the application made before the rules were asked may be replaced."""
-        if self._outcome is None and (refused := self.admit()) is not None:
+        if self._outcome is None and (refused := self.admit(request)) is not None:
             if refused.refusal.key is None:  # nobody can say who asks, and the answer is there
                 return response
             response = FlaskResponse(refused.get_body(), refused.refusal.status, refused.get_headers())
@@ -67,10 +70,10 @@ class Hold:
         self._refusal = refuse(self._front.enforcer.fields, reduced_capacity(), 1.0, error=error)
         return rejected(self._refusal)
 
-    def _admitted(self, native: FlaskRequest) -> Outcome:
-        environ = native.environ
+    def _admitted(self, request: FlaskRequest) -> Outcome:
+        environ = request.environ
         fields = [each for each in fields_of(environ) if _PROXY_FIX not in environ or b"forwarded" not in each[0]]
-        return self._front.admit(native.method, path_of(environ), environ.get("REMOTE_ADDR") or None, fields, native)
+        return self._front.admit(request.method, path_of(environ), environ.get("REMOTE_ADDR") or None, fields, request)
 
     def _fields(self) -> list[Header]:
         if self._refusal is not None:

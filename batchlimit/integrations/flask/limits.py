@@ -136,7 +136,8 @@ class Limits:
         def decorate(view: View) -> View:
             @wraps(view)
             def limited(*args: Any, **kwargs: Any) -> Any:
-                if (refused := _hold().ask(limit)) is not None:
+                asking = _request()
+                if (refused := _hold(asking).ask(limit, asking)) is not None:
                     raise refused
                 return current_app.ensure_sync(view)(*args, **kwargs)
 
@@ -157,18 +158,22 @@ class Limits:
         return statistics_of(app or current_app)
 
     def _admit(self) -> None:
-        hold = _hold()
-        if (refused := hold.admit()) is not None:
+        asking = _request()
+        hold = _hold(asking)
+        if (refused := hold.admit(asking)) is not None:
             raise refused
-        if request.endpoint is not None and current_app.view_functions.get(request.endpoint) in self._bare:
-            raise hold.refuse(request.endpoint, _BARE)
+        endpoint = asking.endpoint if self._bare else None
+        if endpoint is not None and current_app.view_functions.get(endpoint) in self._bare:
+            raise hold.refuse(endpoint, _BARE)
 
     def _tell(self, response: FlaskResponse) -> FlaskResponse:
-        return _hold().tell(response)
+        asking = _request()
+        return _hold(asking).tell(response, asking)
 
     def _settled(self, front: Front, app: WSGIApp) -> WSGIApp:
+        slot = _slot(front)
+
         def wsgi_app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-            slot = _slot(front)
             hold = environ[slot] = Hold(front)
             try:
                 return hold.serve(app, environ, start_response) if self._charges else app(environ, start_response)
@@ -178,15 +183,22 @@ class Limits:
         return wsgi_app
 
 
-def _hold() -> Hold:
-    """Return what holds the rules against the current request."""
+def _request() -> FlaskRequest:
+    """Return the current request itself."""
+    found: FlaskRequest = request._get_current_object()  # type: ignore[attr-defined]
+    return found
+
+
+def _hold(asking: FlaskRequest) -> Hold:
+    """Return what holds the rules against a request, which is the current one."""
     front: Front | None = current_app.extensions.get(NAME)
     if front is None:
-        unprotected(str(request.endpoint), "the application has no limits: call init_app")
+        unprotected(str(asking.endpoint), "the application has no limits: call init_app")
         raise ServiceUnavailable
-    hold: Hold | None = request.environ.get(_slot(front))
+    slot = _slot(front)
+    hold: Hold | None = asking.environ.get(slot)
     if hold is None:  # the view is called without the application, as in a test
-        hold = request.environ[_slot(front)] = Hold(front)
+        hold = asking.environ[slot] = Hold(front)
     return hold
 
 

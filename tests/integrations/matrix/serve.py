@@ -51,6 +51,16 @@ def hypercorn(app: Any) -> None:
     asyncio.run(main())
 
 
+def daphne(app: Any) -> None:
+    from daphne.server import Server  # type: ignore[import-untyped]
+
+    def ready() -> None:
+        say(server.listening_addresses[0][1])
+
+    server = Server(app, endpoints=["tcp:port=0:interface=127.0.0.1"], ready_callable=ready)
+    server.run()
+
+
 def waitress(app: Any) -> None:
     from waitress.server import create_server
 
@@ -98,6 +108,7 @@ def _built(module: str, *kind: str) -> Callable[[Any], Any]:
 SERVED: dict[str, tuple[Callable[[Any], None], Callable[[Any], Any]]] = {
     "asgi": (uvicorn, _built("matrix.with_asgi")),
     "asgi-hypercorn": (hypercorn, _built("matrix.with_asgi")),
+    "asgi-daphne": (daphne, _built("matrix.with_asgi")),
     "starlette": (uvicorn, _built("faces.with_starlette")),
     "fastapi": (uvicorn, _built("faces.with_fastapi")),
     "litestar": (uvicorn, _built("faces.with_litestar")),
@@ -114,6 +125,8 @@ SERVED: dict[str, tuple[Callable[[Any], None], Callable[[Any], Any]]] = {
 GRPC = ("grpc", "grpc-async")
 HTTP = [face for face in SERVED if face not in GRPC]
 THREADS = ("django", "django-rest", "flask", "grpc")
+REFUSES_ITSELF = ("asgi-daphne",)
+"""Their server tells the application of no start and no end, and answers a refused handshake by itself."""
 WEBSOCKETS = ("asgi", "asgi-hypercorn", "starlette", "fastapi", "litestar", "quart", "aiohttp")
 
 

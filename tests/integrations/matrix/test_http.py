@@ -13,8 +13,10 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.integrations.matrix.serve import HTTP, WEBSOCKETS
+from tests.integrations.matrix.serve import HTTP, WEBSOCKETS, REFUSES_ITSELF
 from tests.integrations.matrix.served import DEADLINE, Served, limits_of, serving
+
+HOUR = 3600.0
 
 
 @pytest.fixture(scope="module", params=HTTP)
@@ -104,6 +106,21 @@ def test_a_websocket_is_refused_with_a_response_that_says_when(served: Served) -
     assert caught.value.response.status_code == 429
     wait = int(caught.value.response.headers["Retry-After"])
     served.pass_by(wait)
+    with connect(url, additional_headers={"x-user": "ann"}, proxy=None):
+        pass
+
+
+@pytest.mark.parametrize("served", REFUSES_ITSELF, indirect=True)
+def test_a_server_that_answers_handshakes_by_itself_refuses_them_too(served: Served) -> None:
+    """Daphne hands no response of the application on: the client is not told when to come back."""
+    url = f"ws://127.0.0.1:{served.port}/ws"
+    with connect(url, additional_headers={"x-user": "ann"}, proxy=None) as websocket:
+        websocket.send("hello")
+        assert websocket.recv(DEADLINE) == "hello"
+    with pytest.raises(InvalidStatus) as caught:
+        connect(url, additional_headers={"x-user": "ann"}, proxy=None)
+    assert caught.value.response.status_code == 403
+    served.pass_by(HOUR)
     with connect(url, additional_headers={"x-user": "ann"}, proxy=None):
         pass
 
