@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.integrations.matrix.serve import HTTP, WEBSOCKETS, REFUSES_ITSELF
+from tests.integrations.matrix.serve import HTTP, REFUSES_ITSELF, WEBSOCKETS
 from tests.integrations.matrix.served import DEADLINE, Served, limits_of, serving
 
 HOUR = 3600.0
