@@ -1,18 +1,10 @@
 """Hundreds of stories of a fleet that shares a limit, and the proof that each rule's breaking would be noticed."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
-from unittest.mock import patch
-
 import pytest
 
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.lending.slot_table import Borrower, SlotTable
-from batchlimit.shared import local_slots
-from batchlimit.shared.line import Waiter
-from batchlimit.shared.local_slots import LocalSlots
 from tests.depth import depth
+from tests.shared.__main__ import main
+from tests.shared.breaks import BREAKS
 from tests.shared.simulated import first_failure, play
 
 _CHUNK = 50
@@ -28,76 +20,14 @@ def test_a_seed_replays_exactly() -> None:
     assert (first.steps, first.served, first.time) == (second.steps, second.served, second.time)
 
 
-def _leases_count_from_the_answer() -> AbstractContextManager[Any]:
-    answer = LocalSlots.answer
-
-    def broken(self: LocalSlots, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[Waiter]:
-        return answer(self, ask, reply, now, now)
-
-    return patch.object(LocalSlots, "answer", broken)
-
-
-def _the_whole_lease_is_used() -> AbstractContextManager[Any]:
-    return patch.object(local_slots, "USED", 1.0)
-
-
-def _a_lost_lease_keeps_its_name() -> AbstractContextManager[Any]:
-    begin = LocalSlots._begin
-
-    def broken(self: LocalSlots) -> None:
-        name = getattr(self, "name", None)
-        begin(self)
-        self.name = name or self.name
-
-    return patch.object(LocalSlots, "_begin", broken)
-
-
-def _returns_are_differences() -> AbstractContextManager[Any]:
-    seen = SlotTable._seen
-
-    def broken(self: SlotTable, ask: SlotAsk) -> tuple[Borrower, bool]:
-        me = self._by_name.get(ask.instance)
-        if me is not None and ask.returned:
-            ask = ask._replace(returned=me.granted - me.held + 1)
-        return seen(self, ask)
-
-    return patch.object(SlotTable, "_seen", broken)
-
-
-def _pushes_are_differences() -> AbstractContextManager[Any]:
-    hear = LocalSlots.hear
-
-    def broken(self: LocalSlots, push: SlotPush, now: int) -> list[Waiter]:
-        return hear(self, push._replace(granted=self._granted + 1), now)
-
-    return patch.object(LocalSlots, "hear", broken)
-
-
-def _the_store_is_in_a_hurry() -> AbstractContextManager[Any]:
-    lend = SlotTable.lend
-
-    def broken(self: SlotTable, ask: SlotAsk, now: int) -> tuple[SlotReply, list[SlotPush]]:
-        return lend(self, ask._replace(lease=round(ask.lease * 0.8)), now)
-
-    return patch.object(SlotTable, "lend", broken)
-
-
-def _tokens_stand_still() -> AbstractContextManager[Any]:
-    return patch.object(SlotTable, "_renew_token", lambda self: None)
-
-
-BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "leases count from the answer": _leases_count_from_the_answer,
-    "the whole lease is used": _the_whole_lease_is_used,
-    "a lost lease keeps its name": _a_lost_lease_keeps_its_name,
-    "returns are differences": _returns_are_differences,
-    "pushes are differences": _pushes_are_differences,
-    "the store is in a hurry": _the_store_is_in_a_hurry,
-    "tokens stand still": _tokens_stand_still,
-}
-
-
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
     with BREAKS[name]():
         assert first_failure(range(2000)) is not None
+
+
+def test_the_command_says_that_no_rule_was_broken_or_which_seed_breaks_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "20"]) == 0
+    assert "20 seeds, no rule broken" in capsys.readouterr().out
+    assert main(["--seeds", "500", "--jobs", "1", "--break", "the store is in a hurry"]) == 1
+    assert "seed " in capsys.readouterr().out
