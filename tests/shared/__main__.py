@@ -1,6 +1,6 @@
 """Play stories of fleets that share a limit until a rule breaks: python -m tests.shared --seeds 20000 --jobs 2
 
-Exit status: 0 no rule was broken, 1 one was. `--break NAME` breaks a rule on purpose, to see that this would be noticed;
+Exit status: 0 no rule was broken, 1 one was. `--break NAME` breaks a rule on purpose, to see that this is noticed;
 `--break all` does so with each of them.
 """
 
@@ -8,32 +8,18 @@ import argparse
 import multiprocessing
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 
-from tests.shared.breaks import BREAKS
-from tests.shared.simulated import play
+from tests.shared.breaks import BREAKS, played
 
 _CHUNK = 100
-
-
-def _played(asked: tuple[range, str | None]) -> str:
-    """Return what went wrong in the first of these stories in which something did; else nothing."""
-    seeds, broken = asked
-    with BREAKS[broken]() if broken else nullcontext():
-        for seed in seeds:
-            try:
-                play(seed)
-            except AssertionError as error:
-                return str(error)
-    return ""
 
 
 def _first_failure(seeds: range, jobs: int, broken: str | None) -> str:
     chunks = [(seeds[at : at + _CHUNK], broken) for at in range(0, len(seeds), _CHUNK)]
     if jobs == 1:
-        return _heard(map(_played, chunks), len(chunks))
+        return _heard(map(played, chunks), len(chunks))
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        return _heard(pool.imap(_played, chunks), len(chunks))
+        return _heard(pool.imap(played, chunks), len(chunks))
 
 
 def _heard(results: Iterator[str], chunks: int) -> str:

@@ -1,7 +1,7 @@
 """Rules of shared permits, each broken on purpose: to see that the simulation would notice."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -10,6 +10,7 @@ from batchlimit.lending.slot_table import Borrower, SlotTable
 from batchlimit.shared import local_slots
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots
+from tests.shared.simulated import play
 
 
 def _leases_count_from_the_answer() -> AbstractContextManager[Any]:
@@ -79,3 +80,15 @@ BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "the store is in a hurry": _the_store_is_in_a_hurry,
     "tokens stand still": _tokens_stand_still,
 }
+
+
+def played(asked: tuple[range, str | None]) -> str:
+    """Play stories, perhaps with a broken rule; return what went wrong in the first one in which something did."""
+    seeds, broken = asked
+    with BREAKS[broken]() if broken else nullcontext():
+        for seed in seeds:
+            try:
+                play(seed)
+            except AssertionError as error:
+                return str(error)
+    return ""
