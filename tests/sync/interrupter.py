@@ -1,20 +1,30 @@
 """An interrupt that falls where the test says."""
 
 import contextlib
+import dis
+import functools
 import gc
 import itertools
-import linecache
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
 
 from batchlimit import RateLimiter
 from batchlimit.sync.key_entry import KeyEntry
+from tests.depth import depth
 from tests.sync.stage import DEADLINE, start
+
+
+def lines_interrupted(interrupted_at: Callable[[int], bool]) -> int:
+    """Interrupt a call at its first line, at later ones until it has no more; return how many lines it has at least.
+
+    Every third one by default, with `scripts/test --deep` all of them: each is a call of its own.
+    """
+    return next(n for n in itertools.count(1, depth(3, 1)) if not interrupted_at(n)) - depth(3, 1)
 
 
 class Interrupter:
@@ -41,7 +51,7 @@ class Interrupter:
 
     def _may_raise(self, frame: FrameType) -> bool:
         if self._under_lock:
-            return not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+            return frame.f_lineno not in _lines_of_with(frame.f_code)
         entry = _entry_of(frame)  # what has none is called under the lock
         return entry is not None and not entry.lock._is_owned()
 
@@ -68,6 +78,13 @@ class Interrupter:
             except TimeoutError:
                 pytest.fail(f"a caller was interrupted in {self.line}, and the next one waits for ever")
         assert limiter.statistics().waiting == 0, f"a ghost stands in line since {self.line}"
+
+
+@functools.cache
+def _lines_of_with(code: CodeType) -> frozenset[int | None]:
+    """By what runs: the file may say something else by now."""
+    enters = (each for each in dis.get_instructions(code) if each.opname == "BEFORE_WITH" or "__enter__" in each.argrepr)
+    return frozenset(each.positions.lineno for each in enters if each.positions is not None)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """Several keys of which nothing is known are asked for in one round trip; they are charged together all the same."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -12,7 +11,7 @@ from batchlimit.reservoir import admission, requests, reservoir, tokens, wait_qu
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import acquire_all, decide_all, key_entry, store_calls, waiting_thread
 from batchlimit.waiting import NO_WAIT
-from tests.sync.interrupter import Interrupter
+from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, nothing, start, together
 
 TEN = Quota(0.001, 10)
@@ -130,7 +129,7 @@ def _interrupted(n: int) -> bool:
 
 
 def test_an_interrupt_anywhere_loses_tokens_at_most(without_refresher: None) -> None:
-    lines = next(n for n in itertools.count() if not _interrupted(n + 1))
+    lines = lines_interrupted(_interrupted)
     assert lines > 100
 
 
@@ -181,5 +180,5 @@ def _interrupted_hit(n: int) -> bool:
 
 
 def test_an_interrupt_anywhere_in_a_decision_from_memory_loses_tokens_at_most(without_refresher: None) -> None:
-    lines = next(n for n in itertools.count() if not _interrupted_hit(n + 1))
+    lines = lines_interrupted(_interrupted_hit)
     assert lines > 20

@@ -1,6 +1,5 @@
 """Waiting for tokens: in order of arrival, until a deadline, and never for ever, whatever happens to the others."""
 
-import itertools
 import math
 import threading
 from collections.abc import Callable
@@ -30,7 +29,7 @@ from batchlimit.reservoir.fallback import fallback, outage
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_calls, key_entry, registry, slow_path, store_calls, waiting_thread
 from tests.servers import Server
-from tests.sync.interrupter import Interrupter
+from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, quiet, start, together, until
 
 SLOW = 0.001
@@ -432,7 +431,7 @@ def two_callers_of_whom_the_first_is_interrupted(n: int) -> bool:
 
 def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> None:
     """Ctrl-C, or a signal handler that raises, falls where it will. Those behind it must not wait for ever."""
-    lines = next(n for n in itertools.count() if not two_callers_of_whom_the_first_is_interrupted(n + 1))
+    lines = lines_interrupted(two_callers_of_whom_the_first_is_interrupted)
     assert lines > 20
 
 
@@ -488,7 +487,7 @@ def then_nobody_hangs_and_nothing_is_minted(n: int, spent: int, call: Callable[[
 def test_an_interrupt_anywhere_loses_tokens_at_most(
     without_refresher: None, spent: int, call: Callable[[RateLimiter], object]
 ) -> None:
-    lines = next(n for n in itertools.count() if not then_nobody_hangs_and_nothing_is_minted(n + 1, spent, call))
+    lines = lines_interrupted(lambda n: then_nobody_hangs_and_nothing_is_minted(n, spent, call))
     assert lines > 100
 
 
