@@ -42,7 +42,10 @@ def in_a_fresh_process(program: str) -> str:
             [*STORES, "asyncio", "batchlimit.aio", "batchlimit.sync", "batchlimit.reservoir", *CONCURRENCY],
         ),
         ("from batchlimit import Quota, StoreUnavailable", [*STORES, "asyncio", "batchlimit.aio", "batchlimit.sync"]),
-        ("from batchlimit import RateLimiter", ["batchlimit.aio", *CONCURRENCY]),
+        (
+            "from batchlimit import RateLimiter",
+            ["batchlimit.aio", "batchlimit.stores.async_redis", "batchlimit.stores.memory", *CONCURRENCY],
+        ),
         ("from batchlimit import AsyncRateLimiter", ["batchlimit.sync", *CONCURRENCY]),
         ("from batchlimit import ConcurrencyLimiter", [*STORES, "batchlimit.aio", "batchlimit.concurrency.laws.vegas"]),
         (

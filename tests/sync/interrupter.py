@@ -83,7 +83,9 @@ class Interrupter:
 @functools.cache
 def _lines_of_with(code: CodeType) -> frozenset[int | None]:
     """By what runs: the file may say something else by now."""
-    enters = (each for each in dis.get_instructions(code) if each.opname == "BEFORE_WITH" or "__enter__" in each.argrepr)
+    enters = (
+        each for each in dis.get_instructions(code) if each.opname == "BEFORE_WITH" or "__enter__" in each.argrepr
+    )
     return frozenset(each.positions.lineno for each in enters if each.positions is not None)
 
 
