@@ -164,7 +164,7 @@ class AsyncPermit(BasePermit):
         self._state = OVER
         if seconds <= 0:
             raise locked_gate.refusal(reason)
-        turn = Turn()
+        turn = Turn() if locked_gate.time is None else locked_gate.time.task_turn()
         waiter = Waiter(turn.wake, self.priority)
         self._state = WAITING
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, Protocol
 
 from batchlimit.concurrency.base_permit import BYPASS, HELD, OVER, BasePermit
 from batchlimit.concurrency.classification import Classify, outcome_of
@@ -29,6 +30,18 @@ _new: Callable[[type[Sample], tuple[int, int, int, bool, str]], Sample] = tuple.
 SUCCESS, DROPPED, IGNORED = Outcome
 
 
+class OtherTime(Protocol):
+    """Another time than the real one, in which callers wait: that of the testing kit."""
+
+    def thread_turn(self) -> Any:
+        """Return what a thread waits for, as blocking.Turn."""
+        ...
+
+    def task_turn(self) -> Any:
+        """Return what a task waits for, as async_permit.Turn."""
+        ...
+
+
 class LockedGate:
     """One gate for threads and for tasks of any event loop. No method blocks, but for microseconds on the lock.
 
@@ -41,6 +54,7 @@ class LockedGate:
         waiters: The queue.
         exposed: The permits that may be told to give up.
         control: The law, for changes that no call brings.
+        time: In which callers wait; None: in the real one.
         counts: The numbers so far, for `statistics`.
     """
 
@@ -57,6 +71,7 @@ class LockedGate:
         key: str | None = None,
     ) -> None:
         self.clock = clock
+        self.time: OtherTime | None = None
         self._classify, self._bypass = classify, bypass
         self._partitions, self._queue = partitions, queue
         self._section = CriticalSection(Gate(checked(law.limit), partitions, queue), clock)
@@ -110,6 +125,11 @@ class LockedGate:
         if section.deferred:
             section.run_deferred()
         return None
+
+    def tell_time(self, clock: Callable[[], int], time: OtherTime | None) -> None:
+        """Go by another clock from now on, which is not behind, and have callers wait in this time."""
+        self.clock = self._section.clock = clock
+        self.time = time
 
     def _pass_by(self, permit: BasePermit) -> None:
         with self._section.lock:

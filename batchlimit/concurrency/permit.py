@@ -71,7 +71,7 @@ class Permit(BasePermit):
         if seconds <= 0:
             raise locked_gate.refusal(reason)
         warn_in_loop()
-        turn = Turn()
+        turn = Turn() if locked_gate.time is None else locked_gate.time.thread_turn()
         waiter = Waiter(turn.wake, self.priority)
         try:
             waiters.join(waiter, partition)

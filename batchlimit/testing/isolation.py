@@ -37,6 +37,7 @@ class IsolatedWorld:
     """Real time and real stores, with a prefix of its own."""
 
     has_open_gates = False
+    gate_time = None
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix

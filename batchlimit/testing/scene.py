@@ -10,6 +10,7 @@ from batchlimit.living import adopters, living
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.testing.gates import Gates
+from batchlimit.testing.virtual_time import VirtualTime
 from batchlimit.waiting import LONG_AGO
 
 
@@ -23,6 +24,11 @@ class World(Protocol):
     @property
     def has_open_gates(self) -> bool:
         """Whether concurrency limiters let every call pass."""
+        ...
+
+    @property
+    def gate_time(self) -> VirtualTime | None:
+        """In which callers wait at concurrency limiters; None: in the real time."""
         ...
 
 
@@ -73,10 +79,11 @@ class Scene:
             self._adopt(limiter)
         if not self._worlds:
             self._originals.clear()
+        self._gates.restore()
         if self.world is not None and self.world.has_open_gates:
             self._gates.open()
-        else:
-            self._gates.restore()
+        elif self.world is not None and self.world.gate_time is not None:
+            self._gates.freeze(self.world.gate_time)
 
     def _adopt(self, limiter: Any) -> None:
         if getattr(limiter, "is_fake", False):

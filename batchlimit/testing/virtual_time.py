@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from batchlimit.blocking import Event, TaskEvent
+from batchlimit.blocking import Event, TaskEvent, Turn
+from batchlimit.concurrency import async_permit
 
 _BEGINS = 1e8
 """Seconds. No machine has run for as long: an instant of the real clock that leaks in here lies in the past."""
@@ -46,6 +47,7 @@ class VirtualTime:
         self._asleep: set[ThreadEvent] = set()
         self._acting: set[ThreadEvent] = set()
         self.tasks: dict[LoopEvent, float] = {}  # until when they wait; -inf: they are about to act
+        self.steps = 0  # how often a task began to wait, or went on
 
     def __repr__(self) -> str:
         return f"<VirtualTime {self._now - _BEGINS:g} s after its begin, {len(self._asleep)} threads wait>"
@@ -76,8 +78,12 @@ class VirtualTime:
         for one in list(self.inhabitants):
             act(one)
 
-    def sleep(self, event: "ThreadEvent", seconds: float | None) -> None:
-        """Have a thread wait for its event, so many seconds of this time at most (None: until it is set)."""
+    def sleep(self, event: "ThreadEvent", seconds: float | None) -> bool:
+        """Have a thread wait for its event, so many seconds of this time at most (None: until it is set).
+
+        Returns:
+            Whether it was set.
+        """
         with self.changed:
             self._acting.discard(event)
             event.due = math.inf if seconds is None else self._now + seconds
@@ -89,7 +95,8 @@ class VirtualTime:
             finally:
                 self._asleep.discard(event)
                 self._acting.add(event)
-            event.is_set = False
+            was_set, event.is_set = event.is_set, False
+            return was_set
 
     def _wait_or_move(self, event: "ThreadEvent") -> None:
         """Requires the lock."""
@@ -124,9 +131,32 @@ class ThreadEvent(Event):
         """Wait until it is set, so many seconds of virtual time at most."""
         self._time.sleep(self, seconds)
 
+    def was_set(self, seconds: float) -> bool:
+        """Wait; return whether it was set. Whoever waited does not act in this time any more."""
+        was_set = self._time.sleep(self, seconds)
+        self._time.end(self)
+        return was_set
+
     def over(self) -> None:
         """Nobody waits any more."""
         self._time.end(self)
+
+
+class ThreadTurn(Turn):
+    """What a thread waits for at a concurrency limiter, in virtual time."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._event = ThreadEvent(time)
+
+    def wake(self) -> None:
+        """End the wait."""
+        self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it was woken, after so many seconds of virtual time at most."""
+        return self._event.was_set(seconds + _ROUNDING)
 
 
 class LoopEvent(TaskEvent):
@@ -138,6 +168,12 @@ class LoopEvent(TaskEvent):
         super().__init__()
         self._time = time
         time.tasks[self] = -math.inf
+        time.steps += 1
+
+    def set(self) -> None:
+        """See TaskEvent."""
+        self._time.steps += 1
+        super().set()
 
     async def wait(self, seconds: float | None) -> None:
         """Wait until it is set, so many seconds of virtual time at most."""
@@ -152,13 +188,45 @@ class LoopEvent(TaskEvent):
     def over(self) -> None:
         """Nobody waits any more."""
         self._time.tasks.pop(self, None)
+        self._time.steps += 1
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the wait has ended, or ends at once."""
+        return self._event.is_set()
 
     async def _look_again(self, due: float) -> None:
+        steps = self._time.steps
         for _ in range(TURNS):
             await asyncio.sleep(0)
-        if self._event.is_set():
+        if self._event.is_set() or steps != self._time.steps:
             return
         if self._time.held or due == math.inf or due > min(self._time.tasks.values()):
             await asyncio.sleep(_LOOK)
         else:
             self._time.move(due)
+
+
+class TaskTurn(async_permit.Turn):
+    """What a task waits for at a concurrency limiter, in virtual time."""
+
+    __slots__ = ("_event", "_time")
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time, self._event = time, LoopEvent(time)
+
+    def wake(self) -> None:
+        """End the wait, from any thread."""
+        self._event.set()
+
+    async def wait(self, seconds: float, pause: Callable[[], float], look: Callable[[], object]) -> None:
+        """Return when woken, or after so many seconds of virtual time; meanwhile `look` after each pause."""
+        until = self._time() + seconds
+        try:
+            while not self._event.is_set and (left := until - self._time()) > 0.0:
+                wait = min(left, pause())
+                await self._event.wait(None if wait == math.inf else wait + _ROUNDING)
+                if not self._event.is_set:
+                    look()
+        finally:
+            self._event.over()

@@ -47,6 +47,11 @@ class VirtualWorld:
         return f"<VirtualWorld of {len(self._insides)} limiters, {self.time!r}>"
 
     @property
+    def gate_time(self) -> VirtualTime | None:
+        """See scene.World."""
+        return self.time
+
+    @property
     def stores(self) -> list[VirtualStore]:
         """All stores."""
         return list(self._stores.values())

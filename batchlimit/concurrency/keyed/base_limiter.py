@@ -32,7 +32,6 @@ class BaseKeyedLimiter(Unique):
                 raise TypeError(f"{name} must be a function, not {function!r}")
         self._gates = KeyedGates(limits, classify=classify, max_keys=max_keys, idle_after=idle_after, clock=clock)
         self._by_key = self._gates.by_key
-        self._clock = clock
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with {self._gates!r}>"

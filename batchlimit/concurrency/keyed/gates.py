@@ -81,7 +81,9 @@ class KeyedGates:
         self._past = dict.fromkeys(limits, PatternStatistics())
         self._is_closed = False
         self._lock = threading.RLock()  # the garbage collector may run anywhere, and a destructor may acquire
-        _living.add(self)
+        living.add(self)
+        for greet in newcomers:
+            greet(self)
 
     def __repr__(self) -> str:
         return f"<KeyedGates: {len(self._known)} keys>"
@@ -142,6 +144,10 @@ class KeyedGates:
         for law in self._shared.values():
             law.after_fork()
 
+    def tell_time(self, clock: Callable[[], int], _time: object) -> None:
+        """Go by another clock from now on, which is not behind."""
+        self.clock = clock
+
     def _make(self, key: str, pattern: Pattern) -> LockedGate:
         self._forget_gone()
         gate = LockedGate(
@@ -195,12 +201,14 @@ class KeyedGates:
                 del self._known[known.key]
 
 
-_living: "weakref.WeakSet[KeyedGates]" = weakref.WeakSet()
+living: "weakref.WeakSet[KeyedGates]" = weakref.WeakSet()
 """Every table of gates in the process: a fork concerns all of them."""
+newcomers: list[Callable[[KeyedGates], None]] = []
+"""Each is called with every table that is made; empty outside of tests."""
 
 
 def _after_fork() -> None:
-    for gates in list(_living):
+    for gates in list(living):
         gates.after_fork()
 
 

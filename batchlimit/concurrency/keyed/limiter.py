@@ -102,7 +102,7 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
             >>> limiter.close()
         """
         turns = Turns(self._order(keys))
-        until = self._clock() + patience(timeout) * _SECOND
+        until = self._gates.clock() + patience(timeout) * _SECOND
         while (held := self._round(turns, until, operation, priority)) is None:
             pass
         return Permits(turns.order(), held)
@@ -119,12 +119,12 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
                         turns.turned_away(key)
                         _give_back(held)
                         return None
-                    permit._wait("", max(0.0, (until - self._clock()) / _SECOND), reason)
+                    permit._wait("", max(0.0, (until - self._gates.clock()) / _SECOND), reason)
                 held.append(permit)
         except BaseException:
             _give_back(held)
             raise
-        return _started(held, self._clock())
+        return _started(held, self._gates.clock())
 
     def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
