@@ -2,10 +2,13 @@
 
     python benchmarks/guard.py [--url embedded://] [--record]
 
-Exit status 1 if a hit takes 2 % longer with telemetry than without; if a ratio is worse than in results/guard.json by
-more than 30 %, or is measured no longer; or better by as much, for an old record would let all of that be lost again. 2
-if the server cannot be reached. Times are printed and not judged. Whoever changes a ratio on purpose, or adds one,
-records them anew; best on a quiet machine, and with the oldest Python: another one may have other ratios.
+Exit status 1 says one of these:
+- A hit takes 2 % longer with telemetry than without.
+- A ratio is worse than in results/guard.json by more than 30 %, or is not measured any more.
+- A ratio is better by more than 30 %. The old record would let all of that be lost again.
+
+Exit status 2: the server cannot be reached. Times are printed and not judged. After a change on purpose, or with a new
+ratio, record them anew. Do so on a quiet machine with the oldest Python, because ratios differ between versions.
 """
 
 import argparse

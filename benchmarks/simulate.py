@@ -78,7 +78,7 @@ def _hidden(unseen: Results, letters: Sequence[str]) -> str:
         (
             "\n## Numbers that no law was tuned on\n",
             "The same scenarios with load +-7 %, half to twice the workers, service times x0.5 to x2.5 with CV 0.2 to",
-            "1.2, each seed its own. Run once for each version of our law, when it was done; it was tuned on",
+            "1.2, each seed its own. They ran once for each version of our law, when it was done. The law was tuned on",
             "seeds 0 to 9 of the scenarios as they stand, and on such variants with other seeds (200 to 259).\n",
             goodput_table(unseen, judged),
             goodput_table(unseen, others),

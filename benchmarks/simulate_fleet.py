@@ -41,7 +41,7 @@ def main() -> int:
             table(
                 ["Knee", "in time", "worst run", "worst 20 s", "false refusals", "creep", "fairness"], by_scenario(ours)
             ),
-            "Missed: " + ("; ".join(missed) or "nothing"),
+            "\n".join(("Missed:\n", *(f"- {each}" for each in missed))) if missed else "Nothing is missed.",
         )
     )
     print(text)
