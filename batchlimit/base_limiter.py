@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Protocol, Self
 
+from batchlimit.overrides.code import CodeFile, CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.overrides.known import Known
 from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.failure_policy import FailureSource
-from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import misplaced
 from batchlimit.reservoir.bucket_view import Fill
@@ -47,6 +47,11 @@ class Registry(Protocol):
         """The quota of a key by the code."""
         ...
 
+    @property
+    def file(self) -> CodeFile | None:
+        """The file that says the quotas, if one does."""
+        ...
+
     def own_store(self, connect_timeout: float) -> None:
         """Close the store with the limiter."""
         ...
@@ -67,7 +72,7 @@ class BaseRateLimiter(Unique):
     def from_url(
         cls,
         url: str,
-        quota: QuotaSource,
+        quota: CodeSource,
         *,
         prefix: str = "batchlimit",
         connect_timeout: float = 1.0,
@@ -113,7 +118,7 @@ class BaseRateLimiter(Unique):
             del quota, prefix, on_failure
             raise wrong
         address = sure(found)
-        quota_rule(quota)  # everything is checked before a server is started: a typo must not cost that
+        rule_of(quota)  # everything is checked before a server is started: a typo must not cost that
         check_seconds("connect_timeout", connect_timeout)
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
         store = cls._open(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
@@ -134,7 +139,8 @@ class BaseRateLimiter(Unique):
             >>> print(RateLimiter.from_url("memory://", "2/hour").rules.explain("ann"))
             ann: 2/h, by the code
         """
-        return LimiterRules(self._registry.rules.known, self._registry.rule)
+        registry = self._registry
+        return LimiterRules(registry.rules.known, registry.rule, registry.file)
 
     def statistics(self) -> Statistics:
         """Return what this limiter has done so far; it adds up all keys, so not for every call.

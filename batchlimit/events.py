@@ -38,6 +38,10 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "rules.unreadable": Event(
             _ERROR, "The overrides in the store cannot be used; those known before are.", ("reason",)
         ),
+        "rules.reloaded": Event(_INFO, "A watched file of rules has changed, and is obeyed from now on.", ("path",)),
+        "rules.refused": Event(
+            _ERROR, "A file of rules cannot be used, or not be read; what it said before is.", ("path", "reason")
+        ),
         "tokens.late": Event(_WARNING, "No background thread can be had: callers fetch for themselves.", ("reason",)),
         "tokens.not_returned": Event(
             _DEBUG, "Tokens were not given back; they expire in the store.", ("key", "reason")

@@ -16,10 +16,10 @@ from batchlimit.aio.registry import Registry
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
 from batchlimit.living import born
+from batchlimit.overrides.code import CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.key import check_key
-from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.bucket_view import Fill
@@ -79,7 +79,7 @@ class AsyncRateLimiter(AsyncKeyCalls):
     def __init__(
         self,
         store: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncStore | MemoryStore",
-        quota: QuotaSource,
+        quota: CodeSource,
         *,
         prefix: str = "batchlimit",
         sizer: BatchSizer = DEFAULT_SIZER,
@@ -93,7 +93,7 @@ class AsyncRateLimiter(AsyncKeyCalls):
         mode: ModeSource = "enforce",
         clock: Callable[[], float] | None = None,
     ) -> None:
-        rule, clock = quota_rule(quota, max_keys), clock or steady
+        rule, clock = rule_of(quota, max_keys), clock or steady
         opened = _opened(store, prefix)
         if isinstance(opened, TypeError):
             del store  # the frames of a traceback show no password

@@ -22,10 +22,9 @@ from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import SingleAsk
+from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
-from batchlimit.quota.policy import policies_of
-from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
@@ -33,6 +32,8 @@ from batchlimit.stores.protocols import AsyncRuled, AsyncStore
 from batchlimit.unique import Forkables
 
 _CLOSED = "this limiter was closed"
+_PATIENCE = 5.0
+"""How long (s) whoever reads a file waits for a loop that is busy."""
 
 
 class Registry:
@@ -42,21 +43,27 @@ class Registry:
     """
 
     def __init__(
-        self, store: AsyncStore, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
+        self, store: AsyncStore, rule: Rule | CodeFile, options: Options, clock: Callable[[], float] = steady
     ) -> None:
+        """`rule` returns the quota of a key, or is the file that says it."""
         warn_if_uncounted(options.on_failure)
         self.store = GuardedStore(store, options.deadline)
         self._opened = store
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.clock = clock
         self.entries: dict[str, KeyEntry] = {}
-        self.closed, self.rule, self._options = False, rule, options
+        self.closed, self._options = False, options
+        self.file = rule if isinstance(rule, CodeFile) else None
         rules = store.rules if isinstance(store, AsyncRuled) else None
         self.rules = RuleReader(rules, clock, self._start, self._reconsider)
-        self._born = clock()  # a fork changes the instance, but not when its quotas were set
+        rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set
+        made_with = unsaid if isinstance(rule, CodeFile) else rule
+        self.code = self._made_with = Code(made_with, options.on_failure, options.mode, rank)
         self._inherited: object = None
         self._begin()
         _registries.add(self)
+        if self.file is not None:
+            self.file.lead(self)
 
     def own_store(self, connect_timeout: float) -> None:
         """Close the store with the limiter, for nobody else has it; to connect to it may take so many seconds."""
@@ -69,17 +76,20 @@ class Registry:
             self.entries,
             self._options,
             instance=secrets.token_hex(8),
-            born=self._born,
+            born=self.code.rank.since,
             clock=self.clock,
             make=self._make,
             left=lambda entry: self._come_at(self._keyspace.due),
             rules=self.rules.known,
-            policies=policies_of(self.rule),
+            code=self.code,
         )
         self._singles = self._keyspace.singles
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
         self.due = math.inf  # when the timer comes to forget dormant keys
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._binding = threading.Lock()  # held to bind to a loop, and to go by a file where there is none
+        self._is_behind = False  # the file says something else
+        self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._closing: asyncio.Task[None] | None = None
         self._drained = Drain(LimiterClosed(_CLOSED))
@@ -93,7 +103,9 @@ class Registry:
             return
         if self._loop is not None:
             self._leave_loop(self._loop)
-        self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()
+        with self._binding:
+            self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()
+        self._catch_up()
         self.yes, self.no = Known(True, loop), Known(False, loop)
         self._home.move_to(loop)
         self.due = math.inf  # what another timer had planned went with it
@@ -138,7 +150,7 @@ class Registry:
 
     def live_entry(self, key: str) -> KeyEntry:
         """Return the key's entry that has not retired; make it if there is none. LimiterClosed after close()."""
-        quota = self.rule(check_key(key))
+        quota = self.code.quota(check_key(key))
         self.check_open()
         entry = self._keyspace.find(key, quota)
         entry.changed()
@@ -149,9 +161,9 @@ class Registry:
 
         To be followed by a wait for `who`, and by `leave` if that is interrupted. See keyspace/single_ask.py.
         """
-        code = self.rule(check_key(key))
+        check_key(key)
         self.check_open()
-        single = self._singles.made(key, code, cost, until)
+        single = self._singles.made(key, self.code, cost, until)
         if single is None or (ask := self._singles.begin(single)) is None:
             return None
         single.who = asyncio.get_running_loop().create_future()
@@ -230,6 +242,50 @@ class Registry:
                 await asyncio.sleep(0)
         self._come_at(self.rules.known.next_end)
 
+    @property
+    def rule(self) -> Rule:
+        """The quota of a key by the code."""
+        return self.code.quota
+
+    def review(self, said: object) -> None:
+        """Say nothing: a limiter can go by all that a file may say."""
+
+    def obey(self, said: object) -> None:
+        """Go by what a file says now, on the loop; the thread that calls waits until that is so, a while at most."""
+        self._is_behind, done = True, threading.Event()
+        with self._binding:
+            loop = self._loop
+            if loop is None:
+                self._catch_up()
+                return
+        if self.thread == threading.get_ident():
+            self._catch_up()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop was closed: the next one will do it
+            loop.call_soon_threadsafe(self._catch_up, done)
+            done.wait(_PATIENCE)
+
+    def _catch_up(self, done: threading.Event | None = None) -> None:
+        if self._is_behind:
+            assert self.file is not None
+            self._is_behind = False
+            with self._counting:
+                self.code = self._made_with.by_file(self.file.limits, self.code, self.clock())
+                self._keyspace.obey(self.code)
+            if self.entries and not self.closed:
+                self._start(self._recode())
+        if done is not None:
+            done.set()
+
+    async def _recode(self) -> None:
+        """Have all keys go by the code of now; other tasks run in between."""
+        for number, entry in enumerate(list(self.entries.values()), start=1):
+            with self._counting:
+                self._keyspace.recode(entry)
+            entry.changed()
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+
     def _come_at(self, at: float) -> None:
         if at < self.due:
             self.due = at
@@ -237,9 +293,11 @@ class Registry:
 
     def statistics(self) -> Statistics:
         """Return what all key entries did, those that were dropped among them."""
-        census = self._keyspace.census()
-        census.take(give_way)
-        return self._keyspace.statistics(census, self.store.health)
+        with self._counting:
+            census = self._keyspace.census()
+            census.take(give_way)
+            failures = self.rules.known.trouble.count + (0 if self.file is None else self.file.failures)
+            return self._keyspace.statistics(census, self.store.health, failures)
 
     async def close(self) -> None:
         """Fail all waiters, give all tokens back, close a store of our own. A second call waits for the first.

@@ -8,7 +8,8 @@ from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Unidentified
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Addresses
-from batchlimit.rules import Rule, Rules, RulesError
+from batchlimit.rules import Rule, RuleFile, Rules, RulesError
+from batchlimit.rules.file import rules_of
 
 E = TypeVar("E", Enforcer, AsyncEnforcer)
 
@@ -37,7 +38,8 @@ class Arguments:
         rules, messages, headers, proxies, ipv6_prefix, unidentified, checks: as for `Front`.
 
     Attributes:
-        rules: all of them.
+        rules: all of them, as they are now.
+        source: what a limiter is made of that is made here: the rules, or their file.
         addresses: tell whose request it is by address.
 
     Raises:
@@ -52,7 +54,7 @@ class Arguments:
     def __init__(
         self,
         source: object,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         messages: Rules | Iterable[Rule] = (),
         headers: Form | Fields = "draft-11",
@@ -61,8 +63,12 @@ class Arguments:
         unidentified: Unidentified = "refuse",
         checks: ChecksSetting = True,
     ) -> None:
-        self._of_requests, self._of_messages = rules_of(rules), message_rules_of(messages)
-        self.rules = Rules([*self._of_requests, *self._of_messages])
+        self._of_requests = rules if isinstance(rules, RuleFile) else rules_of(rules)
+        self._of_messages = message_rules_of(messages)
+        if self._of_messages and isinstance(rules, RuleFile):
+            raise ValueError("messages cannot have rules beside those of a RuleFile: put both into Rules")
+        self.rules = Rules([*rules_of(self._of_requests), *self._of_messages])
+        self.source = rules if isinstance(rules, RuleFile) else self.rules
         found = Checks(checks).begin(source, self.rules, ipv6_prefix)
         self.addresses = Addresses(proxies, ipv6_prefix, checks=found)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
@@ -75,18 +81,6 @@ class Arguments:
         """Return what holds the rules against requests, and against messages; None: there are no rules for those."""
         of_requests: E = kind(limiter, self._of_requests, **self._options)
         return of_requests, kind(limiter, self._of_messages, **self._options) if self._of_messages else None
-
-
-def rules_of(given: Rules | Iterable[Rule]) -> Rules:
-    """Return the rules for requests.
-
-    Args:
-        given: Rules, or several Rule.
-
-    Returns:
-        Rules.
-    """
-    return given if isinstance(given, Rules) else Rules(given)
 
 
 def message_rules_of(given: Rules | Iterable[Rule]) -> Rules:

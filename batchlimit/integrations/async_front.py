@@ -11,7 +11,7 @@ from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal,
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import awaited_identity
-from batchlimit.rules import Request, Rule, Rules
+from batchlimit.rules import Request, Rule, RuleFile, Rules
 
 
 class AsyncFront:
@@ -20,7 +20,7 @@ class AsyncFront:
     Args:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter: made by `open` or by the first
             request, closed by `close`. Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         identify: a function of the framework's request, which may be asynchronous. It returns values for the keys, such
             as {"user": "ann"}, or None (default None: keys have `ip` alone). If it raises, the rules that need more
             than `ip` have no key.
@@ -52,7 +52,7 @@ class AsyncFront:
     def __init__(
         self,
         limiter: LimiterSource,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[..., object] | None = None,
         messages: Rules | Iterable[Rule] = (),
@@ -60,7 +60,7 @@ class AsyncFront:
         **options: Unpack[Options],
     ) -> None:
         given = Arguments(limiter, rules, messages=messages, **options)
-        self._home = LimiterHome(limiter, given.rules)
+        self._home = LimiterHome(limiter, given.source)
         self.enforcer, self._messages = given.enforcers(AsyncEnforcer, self._home.limiter)
         self._addresses, self._identify = given.addresses, identify
         self._limits_preflight = limit_preflight

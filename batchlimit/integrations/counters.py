@@ -113,11 +113,9 @@ class Counters:
     """
 
     def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float], checks: Checks) -> None:
-        rules = tuple(rules)
         self._requests, self._unmatched, self._asked_after_all = count(), count(), count()
-        self.rules = {rule.name: Tally() for rule in rules}
-        self._of_routes = frozenset(rule.name for rule in rules if not rule.match)
-        self._fields = {rule.name: KeyTemplate(rule.key).fields for rule in rules}
+        self.rules: dict[str, Tally] = {}
+        self.follow(rules)
         self.checks, self._faults = checks, Faults(clock=clock)
         self._clock, self._silent_until = clock, clock() + silence
         self._looks = FIRST if checks.is_on("one-key") else 0
@@ -125,6 +123,13 @@ class Counters:
 
     def __repr__(self) -> str:
         return f"<Counters of {read(self._requests)} requests>"
+
+    def follow(self, rules: Iterable[Rule]) -> None:
+        """Count these rules from now on; what was counted of others stays."""
+        rules = tuple(rules)
+        self.rules = self.rules | {rule.name: Tally() for rule in rules if rule.name not in self.rules}
+        self._of_routes = frozenset(rule.name for rule in rules if not rule.match)
+        self._fields = {rule.name: KeyTemplate(rule.key).fields for rule in rules}
 
     def request(self, identity: Mapping[str, object]) -> None:
         """Count a request, and look at those who ask; see whether some rule has matched none for too long."""

@@ -13,7 +13,7 @@ from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.enforcement import RouteLimit
 from batchlimit.integrations.headers import Form, described
 from batchlimit.integrations.problem import SCHEMA
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.rule import Charge, RuleCost
 
 try:
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def add_rate_limits(
-    app: FastAPI, limiter: LimiterSource, rules: Rules | Iterable[Rule], **options: Any
+    app: FastAPI, limiter: LimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
 ) -> RateLimitMiddleware:
     """Put `RateLimitMiddleware` before an application, and answer what its routes refuse.
 
@@ -48,7 +48,7 @@ def add_rate_limits(
     Args:
         app: the application. Included routers and mounted applications are behind the middleware too.
         limiter: the URL of a store, an AsyncRateLimiter, or a function that makes one.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         options: those of `RateLimitMiddleware`: identify, headers, proxies, on_rejected ...
 
     Returns:

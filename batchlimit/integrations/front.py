@@ -9,7 +9,7 @@ from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Resp
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import identity_of
 from batchlimit.integrations.source import LimiterSource, LimiterSupply
-from batchlimit.rules import Request, Rule, Rules
+from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of
 
 
@@ -18,7 +18,7 @@ class Front:
 
     Args:
         limiter: the URL of a store, a RateLimiter with the quotas `rules.quotas`, or a function that makes one.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         identify: a function of the framework's request. It returns values for the keys, such as {"user": "ann"}, or
             None (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
         headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
@@ -44,7 +44,7 @@ class Front:
     def __init__(
         self,
         limiter: LimiterSource,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[..., object] | None = None,
         messages: Rules | Iterable[Rule] = (),
@@ -52,7 +52,7 @@ class Front:
         **options: Unpack[Options],
     ) -> None:
         given = Arguments(limiter, rules, messages=messages, **options)
-        self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(limiter, given.rules).limiter)
+        self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(limiter, given.source).limiter)
         self._addresses, self._identify, self._limits_preflight = given.addresses, identify, limit_preflight
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from batchlimit.integrations.asgi.messages import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, reject, texts_of, told_by, unwritten
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.headers import Header
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.rule import Charge, RuleCost
 
 try:
@@ -52,7 +52,7 @@ class RefusedRequest(HTTPException):
 
 
 def add_rate_limits(
-    app: Litestar, limiter: LimiterSource, rules: Rules | Iterable[Rule], **options: Any
+    app: Litestar, limiter: LimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
 ) -> RateLimitMiddleware:
     """Put `RateLimitMiddleware` before an application, and answer what its handlers refuse.
 
@@ -62,7 +62,7 @@ def add_rate_limits(
     Args:
         app: the application.
         limiter: the URL of a store, an AsyncRateLimiter, or a function that makes one.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         options: those of `RateLimitMiddleware`: identify, headers, proxies, on_rejected ...
 
     Returns:

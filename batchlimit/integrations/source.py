@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import TypedDict
 
 from batchlimit import FailurePolicy, Quota, RateLimiter
-from batchlimit.rules import Rules
+from batchlimit.overrides.key_rule import Mode
+from batchlimit.rules import RuleFile, Rules
 
 LimiterSource = RateLimiter | str | Callable[[], RateLimiter]
 
@@ -13,20 +14,23 @@ LimiterSource = RateLimiter | str | Callable[[], RateLimiter]
 class Options(TypedDict):
     """Arguments of a limiter that rules decide."""
 
-    quota: Mapping[str, Quota]
+    quota: Mapping[str, Quota] | RuleFile
     on_failure: Mapping[str, FailurePolicy]
+    mode: Mapping[str, Mode]
 
 
-def options_of(rules: Rules) -> Options:
-    """Return the quotas and the failure policies of rules, as a limiter takes them; closed where a rule says nothing.
+def options_of(rules: Rules | RuleFile) -> Options:
+    """Return quotas, failure policies and modes of rules, as a limiter takes them; closed where a rule says nothing.
 
     Args:
-        rules: the rules.
+        rules: the rules, or their file.
 
     Returns:
         Arguments for `from_url` of a limiter.
     """
-    return {"quota": rules.quotas, "on_failure": rules.on_failure}
+    if isinstance(rules, RuleFile):  # which says the rest as well
+        return {"quota": rules, "on_failure": {"*": FailurePolicy.closed()}, "mode": {}}
+    return {"quota": rules.quotas, "on_failure": rules.on_failure, "mode": rules.mode}
 
 
 class LimiterSupply:
@@ -44,7 +48,7 @@ class LimiterSupply:
         ValueError: the URL has a typo.
     """
 
-    def __init__(self, source: LimiterSource, rules: Rules) -> None:
+    def __init__(self, source: LimiterSource, rules: Rules | RuleFile) -> None:
         if not isinstance(source, RateLimiter | str) and not callable(source):
             kind = type(source).__name__
             raise TypeError(f"limiter is a RateLimiter, a URL or a function that makes a RateLimiter, not {kind}")

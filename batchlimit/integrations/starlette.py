@@ -14,7 +14,7 @@ from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp
 from batchlimit.integrations.asgi.route import ask, reject, texts_of, unwritten
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.headers import Header
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 
 try:
     from starlette.applications import Starlette
@@ -69,14 +69,14 @@ class RefusedWebSocket(WebSocketException):
 
 
 def add_rate_limits(
-    app: Starlette, limiter: LimiterSource, rules: Rules | Iterable[Rule], **options: Any
+    app: Starlette, limiter: LimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
 ) -> RateLimitMiddleware:
     """Put `RateLimitMiddleware` before an application, and answer what its routes refuse.
 
     Args:
         app: the application. Mounted ones are behind the middleware too.
         limiter: the URL of a store, an AsyncRateLimiter, or a function that makes one.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         options: those of `RateLimitMiddleware`: identify, headers, proxies, on_rejected ...
 
     Returns:

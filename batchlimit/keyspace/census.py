@@ -30,6 +30,22 @@ class Tallies:
     def __repr__(self) -> str:
         return f"<Tallies of {self._policies!r}>"
 
+    def move(self, entry: Counted, quota: Quota) -> None:
+        """Have a key go on with what it did left where it was counted; from now on it is counted by this quota."""
+        self._pages.move(entry, self._policies.number(quota))
+
+    def renumber(self, policies: Policies) -> None:
+        """Count by other policies; those of before that have no name among them are "other" from now on."""
+        numbers = {name: number for number, name in enumerate(policies.names)}
+        to = [numbers.get(name, len(numbers) - 1) for name in self._policies.names]
+        asks, tokens = [0] * len(numbers), [0] * len(numbers)
+        for old, new in enumerate(to):
+            asks[new] += self._asks[old]
+            tokens[new] += self._tokens[old]
+        self._asks, self._tokens, self._policies = asks, tokens, policies
+        self._waits = {to[old]: waits for old, waits in self._waits.items()}
+        self._pages.renumber(policies, to)
+
     def admitted(self, quota: Quota, tokens: int) -> None:
         """Count one ask of a key that is not in use, which the store admitted."""
         number = self._policies.number(quota)

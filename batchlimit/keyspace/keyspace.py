@@ -10,10 +10,9 @@ from batchlimit.keyspace.eviction import ClockCache, Evictable
 from batchlimit.keyspace.pages import Counted
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.keyspace.single_asks import SingleAsks
-from batchlimit.overrides.key_rule import KeyRule, mode_rule
-from batchlimit.quota.failure_policy import failure_rule
+from batchlimit.overrides.code import Code
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.key import place_of, stored
-from batchlimit.quota.policy import Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance, Rules
@@ -62,7 +61,7 @@ class Keyspace(Generic[E]):
         make: Callable[[str, Reservoir], E],
         left: Callable[[E], None],
         rules: Rules,
-        policies: Policies,
+        code: Code,
     ) -> None:
         """Begin with no key.
 
@@ -75,14 +74,14 @@ class Keyspace(Generic[E]):
             make: makes the entry of a stored key around a reservoir.
             left: is told of each entry after it was let go of.
             rules: the overrides that the instance knows.
-            policies: by which its keys are counted.
+            code: what holds for its keys by the code.
         """
         self._entries, self._options, self._clock = entries, options, clock
         self._instance, self._make, self._left = Instance(instance, itertools.count(1), born, rules=rules), make, left
-        self._policy, self._mode = failure_rule(options.on_failure), mode_rule(options.mode)
+        self._code = code
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)
-        self._tallies = Tallies(policies)
+        self._tallies = Tallies(code.policies)
         self.singles: SingleAsks[E] = SingleAsks(
             entries,
             self._dormant,
@@ -91,7 +90,7 @@ class Keyspace(Generic[E]):
             clock=clock,
             find=self.find,
             settled=self._tallies.admitted,
-            mode=self._mode,
+            code=code,
         )
 
     def __repr__(self) -> str:
@@ -111,9 +110,12 @@ class Keyspace(Generic[E]):
             self.let_go(entry)
         single = self.singles.at(place)
         snapshot = self._dormant.take(place) if single is None else single.snapshot
-        entry = self._make(name, self._reservoir(key, quota, self._clock(), snapshot))
+        is_outdated = single is not None and single.rank is not self._code.rank
+        code = self._code.quota(key) if is_outdated else quota
+        entry = self._make(name, self._reservoir(key, code, self._clock(), snapshot))
         if single is not None:
             entry.resume(single)
+            entry.reservoir.state.is_outdated |= is_outdated
             single.entry = entry
             self.singles.give_up(single)
         self._dormant.make_room(len(self) + 1 - self._options.max_keys)
@@ -163,6 +165,21 @@ class Keyspace(Generic[E]):
         """When `forget_idle` has something to forget; inf: never, or not as long as no key becomes dormant."""
         return self._dormant.due
 
+    def obey(self, code: Code) -> None:
+        """Go by another code: keys that come into use do so from now on, and those in use when they `recode`."""
+        self._code = self.singles.code = code
+        self._tallies.renumber(code.policies)
+
+    def recode(self, entry: E) -> None:
+        """Have a key in use go by the code of now; requires the lock of its entry."""
+        code, reservoir = self._code, entry.reservoir
+        if reservoir.state.rank is code.rank or self._entries.get(place_of(entry.key)) is not entry:
+            return
+        rule = code.rule(entry.key)
+        self._tallies.move(entry, rule.quota)
+        reservoir.state.waits = self._tallies.waits(rule.quota)
+        reservoir.rule.recode(rule, code.policy(entry.key), code.rank, self._clock())
+
     def census(self) -> Census:
         """Begin to count what all keys did, those that are gone among them; it is taken while others go on."""
         census = self._tallies.census()
@@ -170,7 +187,7 @@ class Keyspace(Generic[E]):
         return census
 
     @staticmethod
-    def statistics(census: Census, health: Health) -> Statistics:
+    def statistics(census: Census, health: Health, rules_failures: int = 0) -> Statistics:
         """Say what a census has counted."""
         admitted, refused, calls, fallback, losses, opened, held, waiting, owed, *_ = census.total
         return Statistics(
@@ -186,6 +203,7 @@ class Keyspace(Generic[E]):
             opened=opened,
             shadow_refused=sum(each.shadow_refused for each in census.policies.values()),
             failures=health.failures,
+            rules_failures=rules_failures,
             outages=health.outages,
             available=health.available,
             durations=health.durations,
@@ -194,7 +212,9 @@ class Keyspace(Generic[E]):
 
     def _reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
         """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
-        code, policy, name = KeyRule(quota, self._mode(key)), self._policy(key), stored(key)
-        made = Reservoir(code, self._instance, self._options, now, key=name, policy=policy, snapshot=snapshot)
+        code, policy, rank = KeyRule(quota, self._code.mode(key)), self._code.policy(key), self._code.rank
+        made = Reservoir(
+            code, self._instance, self._options, now, key=stored(key), policy=policy, snapshot=snapshot, rank=rank
+        )
         made.state.waits = self._tallies.waits(quota)
         return made

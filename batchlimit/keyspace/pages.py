@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from operator import add
+from operator import add, sub
 from typing import Protocol
 
 from batchlimit.lock import OwnLock
@@ -65,9 +65,14 @@ class Page:
         del self._entries[entry]
         with entry.lock or nullcontext():
             figures = entry.reservoir.state.figures()
-        done = (*figures[:COUNTS], *(0,) * GAUGES, *figures[COUNTS + GAUGES : -1], 0)
-        self._past = tuple(map(add, self._past, done))
+        self._past = tuple(map(add, self._past, done_of(figures)))
         self._left = self._begun
+
+    def come(self, entry: Counted) -> None:
+        """Add an entry that another page has counted so far."""
+        done = done_of(entry.reservoir.state.figures())
+        self._past = tuple(map(sub, self._past, done))  # it is in the figures of the entry as well
+        self.enter(entry)
 
     def look(self) -> tuple[Sequence[Counted], Figures]:
         """Return the entries that are on the page at one moment, and the sum of those that were gone by then.
@@ -82,8 +87,13 @@ class Page:
         return found
 
 
+def done_of(figures: Figures) -> Figures:
+    """Return the figures of a key, without those that only say what is here now."""
+    return (*figures[:COUNTS], *(0,) * GAUGES, *figures[COUNTS + GAUGES : -1], 0)
+
+
 class Pages:
-    """All pages of one limiter. Each method but `all` requires that nobody else calls one."""
+    """All pages of one limiter. Each method requires that nobody else calls one, and `renumber` that nobody counts."""
 
     __slots__ = ("_policies", "_roomy", "all")
 
@@ -97,14 +107,35 @@ class Pages:
 
     def enter(self, entry: Counted) -> None:
         """Put a new entry on a page of its policy that has room."""
-        number = self._policies.number(entry.reservoir.state.code)
+        self._roomy_of(self._policies.number(entry.reservoir.state.code)).enter(entry)
+        self._see_room(entry.page)
+
+    def move(self, entry: Counted, number: int) -> None:
+        """Have an entry counted by another policy from now on; requires its lock."""
+        if entry.page.number != number:
+            self.leave(entry)
+            self._roomy_of(number).come(entry)
+            self._see_room(entry.page)
+
+    def renumber(self, policies: Policies, to: Sequence[int]) -> None:
+        """Number the pages by other policies; `to` has the new number for each old one."""
+        roomy: list[list[Page]] = [[] for _ in policies.names]
+        for old, pages in enumerate(self._roomy):
+            roomy[to[old]] += pages
+        self._policies, self._roomy = policies, roomy
+        for page in self.all:
+            page.number = to[page.number]
+
+    def _roomy_of(self, number: int) -> Page:
         roomy = self._roomy[number]
         if not roomy:
             roomy.append(Page(number))
             self.all.append(roomy[-1])
-        roomy[-1].enter(entry)
-        if len(roomy[-1]) == SIZE:
-            roomy.pop()
+        return roomy[-1]
+
+    def _see_room(self, page: Page) -> None:
+        if len(page) == SIZE:
+            self._roomy[page.number].pop()  # the last one: that is where entries go
 
     def leave(self, entry: Counted) -> None:
         """Remove an entry, once."""

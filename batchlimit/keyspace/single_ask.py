@@ -13,6 +13,7 @@ from typing import Any
 
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.decision import Decision
+from batchlimit.overrides.code import Rank
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult
@@ -52,6 +53,7 @@ class SingleAsk:
         "name",
         "place",
         "quota",
+        "rank",
         "sent",
         "snapshot",
         "who",
@@ -69,10 +71,11 @@ class SingleAsk:
         *,
         code: Quota | None = None,
         edition: int = 0,
+        rank: Rank | None = None,
     ) -> None:
-        """`key` is checked; `who` tells the API whose call it is; `code` is the quota without overrides."""
+        """`key` is checked; `who` tells the API whose call it is; `code`, of a `rank`, is without overrides."""
         self.key, self.quota, self.cost, self.deadline, self.who = key, quota, cost, deadline, who
-        self.code, self.edition = code or quota, edition
+        self.code, self.edition, self.rank = code or quota, edition, rank
         self.name = name = stored(key)
         self.place = place_of(name)
         self.ask: Ask | None = None
@@ -109,8 +112,9 @@ class SingleAsk:
         self._demand, self._instance, self._round_trip = demand, instance, round_trip
         self.snapshot, self.sent = snapshot, now
         max_wait = 0.0 if self.deadline == NO_WAIT else max(0.0, min(furthest(quota), self.deadline - now))
-        name, number, age = instance.name, next(instance.numbers), max(0.0, now - instance.since)
-        rank = options.weight, self.edition, options.revision, now >= instance.rules.looks_at
+        revision, since = self.rank or (options.revision, instance.since)
+        name, number, age = instance.name, next(instance.numbers), max(0.0, now - since)
+        rank = options.weight, self.edition, revision, now >= instance.rules.looks_at
         self.ask = Ask(name, number, cost, cost, cost, 0, 0, max_wait, age, epoch, fill, round_trip, *rank)
         return self.ask
 

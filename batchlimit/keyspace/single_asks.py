@@ -6,7 +6,8 @@ from typing import Generic, TypeVar
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.single_ask import SingleAsk
-from batchlimit.overrides.key_rule import KeyRule, Mode
+from batchlimit.overrides.code import Code
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
@@ -29,11 +30,10 @@ class SingleAsks(Generic[E]):
         "_entries",
         "_find",
         "_instance",
-        "_is_enforced",
-        "_mode",
         "_options",
         "_settled",
         "answered",
+        "code",
     )
 
     def __init__(
@@ -46,7 +46,7 @@ class SingleAsks(Generic[E]):
         clock: Callable[[], float],
         find: Callable[[str, Quota], E],
         settled: Callable[[Quota, int], None],
-        mode: Callable[[str], Mode],
+        code: Code,
     ) -> None:
         """Begin with none.
 
@@ -57,12 +57,11 @@ class SingleAsks(Generic[E]):
             options: the limiter's.
             clock: returns seconds.
             find: brings a key into use, with its single ask if there is one; returns its entry.
-            mode: the mode of a key by the code.
             settled: is told of the tokens that one has admitted, by the quota that the code has for the key.
+            code: what holds for the keys by the code.
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
-        self._clock, self._find, self._settled, self._mode = clock, find, settled, mode
-        self._is_enforced = options.mode == "enforce"
+        self._clock, self._find, self._settled, self.code = clock, find, settled, code
         self._by_place: dict[str, SingleAsk] = {}
         self.answered = 0  # how many were settled
 
@@ -81,32 +80,32 @@ class SingleAsks(Generic[E]):
         """Return the one in flight for the key at a `place_of`."""
         return self._by_place.get(place)
 
-    def made(self, key: str, code: Quota, cost: int, until: float, who: object = None) -> SingleAsk | None:
+    def made(self, key: str, code: Code, cost: int, until: float, who: object = None) -> SingleAsk | None:
         """Return one for a call, which is to `begin`; None: the call needs an entry: no ask admits it.
 
         Args:
             key: as the caller named it.
-            code: the quota that the code has for it.
+            code: what holds by the code.
             cost: what the call costs, whatever its type.
             until: the call's deadline.
             who: tells the API whose call it is (default None).
         """
         in_force = self._instance.rules.in_force
-        quota = code
-        if in_force is not NONE or not self._is_enforced:
-            rule = in_force.rule(stored(key), KeyRule(code, self._mode(key)))
+        quota = own = code.quota(key)
+        if in_force is not NONE or not code.is_enforced:
+            rule = in_force.rule(stored(key), KeyRule(own, code.mode(key)))
             if not rule.is_plain:
                 return None
             quota = rule.quota
         largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
-        return SingleAsk(key, quota, cost, until, who, code=code, edition=in_force.edition)
+        return SingleAsk(key, quota, cost, until, who, code=own, edition=in_force.edition, rank=code.rank)
 
     def begin(self, single: SingleAsk) -> Ask | None:
         """Return what to ask for; None: the key is in use, or is to be."""
         place, dormant, in_flight = single.place, self._dormant, self._by_place
-        if place in self._entries or place in in_flight:
+        if place in self._entries or place in in_flight or single.rank is not self.code.rank:
             return None
         if len(self._entries) + len(in_flight) + dormant.at_most >= self._options.max_keys and not self._make_room():
             return None  # an entry has to leave

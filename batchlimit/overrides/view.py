@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from batchlimit.overrides.code import CodeFile
 from batchlimit.overrides.known import Known
 from batchlimit.overrides.override import Override
 from batchlimit.quota.key import check_key, stored
@@ -53,14 +54,17 @@ class LimiterRules:
 
     Attributes of `limiter.rules`; a limiter hears of a change with its next request to the store.
 
+    Attributes:
+        file: the RuleFile that says the quotas of the code; None: the code does.
+
     Example:
         >>> from batchlimit import RateLimiter
         >>> RateLimiter.from_url("memory://", "100/s").rules.revision
         0
     """
 
-    def __init__(self, known: Known, rule: Callable[[str], Quota]) -> None:
-        self._known, self._rule = known, rule
+    def __init__(self, known: Known, rule: Callable[[str], Quota], file: CodeFile | None = None) -> None:
+        self._known, self._rule, self.file = known, rule, file
 
     def __repr__(self) -> str:
         return f"<LimiterRules: {self._known!r}>"

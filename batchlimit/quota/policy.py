@@ -1,6 +1,7 @@
 """The policies of a limiter: the entries of its quotas, by which its keys are counted."""
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from batchlimit.quota.quota import Quota
 
@@ -9,13 +10,16 @@ MOST = 200
 EVERY = "*"
 """The one policy of a limiter with one quota for all keys, or with a function."""
 OTHER = "other"
+NOTHING: Mapping[str, Quota] = MappingProxyType({})
 
 
 class _Numbers(dict[int, int]):
     """Numbers of policies by the identity of their quotas; of any other quota the last one."""
 
+    last = 0
+
     def __missing__(self, _identity: int) -> int:
-        return len(self)
+        return self.last
 
 
 class Policies:
@@ -28,13 +32,22 @@ class Policies:
         numbers: by the `id` of a quota, as it stands in the code.
     """
 
-    __slots__ = ("names", "numbers")
+    __slots__ = ("_before", "names", "numbers")
 
-    def __init__(self, quotas: Mapping[str, Quota] | None = None) -> None:
-        """`quotas` are those of a mapping, no two of them the same object (default None: one policy for all)."""
+    def __init__(self, quotas: Mapping[str, Quota] | None = None, before: Mapping[str, Quota] = NOTHING) -> None:
+        """Number the policies.
+
+        Args:
+            quotas: those of a mapping, no two of them the same object (default None: one policy for all).
+            before: what stood under some of these names before: keys may still go by that (default: nothing).
+        """
         known: Iterable[tuple[str, Quota]] = list(quotas.items())[:MOST] if quotas is not None else ()
         self.names = (*(name for name, _ in known), EVERY if quotas is None else OTHER)
         self.numbers = _Numbers({id(quota): number for number, (_, quota) in enumerate(known)})
+        self.numbers.last = len(self.numbers)
+        number = {name: number for number, name in enumerate(self.names)}
+        self.numbers.update({id(quota): number[name] for name, quota in before.items() if name in number})
+        self._before = before  # no other quota may get the identity of one of these
 
     def __repr__(self) -> str:
         return f"<Policies {', '.join(self.names)}>"

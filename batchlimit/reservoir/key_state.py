@@ -5,6 +5,7 @@ from operator import length_hint
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.histogram import Durations
+from batchlimit.overrides.code import Rank
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.grammar import LARGEST_BURST
@@ -22,6 +23,7 @@ from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.waiting import LONG_AGO, NO_WAIT
 
+_FIRST = Rank(0, 0.0)
 _UNHEARD = Durations()
 """Of reservoirs outside of a keyspace: nobody reads it."""
 
@@ -51,6 +53,7 @@ class KeyState:
         "own",
         "queue",
         "quota",
+        "rank",
         "shadow_refused",
         "spent",
         "timed_out",
@@ -64,9 +67,16 @@ class KeyState:
     )  # fmt: skip
 
     def __init__(
-        self, quota: Quota, policy: FailurePolicy, fill: Fill, count: InstanceCount, now: float, key: str = ""
+        self,
+        quota: Quota,
+        policy: FailurePolicy,
+        fill: Fill,
+        count: InstanceCount,
+        now: float,
+        key: str = "",
+        rank: Rank = _FIRST,
     ) -> None:
-        """`quota` is the one of the code; `key` is as `stored` returns it."""
+        """`quota` is the one of the code, of this rank; `key` is as `stored` returns it."""
         self.tokens, self.queue, self.overdraft = FreeTokens(now), WaitQueue(), NO_OVERDRAFT
         self.lease = Lease(self.tokens, now)
         self.denials, self.demand = DenialCache(), Demand(now)
@@ -80,7 +90,7 @@ class KeyState:
         self.turned_away = self.timed_out = 0  # of the tokens refused: by an answer at once, and to those who waited
         self.used = now  # when somebody last wanted a token
         self.is_untouched = True  # nothing was spent since the last grant
-        self.key, self.code = key, quota
+        self.key, self.code, self.rank = key, quota, rank
         self.own, self.edition = quota, 0  # what we ask with, by the overrides known then; the bucket obeys `quota`
         self.mode: Mode = "enforce"  # whether what is decided holds
         self.weight: int | None = None  # of the instance at this key; None: as of the limiter

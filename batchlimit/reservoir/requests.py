@@ -145,11 +145,11 @@ class Requests:
         """Begin an Ask for so many `tokens`: what the first waiter needs, what is queued, and what is wanted."""
         state, lost = self._state, self.lost_number
         need, queued, self.last_target = tokens
-        view, held, age = state.view, state.lease.report(), max(0.0, now - self._instance.since)
+        view, held, age = state.view, state.lease.report(), max(0.0, now - state.rank.since)
         number = next(self._instance.numbers) if lost is None else lost
         known = view.epoch(state.quota, now), view.fill, view.round_trip
         who, weight = self._instance.name, state.weight or self._options.weight
-        rank = state.edition, self._options.revision, now >= self._instance.rules.looks_at
+        rank = state.edition, state.rank.revision, now >= self._instance.rules.looks_at
         refused = state.tokens.refused - self.refusals_told
         shadow = max(0, state.shadow_refused - self.shadow_told)
         ask = Ask(

@@ -28,7 +28,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `prefetch`               | says when to ask in the background, before the tokens run out             |
 | `outage`                 | Outage: fails waiters, from a failed request until an answer; else None   |
 | `corrections`            | takes back what was not used, charges what was used beyond an estimate    |
-| `rule`                   | goes by what the code says of the key, or an operator's override          |
+| `rule`                   | goes by what the code or its file says of the key, or by an override      |
 | `lifecycle`              | renews and returns tokens without a caller; ends as dormant, idle, closed |
 
 The states. A reservoir is in three at a time: one of the first two, one of the next two, one of the last three.
@@ -68,6 +68,7 @@ aio/key_entry.py) does. It holds the key's lock for each call here that is not s
 import math
 
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.overrides.code import Rank
 from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
@@ -107,6 +108,7 @@ class Reservoir:
         key: str = "",
         policy: FailurePolicy = CLOSED,
         snapshot: KeySnapshot | None = None,
+        rank: Rank | None = None,
     ) -> None:
         """Begin with nothing leased.
 
@@ -118,9 +120,11 @@ class Reservoir:
             key: as `stored` returns it.
             policy: this key's, of `options.on_failure`.
             snapshot: what the key's last reservoir left.
+            rank: of what the code says (default None: as old as the instance, of the limiter's revision).
         """
         rule, self._rules = KeyRule(code) if isinstance(code, Quota) else code, instance.rules
-        state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key)
+        rank = rank or Rank(options.revision, instance.since)
+        state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key, rank)
         self.tokens = state.tokens  # one look less for every hit
         self.forecast = Forecast(state)
         self.decisions = Decisions(state, self.forecast)

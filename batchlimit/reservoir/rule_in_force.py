@@ -2,6 +2,7 @@
 
 import math
 
+from batchlimit.overrides.code import Rank
 from batchlimit.overrides.key_rule import KeyRule, Mode
 from batchlimit.overrides.known import UNTOLD
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
@@ -59,6 +60,12 @@ class RuleInForce:
             state.denials.never()
             state.lease.take_all()
         state.queue.wake_leader()
+
+    def recode(self, code: KeyRule, policy: FailurePolicy, rank: Rank, now: float) -> None:
+        """Go by another code from now on, as far as no override says otherwise."""
+        self._code, self._policy = code, policy
+        self._state.code, self._state.rank = code.quota, rank
+        self.reconsider(now)
 
     def admit_freely(self, waiter: Waiter, now: float) -> Verdict | None:
         """Admit all that wait, and whoever comes within half a second; a look at the overrides tells when that ends.

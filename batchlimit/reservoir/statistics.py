@@ -71,6 +71,7 @@ class Statistics:
         available: whether the store is asked; False while the circuit is open for it or for a part of it.
         opened: tokens admitted while an override said "open", part of `admitted`.
         shadow_refused: those of `admitted` that were to be refused by a quota in shadow mode or on trial.
+        rules_failures: how often overrides in the store, or a file of rules, could not be used; those of before stayed.
         durations: how long the calls of the store took, those without an answer included.
         policies: counts by the entry of the quotas that a key went by: its name or pattern, "*" for a limiter with one
             quota or a function. The first 200 count for themselves, the others as "other".
@@ -99,6 +100,7 @@ class Statistics:
     available: bool = True
     opened: int = 0
     shadow_refused: int = 0
+    rules_failures: int = 0
     durations: Histogram = field(default=Histogram(), compare=False)
     policies: Mapping[str, PolicyStatistics] = field(default_factory=dict, compare=False)
 

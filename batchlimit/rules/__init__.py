@@ -6,6 +6,7 @@ store: middleware of `batchlimit.integrations` does, with a limiter whose quotas
 
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, Verdict
+from batchlimit.rules.file import RuleFile
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Template, Unmade
 from batchlimit.rules.rule import Rule
 from batchlimit.rules.rules import Rules
@@ -18,6 +19,7 @@ __all__ = [
     "Match",
     "Request",
     "Rule",
+    "RuleFile",
     "Rules",
     "RulesError",
     "Statuses",

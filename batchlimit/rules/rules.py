@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
+from batchlimit.overrides.code import Limit
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_values, unasked
@@ -18,7 +19,7 @@ from batchlimit.rules.matcher import Matcher
 from batchlimit.rules.memory import Memory
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Template, Unmade
-from batchlimit.rules.rule import Rule
+from batchlimit.rules.rule import Mode, Rule
 
 # Made for each request, and for each of its rules: half the time of a call of the class.
 _applied = partial(tuple.__new__, Applied)
@@ -149,6 +150,16 @@ class Rules:
         """Patterns of keys, each with its policy: for `on_failure=` of the limiter. "closed" for rules without one."""
         found = {pattern: rule.on_failure for pattern, rule in self._by_pattern.items() if rule.on_failure is not None}
         return {"*": CLOSED, **found}
+
+    @property
+    def limits(self) -> Mapping[str, Limit]:
+        """Patterns of keys, each with its quota, failure policy and mode: what a RuleFile says."""
+        return {pattern: Limit(rule.quota, rule.on_failure, rule.mode) for pattern, rule in self._by_pattern.items()}
+
+    @property
+    def mode(self) -> Mapping[str, Mode]:
+        """Patterns of keys, each with its mode: for `mode=` of the limiter. It tells the fleet of shadow refusals."""
+        return {pattern: rule.mode for pattern, rule in self._by_pattern.items()}
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self._rules)

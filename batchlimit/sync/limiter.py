@@ -10,10 +10,10 @@ import redis
 from batchlimit.clock import steady
 from batchlimit.decision import Decision
 from batchlimit.living import born
+from batchlimit.overrides.code import CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.key import check_key
-from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.bucket_view import Fill
@@ -43,9 +43,9 @@ class RateLimiter(KeyCalls):
 
     Args:
         store: a redis-py client or a Store that the caller made; the limiter never closes it.
-        quota: a Quota, text such as "100/s burst 200", a dict from keys and glob patterns to those, or a function of
-            the key. The limiter asks a function once for each key and keeps its first answer, for the last `max_keys`
-            keys and at least 10,000.
+        quota: a Quota, text such as "100/s burst 200", a dict from keys and glob patterns to those, a
+            `batchlimit.rules.RuleFile`, which may be watched, or a function of the key. The limiter asks a function
+            once for each key and keeps its first answer, for the last `max_keys` keys and at least 10,000.
         prefix: what the names of the buckets begin with (default "batchlimit"); a Store of your own ignores it.
         sizer: how many tokens to lease at a time (default TimeBatch()).
         idle_after: seconds after which an unused key leaves the memory (default 10).
@@ -81,7 +81,7 @@ class RateLimiter(KeyCalls):
     def __init__(
         self,
         store: "redis.Redis | redis.RedisCluster | Store",
-        quota: QuotaSource,
+        quota: CodeSource,
         *,
         prefix: str = "batchlimit",
         sizer: BatchSizer = DEFAULT_SIZER,
@@ -95,7 +95,7 @@ class RateLimiter(KeyCalls):
         mode: ModeSource = "enforce",
         clock: Callable[[], float] | None = None,
     ) -> None:
-        rule, clock = quota_rule(quota, max_keys), clock or steady
+        rule, clock = rule_of(quota, max_keys), clock or steady
         clients = (redis.Redis, redis.RedisCluster)
         opened = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Store):

@@ -2,6 +2,7 @@
 
 import atexit
 import secrets
+import threading
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
@@ -13,10 +14,9 @@ from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.events import tell
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import Settled, SingleAsk
+from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
-from batchlimit.quota.policy import policies_of
-from batchlimit.quota.quota import Quota
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
@@ -45,8 +45,9 @@ class Registry:
     _refreshes: type[Refresher] = Refresher
 
     def __init__(
-        self, store: Store, rule: Callable[[str], Quota], options: Options, clock: Callable[[], float] = steady
+        self, store: Store, rule: Rule | CodeFile, options: Options, clock: Callable[[], float] = steady
     ) -> None:
+        """`rule` returns the quota of a key, or is the file that says it."""
         warn_if_uncounted(options.on_failure)
         self.store = GuardedStore(store, options.deadline)
         self._opened = store
@@ -54,11 +55,15 @@ class Registry:
         self.clock = clock
         self.entries: dict[str, KeyEntry] = {}
         self._options = options
-        self.rule = rule
+        self.file = rule if isinstance(rule, CodeFile) else None
         self.rules = RuleReader(store.rules if isinstance(store, Ruled) else None, clock, self._reconsider)
-        self._born = clock()  # a fork changes the instance, but not when its quotas were set
+        rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set
+        made_with = unsaid if isinstance(rule, CodeFile) else rule
+        self.code = self._made_with = Code(made_with, options.on_failure, options.mode, rank)
         self._begin()
         _registries.add(self)
+        if self.file is not None:
+            self.file.lead(self)
 
     def own_store(self, connect_timeout: float) -> None:
         """Close the store with the limiter, for nobody else has it; to connect to it may take so many seconds."""
@@ -70,18 +75,19 @@ class Registry:
         self.closed = False
         self._drained = Drain(LimiterClosed(_CLOSED))
         self._lock = own_lock()  # held to touch the keyspace
+        self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self._refresher = self._refreshes(self.clock, self.store, self._drop, self._tidy, self._drain)
         self._watch = self._refresher.watch  # one bound method for all keys
         self._keyspace = Keyspace(
             self.entries,
             self._options,
             instance=secrets.token_hex(8),
-            born=self._born,
+            born=self.code.rank.since,
             clock=self.clock,
             make=self._make,
             left=self._refresher.forget,
             rules=self.rules.known,
-            policies=policies_of(self.rule),
+            code=self.code,
         )
         self._singles = self._keyspace.singles
 
@@ -105,10 +111,13 @@ class Registry:
         return self._find(key) if entry.reservoir.state.is_retired else entry
 
     def _find(self, key: str) -> KeyEntry:
-        quota = self.rule(check_key(key))  # without the lock: it may be a function of the user's own
-        with free(self._lock):
-            self.check_open()
-            entry = self._keyspace.find(key, quota)
+        entry: KeyEntry | None = None
+        while entry is None:
+            code = self.code
+            quota = code.quota(check_key(key))  # without the lock: it may be a function of the user's own
+            with free(self._lock):
+                self.check_open()
+                entry = self._keyspace.find(key, quota) if code is self.code else None
         entry.locked(lambda: None)  # what callers see is published, and the background thread comes in time
         return entry
 
@@ -117,7 +126,7 @@ class Registry:
 
         See keyspace/single_ask.py.
         """
-        if (single := self._singles.made(key, self.rule(check_key(key)), cost, until, get_ident())) is None:
+        if (single := self._singles.made(check_key(key), self.code, cost, until, get_ident())) is None:
             return None
         try:
             with free(self._lock):
@@ -183,12 +192,34 @@ class Registry:
             entry.locked(partial(entry.reservoir.rule.reconsider, self.clock()))
         self._refresher.come_by(self.rules.known.next_end)
 
+    @property
+    def rule(self) -> Rule:
+        """The quota of a key by the code."""
+        return self.code.quota
+
+    def review(self, said: object) -> None:
+        """Say nothing: a limiter can go by all that a file may say."""
+
+    def obey(self, said: object) -> None:
+        """Have all keys go by what a file says now; what was used stays used."""
+        assert self.file is not None
+        with self._counting:
+            with free(self._lock):
+                self.code = self._made_with.by_file(self.file.limits, self.code, self.clock())
+                self._keyspace.obey(self.code)
+                entries = list(self.entries.values())
+            for entry in entries:
+                with free(self._lock):
+                    entry.locked(partial(self._keyspace.recode, entry))
+
     def statistics(self) -> Statistics:
         """Return what all key entries did, those that were dropped among them."""
-        with free(self._lock):
-            census = self._keyspace.census()
-        census.take(give_way)
-        return self._keyspace.statistics(census, self.store.health)
+        with self._counting:
+            with free(self._lock):
+                census = self._keyspace.census()
+            census.take(give_way)
+            failures = self.rules.known.trouble.count + (0 if self.file is None else self.file.failures)
+            return self._keyspace.statistics(census, self.store.health, failures)
 
     def close(self) -> None:
         """Fail all waiters, give all tokens back, close a store of our own. A second call has nothing to do.

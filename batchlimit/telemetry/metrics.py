@@ -76,6 +76,9 @@ OPERATIONS = Metric("batchlimit.store.operations", "counter", "{call}", "Calls o
 FAILURES = Metric("batchlimit.store.failures", "counter", "{call}", "Calls that the store did not answer in time.")
 OUTAGES = Metric("batchlimit.store.outages", "counter", "{outage}", "Times that the circuit was opened.")
 LOSSES = Metric("batchlimit.store.losses", "counter", "{bucket}", "Buckets found without their state.")
+RULES_FAILURES = Metric(
+    "batchlimit.rules.failures", "counter", "{failure}", "Overrides or files of rules that could not be used."
+)
 AVAILABLE = Metric("batchlimit.store.available", "gauge", "1", "1 while the store is asked, 0 while a circuit is open.")
 
 LIMIT = Metric("batchlimit.concurrency.limit", "gauge", "{call}", "Calls that may be under way.", ("policy",))
@@ -118,6 +121,7 @@ METRICS = (
     FAILURES,
     OUTAGES,
     LOSSES,
+    RULES_FAILURES,
     AVAILABLE,
     LIMIT,
     IN_FLIGHT,

@@ -69,6 +69,7 @@ def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, float]]:
     yield from _buckets(metrics.DURATIONS, seen.durations)
     yield Series(metrics.FAILURES), seen.failures
     yield Series(metrics.OUTAGES), seen.outages
+    yield Series(metrics.RULES_FAILURES), seen.rules_failures
     yield Series(metrics.LOSSES), seen.losses
     yield Series(metrics.AVAILABLE), seen.available
 

@@ -15,6 +15,7 @@ from django.test import Client, override_settings
 from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.middleware import RateLimitMiddleware, statistics
 from batchlimit.rules import Rule
+from batchlimit.rules.file import rules_of
 from tests.integrations.django_site import MIDDLEWARE, Site
 from tests.integrations.garbage import kept
 from tests.integrations.structured import read_limits
@@ -289,7 +290,7 @@ def test_rules_come_from_a_file_with_functions_by_name(tmp_path: Path) -> None:
     file.write_text('rules = [{name = "all", quota = "1/hour", key = "all", cost = "size"}]')
     mine = {"URL": "memory://", "RULES": file, "FUNCTIONS": {"size": "tests.integrations.test_django.size"}}
     with override_settings(BATCHLIMIT=mine):
-        assert [rule.cost for rule in configuration().rules] == [size]
+        assert [rule.cost for rule in rules_of(configuration().rules)] == [size]
         assert [Client().get("/").status_code for _ in range(2)] == [200, 429]
 
 

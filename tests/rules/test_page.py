@@ -17,8 +17,8 @@ def test_an_example_prints_what_stands_below_it(example: str, shown: str, capsys
     assert capsys.readouterr().out == shown
 
 
-def test_two_examples_show_what_they_print() -> None:
-    assert len(_SHOWN) == 2
+def test_the_examples_show_what_they_print() -> None:
+    assert len(_SHOWN) == 3
 
 
 @pytest.mark.parametrize("form", ["toml", "yaml"])

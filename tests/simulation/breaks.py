@@ -177,6 +177,10 @@ def _ignore_revisions() -> AbstractContextManager[Any]:
     return patch.object(Bucket, "_agree", broken)
 
 
+def _keep_the_first_file() -> AbstractContextManager[Any]:
+    return patch.object(RuleInForce, "recode", lambda self, code, policy, rank, now: None)
+
+
 BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "outstanding": _refill_over_what_is_leased,
     "copies": _credit_copies,
@@ -197,4 +201,5 @@ BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "shadow": _refuse_in_shadow_mode,
     "fill": _fill_over_what_is_leased,
     "revisions": _ignore_revisions,
+    "files": _keep_the_first_file,
 }

@@ -166,6 +166,9 @@ class _Silence:
     def ended(self, instance: Process, caller: Caller) -> None:
         pass
 
+    def reloaded(self, instance: Process) -> None:
+        pass
+
     def refunded(self, tokens: int) -> None:
         pass
 

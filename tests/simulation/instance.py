@@ -7,8 +7,11 @@ from random import Random
 from typing import Protocol
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.overrides.code import Rank
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.known import Known, Published
 from batchlimit.overrides.override import NotUnderstood
+from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance
@@ -43,6 +46,10 @@ class Witness(Protocol):
 
     def ended(self, instance: "Process", caller: "Caller") -> None:
         """A caller that stood in line has its verdict."""
+        ...
+
+    def reloaded(self, instance: "Process") -> None:
+        """An instance goes by a file that has changed."""
         ...
 
     def refunded(self, tokens: int) -> None:
@@ -105,6 +112,7 @@ class Process:
         self._chance = Random(name)
         self._offset = 1000.0 + 1000.0 * self._chance.random()
         self._since, self._numbers = self.clock(), itertools.count(1)
+        self._rank = Rank(revision, self._since)
         self.known = Known(self.clock, self._read_rules)
         self._callers: dict[int, Caller] = {}
         self._frozen: list[Happening] | None = None
@@ -197,6 +205,15 @@ class Process:
             self.was_disturbed = True
             self._agenda.after(seconds, lambda: self._thaw(cost, before, is_free=is_free))
 
+    def reload(self, quota: Quota) -> None:
+        """Go by another quota from now on: a file says so."""
+        self._do(lambda: self._reload(quota))
+
+    def _reload(self, quota: Quota) -> None:
+        self.quota, self._rank = quota, Rank(self._options.revision, self.clock())
+        self.reservoir.rule.recode(KeyRule(quota), CLOSED, self._rank, self.clock())
+        self._witness.reloaded(self)
+
     def leave_line(self, place: int) -> None:
         """A caller is interrupted, or cancelled, wherever it stands."""
         self._do(lambda: self._interrupt(place))
@@ -217,7 +234,7 @@ class Process:
 
     def _new(self, snapshot: KeySnapshot | None) -> Reservoir:
         instance = Instance(self.name, self._numbers, self._since, rules=self.known)
-        return Reservoir(self.quota, instance, self._options, self.clock(), key=KEY, snapshot=snapshot)
+        return Reservoir(self.quota, instance, self._options, self.clock(), key=KEY, snapshot=snapshot, rank=self._rank)
 
     def _do(self, happening: Happening) -> None:
         """Whatever happens to a stopped process happens when it goes on."""

@@ -84,6 +84,7 @@ class Run:
             "interrupt": self._interrupt, "jump": self._jump, "lose": self._lose,
             "requota": self._requota, "override": self._override, "wipe": self._wipe,
             "mode": self._mode, "fill": self._fill, "revise": self._revise,
+            "reload": self._reload,
         }  # fmt: skip
         happenings[event.kind](event, instance)
 
@@ -176,13 +177,18 @@ class Run:
         self._quota = self.scenario.quotas[event.number % len(self.scenario.quotas)]
         self._close(event, instance)
 
+    def _reload(self, event: Event, instance: Process) -> None:
+        """The process in this place notices that its file of limits says something else."""
+        self._quota = self.scenario.quotas[event.number % len(self.scenario.quotas)]
+        instance.reload(self._quota)
+
     def _wipe(self, event: Event, instance: Process) -> None:
         """The overrides are lost: those who know them keep them."""
         self._server.wipe()
 
     def _hear(self) -> None:
         """Let everyone ask once more, and find that each knows what stands in the store."""
-        if not any(event.kind in ("override", "mode") for event in self.scenario.events):
+        if not any(event.kind in ("override", "mode", "reload") for event in self.scenario.events):
             return
         for _ in range(_LOOKS):
             for instance in self._places:

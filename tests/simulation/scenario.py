@@ -26,6 +26,7 @@ Kind = Literal[
     "mode",
     "fill",
     "revise",
+    "reload",
 ]
 
 
@@ -66,7 +67,7 @@ class Scenario:
     @property
     def is_exact(self) -> bool:
         """Whether one quota holds for the whole run."""
-        return not any(event.kind in ("requota", "override", "revise") for event in self.events)
+        return not any(event.kind in ("requota", "override", "revise", "reload") for event in self.events)
 
 
 def draw(seed: int) -> Scenario:
@@ -81,6 +82,7 @@ def draw(seed: int) -> Scenario:
         *_events(chance, quotas[0], scale, len(weights)),
         *_overrides(seed, scale, len(quotas)),
         *_operators(seed, scale, len(weights)),
+        *_files(seed, scale, len(weights)),
     ]
     events = sorted(drawn, key=lambda event: event.at)
     return Scenario(seed, quotas, weights, weather, chance.choice((0.2, 0.5)) * scale, tuple(events))
@@ -135,6 +137,19 @@ def _operators(seed: int, scale: float, instances: int) -> Iterator[Event]:
         yield Event(chance.uniform(0.0, 8.0) * scale, "fill", 0, chance.randrange(2))
     for _ in range(chance.choice((0, 0, 2, 5))):
         yield Event(chance.uniform(0.0, 8.0) * scale, "revise", chance.randrange(instances), chance.randrange(3))
+
+
+def _files(seed: int, scale: float, instances: int) -> Iterator[Event]:
+    """A file of limits changes, and each process notices within a while: with dice of their own."""
+    if seed % 8 != 5:
+        return
+    chance = Random(f"{seed} files")
+    for _ in range(chance.choice((1, 2, 4))):
+        at, number = chance.uniform(0.0, 8.0) * scale, chance.randrange(3)
+        for place in range(instances):
+            yield Event(at + chance.random() * 0.2 * scale, "reload", place, number)
+    if chance.random() < 0.3:
+        yield Event(chance.uniform(0.0, 8.0) * scale, "override", 0, chance.randrange(4), 1, chance.random() * scale)
 
 
 _TROUBLES: tuple[tuple[Kind, ...], ...] = (

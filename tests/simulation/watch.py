@@ -193,15 +193,23 @@ class Watch:
         if (ask.rules, ask.revision) > bucket._rank:
             raise self._violation(f"the bucket has rank {bucket._rank} after an ask of {ask.rules, ask.revision}")
 
+    def reloaded(self, instance: Process) -> None:
+        """What the file says is asked with at once, unless an override outranks it."""
+        state, wanted = instance.reservoir.state, instance.known.in_force.rule(KEY, KeyRule(instance.quota)).quota
+        self._say(f"{instance.name} goes by a file that says {instance.quota}")
+        if (state.own, state.code) != (wanted, instance.quota):
+            raise self._violation(f"{instance.name} goes by {state.own} and {state.code}, not by {wanted} as its file")
+
     def check_known(self, instances: list[Process]) -> None:
         """After all have asked: each knows what stands in the store, and goes by it."""
         rules = self._server.store.rules
-        if rules.revision not in self._rules:
-            return  # it was lost
-        in_force = InForce.at(self._rules[rules.revision], rules.read(-1).now)
+        overrides = self._rules.get(rules.revision, None if self._rules else Overrides())
+        if overrides is None:
+            return  # they were lost
+        in_force = InForce.at(overrides, rules.read(-1).now)
         for instance in [each for each in instances if not each.gone]:
             state = instance.reservoir.state
-            own, mode, *_ = in_force.rule(KEY, KeyRule(state.code))
+            own, mode, *_ = in_force.rule(KEY, KeyRule(instance.quota))
             if instance.known.revision != rules.revision or (state.own, state.mode) != (own, mode):
                 raise self._violation(
                     f"{instance.name} knows {instance.known}, asks with {state.own}, not {own}, and is in {state.mode}"

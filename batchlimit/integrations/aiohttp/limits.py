@@ -16,7 +16,7 @@ from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.front import wanted
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 
 OnRejected = Callable[[web.Request, Refusal], web.StreamResponse | Awaitable[web.StreamResponse]]
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -33,7 +33,7 @@ class Limits:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter. It is made when the application
             starts and closed when that is cleaned up. Or an AsyncRateLimiter with the quotas `rules.quotas`, which its
             owner closes.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         identify: a function of the `web.Request`, which may be asynchronous. It returns values for the keys, such as
             {"user": "ann"}, or None (default None: keys have `ip` alone). If it raises, the rules that need more than
             `ip` have no key.
@@ -61,7 +61,7 @@ class Limits:
     def __init__(
         self,
         limiter: LimiterSource,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[[web.Request], Identity | Awaitable[Identity | None] | None] | None = None,
         on_rejected: OnRejected | None = None,

@@ -7,7 +7,7 @@ from batchlimit import AsyncRateLimiter
 from batchlimit.events import tell
 from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
 from batchlimit.integrations.source import options_of
-from batchlimit.rules import Rules
+from batchlimit.rules import RuleFile, Rules
 
 LimiterSource = AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]
 _PATIENCE_S = 10.0
@@ -23,7 +23,9 @@ class LimiterHome:
         settling: tasks that the limiter is closed after, or that have had ten seconds then (default none).
     """
 
-    def __init__(self, source: LimiterSource, rules: Rules, settling: Collection[asyncio.Task[None]] = ()) -> None:
+    def __init__(
+        self, source: LimiterSource, rules: Rules | RuleFile, settling: Collection[asyncio.Task[None]] = ()
+    ) -> None:
         if not isinstance(source, AsyncRateLimiter | str) and not callable(source):
             raise TypeError(
                 "limiter is an AsyncRateLimiter, a URL or a function that makes an AsyncRateLimiter, "

@@ -20,7 +20,7 @@ from batchlimit.integrations.enforcement.steps import drive
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Identity, told_identity
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
@@ -41,7 +41,7 @@ class RateLimitMiddleware:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter. The middleware makes the limiter when
             the application starts, closes it when that has stopped, and makes another one at the next start. Or an
             AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         identify: a function of the scope, which may be asynchronous. It returns values for the keys, such as
             {"user": "ann"}, or None (default None: keys have `ip` alone). If it raises, the rules that need more than
             `ip` have no key.
@@ -86,7 +86,7 @@ class RateLimitMiddleware:
         self,
         app: ASGIApp,
         limiter: LimiterSource,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Identify | None = None,
         headers: Form | Fields = "draft-11",
@@ -110,7 +110,7 @@ class RateLimitMiddleware:
             unidentified=unidentified,
             checks=checks,
         )
-        self._home = LimiterHome(limiter, given.rules, self._settling)
+        self._home = LimiterHome(limiter, given.source, self._settling)
         self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home.limiter)
         self._addresses, self._identify = given.addresses, identify
         self._answers = Answers(on_rejected, self.enforcer.counters)

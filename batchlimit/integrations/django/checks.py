@@ -13,6 +13,7 @@ from batchlimit.integrations.django.decorator import asked
 from batchlimit.integrations.django.middleware import RateLimitMiddleware
 from batchlimit.integrations.enforcement.route import RouteRules
 from batchlimit.rules import RulesError
+from batchlimit.rules.file import rules_of
 
 _MIDDLEWARE = "batchlimit.integrations.django.RateLimitMiddleware"
 
@@ -48,7 +49,7 @@ def _is_ours(name: str) -> bool:
 def _of_views(found: Configuration) -> list[CheckMessage]:
     if getattr(settings, "ROOT_URLCONF", None):
         get_resolver().url_patterns  # noqa: B018  it imports the modules of the views
-    rules, errors = RouteRules(found.rules), []
+    rules, errors = RouteRules(rules_of(found.rules)), []
     for limit in asked():
         try:
             rules.find(limit)

@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.headers import Fields
-from batchlimit.rules import Rules
+from batchlimit.rules import RuleFile, Rules
 
 SETTING = "BATCHLIMIT"
 
@@ -23,7 +23,7 @@ class Configuration:
     """What a project says of its limits.
 
     Attributes:
-        rules: `RULES`: the path of a file, or a list of Rule, or Rules.
+        rules: `RULES`: the path of a file, a list of Rule, Rules, or a RuleFile.
         limiter: `URL` of the store, or `LIMITER`, a function that makes a RateLimiter, for WSGI; None: there is none.
         async_limiter: the same `URL`, or `ASYNC_LIMITER`, a function that makes an AsyncRateLimiter, for ASGI.
         identify: `IDENTIFY`, a function of the HttpRequest, which may be asynchronous (default None).
@@ -33,7 +33,7 @@ class Configuration:
             middlewares have them.
     """
 
-    rules: Rules
+    rules: RuleFile | Rules
     limiter: Any
     async_limiter: Any
     identify: Callable[..., Any] | None
@@ -100,8 +100,8 @@ def _read(given: Mapping[str, Any]) -> Configuration:
     )
 
 
-def _rules(given: Any, functions: Mapping[str, Any]) -> Rules:
-    if isinstance(given, Rules):
+def _rules(given: Any, functions: Mapping[str, Any]) -> RuleFile | Rules:
+    if isinstance(given, Rules | RuleFile):
         return given
     if isinstance(given, list | tuple):
         return Rules(given)

@@ -15,7 +15,8 @@ from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.steps import Steps, ahead, drive, run
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
-from batchlimit.rules import Request, Rules, RulesError
+from batchlimit.rules import Request, RuleFile, Rules, RulesError
+from batchlimit.rules.file import Said, rules_of
 from batchlimit.rules.memory import Memory
 from batchlimit.rules.request import NOTHING
 
@@ -30,7 +31,7 @@ class _Enforcement(Generic[L]):
     def __init__(
         self,
         limiter: L | Callable[[], L],
-        rules: Rules,
+        rules: Rules | RuleFile,
         *,
         headers: Form | Fields = "draft-11",
         unidentified: Unidentified = "refuse",
@@ -41,20 +42,43 @@ class _Enforcement(Generic[L]):
         if unidentified not in ("refuse", "admit"):
             raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
         self._limiter: Callable[[], Any] = limiter if callable(limiter) else lambda: limiter
-        self.rules, self._routes = rules, RouteRules(rules)
-        self.has_routes = bool(self._routes)
+        self.rules: Rules = rules_of(rules)
         self.fields = headers if isinstance(headers, Fields) else Fields(headers)
-        self.counters = Counters(rules, silence, clock, Checks.of(checks))
+        self.counters = Counters(self.rules, silence, clock, Checks.of(checks))
         self._settlement = Settlement(self._limiter, self.counters)
         charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
         self._admission = Admission(
             self._limiter, charging, self._settlement, self.counters, admits_unidentified=unidentified == "admit"
         )
-        self._plans = Memory(lambda *asked: self._admission.plan(rules.templates(*asked)))
-        self._route_plans: dict[RouteLimit, Plan | None] = {}
+        self._asked_for: set[RouteLimit] = set()
+        self._hold(self.rules)
+        if isinstance(rules, RuleFile):
+            _check_limiter(limiter, rules)
+            rules.lead(self, last=True)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self.rules)} rules>"
+
+    def _hold(self, rules: Rules) -> None:
+        self.rules, self._routes = rules, RouteRules(rules)
+        self.has_routes = bool(self._routes)
+        self._route_plans: dict[RouteLimit, Plan | None] = {}
+        self._plans = Memory(lambda *asked: self._admission.plan(rules.templates(*asked)))
+
+    def review(self, said: object) -> None:
+        """Check that the rules of a file can be held: for a RuleFile, which then calls `obey`."""
+        rules = _rules_in(said)
+        if not rules:
+            raise RulesError("there are no rules of requests, so nothing is limited")
+        routes = RouteRules(rules)
+        for limit in list(self._asked_for):
+            routes.find(limit)
+
+    def obey(self, said: object) -> None:
+        """Hold the rules of a file, whose limits the limiter obeys already."""
+        if (rules := _rules_in(said)) is not self.rules:
+            self.counters.follow(rules)
+            self._hold(rules)
 
     def check(self, limit: RouteLimit) -> None:
         """Check that there is a rule for what a route asks for: at the start, where the framework allows it.
@@ -66,6 +90,7 @@ class _Enforcement(Generic[L]):
             RulesError: no rule has this key and `match=None`, or the cost of the route never fits its quota.
         """
         self._routes.find(limit)
+        self._asked_for.add(limit)
 
     def statistics(self) -> EnforcementStatistics:
         """Return what became of the requests so far, by rule."""
@@ -106,11 +131,25 @@ class _Enforcement(Generic[L]):
             plan = self._route_plans[limit]
         except KeyError:
             plan = self._route_plans[limit] = self._admission.plan([(*self._routes.find(limit), NOTHING)])
+            self._asked_for.add(limit)
         if plan is not None:
             ((rule, template, _, tally),) = plan
             if hit := self._admission.hit(request, ((rule, template, parameters, tally),), identity):
                 return hit
         return self._admission.begin(request, self._routes.applicable(limit, identity, parameters))
+
+
+def _rules_in(said: object) -> Rules:
+    assert isinstance(said, Said)
+    return said.rules
+
+
+def _check_limiter(limiter: object, file: RuleFile) -> None:
+    """Raise ValueError for a limiter that would stay behind when the file changes."""
+    if isinstance(limiter, RateLimiter | AsyncRateLimiter) and limiter.rules.file is not file:
+        raise ValueError(
+            "this limiter does not go by the file of the rules: make it with the same RuleFile in place of quotas"
+        )
 
 
 class Enforcer(_Enforcement[RateLimiter]):
@@ -119,7 +158,7 @@ class Enforcer(_Enforcement[RateLimiter]):
     Args:
         limiter: a RateLimiter whose quotas are those of the rules, `RateLimiter.from_url(url, rules.quotas)`, or a
             function that returns it whenever it is needed.
-        rules: the rules.
+        rules: the rules, or a RuleFile that is in the limiter too.
         headers: "draft-11" (default), "legacy", "both", "off", or Fields of one's own.
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default: 403, or 503
             where a function raised) or "admit" (without that rule). It is counted and told in either case.

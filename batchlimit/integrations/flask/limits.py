@@ -9,7 +9,7 @@ from flask import Request as FlaskRequest
 from flask import Response as FlaskResponse
 from werkzeug.exceptions import ServiceUnavailable
 
-from batchlimit.integrations.arguments import WebOptions, rules_of
+from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules
@@ -19,7 +19,8 @@ from batchlimit.integrations.front import Front
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.rules.file import rules_of
 from batchlimit.rules.rule import Charge, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -42,7 +43,7 @@ class Limits:
         limiter: the URL of a store, or a function that makes a RateLimiter at the first request. Either is closed when
             the process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes. Default None: the
             application's setting `BATCHLIMIT_URL`.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         app: the application; None: `init_app` tells later (default None).
         identify: a function of the `flask.Request`. It returns values for the keys, such as {"user": g.user}, or None
             (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
@@ -73,17 +74,18 @@ class Limits:
     def __init__(
         self,
         limiter: LimiterSource | None,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         app: Flask | None = None,
         *,
         identify: Callable[[FlaskRequest], Identity | None] | None = None,
         **options: Unpack[WebOptions],
     ) -> None:
-        self._limiter, self._rules = limiter, rules_of(rules)
-        self._routes = RouteRules(self._rules)
+        now = rules_of(rules)
+        self._limiter, self._rules = limiter, rules if isinstance(rules, RuleFile) else now
+        self._routes = RouteRules(now)
         self._identify, self._options = identify, options
         self._bare: set[Callable[..., object]] = set()
-        self._charges = any(rule.charge is not None for rule in self._rules)
+        self._charges = now is not self._rules or any(rule.charge is not None for rule in now)  # a file may get one
         if app is not None:
             self.init_app(app)
 

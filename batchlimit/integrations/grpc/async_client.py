@@ -16,7 +16,7 @@ from batchlimit.integrations.grpc.answer import CallResponse
 from batchlimit.integrations.grpc.client import Patience, Shortened
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.identity import Identity
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 
 Continuation = Callable[[Any, Any], Awaitable[Any]]
 
@@ -30,7 +30,7 @@ class AsyncRateLimitClient:
     Args:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter at the first call; `close` closes it.
             Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, or several Rule. `cost` and `charge` of these may be coroutine functions here.
+        rules: Rules, several Rule, or a RuleFile. `cost` and `charge` of these may be coroutine functions here.
         identify: as for RateLimitClientInterceptor; it may be a coroutine function (default None).
         wait: whether calls wait for their tokens instead of being refused (default False).
         timeout: seconds that a call waits at most (default None: until its own deadline).
@@ -58,7 +58,7 @@ class AsyncRateLimitClient:
     def __init__(
         self,
         limiter: LimiterSource,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[[Any], Identity | Awaitable[Identity | None] | None] | None = None,
         wait: bool = False,

@@ -15,7 +15,7 @@ from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_o
 from batchlimit.integrations.grpc.async_call import AsyncMethod
 from batchlimit.integrations.grpc.call import Handler
 from batchlimit.integrations.identity import Identity
-from batchlimit.rules import Request, Rule, Rules
+from batchlimit.rules import Request, Rule, RuleFile, Rules
 
 
 class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
@@ -26,7 +26,7 @@ class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
     Args:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter at the first call; `close` closes it.
             Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, or several Rule. `cost` and `charge` of these may be coroutine functions here.
+        rules: Rules, several Rule, or a RuleFile. `cost` and `charge` of these may be coroutine functions here.
         identify: as for RateLimitInterceptor; it may be a coroutine function (default None: keys have `ip` alone).
         headers: as there (default "draft-11").
         proxies: as there (default None).
@@ -55,7 +55,7 @@ class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
     def __init__(
         self,
         limiter: LimiterSource,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[[Any], Identity | Awaitable[Identity | None] | None] | None = None,
         messages: Rules | Iterable[Rule] = (),

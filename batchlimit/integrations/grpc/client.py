@@ -13,7 +13,7 @@ from batchlimit.integrations.grpc.answer import CallResponse
 from batchlimit.integrations.grpc.refused_call import RefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 
 Continuation = Callable[[grpc.ClientCallDetails, Any], Any]
 
@@ -72,8 +72,8 @@ class RateLimitClientInterceptor(
     Args:
         limiter: the URL of a store, or a function that makes a RateLimiter at the first call. Either is closed when the
             process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, or several Rule. A call is a `POST` whose path is its method in full. Their `charge` gets a
-            CallResponse when the call has ended.
+        rules: Rules, several Rule, or a RuleFile. A call is a `POST` whose path is its method in full. Their `charge`
+            gets a CallResponse when the call has ended.
         identify: a function of the `grpc.ClientCallDetails` (`method`, `timeout`, `metadata`). It returns values for
             the keys, such as {"tenant": "ann"}, or None (default None: there are none).
         wait: whether calls wait for tokens instead of being refused, until their deadline at most (default False). A
@@ -96,7 +96,7 @@ class RateLimitClientInterceptor(
     def __init__(
         self,
         limiter: LimiterSource,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[[grpc.ClientCallDetails], Identity | None] | None = None,
         wait: bool = False,

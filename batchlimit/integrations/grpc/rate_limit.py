@@ -13,7 +13,7 @@ from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_o
 from batchlimit.integrations.grpc.call import Call, Ending, Handler
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 
 
 class RateLimitInterceptor(grpc.ServerInterceptor):
@@ -29,7 +29,7 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
     Args:
         limiter: the URL of a store, or a function that makes a RateLimiter at the first call. Either is closed when the
             process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, or several Rule. Their `charge` gets a CallResponse.
+        rules: Rules, several Rule, or a RuleFile. Their `charge` gets a CallResponse.
         identify: a function of the `grpc.ServicerContext`. It returns values for the keys, such as {"user": "ann"}, or
             None (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
         headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own: trailing
@@ -60,7 +60,7 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
     def __init__(
         self,
         limiter: LimiterSource,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[[grpc.ServicerContext], Identity | None] | None = None,
         messages: Rules | Iterable[Rule] = (),

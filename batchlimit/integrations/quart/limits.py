@@ -6,7 +6,6 @@ from typing import Any
 
 from quart import Quart, Response, current_app
 
-from batchlimit.integrations.arguments import rules_of
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.asgi.messages import Message
@@ -17,7 +16,8 @@ from batchlimit.integrations.extension import BARE, NAME, source_for, statistics
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.quart.route import bare_endpoints, current_connection, limits_of, refuse
 from batchlimit.integrations.rejected import Rejected
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.rules.file import rules_of
 
 
 class Limits:
@@ -37,7 +37,7 @@ class Limits:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter. It is made when the application
             starts, closed when that has stopped, and made anew at the next start. Or an AsyncRateLimiter with the
             quotas `rules.quotas`, which its owner closes. Default None: the application's setting `BATCHLIMIT_URL`.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         app: the application; None: `init_app` tells later (default None).
         options: those of `RateLimitMiddleware`: identify (a function of the ASGI scope), headers, proxies, on_rejected,
             messages ...
@@ -64,9 +64,14 @@ class Limits:
     """
 
     def __init__(
-        self, limiter: LimiterSource | None, rules: Rules | Iterable[Rule], app: Quart | None = None, **options: Any
+        self,
+        limiter: LimiterSource | None,
+        rules: RuleFile | Rules | Iterable[Rule],
+        app: Quart | None = None,
+        **options: Any,
     ) -> None:
-        self._limiter, self._rules, self._options = limiter, rules_of(rules), options
+        now = rules_of(rules)
+        self._limiter, self._rules, self._options = limiter, rules if isinstance(rules, RuleFile) else now, options
         if app is not None:
             self.init_app(app)
 

@@ -11,7 +11,7 @@ from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer, with_headers
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 
 OnRejected = Callable[[Environ, Refusal], WSGIApp]
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
@@ -30,7 +30,7 @@ class RateLimitMiddleware:
         app: the application.
         limiter: the URL of a store, or a function that makes a RateLimiter at the first request. Either is closed when
             the process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, or several Rule.
+        rules: Rules, several Rule, or a RuleFile.
         identify: a function of the environ. It returns values for the keys, such as {"user": "ann"}, or None (default
             None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
         headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
@@ -66,7 +66,7 @@ class RateLimitMiddleware:
         self,
         app: WSGIApp,
         limiter: LimiterSource,
-        rules: Rules | Iterable[Rule],
+        rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[[Environ], Identity | None] | None = None,
         on_rejected: OnRejected | None = None,

@@ -7,12 +7,13 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, Literal, get_args
 
+from batchlimit.overrides.code import Limit
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.redaction import shown
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.document import Document, Path, Place, SyntaxProblem
 from batchlimit.rules.pattern import Pattern
-from batchlimit.rules.rule import CHECKS, Rule
+from batchlimit.rules.rule import CHECKS, Rule, checked
 
 Format = Literal["toml", "yaml"]
 Functions = Mapping[str, Callable[..., Any]]
@@ -67,14 +68,57 @@ class Loader:
 
     def rules(self) -> list[Rule]:
         """Return the rules. RulesError if one cannot work by itself."""
+        data = self._table("rules", known=("rules",))
+        return self._rules(data)
+
+    def said(self) -> tuple[list[Rule], dict[str, Limit], int | None]:
+        """Return all that a RuleFile may say: rules, limits by name, and a revision. RulesError as for `rules`."""
+        data = self._table("rules", "limits", known=("rules", "limits", "revision"))
+        rules = self._rules(data) if "rules" in data else []
+        return rules, self._limits(data.get("limits", {})), self._revision(data.get("revision"))
+
+    def _table(self, *needed: str, known: tuple[str, ...]) -> dict[str, Any]:
         data = self._document.data
-        if not isinstance(data, dict) or "rules" not in data:
-            problem = f"there are no rules, so nothing is limited: add {_FORM[self._format]}"
+        if not isinstance(data, dict) or not any(name in data for name in needed):
+            problem = f"there are no {' and no '.join(needed)}, so nothing is limited: add {_FORM[self._format]}"
             raise self._error(problem, Place(None, None))
-        self._check_fields((), data, ("rules",), "the file")
+        self._check_fields((), data, known, "the file")
+        return data
+
+    def _rules(self, data: Mapping[str, Any]) -> list[Rule]:
         if not isinstance(data["rules"], list) or not data["rules"]:
             raise self._error(f"rules are a list of at least one: write {_FORM[self._format]}", self._at(("rules",)))
         return [self._rule(number, item) for number, item in enumerate(data["rules"])]
+
+    def _limits(self, given: object) -> dict[str, Limit]:
+        if not isinstance(given, dict):
+            raise self._error("limits are names or patterns of keys, each with its quota", self._at(("limits",)))
+        return {str(name): self._limit(("limits", str(name)), value) for name, value in given.items()}
+
+    def _limit(self, path: Path, given: object) -> Limit:
+        fields = given if isinstance(given, dict) else {"quota": given}
+        self._check_fields(path, fields, ("quota", "on_failure", "mode"), "a limit", str(path[1]))
+        if "quota" not in fields:
+            raise self._error("the limit has no quota", self._at(path), str(path[1]), "quota")
+        found = {name: self._of_limit(path, name, value, nested=fields is given) for name, value in fields.items()}
+        return Limit(**found)
+
+    def _of_limit(self, path: Path, field: str, value: Any, *, nested: bool) -> Any:
+        """Return what a Limit takes for a field."""
+        where = (*path, field) if nested else path
+        try:
+            found = checked(field, self._converted(where, field, value, str(path[1])), None)
+        except RulesError as error:
+            column = _COLUMN.search(error.problem)
+            exact = column is not None and isinstance(value, str) and field == "quota"
+            place = self._document.place_within(where, value, int(column[1])) if exact and column else self._at(where)
+            raise self._error(error.problem, place, str(path[1]), field) from error
+        return found
+
+    def _revision(self, given: object) -> int | None:
+        if given is None or (type(given) is int and 0 <= given < 2**53):
+            return given
+        raise self._error(f"revision is a whole number from 0, not {shown(given)}", self._at(("revision",)))
 
     def located(self, error: RulesError) -> RulesError:
         """Return an error of several rules with the place of the rule that it names, the last of that name."""

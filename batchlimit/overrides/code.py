@@ -1,0 +1,178 @@
+"""What the code of a limiter says of its keys, where no operator has set anything else; a file may replace it."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from batchlimit.overrides.key_rule import KeyRule, Mode, ModeSource, mode_rule
+from batchlimit.patterns import by_name
+from batchlimit.quota.failure_policy import FailurePolicy, FailureSource, failure_rule
+from batchlimit.quota.key import stored
+from batchlimit.quota.lookup import QuotaSource, quota_rule
+from batchlimit.quota.policy import Policies, policies_of
+from batchlimit.quota.quota import Quota
+from batchlimit.redaction import shown
+
+
+class Rank(NamedTuple):
+    """Which of two quotas of code a bucket obeys: that of the higher revision, and of equal ones the younger."""
+
+    revision: int
+    since: float
+    """When it was set (seconds, by the clock of the instance)."""
+
+
+class Limit(NamedTuple):
+    """What a file says of the keys of one name or pattern.
+
+    Attributes:
+        quota: what each key may spend.
+        on_failure: while the store is away; None: as of the limiter.
+        mode: what becomes of the decisions; None: as of the limiter.
+    """
+
+    quota: Quota
+    on_failure: FailurePolicy | None = None
+    mode: Mode | None = None
+
+
+class Limits(NamedTuple):
+    """What a file says of all keys.
+
+    Attributes:
+        by_name: what it says of each name or pattern.
+        revision: its number; None: that of the limiter.
+    """
+
+    by_name: Mapping[str, Limit]
+    revision: int | None = None
+
+
+class Follower(Protocol):
+    """Something that goes by a file: a limiter, or the rules before a web application."""
+
+    def review(self, said: object) -> None:
+        """Raise ValueError if it cannot go by what a file says now; then nobody does."""
+        ...
+
+    def obey(self, said: object) -> None:
+        """Go by it."""
+        ...
+
+
+@runtime_checkable
+class CodeFile(Protocol):
+    """A file of limits; see rules/file.py."""
+
+    @property
+    def failures(self) -> int:
+        """How often it was refused."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """What it says."""
+        ...
+
+    def lead(self, follower: Follower) -> None:
+        """Tell a follower what the file says, now and each time that it changes."""
+        ...
+
+
+CodeSource = QuotaSource | CodeFile
+Rule = Callable[[str], Quota]
+
+
+def rule_of(source: CodeSource, most: int = 0) -> Rule | CodeFile:
+    """Return the function from a key to its quota, or the file that says it. Raises as `quota_rule`."""
+    return source if isinstance(source, CodeFile) else quota_rule(source, most)
+
+
+class Code:
+    """What holds for each key by the code. It never changes; another one takes its place whole.
+
+    Attributes:
+        quota: from a key to its quota; ValueError: it has none.
+        policy: from a key to its failure policy.
+        mode: from a key to its mode.
+        is_enforced: whether that is "enforce" for all keys.
+        policies: by which keys are counted.
+        rank: of all these quotas.
+    """
+
+    __slots__ = ("is_enforced", "mode", "named", "policies", "policy", "quota", "rank")
+
+    def __init__(self, quota: Rule, on_failure: FailureSource, mode: ModeSource, rank: Rank) -> None:
+        self.quota, self.rank = quota, rank
+        self.policy, self.mode = failure_rule(on_failure), mode_rule(mode)
+        self.is_enforced = mode == "enforce"
+        self.policies = policies_of(quota)
+        self.named: _Named | None = None
+
+    def __repr__(self) -> str:
+        return f"<Code of revision {self.rank.revision}: {self.policies!r}>"
+
+    def by_file(self, limits: Limits, before: "Code", now: float) -> "Code":
+        """Return what holds by a file, from now on; this is what the limiter was made with, and `before` held so far.
+
+        A name that the file no longer has keeps its last quota here, for keys that no other name matches: who uses
+        such a key still is not to fail, nor to be unlimited.
+        """
+        named = _Named(limits.by_name, before.named)
+        revision = self.rank.revision if limits.revision is None else limits.revision
+        made = Code(named, "closed", "enforce", Rank(revision, now))
+        made.policy = lambda key: named.limit(key).on_failure or self.policy(key)
+        made.mode = lambda key: named.limit(key).mode or self.mode(key)
+        made.is_enforced = self.is_enforced and named.is_enforced
+        made.named = named
+        return made
+
+    def rule(self, key: str) -> KeyRule:
+        """Return what holds for a key, but for its failure policy."""
+        return KeyRule(self.quota(key), self.mode(key))
+
+
+def unsaid(key: str) -> Quota:
+    """Return no quota: a file is to say it."""
+    raise ValueError(f"no quota for key {shown(key)}: no file was read")
+
+
+class _Named:
+    """Limits by name; and those of names that were there before and are gone."""
+
+    __slots__ = ("_find", "_find_gone", "gone", "now", "policies")
+
+    def __init__(self, limits: Mapping[str, Limit], before: "_Named | None") -> None:
+        then: dict[str, Limit] = {} if before is None else before.now
+        self.now: dict[str, Limit] = {name: _own(limit, then.get(name)) for name, limit in limits.items()}
+        known: dict[str, Limit] = {} if before is None else {**before.gone, **then}
+        self.gone: dict[str, Limit] = {name: limit for name, limit in known.items() if name not in self.now}
+        self._find, self._find_gone = by_name(self.now), by_name(self.gone)
+        quotas = {name: limit.quota for name, limit in {**self.now, **self.gone}.items()}
+        self.policies = Policies(quotas, {name: limit.quota for name, limit in then.items()})
+
+    def __repr__(self) -> str:
+        return f"<_Named {', '.join(self.now)}>"
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether no name has another mode."""
+        return all(limit.mode in (None, "enforce") for limit in {**self.now, **self.gone}.values())
+
+    def limit(self, key: str) -> Limit:
+        """Return what holds for a key; ValueError: nothing."""
+        name = stored(key)
+        if (found := self._find(name) or self._find_gone(name)) is None:
+            raise ValueError(f'no quota for key {shown(key)}; add a "*" entry for the keys that no other entry names')
+        return found
+
+    def __call__(self, key: str) -> Quota:
+        """Return the quota of a key."""
+        return self.limit(key).quota
+
+
+def _own(limit: Limit, before: Limit | None) -> Limit:
+    """Return the limit with a Quota that no other name has: the one of before, if it is equal."""
+    quota = limit.quota
+    if before is not None and before.quota == quota:
+        return limit._replace(quota=before.quota)
+    return limit._replace(quota=Quota(quota.rate, quota.burst, quota.also))
