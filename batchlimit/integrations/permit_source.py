@@ -1,4 +1,4 @@
-"""Where requests get their permits: of a ConcurrencyLimiter by partition, or of a keyed one by key."""
+"""Where requests get their permits: of a ConcurrencyLimiter by partition, of a keyed or a shared one by key."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,9 +6,11 @@ from typing import Any
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.events import tell
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
 Keyed = KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter
-AnyLimiter = ConcurrencyLimiter | AsyncConcurrencyLimiter | Keyed
+Shared = SharedConcurrencyLimiter | AsyncSharedConcurrencyLimiter
+AnyLimiter = ConcurrencyLimiter | AsyncConcurrencyLimiter | Keyed | Shared
 KeyOf = Callable[[Any], str | Iterable[str]]
 """Returns the key of a request, or several keys, of which it needs a place at each."""
 
@@ -17,18 +19,22 @@ class PermitSource:
     """Acquires the permits of requests, for faces of both APIs.
 
     Args:
-        limiter: a limiter of either API, keyed or not.
-        partition: returns the partition of a request, for a limiter that is not keyed.
-        key: returns the key of a request, or several, for a keyed limiter (default None: the limiter is not keyed).
+        limiter: a limiter of either API: by key, shared by key, or one limit for all.
+        partition: returns the partition of a request, for a limiter without keys.
+        key: returns the key of a request, or several for a keyed limiter (default None: the limiter has no keys).
+
+    Attributes:
+        is_shared: whether to acquire asks a store.
 
     Raises:
-        TypeError: a keyed limiter comes without a key, or a key with a limiter that is not keyed.
+        TypeError: a limiter by key comes without a key, or a key with one that has none.
     """
 
     def __init__(self, limiter: AnyLimiter, partition: Callable[[Any], str], key: KeyOf | None = None) -> None:
-        if isinstance(limiter, Keyed) and key is None:
+        has_keys, self.is_shared = isinstance(limiter, Keyed | Shared), isinstance(limiter, Shared)
+        if has_keys and key is None:
             raise TypeError(f"a {type(limiter).__name__} needs key=, a function that returns the key of a request")
-        if key is not None and not isinstance(limiter, Keyed):
+        if key is not None and not has_keys:
             raise TypeError(f"key= is for a limiter by key, like KeyedConcurrencyLimiter, not {limiter!r}")
         self._limiter, self._partition, self._key = limiter, partition, key
 
@@ -40,13 +46,15 @@ class PermitSource:
 
         Args:
             request: what the functions get.
-            **options: as the limiter's `acquire` takes them.
+            **options: as the limiter's `acquire` takes them; a shared one is told of no `operation`.
 
         Raises:
             BatchLimitError: the request is refused; also where its key cannot be made.
         """
-        if self._key is None or not isinstance(self._limiter, Keyed):
+        if self._key is None:
             return self._limiter.acquire(self._partition(request), **options)
+        if self.is_shared:
+            options.pop("operation", None)
         try:
             keys = self._key(request)
             return self._limiter.acquire(keys, **options) if isinstance(keys, str) else self._several(keys, options)
@@ -60,5 +68,6 @@ class PermitSource:
             ) from error
 
     def _several(self, keys: Iterable[str], options: dict[str, Any]) -> Any:
-        assert isinstance(self._limiter, Keyed)
+        if not isinstance(self._limiter, Keyed):
+            raise TypeError("a request has one key at a shared limiter: return a str")
         return self._limiter.acquire_all(keys, **options)

@@ -1,17 +1,21 @@
 """The permits of web requests: what a response tells about the load, and the answer to a request that gets none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
+from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, Permits
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
 from batchlimit.integrations.faults import Faults
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
+from batchlimit.shared import AsyncSharedPermit, SharedPermit
 
 OutcomeOf = Callable[[Response], Outcome]
-AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits
+AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits | SharedPermit | AsyncSharedPermit
+PERMIT = "batchlimit.permit"
+"""Where the scope or the environ of a request has its permit, for `check`, `lost` and `token`."""
 _faults = Faults()
 _DROPPED = frozenset((429, 503, 504))
 _fields = Fields("off")
@@ -79,6 +83,9 @@ def _text(name: object) -> str:
 
 def complete(permit: AnyPermit, outcome: OutcomeOf, response: Response) -> None:
     """Complete the permit of a request by its response; it is ignored if `outcome` raises or returns no Outcome."""
+    if isinstance(permit, SharedPermit | AsyncSharedPermit):
+        permit.release()
+        return
     match _told(outcome, response):
         case Outcome.SUCCESS:
             permit.success()
@@ -86,6 +93,12 @@ def complete(permit: AnyPermit, outcome: OutcomeOf, response: Response) -> None:
             permit.drop()
         case Outcome.IGNORED:
             permit.ignore()
+
+
+def spared(request: MutableMapping[str, Any]) -> None:
+    """Give back the permit of a request that rules refuse: its answer tells nothing about the load."""
+    if (permit := request.get(PERMIT)) is not None:
+        give_back(permit)
 
 
 def _told(outcome: OutcomeOf, response: Response) -> Outcome:

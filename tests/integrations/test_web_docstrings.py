@@ -28,6 +28,7 @@ MODULES = [
     "grpc.async_client",
     "grpc.async_rate_limit",
     "grpc.client",
+    "grpc.held",
     "grpc.rate_limit",
     "grpc.refused_call",
     "headers",

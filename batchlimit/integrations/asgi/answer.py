@@ -9,6 +9,7 @@ from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp, Rec
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.headers import Header
+from batchlimit.integrations.permits import spared
 
 OnRejected = Callable[[Scope, Refusal], ASGIApp | Awaitable[ASGIApp]]
 
@@ -37,6 +38,7 @@ class Answers:
             writes_fields: whether the fields of the refusal are written here (default True); else someone else adds
                 them to every response of this request.
         """
+        spared(scope)
         fields = refusal.fields if writes_fields else []
         app = await self._own(scope, refusal)
         if app is not None:

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
+from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi.answer import answer
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
 from batchlimit.integrations.permits import (
+    PERMIT,
     OutcomeOf,
     complete,
     is_bypassed,
@@ -18,6 +21,7 @@ from batchlimit.integrations.permits import (
     priority_of,
     refusal_of,
 )
+from batchlimit.shared import AsyncSharedConcurrencyLimiter
 
 
 class ConcurrencyLimitMiddleware:
@@ -26,12 +30,16 @@ class ConcurrencyLimitMiddleware:
     A request holds its permit until its response has ended: a stream, until its last part. How it ended feeds the law
     of the limiter. Websockets last for as long as their clients like, and say nothing about the load: they pass by.
 
+    The scope has the permit as "batchlimit.permit". If a shared permit is lost, the request is cancelled. Its answer is
+    503; if its response has begun, the connection is cut.
+
     Args:
         app: the application.
-        limiter: the AsyncConcurrencyLimiter, or AsyncKeyedConcurrencyLimiter; its owner closes it.
+        limiter: the AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter or AsyncSharedConcurrencyLimiter; its owner
+            closes it.
         partition: a function of the scope that returns the name of the request's partition (default None: none).
-        key: a function of the scope that returns the key of the request, or several keys, for a keyed limiter (default
-            None: the limiter is not keyed). A request is refused if it raises.
+        key: a function of the scope that returns the key of the request, for a limiter by key; or several keys, for a
+            keyed one (default None: the limiter has no keys). A request is refused if it raises.
         timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0).
         outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
         priority: a function of the scope that returns the priority of the request, a whole number: high ones are served
@@ -61,7 +69,7 @@ class ConcurrencyLimitMiddleware:
     def __init__(
         self,
         app: ASGIApp,
-        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter,
+        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
         *,
         partition: Callable[[Scope], str] | None = None,
         key: KeyOf | None = None,
@@ -89,5 +97,21 @@ class ConcurrencyLimitMiddleware:
             refusal = refusal_of(error)
             await answer(refusal, scope, receive, send, refusal.fields)
             return
+        scope[PERMIT] = permit
         exchange = Exchange(receive, send, (), lambda response: complete(permit, self._outcome, response))
-        await exchange.run(self.app, scope)
+        if not self._source.is_shared:
+            await exchange.run(self.app, scope)
+        elif (lost := await self._run_while_held(permit, exchange, scope)) is not None:
+            refusal = refusal_of(lost)
+            await answer(refusal, scope, receive, send, refusal.fields)
+
+    async def _run_while_held(self, permit: Any, exchange: Exchange, scope: Scope) -> PermitLost | None:
+        """Run the application, which is cancelled if the permit is lost; return that, if nobody was answered yet."""
+        try:
+            async with permit:
+                await exchange.run(self.app, scope)
+        except PermitLost as lost:
+            if exchange.has_started:
+                raise
+            return lost
+        return None

@@ -70,6 +70,11 @@ class Exchange:
         self._told: Sequence[Header] = ()
         self.is_watched = ended is not None
 
+    @property
+    def has_started(self) -> bool:
+        """Whether the response has begun."""
+        return self._started
+
     async def run(self, app: ASGIApp, scope: Scope) -> None:
         """Run the application; what it raises goes on to the server."""
         try:

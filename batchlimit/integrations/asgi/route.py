@@ -10,6 +10,7 @@ from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, unprotected
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import FailedIdentity, Identity
+from batchlimit.integrations.permits import spared
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost
 
@@ -65,9 +66,10 @@ async def ask(
     """
     limits: RouteLimits | None = scope.get(SCOPE_KEY)
     if limits is not None:
-        return await limits.ask(
-            limit, NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
-        )
+        known, path = NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
+        if (refusal := await limits.ask(limit, known, path)) is not None:
+            spared(scope)
+        return refusal
     return unprotected(limit.key, "add a RateLimitMiddleware whose rules have this key and match=None")
 
 

@@ -29,6 +29,7 @@ from batchlimit.integrations.grpc.async_client import AsyncRateLimitClient
 from batchlimit.integrations.grpc.async_rate_limit import AsyncRateLimitInterceptor
 from batchlimit.integrations.grpc.client import RateLimitClientInterceptor
 from batchlimit.integrations.grpc.details import by_metadata, by_method
+from batchlimit.integrations.grpc.held import current_permit
 from batchlimit.integrations.grpc.rate_limit import RateLimitInterceptor
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall, RefusedCall
 from batchlimit.integrations.grpc.sheddable import check_permit
@@ -48,5 +49,6 @@ __all__ = [
     "by_metadata",
     "by_method",
     "check_permit",
+    "current_permit",
     "outcome_of",
 ]

@@ -6,13 +6,15 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed
+from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
+from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.async_call import AsyncCall
 from batchlimit.integrations.grpc.call import Handler
 from batchlimit.integrations.grpc.details import Name, alike, never, nobody
 from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
+from batchlimit.shared import AsyncSharedConcurrencyLimiter
 
 
 class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
@@ -23,10 +25,11 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
     generator functions: for others there is the threaded server. The operation of a call is its method in full.
 
     Args:
-        limiter: The limiter, keyed or not, which may serve others too.
+        limiter: The limiter: by key, shared by key, or one limit for all. It may serve others too. A call whose shared
+            permit is lost is cancelled, and ends with UNAVAILABLE.
         partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
-        key: Returns the key of a call, or several keys, for a keyed limiter (default None: the limiter is not keyed). A
-            call is refused if it raises.
+        key: Returns the key of a call, for a limiter by key, or several keys for a keyed one (default None: the limiter
+            has no keys). A call is refused if it raises.
         outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
             exception that ends a handler without a status.
         sheddable: Returns whether the limiter may cancel the handler of a call; see Shedding (default: of none).
@@ -47,7 +50,7 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
 
     def __init__(
         self,
-        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter,
+        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
         *,
         partition: Name = nobody,
         key: KeyOf | None = None,
@@ -80,7 +83,7 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         """
         try:
             permit = await self._acquire(handler_call_details)
-        except (ConcurrencyLimited, LimiterClosed) as error:
+        except BatchLimitError as error:
             return _refusing(refusal(error))
         handler = None
         try:
@@ -88,7 +91,7 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
                 handler = AsyncCall(found, permit, self._outcome).handler()
         finally:
             if handler is None:
-                permit.ignore()
+                give_back(permit)
         return handler
 
     def _acquire(self, details: grpc.HandlerCallDetails) -> Any:

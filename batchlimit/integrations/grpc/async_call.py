@@ -10,9 +10,14 @@ import grpc
 import grpc.aio
 
 from batchlimit import ConcurrencyLimited
-from batchlimit.concurrency import AsyncPermit
+from batchlimit.concurrency import AsyncPermit, AsyncPermits
+from batchlimit.errors import PermitLost
 from batchlimit.integrations.grpc.call import Ended, Ending, Handler, completing
+from batchlimit.integrations.grpc.held import HELD
 from batchlimit.integrations.grpc.status import OutcomeOf, refusal
+from batchlimit.shared import AsyncSharedPermit
+
+Held = AsyncPermit | AsyncPermits | AsyncSharedPermit
 
 
 class AsyncMethod:
@@ -69,7 +74,7 @@ class AsyncCall:
 
     __slots__ = ("_method", "_outcome", "_permit")
 
-    def __init__(self, handler: Handler, permit: AsyncPermit, outcome: OutcomeOf) -> None:
+    def __init__(self, handler: Handler, permit: Held, outcome: OutcomeOf) -> None:
         self._method, self._permit, self._outcome = AsyncMethod(handler), permit, outcome
 
     def handler(self) -> Handler:
@@ -77,11 +82,12 @@ class AsyncCall:
         return self._method.served_by(self._serve)
 
     async def _serve(self, requests: AsyncIterator[Any], context: Any) -> Any:
+        HELD.set(self._permit)
         try:
-            with self._permit:
+            async with self._permit:
                 return await self._method.run(requests, context, completing(self._permit, self._outcome))
-        except ConcurrencyLimited as error:
-            if not self._permit.shed:
+        except (ConcurrencyLimited, PermitLost) as error:
+            if not getattr(self._permit, "shed", False) and not getattr(self._permit, "lost", False):
                 raise
             answer = refusal(error)
             await context.abort(answer.code, answer.details, answer.metadata)

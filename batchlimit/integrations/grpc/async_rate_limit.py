@@ -14,6 +14,7 @@ from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refusal_of
 from batchlimit.integrations.grpc.async_call import AsyncMethod
 from batchlimit.integrations.grpc.call import Handler
+from batchlimit.integrations.grpc.held import spare
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 
@@ -112,6 +113,7 @@ class _LimitedCall:
         fields = fields_of(context.invocation_metadata())
         outcome = await self._front.admit("POST", self._name, address_of(context.peer()), fields, context)
         if outcome.refusal is not None:
+            spare()
             await _abort(context, outcome.refusal)
         if outcome.headers:
             context.set_trailing_metadata(metadata_of(outcome.headers))

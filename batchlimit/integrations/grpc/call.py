@@ -5,10 +5,11 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import grpc
 
-from batchlimit.concurrency import Outcome
+from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, Permits
 from batchlimit.events import tell
 from batchlimit.integrations.grpc.status import OutcomeOf, status
 from batchlimit.integrations.permits import AnyPermit
+from batchlimit.shared import AsyncSharedPermit, SharedPermit
 
 
 class Responses:
@@ -119,7 +120,9 @@ def completing(permit: AnyPermit, outcome: OutcomeOf) -> Ended:
     """Return what completes a permit at the end of its call; the limiter classifies an error without a status."""
 
     def ended(code: grpc.StatusCode | None, error: BaseException | None, sent: int) -> None:
-        if code is not None:
+        if isinstance(permit, SharedPermit | AsyncSharedPermit):
+            permit.release()
+        elif code is not None:
             _complete(permit, outcome(code))
         elif error is None:
             permit.success()
@@ -129,7 +132,7 @@ def completing(permit: AnyPermit, outcome: OutcomeOf) -> Ended:
     return ended
 
 
-def _complete(permit: AnyPermit, outcome: Outcome) -> None:
+def _complete(permit: Permit | Permits | AsyncPermit | AsyncPermits, outcome: Outcome) -> None:
     match outcome:
         case Outcome.SUCCESS:
             permit.success()

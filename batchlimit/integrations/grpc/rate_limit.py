@@ -11,6 +11,7 @@ from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refusal_of
 from batchlimit.integrations.grpc.call import Call, Ending, Handler
+from batchlimit.integrations.grpc.held import spare
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -117,6 +118,7 @@ class _LimitedCall:
         fields = fields_of(context.invocation_metadata())
         self._outcome = outcome = self._front.admit("POST", self._method, address_of(context.peer()), fields, context)
         if outcome.refusal is not None:
+            spare()
             answer = refusal_of(outcome.refusal)
             context.set_trailing_metadata(answer.metadata)
             context.abort(answer.code, answer.details)

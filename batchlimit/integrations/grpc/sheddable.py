@@ -1,28 +1,29 @@
-"""Handlers of a threaded server whose calls may be told to give up."""
+"""Handlers of a threaded server whose calls may be told to give up, or may lose their permits."""
 
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import grpc
 
 from batchlimit import ConcurrencyLimited
+from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import Permit
+from batchlimit.errors import PermitLost
+from batchlimit.integrations.grpc.held import HELD
 from batchlimit.integrations.grpc.status import refusal
-
-_permit: ContextVar[Permit | None] = ContextVar("batchlimit_permit", default=None)
-"""Of the call that a handler serves. grpcio gives each call a context, but only since some version: so it is set in
-the thread of the handler."""
+from batchlimit.shared import SharedPermit
 
 
 def check_permit() -> None:
-    """Raise if the call that this thread serves was told to give up; a handler of a sheddable call is to call this.
+    """Raise if the call that this thread serves was told to give up, or lost its permit; its handler is to call this.
 
-    It is for handlers behind a ConcurrencyInterceptor, which answers RESOURCE_EXHAUSTED then. Elsewhere it does
-    nothing. Streams need not call it: it is called before each request and each response of theirs.
+    It is for handlers of sheddable calls and of shared limits behind a ConcurrencyInterceptor. That answers
+    RESOURCE_EXHAUSTED, or UNAVAILABLE to a call that lost its permit. Elsewhere this does nothing. Streams need not
+    call it: it is called before each request and each response of theirs.
 
     Raises:
         ConcurrencyLimited: The call was told to give up; the reason is "shed".
+        PermitLost: The shared permit is lost.
 
     Example:
         >>> from batchlimit.integrations.grpc import check_permit
@@ -30,21 +31,26 @@ def check_permit() -> None:
         ...     for shard in range(100):
         ...         check_permit()
     """
-    permit = _permit.get()
-    if permit is not None:
+    permit = HELD.get()
+    if isinstance(permit, Permit | SharedPermit):
         permit.check()
 
 
 class SheddableHandler:
-    """Runs the handler of a call, and ends it where the call was told to give up.
+    """Runs the handler of a call, and ends it where the call was told to give up, or lost its permit.
 
-    Nobody can end a thread. So the call ends where its handler asks, or at the next request or response of a stream.
+    `permit_of` returns the permit, which is known when the handler runs. Nobody can end a thread. So the call ends where
+    its handler asks, or at the next request or response of a stream.
     """
 
-    __slots__ = ("_inner", "_permit")
+    __slots__ = ("_inner", "_permit_of")
 
-    def __init__(self, inner: Any, permit: Permit) -> None:
-        self._inner, self._permit = inner, permit
+    def __init__(self, inner: Any, permit_of: Callable[[], Permit | SharedPermit]) -> None:
+        self._inner, self._permit_of = inner, permit_of
+
+    @property
+    def _permit(self) -> Permit | SharedPermit:
+        return self._permit_of()
 
     def handler(self) -> Any:
         """Return the handler to be run instead."""
@@ -58,20 +64,20 @@ class SheddableHandler:
         )
 
     def _unary(self, run: Callable[[Any, Any], Any], request: Any, context: Any) -> Any:
-        _permit.set(self._permit)
+        HELD.set(self._permit)  # here, because grpcio gives each call a context of its own only since some version
         try:
             return run(self._checked(request), context)
-        except ConcurrencyLimited as error:
+        except (ConcurrencyLimited, PermitLost) as error:
             self._end(error, context)
             raise
 
     def _stream(self, run: Callable[[Any, Any], Any], request: Any, context: Any) -> Iterator[Any]:
-        _permit.set(self._permit)
+        HELD.set(self._permit)  # here, because grpcio gives each call a context of its own only since some version
         try:
             for response in run(self._checked(request), context):
                 self._permit.check()
                 yield response
-        except ConcurrencyLimited as error:
+        except (ConcurrencyLimited, PermitLost) as error:
             self._end(error, context)
             raise
 
@@ -83,10 +89,11 @@ class SheddableHandler:
             self._permit.check()
             yield request
 
-    def _end(self, error: ConcurrencyLimited, context: Any) -> None:
-        """End a call that gives up as it was told; return if it was not."""
-        if error.reason == "shed" and self._permit.shed:
-            self._permit.ignore()
+    def _end(self, error: ConcurrencyLimited | PermitLost, context: Any) -> None:
+        """End a call that gives up as it was told, or lost its permit; return if neither is so."""
+        permit = self._permit
+        if permit.lost if isinstance(permit, SharedPermit) else permit.shed and getattr(error, "reason", "") == "shed":
+            give_back(permit)
             answer = refusal(error)
             context.set_trailing_metadata(answer.metadata)
             context.abort(answer.code, answer.details)

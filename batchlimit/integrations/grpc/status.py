@@ -9,6 +9,7 @@ import grpc
 from batchlimit import BatchLimitError, ConcurrencyLimited
 from batchlimit.concurrency import Outcome
 from batchlimit.concurrency.classification import STATUSES
+from batchlimit.errors import PermitLost
 
 OutcomeOf = Callable[[grpc.StatusCode], Outcome]
 """Returns what a status tells about the load."""
@@ -50,6 +51,8 @@ PUSHBACK = "grpc-retry-pushback-ms"
 REASON = "batchlimit-reason"
 """Why: `limit`, `partition`, `queue_full`, `queue_timeout`, `shed` or `unknown_partition`; see ConcurrencyLimited.
 
+`lost`: the call was cancelled, because its shared permit may be another's by now.
+
 Of rules: `quota`, `store` (it is away) or `identity` (nobody can say who asks)."""
 
 Metadata = tuple[tuple[str, str | bytes], ...]
@@ -64,10 +67,13 @@ class Refusal(NamedTuple):
 
 
 def refusal(error: BatchLimitError) -> Refusal:
-    """Return what to answer: RESOURCE_EXHAUSTED and when to come back, or UNAVAILABLE if the limiter is closed.
+    """Return what to answer: RESOURCE_EXHAUSTED and when to come back, or UNAVAILABLE.
 
-    If nothing is known of when to come back, the answer says nothing: the client goes by its own backoff.
+    It is UNAVAILABLE if the limiter is closed, its store is away, or a shared permit was lost. If nothing is known of
+    when to come back, the answer says nothing: the client goes by its own backoff.
     """
+    if isinstance(error, PermitLost):
+        return Refusal(grpc.StatusCode.UNAVAILABLE, str(error), ((REASON, "lost"),))
     if not isinstance(error, ConcurrencyLimited):
         return Refusal(grpc.StatusCode.UNAVAILABLE, str(error), ())
     metadata: Metadata = ((REASON, error.reason),)

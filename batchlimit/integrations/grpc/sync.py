@@ -6,13 +6,17 @@ from typing import Any
 
 import grpc
 
-from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed
+from batchlimit import BatchLimitError, ConcurrencyLimiter
+from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.call import Call, Ending, Handler, completing
 from batchlimit.integrations.grpc.details import Name, alike, never, nobody
+from batchlimit.integrations.grpc.held import HELD
 from batchlimit.integrations.grpc.sheddable import SheddableHandler
 from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
+from batchlimit.integrations.permits import AnyPermit
+from batchlimit.shared import SharedConcurrencyLimiter
 
 
 class ConcurrencyInterceptor(grpc.ServerInterceptor):
@@ -24,10 +28,12 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
     in full.
 
     Args:
-        limiter: The limiter, keyed or not, which may serve others too.
+        limiter: The limiter: by key, shared by key, or one limit for all. It may serve others too. A shared one is
+            asked by the worker thread, because that may take a round trip. Its handlers are to call `check_permit`
+            before each step that must not happen twice: the call ends there with UNAVAILABLE, if its permit is lost.
         partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
-        key: Returns the key of a call, or several keys, for a keyed limiter (default None: the limiter is not keyed). A
-            call is refused if it raises.
+        key: Returns the key of a call, for a limiter by key, or several keys for a keyed one (default None: the limiter
+            has no keys). A call is refused if it raises.
         outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
             exception that ends a handler without a status.
         sheddable: Returns whether a call may be told to give up; see Shedding (default: of none). A stream ends at its
@@ -50,7 +56,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
 
     def __init__(
         self,
-        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter,
+        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
         *,
         partition: Name = nobody,
         key: KeyOf | None = None,
@@ -82,22 +88,43 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             The handler to be served under a permit, or one that refuses; None if there is no such method.
         """
         details = handler_call_details
+        if self._source.is_shared:
+            found = continuation(details)
+            return found and self._asked_by_worker(found, details)
         sheddable = self._sheddable(details)
         try:
             permit = self._acquire(details, sheddable)
-        except (ConcurrencyLimited, LimiterClosed) as error:
+        except BatchLimitError as error:
             return _refusing(refusal(error))
         handler = None
         try:
             if found := continuation(details):
                 if sheddable:
-                    found = SheddableHandler(found, permit).handler()
-                ended = completing(permit, self._outcome)
-                handler = Call(found, lambda context: Ending(context, ended)).handler()
+                    found = SheddableHandler(found, lambda: permit).handler()
+                handler = Call(found, lambda context: self._ending(permit, context)).handler()
         finally:
             if handler is None:
-                permit.ignore()
+                give_back(permit)
         return handler
+
+    def _asked_by_worker(self, found: Handler, details: grpc.HandlerCallDetails) -> Handler:
+        """Return a handler whose worker acquires the permit, or refuses the call."""
+        held: list[Any] = []
+
+        def begin(context: Any) -> Ending:
+            try:
+                held.append(self._acquire(details, sheddable=False))
+            except BatchLimitError as error:
+                answer = refusal(error)
+                context.set_trailing_metadata(answer.metadata)
+                context.abort(answer.code, answer.details)
+            return self._ending(held[0], context)
+
+        return Call(SheddableHandler(found, lambda: held[0]).handler(), begin).handler()
+
+    def _ending(self, permit: AnyPermit, context: Any) -> Ending:
+        HELD.set(permit)
+        return Ending(context, completing(permit, self._outcome))
 
     def _acquire(self, details: grpc.HandlerCallDetails, sheddable: bool) -> Any:
         options: dict[str, Any] = {} if self._is_keyed else {"sheddable": sheddable}

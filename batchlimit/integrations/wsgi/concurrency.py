@@ -7,6 +7,7 @@ from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
 from batchlimit.integrations.permits import (
+    PERMIT,
     OutcomeOf,
     complete,
     is_bypassed,
@@ -16,20 +17,22 @@ from batchlimit.integrations.permits import (
     refusal_of,
 )
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer
+from batchlimit.shared import SharedConcurrencyLimiter
 
 
 class ConcurrencyLimitMiddleware:
     """Lets as many requests into the application at once as a concurrency limiter finds good; the others get a 503.
 
     A request holds its permit until its response has ended: a stream, until its last part. How it ended feeds the law
-    of the limiter.
+    of the limiter. The environ has the permit as "batchlimit.permit". Nobody can end a thread whose shared permit is
+    lost: a long request is to call `environ["batchlimit.permit"].check()` before each step that must not happen twice.
 
     Args:
         app: the application.
-        limiter: the ConcurrencyLimiter, or KeyedConcurrencyLimiter; its owner closes it.
+        limiter: the ConcurrencyLimiter, KeyedConcurrencyLimiter or SharedConcurrencyLimiter; its owner closes it.
         partition: a function of the environ that returns the name of the request's partition (default None: none).
-        key: a function of the environ that returns the key of the request, or several keys, for a keyed limiter
-            (default None: the limiter is not keyed). A request is refused if it raises.
+        key: a function of the environ that returns the key of the request, for a limiter by key; or several keys, for a
+            keyed one (default None: the limiter has no keys). A request is refused if it raises.
         timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0). It keeps
             the worker thread meanwhile.
         outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
@@ -55,7 +58,7 @@ class ConcurrencyLimitMiddleware:
     def __init__(
         self,
         app: WSGIApp,
-        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter,
+        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
         *,
         partition: Callable[[Environ], str] | None = None,
         key: KeyOf | None = None,
@@ -78,5 +81,6 @@ class ConcurrencyLimitMiddleware:
             permit = self._source.acquire(environ, timeout=self._timeout, priority=priority_of(self._priority, environ))
         except BatchLimitError as error:
             return answer(refusal_of(error), environ, start_response)
+        environ[PERMIT] = permit
         exchange = Exchange(start_response, (), lambda response: complete(permit, self._outcome, response))
         return exchange.run(self.app, environ)

@@ -9,6 +9,7 @@ from batchlimit.integrations.enforcement import Outcome, Refusal
 from batchlimit.integrations.front import Front, wanted
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
+from batchlimit.integrations.permits import spared
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer, with_headers
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -103,6 +104,7 @@ class RateLimitMiddleware:
         return exchange.run(self.app, environ)
 
     def _reject(self, refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        spared(environ)
         if self._on_rejected is not None:
             try:
                 app: WSGIApp | None = self._on_rejected(environ, refusal)

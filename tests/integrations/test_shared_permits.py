@@ -1,0 +1,344 @@
+"""Faces of a shared concurrency limiter: at most N requests of a key at once over the fleet."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import grpc
+import grpc.aio
+import httpx
+import pytest
+
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
+from batchlimit.clock import steady
+from batchlimit.errors import PermitLost
+from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware, RateLimitMiddleware
+from batchlimit.integrations.grpc import (
+    AsyncConcurrencyInterceptor,
+    AsyncRateLimitInterceptor,
+    ConcurrencyInterceptor,
+    RateLimitInterceptor,
+    check_permit,
+    current_permit,
+)
+from batchlimit.integrations.permits import PERMIT
+from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
+from batchlimit.integrations.wsgi import RateLimitMiddleware as WSGIRateLimitMiddleware
+from batchlimit.rules import Rule
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
+from batchlimit.stores import MemoryStore
+from tests.integrations.asgi import Hello, call, http, part, start
+from tests.integrations.stage import Recording
+from tests.integrations.test_asgi_concurrency import Held
+from tests.integrations.test_wsgi import App, Reply, request
+from tests.nodes import await_fact
+from tests.servers import Server
+from tests.shared.test_limiter import Cut
+from tests.sync.stage import DEADLINE
+
+
+def path(scope: Any) -> str:
+    return f"path:{scope['path']}"
+
+
+def test_asgi_requests_of_two_instances_count_together() -> None:
+    async def test() -> None:
+        store = MemoryStore()
+        one, other = (AsyncSharedConcurrencyLimiter(store, {"path:*": 1}) for _ in range(2))
+        held = Held()
+        first = asyncio.create_task(call(ConcurrencyLimitMiddleware(held, one, key=path), http(path="/a")))
+        await held.begun.wait()
+        hello = ConcurrencyLimitMiddleware(Hello(), other, key=path)
+        refused = await call(hello, http(path="/a"))
+        assert (refused.status, json.loads(refused.body)["detail"]) == (503, "limit")
+        assert (await call(hello, http(path="/b"))).status == 200
+        held.end.set()
+        assert (await first).status == 200
+        assert (await call(ConcurrencyLimitMiddleware(Hello(), other, key=path, timeout=60), http(path="/a"))).status
+        for limiter in (one, other):
+            await limiter.close()
+
+    asyncio.run(test())
+
+
+class Losing:
+    """Loses its permit in the middle: before its response, within it, or after it, in a task in the background."""
+
+    def __init__(self, store: Cut, when: str) -> None:
+        self.store, self.when, self.tokens = store, when, list[int]()
+        self.is_cancelled, self.is_done = False, False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.tokens.append(scope[PERMIT].token)
+        if self.when != "before":
+            await send(start())
+            await send(part(b"a", more=self.when == "within"))
+        self.store.is_away = True
+        try:
+            if self.when == "after":
+                over = scope[PERMIT]._held.lease.until
+                await asyncio.to_thread(await_fact, lambda: steady() * 1e9 > over, "the lease would be over")
+                await asyncio.sleep(0)
+            else:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.is_cancelled = True
+            raise
+        self.is_done = True
+
+
+@pytest.mark.parametrize(
+    ("when", "cancelled", "ends"), [("before", True, 503), ("within", True, PermitLost), ("after", False, 200)]
+)
+def test_an_asgi_request_whose_permit_is_lost_is_cancelled(when: str, cancelled: bool, ends: Any) -> None:
+    async def test() -> None:
+        store = Cut()
+        async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+            app = Losing(store, when)
+            middleware = ConcurrencyLimitMiddleware(app, limiter, key=lambda scope: "gpu")
+            if isinstance(ends, int):
+                assert (await call(middleware, http())).status == ends
+            else:
+                with pytest.raises(ends):
+                    await call(middleware, http())
+            assert (app.is_cancelled, app.is_done, app.tokens[0] > 0) == (cancelled, not cancelled, True)
+            assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+            store.is_away = False
+
+    asyncio.run(test())
+
+
+def test_a_wsgi_request_counts_in_the_fleet_and_may_look_whether_its_permit_is_lost() -> None:
+    store = Cut()
+
+    def app(environ: Any, start_response: Any) -> Iterable[bytes]:
+        store.is_away = True
+        await_fact(lambda: environ[PERMIT].lost, "it is lost")
+        environ[PERMIT].check()
+        raise AssertionError
+
+    with SharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+        options: Any = {"key": lambda environ: "gpu"}
+        with SharedConcurrencyLimiter(store, {"gpu": 1}, deadline=60.0) as other, other.acquire("gpu"):
+            assert Reply(WSGIMiddleware(App(), limiter, **options), request()).status == 503
+        with pytest.raises(PermitLost):
+            Reply(WSGIMiddleware(app, limiter, timeout=DEADLINE, **options), request())
+        store.is_away = False
+        assert Reply(WSGIMiddleware(App(), limiter, timeout=DEADLINE, **options), request()).status == 200
+
+
+def test_one_key_for_each_request() -> None:
+    with SharedConcurrencyLimiter(MemoryStore(), {"*": 1}) as limiter:
+        reply = Reply(WSGIMiddleware(App(), limiter, key=lambda environ: ["a", "b"]), request())
+        assert (reply.status, json.loads(reply.body)["detail"]) == (503, "no_key")
+        with pytest.raises(TypeError, match="needs key="):
+            WSGIMiddleware(App(), limiter)
+
+
+def test_while_the_store_is_away_requests_get_a_503() -> None:
+    store = Cut()
+    store.is_away = True
+    with SharedConcurrencyLimiter(store, {"*": 1}, deadline=60.0) as limiter:
+        assert Reply(WSGIMiddleware(App(), limiter, key=lambda environ: "gpu"), request()).status == 503
+
+
+# Over processes
+
+
+async def _load(ports: list[int], count: int) -> list[dict[str, int]]:
+    limits = httpx.Limits(max_connections=count)
+    async with httpx.AsyncClient(timeout=DEADLINE, trust_env=False, limits=limits) as client:
+        urls = [f"http://127.0.0.1:{ports[number % len(ports)]}/export" for number in range(count)]
+        replies = await asyncio.gather(*(client.get(url, headers={"x-user": "ann"}) for url in urls))
+    assert {each.status_code for each in replies} == {200}
+    return [each.json() for each in replies]
+
+
+def test_two_uvicorns_never_serve_more_than_n_of_a_user_at_once(valkey: Server, prefix: str) -> None:
+    """Each request says from when to when it ran, by the clock that both processes of one machine share."""
+    from tests.integrations.served_permits import LIMIT, serving
+
+    with ExitStack() as stack:
+        ports = [stack.enter_context(serving(valkey.url, prefix)) for _ in range(2)]
+        ran = asyncio.run(_load(ports, 40))
+    assert len({each["process"] for each in ran}) == 2
+    edges = sorted([(each["begin"], 1) for each in ran] + [(each["end"], -1) for each in ran])
+    most = now = 0
+    for _, change in edges:
+        now += change
+        most = max(most, now)
+    assert 1 <= most <= LIMIT
+
+
+# gRPC
+
+
+def hold(request: bytes, context: Any) -> bytes:
+    assert current_permit().token > 0  # type: ignore[union-attr]
+    return request
+
+
+def handlers(method: Any) -> grpc.GenericRpcHandler:
+    return grpc.method_handlers_generic_handler("test.Shared", {"Call": grpc.unary_unary_rpc_method_handler(method)})
+
+
+def of_user(details: Any) -> str:
+    return f"user:{dict(details.invocation_metadata)['user']}"
+
+
+def test_a_threaded_grpc_server_counts_in_the_fleet() -> None:
+    store = MemoryStore()
+    with (
+        SharedConcurrencyLimiter(store, {"user:*": 1}) as here,
+        SharedConcurrencyLimiter(store, {"user:*": 1}) as there,
+        ThreadPoolExecutor(2) as workers,
+    ):
+        server = grpc.server(workers, interceptors=[ConcurrencyInterceptor(here, key=of_user)])
+        server.add_generic_rpc_handlers((handlers(hold),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            rpc: Any = channel.unary_unary("/test.Shared/Call")
+            with there.acquire("user:ann"):
+                with pytest.raises(grpc.RpcError) as refused:
+                    rpc(b"x", metadata=(("user", "ann"),))
+                error: Any = refused.value
+                assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                assert dict(error.trailing_metadata())["batchlimit-reason"] == "limit"
+                assert rpc(b"x", metadata=(("user", "bob"),)) == b"x"
+            await_fact(lambda: there.statistics().keys.get("user:ann") is None, "it went back")
+            assert rpc(b"x", metadata=(("user", "ann"),)) == b"x"
+        server.stop(None).wait()
+        assert all(not each.in_flight for each in here.statistics().keys.values())
+
+
+def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
+    async def test() -> None:
+        store = Cut()
+
+        async def wait(request: bytes, context: Any) -> bytes:
+            if request == b"quick":
+                return request
+            store.is_away = True
+            await asyncio.Event().wait()
+            return b""
+
+        async with AsyncSharedConcurrencyLimiter(store, {"user:*": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+            server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter, key=of_user)])
+            server.add_generic_rpc_handlers((handlers(wait),))
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                rpc: Any = channel.unary_unary("/test.Shared/Call")
+                assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
+                with pytest.raises(grpc.aio.AioRpcError) as lost:
+                    await rpc(b"x", metadata=(("user", "ann"),))
+                assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+                assert dict(lost.value.trailing_metadata())["batchlimit-reason"] == "lost"
+                store.is_away = False
+                assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
+            await server.stop(None)
+
+    asyncio.run(test())
+
+
+# Together with a rate
+
+
+RULES = [Rule("all", "1/hour", key="all")]
+
+
+def test_asgi_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
+    async def test() -> None:
+        async with AsyncConcurrencyLimiter(Recording(1)) as limiter:
+            app = ConcurrencyLimitMiddleware(RateLimitMiddleware(Hello(), "memory://", RULES), limiter)
+            async with limiter.acquire():
+                assert (await call(app, http())).status == 503  # and nothing is charged
+            assert [(await call(app, http())).status for _ in range(2)] == [200, 429]
+            told = limiter.statistics()
+            assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
+
+    asyncio.run(test())
+
+
+def test_wsgi_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
+    with ConcurrencyLimiter(Recording(1)) as limiter:
+        app = WSGIMiddleware(WSGIRateLimitMiddleware(App(), "memory://", RULES), limiter)
+        with limiter.acquire():
+            assert Reply(app, request()).status == 503
+        assert [Reply(app, request()).status for _ in range(2)] == [200, 429]
+        told = limiter.statistics()
+        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
+
+
+def test_grpc_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
+    with ConcurrencyLimiter(Recording(2)) as limiter, ThreadPoolExecutor(2) as workers:
+        interceptors = [ConcurrencyInterceptor(limiter), RateLimitInterceptor("memory://", RULES)]
+        server = grpc.server(workers, interceptors=interceptors)
+        server.add_generic_rpc_handlers((handlers(lambda request, context: request),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            rpc: Any = channel.unary_unary("/test.Shared/Call")
+            assert rpc(b"x") == b"x"
+            with pytest.raises(grpc.RpcError):
+                rpc(b"x")
+        server.stop(None).wait()
+        await_fact(lambda: limiter.statistics().in_flight == 0, "all went back")
+        told = limiter.statistics()
+        assert (told.succeeded, told.dropped, told.ignored) == (1, 0, 1)
+
+
+def test_grpc_rules_on_asyncio_behind_a_concurrency_limit_tell_the_law_nothing() -> None:
+    async def test() -> None:
+        async def echo(request: bytes, context: Any) -> bytes:
+            return request
+
+        rules = AsyncRateLimitInterceptor("memory://", RULES)
+        async with AsyncConcurrencyLimiter(Recording(2)) as limiter:
+            server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter), rules])
+            server.add_generic_rpc_handlers((handlers(echo),))
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                rpc: Any = channel.unary_unary("/test.Shared/Call")
+                assert await rpc(b"x") == b"x"
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await rpc(b"x")
+            await server.stop(None)
+            await rules.close()
+            told = limiter.statistics()
+            assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 1, 0, 1)
+
+    asyncio.run(test())
+
+
+def test_a_threaded_grpc_call_whose_permit_is_lost_ends_where_its_handler_looks() -> None:
+    store = Cut()
+
+    def work(request: bytes, context: Any) -> bytes:
+        store.is_away = True
+        await_fact(lambda: current_permit().lost, "it is lost")  # type: ignore[union-attr]
+        check_permit()
+        raise AssertionError
+
+    limits = {"user:*": Shared(1, lease=0.1)}
+    with SharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter, ThreadPoolExecutor(2) as workers:
+        server = grpc.server(workers, interceptors=[ConcurrencyInterceptor(limiter, key=of_user)])
+        server.add_generic_rpc_handlers((handlers(work),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            rpc: Any = channel.unary_unary("/test.Shared/Call")
+            with pytest.raises(grpc.RpcError) as lost:
+                rpc(b"x", metadata=(("user", "ann"),))
+        error: Any = lost.value
+        assert (error.code(), dict(error.trailing_metadata())["batchlimit-reason"]) == (
+            grpc.StatusCode.UNAVAILABLE,
+            "lost",
+        )
+        server.stop(None).wait()
+        store.is_away = False
