@@ -39,8 +39,8 @@ def check_permit() -> None:
 class SheddableHandler:
     """Runs the handler of a call, and ends it where the call was told to give up, or lost its permit.
 
-    `permit_of` returns the permit, which is known when the handler runs. Nobody can end a thread. So the call ends where
-    its handler asks, or at the next request or response of a stream.
+    `permit_of` returns the permit, which is known when the handler runs. Nobody can end a thread. So the call ends
+    where its handler asks, or at the next request or response of a stream.
     """
 
     __slots__ = ("_inner", "_permit_of")
