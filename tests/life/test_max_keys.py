@@ -15,6 +15,7 @@ from batchlimit.clock import steady
 from batchlimit.fleet.audit import Admission, excess
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import store_calls
+from batchlimit.sync.registry import Registry
 from tests.aio.loop import run, virtual_loop
 from tests.apis.blocking import Api
 from tests.depth import depth
@@ -89,14 +90,15 @@ def test_a_thread_that_still_has_the_key_entry_gets_nothing_of_it(clock: Clock, 
     assert limiter.try_acquire("a")
     stale = limiter._entries["a"]
     assert limiter.try_acquire("b")
-    limiter._entries["a"] = stale
-    assert limiter.try_acquire("a")
+    assert limiter._slow_path.try_at(stale, "a", 1)
     assert limiter._entries["a"] is not stale
     assert stage.keys == ["a", "b", "a"]
     assert (stale.tokens.available, stale.reservoir.requests.calls) == (0, 1)
 
 
-def test_a_refund_at_a_key_entry_that_has_just_left_goes_to_the_next(clock: Clock, without_refresher: None) -> None:
+def test_a_refund_at_a_key_entry_that_has_just_left_goes_to_the_next(
+    clock: Clock, without_refresher: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Returned by the one that left, it would say to the bucket that this instance holds nothing."""
     stage = Noting(clock)
     limiter = RateLimiter(stage, HUNDRED, clock=clock, max_keys=1, sizer=FixedBatch(5))
@@ -104,7 +106,8 @@ def test_a_refund_at_a_key_entry_that_has_just_left_goes_to_the_next(clock: Cloc
     stale = limiter._entries["a"]
     assert limiter.try_acquire("b")
     assert not store_calls.refund(stale, 3)
-    limiter._entries["a"] = stale
+    look, seen = Registry.live_entry, iter([stale])
+    monkeypatch.setattr(Registry, "live_entry", lambda registry, key: next(seen, None) or look(registry, key))
     limiter.refund("a", 3)
     assert limiter._entries["a"] is not stale
     assert [(back.refund, back.seq) for back in stage.backs] == [(3, 3)]
