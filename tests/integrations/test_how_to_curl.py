@@ -134,7 +134,10 @@ def _reach(port: int, process: "subprocess.Popen[bytes]") -> None:
 def test_the_output_of_curl_on_a_page_is_what_its_application_answers(told_by: Shown, tmp_path: Path) -> None:
     text = (PAGES / f"{told_by.page}.md").read_text(encoding="utf-8")
     server, application = told_by.command.split()[0], re.findall(r"[\w.]+:[a-z]\w*", told_by.command)[0]
-    assert re.search(f"{server}.* {application}", text)
+    assert re.search(f"`[^`]*{re.escape(server)}[^`]* {application}`", text), "the page says how to serve it, as here"
+    if server in ("uvicorn", "gunicorn"):  # which no extra brings
+        assert f"pip install 'batchlimit[{told_by.page}]' {server} " in text
+    assert "# and a Redis at localhost:6379" in text
     with redis_server(valkey_binary()) as url, serving(told_by.command, tmp_path, url) as port:
         requests = list(shown(told_by.page))
         assert len(requests) == len(told_by.before)
