@@ -7,8 +7,8 @@ Promises:
 1. A call that is admitted has paid its tokens and holds its permit. One that is not admitted has neither.
 2. Nobody holds a permit while waiting for tokens to come in, or tokens while waiting for a permit to be released. What
    is held is held for one answer of the other limiter, which takes a round trip at most.
-3. Whatever ends a call (a refusal, a timeout, a cancellation, an error of a signal handler): its permit goes back. An
-   error amid the charge itself may lose the tokens of this call; none are ever minted.
+3. A call that ends in any way gives its permit back: by a refusal, a timeout, a cancellation or an error of a signal
+   handler. An error during the charge itself may lose the tokens of this call; no token is ever made.
 
 An Attempt is the way of one call: it asks both limiters without waiting. Then it waits for what is short, holding
 nothing, and asks for the other one without waiting. It goes on like this until it has both, or its time is over.

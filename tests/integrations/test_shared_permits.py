@@ -12,10 +12,10 @@ import grpc.aio
 import httpx
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
 from batchlimit.clock import steady
 from batchlimit.errors import PermitLost
-from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware, RateLimitMiddleware
+from batchlimit.integrations.asgi import ConcurrencyLimit, ConcurrencyLimitMiddleware, RateLimitMiddleware
 from batchlimit.integrations.grpc import (
     AsyncConcurrencyInterceptor,
     AsyncRateLimitInterceptor,
@@ -267,6 +267,51 @@ def test_asgi_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the
 def test_wsgi_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
     with ConcurrencyLimiter(Recording(1)) as limiter:
         app = WSGIMiddleware(WSGIRateLimitMiddleware(App(), "memory://", RULES), limiter)
+        with limiter.acquire():
+            assert Reply(app, request()).status == 503
+        assert [Reply(app, request()).status for _ in range(2)] == [200, 429]
+        told = limiter.statistics()
+        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
+
+
+def test_one_asgi_middleware_needs_a_permit_and_tokens() -> None:
+    """The application that a framework puts in later is behind both; a websocket needs no permit."""
+
+    async def test() -> None:
+        async with AsyncConcurrencyLimiter(Recording(1)) as limiter:
+            both = ConcurrencyLimit(limiter=limiter, bypass=lambda scope: scope["path"] == "/health")
+            app = RateLimitMiddleware(Held(), "memory://", RULES, concurrency=both)
+            app.app = Hello()
+            async with limiter.acquire():
+                assert (await call(app, http())).status == 503
+                assert (await call(app, http("/health"))).status == 200
+            assert [(await call(app, http(path))).status for path in ("/", "/", "/health")] == [429] * 3
+            told = limiter.statistics()
+            assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 1, 0, 2)
+            assert app.statistics().rules["all"].acquired == 1
+
+    asyncio.run(test())
+
+
+def test_one_asgi_middleware_charges_nobody_who_waits_for_a_permit() -> None:
+    async def test() -> None:
+        async with AsyncConcurrencyLimiter(Recording(1), queue=Queue(9, None)) as limiter:
+            app = RateLimitMiddleware(
+                Hello(), "memory://", RULES, concurrency=ConcurrencyLimit(limiter=limiter, timeout=DEADLINE)
+            )
+            async with limiter.acquire():
+                waits = asyncio.create_task(call(app, http()))
+                while not limiter.statistics().waiting:  # noqa: ASYNC110  the limiter has no event for it
+                    await asyncio.sleep(0)
+                assert app.statistics().requests == 0  # nobody has asked the rules
+            assert (await waits).status == 200
+
+    asyncio.run(test())
+
+
+def test_one_wsgi_middleware_needs_a_permit_and_tokens() -> None:
+    with ConcurrencyLimiter(Recording(1)) as limiter:
+        app = WSGIRateLimitMiddleware(App(), "memory://", RULES, concurrency=ConcurrencyLimit(limiter=limiter))
         with limiter.acquire():
             assert Reply(app, request()).status == 503
         assert [Reply(app, request()).status for _ in range(2)] == [200, 429]

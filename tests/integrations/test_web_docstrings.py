@@ -15,6 +15,7 @@ MODULES = [
     "asgi.route",
     "async_front",
     "checks",
+    "concurrency_limit",
     "counters",
     "enforcement.enforcer",
     "enforcement.outcome",

@@ -8,5 +8,6 @@ response but its start, and need no framework.
 from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.asgi.middleware import RateLimitMiddleware
 from batchlimit.integrations.asgi.route import RouteLimitMiddleware
+from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
 
-__all__ = ["ConcurrencyLimitMiddleware", "RateLimitMiddleware", "RouteLimitMiddleware"]
+__all__ = ["ConcurrencyLimit", "ConcurrencyLimitMiddleware", "RateLimitMiddleware", "RouteLimitMiddleware"]

@@ -8,12 +8,14 @@ from types import CoroutineType
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.arguments import Arguments
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
+from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Exchange, with_fields
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.checks import ChecksSetting
+from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
 from batchlimit.integrations.enforcement.steps import drive
@@ -27,6 +29,8 @@ Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
 
 
 _NO_CLIENT = (None, 0)
+_HELD = "batchlimit.held"
+"""Where the scope of a request that has its permit says so to the middleware that asked for it."""
 
 
 class RateLimitMiddleware:
@@ -55,6 +59,8 @@ class RateLimitMiddleware:
             One that is refused closes the websocket with code 1008. They have no `charge`.
         limit_preflight: whether CORS preflight requests are limited as well (default False).
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        concurrency: a ConcurrencyLimit: a request needs a permit of it first, and is answered 503 without one (default
+            None: no permit). Websockets need none.
 
     Attributes:
         enforcer: the AsyncEnforcer; `statistics()` of the middleware is its.
@@ -97,8 +103,10 @@ class RateLimitMiddleware:
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
         checks: ChecksSetting = True,
+        concurrency: ConcurrencyLimit | None = None,
     ) -> None:
         self.app = app
+        self._permits = None if concurrency is None else concurrency.before(ConcurrencyLimitMiddleware, self._held)
         self._settling: set[asyncio.Task[None]] = set()
         given = Arguments(
             limiter,
@@ -121,6 +129,9 @@ class RateLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as any ASGI application."""
+        if self._permits is not None and scope.pop(_HELD, None) is not self:
+            await self._permits(scope, receive, send)
+            return
         kind, method = scope["type"], scope.get("method", "GET")
         is_exempt = method == "OPTIONS" and not self._limits_preflight and is_preflight(scope["headers"])
         if (kind != "http" and kind != "websocket") or (is_exempt and not self.enforcer.has_routes):
@@ -159,6 +170,11 @@ class RateLimitMiddleware:
     async def close(self) -> None:
         """Close the limiter that was made here. Only a framework that keeps its lifespan to itself needs to call it."""
         await self._home.close()
+
+    async def _held(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a connection that has its permit, or needs none."""
+        scope[_HELD] = self
+        await self(scope, receive, send)
 
     async def _pass(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
         if kind == "lifespan":

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Unpack
 
 from batchlimit.integrations.arguments import WebOptions
+from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Refusal
 from batchlimit.integrations.front import Front, wanted
@@ -11,10 +12,13 @@ from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.permits import spared
 from batchlimit.integrations.source import LimiterSource
+from batchlimit.integrations.wsgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer, with_headers
 from batchlimit.rules import Rule, RuleFile, Rules
 
 OnRejected = Callable[[Environ, Refusal], WSGIApp]
+_HELD = "batchlimit.held"
+"""Where the environ of a request that has its permit says so to the middleware that asked for it."""
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 
 
@@ -42,6 +46,8 @@ class RateLimitMiddleware:
             None: problem details). The fields of the refusal are added to its answer.
         limit_preflight: whether CORS preflight requests are limited as well (default False).
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        concurrency: a ConcurrencyLimit: a request needs a permit of it first, and is answered 503 without one (default
+            None: no permit).
 
     Attributes:
         front: the Front, which holds the rules against requests.
@@ -71,9 +77,11 @@ class RateLimitMiddleware:
         *,
         identify: Callable[[Environ], Identity | None] | None = None,
         on_rejected: OnRejected | None = None,
+        concurrency: ConcurrencyLimit | None = None,
         **options: Unpack[WebOptions],
     ) -> None:
         self.app, self._on_rejected = app, on_rejected
+        self._permits = None if concurrency is None else concurrency.before(ConcurrencyLimitMiddleware, self._held)
         self.front = Front(limiter, rules, identify=identify, **options)
 
     def __repr__(self) -> str:
@@ -81,6 +89,8 @@ class RateLimitMiddleware:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request, as any WSGI application."""
+        if self._permits is not None and environ.pop(_HELD, None) is not self:
+            return self._permits(environ, start_response)  # type: ignore[no-any-return]
         peer = environ.get("REMOTE_ADDR") or None
         outcome = self.front.admit(environ["REQUEST_METHOD"], path_of(environ), peer, fields_of(environ), environ)
         if outcome.refusal is not None:
@@ -98,6 +108,11 @@ class RateLimitMiddleware:
             The EnforcementStatistics of this process.
         """
         return self.front.statistics()
+
+    def _held(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Serve a request that has its permit, or needs none."""
+        environ[_HELD] = self
+        return self(environ, start_response)
 
     def _settled(self, outcome: Outcome, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         exchange = Exchange(start_response, outcome.headers, lambda response: self.front.settle(outcome, response))
