@@ -95,7 +95,7 @@ class Registry:
         self._drained = Drain(LimiterClosed(_CLOSED))
         self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
-    def settle_in(self) -> None:
+    def _settle_in(self) -> None:
         """Bind to the running loop; RuntimeError while that of before is not closed."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
@@ -142,7 +142,7 @@ class Registry:
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's entry on the running loop; make it if there is none. LimiterClosed after close()."""
-        self.settle_in()
+        self._settle_in()
         try:
             return self.entries[key]
         except (KeyError, TypeError):
@@ -179,7 +179,7 @@ class Registry:
 
     def is_in_use(self, key: str) -> bool:
         """Whether there is an entry of the key, on the running loop."""
-        self.settle_in()
+        self._settle_in()
         try:
             return key in self.entries
         except TypeError:
@@ -304,7 +304,7 @@ class Registry:
 
         Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
         """
-        self.settle_in()
+        self._settle_in()
         await asyncio.shield(self._begin_to_close())
 
     def _begin_to_close(self) -> "asyncio.Task[None]":

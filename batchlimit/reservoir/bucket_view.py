@@ -198,8 +198,7 @@ class BucketView:
 
         A bucket that was never seen is full, as far as anyone knows.
         """
-        rate = min(each.rate for each in quota.bandwidths)
-        flowed = rate * (now - self._heard) if self._heard > -math.inf else math.inf
+        flowed = slowest_rate(quota) * (now - self._heard) if self._heard > -math.inf else math.inf
         return self._instance_count.instances, min(quota.largest_cost, self.level + flowed)
 
     def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
@@ -229,6 +228,11 @@ def smoothed(round_trip: float, sample: float) -> float:
 def fastest_rate(quota: Quota) -> float:
     """The rate of all bandwidths: the level does not say which of them it is of."""
     return max(each.rate for each in quota.bandwidths)
+
+
+def slowest_rate(quota: Quota) -> float:
+    """Tokens per second of the slowest bandwidth."""
+    return min(each.rate for each in quota.bandwidths)
 
 
 def is_plenty(level: int, quota: Quota, jitter: float) -> bool:

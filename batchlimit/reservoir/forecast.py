@@ -3,7 +3,7 @@
 import math
 from enum import IntEnum
 
-from batchlimit.reservoir.bucket_view import fastest_rate
+from batchlimit.reservoir.bucket_view import fastest_rate, slowest_rate
 from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Waiter
@@ -93,7 +93,7 @@ class Forecast:
         first = state.first_cost if waiter in waiters else 0
         ahead = waiters.ahead_of(waiter) if waiter in waiters else 0
         wait = max(state.denials.wait(max(waiter.cost, first), now), self._fits_in(ahead, waiter.cost, now))
-        return wait or waiter.cost / state.slowest_rate
+        return wait or waiter.cost / slowest_rate(state.quota)
 
     def is_hopeless(self, waiter: Waiter, now: float) -> bool:
         """Whether a waiter in the queue cannot be served before its deadline."""

@@ -127,11 +127,6 @@ class KeyState:
         """When tokens that were granted for later begin, if the first waiter needs no more; else -inf."""
         return self.lease.starts if self.lease.pending and self.lease.held >= self.first_cost else LONG_AGO
 
-    @property
-    def slowest_rate(self) -> float:
-        """Tokens per second of the slowest bandwidth."""
-        return min(each.rate for each in self.quota.bandwidths)
-
     def set_quota(self, quota: Quota) -> None:
         """Go by another quota from now on."""
         self.quota = quota
@@ -166,11 +161,6 @@ class KeyState:
             self.timed_out += waiter.cost
         elif not self.lease.borrowed:  # then memory says so, in the store's place
             self.turned_away += waiter.cost
-
-    def own_fallback(self) -> None:
-        """Have a Fallback that may change, which the one of all keys that fail closed may not."""
-        if self.fallback is NO_FALLBACK:
-            self.fallback = Fallback(CLOSED)
 
     def pass_in_shadow(self, waiter: Waiter) -> Admit | None:
         """Admit a waiter that was to be refused, if the key is in shadow mode; its tokens are not the bucket's."""

@@ -8,8 +8,8 @@ from batchlimit.overrides.known import UNTOLD
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.fallback.fallback import NO_FALLBACK
-from batchlimit.reservoir.fallback.local_bucket import LEASE
+from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
+from batchlimit.reservoir.fallback.local_bucket import LEASE, OpenBucket
 from batchlimit.reservoir.fallback.outage import borrow
 from batchlimit.reservoir.instance import Rules
 from batchlimit.reservoir.key_state import KeyState
@@ -76,7 +76,8 @@ class RuleInForce:
         state = self._state
         self._rules.hear(UNTOLD, now)
         wanted = math.ceil(state.demand.rate * LEASE) + 2 * state.queue.cost + state.overdraft.total
-        borrow(state, state.fallback.lift(state.quota), wanted, now)
+        state.fallback.bucket = open_bucket = OpenBucket(state.quota)
+        borrow(state, open_bucket, wanted, now)
         self._admission.advance(now)
         return waiter.verdict
 
@@ -88,7 +89,7 @@ class RuleInForce:
             state.lease.disown()
             state.fallback.bucket = None
         state.mode = mode
-        state.own_fallback()
+        _own_fallback(state)
         if state.is_open:
             self._prefetch.stop()
         if state.mode == "shadow":
@@ -98,7 +99,7 @@ class RuleInForce:
     def _fail_by(self, policy: FailurePolicy) -> None:
         """While the store is away, do by this policy from now on."""
         if policy != CLOSED or self._state.fallback is not NO_FALLBACK:
-            self._state.own_fallback()
+            _own_fallback(self._state)
             self._state.fallback.follow(policy)
 
     def _try_out(self, trial: Quota | None, now: float) -> None:
@@ -107,5 +108,11 @@ class RuleInForce:
         if trial == (None if state.trial is None else state.trial.quota):
             return
         state.count(now)
-        state.own_fallback()
+        _own_fallback(state)
         state.trial = None if trial is None else Trial(trial, now)
+
+
+def _own_fallback(state: KeyState) -> None:
+    """Give the key a Fallback that may change, which the one of all keys that fail closed may not."""
+    if state.fallback is NO_FALLBACK:
+        state.fallback = Fallback(CLOSED)

@@ -23,11 +23,11 @@ class WaitQueue:
     No question looks at every waiter, however many there are: see Depths.
     """
 
-    __slots__ = ("_awake", "_debtor", "_depths", "_hasty", "_last", "_numbers", "_waiters", "cost")
+    __slots__ = ("_awake", "_debtor", "_depths", "_hasty", "_numbers", "_waiters", "cost", "last")
 
     def __init__(self) -> None:
         self._awake = _NONE
-        self._last = 0
+        self.last = 0  # the number of the waiter who came last
         self._debtor: Waiter | None = None  # a debt, with which nobody waits: one at the most
         self._clear()
 
@@ -57,11 +57,6 @@ class WaitQueue:
         return debtor
 
     @property
-    def last(self) -> int:
-        """The number of the waiter who came last, or 0."""
-        return self._last
-
-    @property
     def leader(self) -> Waiter | None:
         """The first with whom somebody waits: with a debt nobody does."""
         while self._numbers:
@@ -79,8 +74,8 @@ class WaitQueue:
         """Put a waiter last; or, if it was here before, in its old place, ahead of all who came later."""
         if waiter in self:
             return
-        number = waiter.number = waiter.number or self._last + 1
-        self._last = max(self._last, number)
+        number = waiter.number = waiter.number or self.last + 1
+        self.last = max(self.last, number)
         if not self._waiters:
             self._clear()  # whoever left last may have been interrupted
             self._waiters, self._numbers = {}, []
@@ -103,7 +98,7 @@ class WaitQueue:
 
     def ahead_of(self, waiter: Waiter) -> int:
         """Return how many tokens the waiters before this one ask for."""
-        if waiter.number == self._last:
+        if waiter.number == self.last:
             return self.tokens - waiter.cost - waiter.beyond
         return self._measured().ahead_of(waiter.number)
 

@@ -5,7 +5,7 @@ import math
 from batchlimit.quota.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView
-from batchlimit.reservoir.fallback.local_bucket import LEASE, FallbackBucket, OpenBucket, Wish, fallback
+from batchlimit.reservoir.fallback.local_bucket import LEASE, FallbackBucket, Wish, fallback
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.waiter import Fail
 
@@ -58,11 +58,6 @@ class Fallback:
     def counted(self, spent: int, *, is_open: bool) -> tuple[int, int]:
         """Return `admitted` and `opened` once such tokens are counted."""
         return (self.admitted, self.opened + spent) if is_open else (self.admitted + spent, self.opened)
-
-    def lift(self, quota: Quota) -> OpenBucket:
-        """Return what admits everything, and stands in for the bucket from now on."""
-        self.bucket = made = OpenBucket(quota)
-        return made
 
     def lend(self, bucket: FallbackBucket, wish: Wish, lease: Lease, now: float) -> float:
         """Lend what is wished for, if it is there; return in how many seconds it is (0.0: now)."""
