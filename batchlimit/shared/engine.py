@@ -45,11 +45,12 @@ class Engine:
         self._store, self._limit_of, self._weight, self.clock = store, limit_of, weight, clock
         self._new_talker = partial(Talker, store, lender, policy_of, clock)
         self._talker = self._new_talker()
+        self._holdings = self._talker.holdings
         self._inherited: object = None
         _living.add(self)
 
     def __repr__(self) -> str:
-        return f"<Engine of {len(self._talker.keys)} keys>"
+        return f"<Engine of {len(self._holdings.keys)} keys>"
 
     def own_store(self, store: Closable, connect_timeout: float) -> None:
         """Close this store at the end."""
@@ -66,10 +67,11 @@ class Engine:
             LimiterClosed: The limiter was closed.
             RuntimeError: The call came amid another one of this thread, from a signal handler or a destructor.
         """
-        with free(self._talker.lock):
+        holdings = self._holdings
+        with free(holdings.lock):
             if self._talker.is_closed:
                 raise LimiterClosed(CLOSED)
-            slots = self._talker.keys.by_key.get(permit.key) or self._make(permit.key)
+            slots = holdings.keys.by_key.get(permit.key) or self._make(permit.key)
             now = self.clock()
             permit._place = slots.enter(now)
             if permit._place is not None:
@@ -81,8 +83,8 @@ class Engine:
             made = turn()
             waiter = Waiter(made.wake, seconds > 0, priority)
             slots.line_up(waiter, now)
-            self._talker.note(slots, now)
-        self._talker.wake_all(slots, displaced)
+            holdings.note(slots, now)
+        holdings.wake_all(slots, displaced)
         return waiter, made, seconds or math.inf
 
     def _make_room(self, slots: LocalSlots, priority: int) -> list[Waiter]:
@@ -98,14 +100,15 @@ class Engine:
         Raises:
             ConcurrencyLimited, StoreUnavailable, LimiterClosed: It got nothing.
         """
-        with self._talker.lock:
-            slots = self._talker.keys.by_key.get(permit.key)
+        holdings = self._holdings
+        with holdings.lock:
+            slots = holdings.keys.by_key.get(permit.key)
             if slots is not None and waiter in slots.line:
                 slots.give_up(waiter, self.clock())
-                self._talker.note(slots, self.clock())
+                holdings.note(slots, self.clock())
                 raise slots.error or self._refusal(slots, "queue_timeout")
             if waiter.error is not None:
-                self._talker.totals.refused += isinstance(waiter.error, ConcurrencyLimited)
+                holdings.totals.refused += isinstance(waiter.error, ConcurrencyLimited)
                 raise waiter.error
             if waiter.place is None:  # in a forked child
                 raise LimiterClosed("the process was forked while this caller waited")
@@ -113,17 +116,15 @@ class Engine:
 
     def desert(self, key: str, waiter: Waiter) -> None:
         """End a wait whose caller wants nothing any more."""
-        with self._talker.lock:
-            if (slots := self._talker.keys.by_key.get(key)) is None:
-                return
-            now = self.clock()
-            served = slots.give_up(waiter, now)
-            self._talker.note(slots, now)
-        self._talker.wake_all(slots, served)
+        self._holdings.desert(key, waiter)
 
     def leave(self, key: str, place: Place) -> None:
         """Take back the place of a permit; soon, if this came amid another call of this thread."""
-        self._talker.leave(key, place)
+        holdings = self._holdings
+        if holdings.lock._is_owned():
+            self._talker.abandon(key, place)
+        else:
+            holdings.leave(key, place)
 
     def abandon(self, key: str, place: Place) -> None:
         """Take back the place of a permit that the garbage collector found, soon: this may run amid anything."""
@@ -131,8 +132,9 @@ class Engine:
 
     def statistics(self) -> SharedStatistics:
         """Return what is held now, and what was counted."""
-        with self._talker.lock:
-            return self._talker.totals.statistics(self._talker.keys)
+        holdings = self._holdings
+        with holdings.lock:
+            return holdings.totals.statistics(holdings.keys)
 
     def close(self, seconds: float = FLUSH) -> None:
         """Let nobody enter any more, and give back what is free; permits under way are kept until they end."""
@@ -145,22 +147,23 @@ class Engine:
     def after_fork(self) -> None:
         """Hold nothing in a forked child: all places and waiters are those of the parent."""
         parents = self._talker
-        for slots in parents.keys:
+        for slots in parents.holdings.keys:
             slots.forget()
         self._inherited = self._inherited, parents  # kept for ever: its destructors may take locks of the parent
         self._store.after_fork()
         self._talker = self._new_talker()
+        self._holdings = self._talker.holdings
         self._talker.owned, self._talker.is_closed = parents.owned, parents.is_closed
 
     def _make(self, key: str) -> LocalSlots:
         shared = self._limit_of(check_key(key))
         slots = LocalSlots(key, shared, self._talker.new_name, self._weight)
-        self._talker.keys.add(slots)
+        self._holdings.keys.add(slots)
         self._talker.start()
         return slots
 
     def _refusal(self, slots: LocalSlots, reason: str) -> ConcurrencyLimited:
-        self._talker.totals.refused += 1
+        self._holdings.totals.refused += 1
         return slots.refusal(reason)
 
 

@@ -12,18 +12,15 @@ from collections.abc import Callable, Sequence
 from random import uniform
 from typing import Any
 
-from batchlimit.blocking import Event
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.lending.messages import SlotAsk, SlotPush
+from batchlimit.lending.messages import SlotAsk
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.reentry import own_lock
-from batchlimit.shared.keys import Keys
+from batchlimit.shared.holdings import Holdings
 from batchlimit.shared.lease import Place
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.protocols import Closable, Lender
 from batchlimit.shared.pushes import Listener, Pushes
-from batchlimit.shared.statistics import Totals
 from batchlimit.stores.outage import unavailable
 from batchlimit.sync.guarded_store import GuardedStore
 
@@ -45,9 +42,7 @@ class Talker:
     keeps its slots. In a forked child there is another Talker.
 
     Attributes:
-        lock: Held to touch the keys and the totals; never while a waiter is woken or the store is asked.
-        keys: The keys in use.
-        totals: What was counted.
+        holdings: The slots of all keys.
         is_closed: True if nobody may enter any more.
         process: The ID of the process whose thread this is.
         owned: The store, if the limiter opened it: it is closed in the end.
@@ -61,21 +56,19 @@ class Talker:
         clock: Callable[[], int],
     ) -> None:
         self._store, self._lender, self._policy_of, self._clock = store, lender, policy_of, clock
-        self.totals = Totals()
+        self.holdings = Holdings(getattr(lender, "name", str), clock)
         self.owned: Closable | None = None
         self.is_closed = self._is_retired = False
         self._instance, self._numbers = secrets.token_hex(8), itertools.count(1)
-        self.lock = own_lock()
-        self.keys = Keys(getattr(lender, "name", str))
         self._abandoned: deque[tuple[str, Place]] = deque()
-        self._wake, self._flushed = Event(), threading.Event()
+        self._flushed = threading.Event()
         self._thread: threading.Thread | None = None
         self._listener: Listener | None = None
         self.process = os.getpid()
         _living.add(self)
 
     def __repr__(self) -> str:
-        return f"<Talker about {self.keys!r}>"
+        return f"<Talker about {self.holdings.keys!r}>"
 
     def new_name(self) -> str:
         """Return a name for a lease: no two of them share one."""
@@ -87,7 +80,7 @@ class Talker:
             return
         lender: Any = self._lender
         if hasattr(lender, "listen"):
-            lender.listen(self._instance, self._receive)
+            lender.listen(self._instance, self.holdings.hear)
         elif hasattr(lender, "subscribe"):
             self._listen(lambda: lender.subscribe(self._instance))
         thread = threading.Thread(target=self._run, name="batchlimit-permits", daemon=True)
@@ -95,46 +88,27 @@ class Talker:
         self._thread = thread
 
     def _listen(self, subscribe: Callable[[], Pushes]) -> None:
-        listener = Listener(subscribe, self._receive, self._look_at_all)
+        listener = Listener(subscribe, self.holdings.hear, self.holdings.look_at_all)
         listener.start()
         self._listener = listener
-
-    def note(self, slots: LocalSlots, now: float) -> None:
-        """Plan the next ask about a key; wake the thread if it is due. Requires the lock."""
-        if self.keys.note(slots, now):
-            self._wake.set()
-
-    def leave(self, key: str, place: Place) -> None:
-        """Take back the place of a permit; soon, if this came amid another call of this thread."""
-        if self.lock._is_owned():
-            self.abandon(key, place)
-            return
-        with self.lock:
-            if (slots := self.keys.by_key.get(key)) is None:
-                return
-            now = self._clock()
-            served = slots.leave(place, now)
-            self.note(slots, now)
-        if served:
-            self.wake_all(slots, served)
 
     def abandon(self, key: str, place: Place) -> None:
         """Take back the place of a permit that the garbage collector found, soon: this may run amid anything."""
         self._abandoned.append((key, place))
-        self._wake.set()
+        self.holdings.wake.set()
 
     def close(self, seconds: float = FLUSH) -> None:
         """Let nobody enter any more, and give back what is free; permits under way are kept until they end."""
-        with self.lock:
+        with self.holdings.lock:
             self.is_closed = True
-            woken = [(slots, slots.close(LimiterClosed(CLOSED), self._clock())) for slots in self.keys]
+            woken = [(slots, slots.close(LimiterClosed(CLOSED), self._clock())) for slots in self.holdings.keys]
             for slots, _ in woken:
-                self.note(slots, self._clock())
+                self.holdings.note(slots, self._clock())
             is_running = self._thread is not None
         for slots, waiters in woken:
-            self.wake_all(slots, waiters)
+            self.holdings.wake_all(slots, waiters)
         if is_running:
-            self._wake.set()
+            self.holdings.wake.set()
             self._flushed.wait(seconds)
         else:
             self._end()
@@ -142,7 +116,7 @@ class Talker:
     def retire(self) -> None:
         """Close soon: for a limiter that was dropped unclosed. This may interrupt any call, and takes no lock."""
         self._is_retired = True
-        self._wake.set()
+        self.holdings.wake.set()
 
     def _end(self) -> None:
         if self._listener is not None:
@@ -159,37 +133,37 @@ class Talker:
             for slots in due:
                 self._exchange(slots)
             if not due:
-                pause = (self.keys.next() - self._clock()) / _SECOND
-                self._wake.wait(max(0.0, pause))
+                pause = (self.holdings.keys.next() - self._clock()) / _SECOND
+                self.holdings.wake.wait(max(0.0, pause))
         self._end()
 
     def _due(self) -> list[LocalSlots] | None:
         """Return the keys to ask about; None: all is over."""
         self._sweep()
-        with self.lock:
-            due = self.keys.due(self._clock())
+        with self.holdings.lock:
+            due = self.holdings.keys.due(self._clock())
             if self.is_closed and not due:
-                if not self.keys:
+                if not self.holdings.keys:
                     return None
                 self._flushed.set()
         return due
 
     def _sweep(self) -> None:
         while self._abandoned:
-            self.leave(*self._abandoned.popleft())
+            self.holdings.leave(*self._abandoned.popleft())
         if self._is_retired and not self.is_closed:
             self.close(0.0)
 
     def _exchange(self, slots: LocalSlots) -> None:
-        with self.lock:
+        with self.holdings.lock:
             sent = self._clock()
             lost = slots.expire(sent)
-            self.totals.lost += len(lost)
-            ask = None if self._drop(slots) else slots.ask(sent)
+            self.holdings.totals.lost += len(lost)
+            ask = None if self.holdings.drop(slots) else slots.ask(sent)
         for place in lost:
             place.give_up()
         if ask is not None:
-            self.wake_all(slots, self._answered(slots, ask, sent))
+            self.holdings.wake_all(slots, self._answered(slots, ask, sent))
 
     def _answered(self, slots: LocalSlots, ask: SlotAsk, sent: int) -> Sequence[Waiter]:
         """Ask the store; return the waiters to be woken."""
@@ -198,30 +172,22 @@ class Talker:
             reply = self._store.call(key, self._lender.lend, key, ask)
         except Exception as error:  # noqa: BLE001  callers wait for this thread: it may not end by an error
             return self._failed(slots, error if isinstance(error, StoreUnavailable) else unavailable(error))
-        with self.lock:
+        with self.holdings.lock:
             now = self._clock()
             woken = slots.answer(ask, reply, sent, now)
             if slots.line:
                 slots.due = min(slots.due, now + uniform(*_LOOK) * _SECOND)
-            self.totals.asks += 1
-            self.note(slots, now)
-            self._drop(slots)
+            self.holdings.totals.asks += 1
+            self.holdings.note(slots, now)
+            self.holdings.drop(slots)
         return woken
 
     def _failed(self, slots: LocalSlots, error: StoreUnavailable) -> Sequence[Waiter]:
-        with self.lock:
+        with self.holdings.lock:
             now = self._clock()
             woken = slots.fail(error, round(now + uniform(*_RETRY) * _SECOND), self._admits(slots))
-            self.note(slots, now)
+            self.holdings.note(slots, now)
         return woken
-
-    def _drop(self, slots: LocalSlots) -> bool:
-        """Forget a key of which nothing is left here or at the store. Requires the lock."""
-        if not slots.is_over:
-            return False
-        if self.keys.drop(slots):
-            self.totals.admitted += slots.admitted
-        return True
 
     def _admits(self, slots: LocalSlots) -> float:
         """Return how many permits of a key may be under way here while the store is away."""
@@ -230,34 +196,6 @@ class Talker:
             return math.inf if policy.kind == "open" else 0
         instances = max(slots.last.instances if slots.last else 0, policy.instances or 0)
         return slots.limit // instances if instances else 0
-
-    def _receive(self, name: str, push: SlotPush) -> None:
-        with self.lock:
-            if (slots := self.keys.by_name.get(name)) is None:
-                return
-            now = self._clock()
-            woken = slots.hear(push, now)
-            self.note(slots, now)
-        self.wake_all(slots, woken)
-
-    def _look_at_all(self) -> None:
-        with self.lock:
-            now = self._clock()
-            for slots in self.keys:
-                slots.look(now)
-                self.note(slots, now)
-
-    def wake_all(self, slots: LocalSlots, woken: Sequence[Waiter]) -> None:
-        """Wake waiters; what one got whose event loop is closed goes to the next."""
-        woken = list(woken)
-        for waiter in woken:
-            try:
-                waiter.wake()
-            except RuntimeError:
-                with self.lock:
-                    now = self._clock()
-                    woken.extend(slots.give_up(waiter, now))
-                    self.note(slots, now)
 
 
 _living: "weakref.WeakSet[Talker]" = weakref.WeakSet()

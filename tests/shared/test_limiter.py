@@ -246,7 +246,7 @@ def test_a_task_does_not_use_a_permit_that_it_did_not_await() -> None:
 def test_a_release_amid_another_call_of_its_thread_comes_soon_and_an_acquire_there_is_refused() -> None:
     with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
         permit = limiter.acquire("gpu")
-        with limiter._engine._talker.lock:
+        with limiter._engine._talker.holdings.lock:
             permit.release()
             with pytest.raises(RuntimeError, match="another one of the same thread"):
                 limiter.acquire("gpu")

@@ -1,0 +1,98 @@
+"""The slots of all keys of one limiter instance, under one lock."""
+
+from collections.abc import Callable, Sequence
+
+from batchlimit.blocking import Event
+from batchlimit.lending.messages import SlotPush
+from batchlimit.reentry import own_lock
+from batchlimit.shared.keys import Keys
+from batchlimit.shared.lease import Place
+from batchlimit.shared.line import Waiter
+from batchlimit.shared.local_slots import LocalSlots
+from batchlimit.shared.statistics import Totals
+
+
+class Holdings:
+    """What callers take from and give back to, and what the thread that asks the store looks after.
+
+    Attributes:
+        lock: Held to touch the keys and the totals; never while a waiter is woken or the store is asked.
+        keys: The keys in use.
+        totals: What was counted.
+        clock: Returns ns, and never runs backwards.
+        wake: Set when the thread that asks the store has to look sooner than it meant to.
+    """
+
+    __slots__ = ("clock", "keys", "lock", "totals", "wake")
+
+    def __init__(self, name: Callable[[str], str], clock: Callable[[], int]) -> None:
+        """`name` returns the name by which pushes tell of a key."""
+        self.lock, self.keys, self.totals = own_lock(), Keys(name), Totals()
+        self.clock, self.wake = clock, Event()
+
+    def __repr__(self) -> str:
+        return f"<Holdings: {self.keys!r}>"
+
+    def note(self, slots: LocalSlots, now: float) -> None:
+        """Plan the next ask about a key; wake the thread if it is due. Requires the lock."""
+        if self.keys.note(slots, now):
+            self.wake.set()
+
+    def drop(self, slots: LocalSlots) -> bool:
+        """Forget a key of which nothing is left here or at the store. Requires the lock."""
+        if not slots.is_over:
+            return False
+        if self.keys.drop(slots):
+            self.totals.admitted += slots.admitted
+        return True
+
+    def leave(self, key: str, place: Place) -> None:
+        """Take back the place of a permit."""
+        with self.lock:
+            if (slots := self.keys.by_key.get(key)) is None:
+                return
+            now = self.clock()
+            served = slots.leave(place, now)
+            self.note(slots, now)
+        if served:
+            self.wake_all(slots, served)
+
+    def desert(self, key: str, waiter: Waiter) -> None:
+        """End a wait whose caller wants nothing any more."""
+        with self.lock:
+            if (slots := self.keys.by_key.get(key)) is None:
+                return
+            now = self.clock()
+            served = slots.give_up(waiter, now)
+            self.note(slots, now)
+        self.wake_all(slots, served)
+
+    def hear(self, name: str, push: SlotPush) -> None:
+        """Take over what the store told of a key without being asked."""
+        with self.lock:
+            if (slots := self.keys.by_name.get(name)) is None:
+                return
+            now = self.clock()
+            woken = slots.hear(push, now)
+            self.note(slots, now)
+        self.wake_all(slots, woken)
+
+    def look_at_all(self) -> None:
+        """Ask about all keys where somebody waits: messages may have been lost."""
+        with self.lock:
+            now = self.clock()
+            for slots in self.keys:
+                slots.look(now)
+                self.note(slots, now)
+
+    def wake_all(self, slots: LocalSlots, woken: Sequence[Waiter]) -> None:
+        """Wake waiters; what one got whose event loop is closed goes to the next."""
+        woken = list(woken)
+        for waiter in woken:
+            try:
+                waiter.wake()
+            except RuntimeError:
+                with self.lock:
+                    now = self.clock()
+                    woken.extend(slots.give_up(waiter, now))
+                    self.note(slots, now)
