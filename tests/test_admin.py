@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batchlimit import FailurePolicy, Quota, RateLimiter
-from batchlimit.admin import Admin, AsyncAdmin
+from batchlimit.admin import Admin, AsyncAdmin, AsyncBuckets, Buckets
 from batchlimit.batching import FixedBatch
 from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Change
@@ -96,13 +96,13 @@ def test_weight_and_failure_policy_count_until_they_end(admin: Admin) -> None:
 
 
 def test_a_bucket_that_is_filled_serves_a_limiter_again_and_what_it_holds_stays(admin: Admin, clock: Clock) -> None:
-    limiter = RateLimiter(admin._store, "100/hour", sizer=FixedBatch(40), clock=clock)
+    limiter = RateLimiter(admin.store, "100/hour", sizer=FixedBatch(40), clock=clock)
     assert sum(limiter.try_acquire("ann") for _ in range(300)) == 100
-    assert admin.refill("ann", why="our mistake") == (0.0,)
+    assert admin.buckets.refill("ann", why="our mistake") == (0.0,)
     clock.now += 0.5
     assert sum(limiter.try_acquire("ann") for _ in range(300)) == 100
-    assert admin.clear("ann") is not None
-    assert admin.clear("never used") is None
+    assert admin.buckets.clear("ann") is not None
+    assert admin.buckets.clear("never used") is None
     assert [(each.name, each.old, each.new) for each in admin.history()] == [
         ("never used", "none", "cleared"),
         ("ann", "0.0 tokens", "cleared"),
@@ -114,7 +114,7 @@ def test_a_bucket_that_is_filled_serves_a_limiter_again_and_what_it_holds_stays(
 @pytest.mark.parametrize("name", ["", "search:*", 7])
 def test_buckets_are_filled_one_by_one(admin: Admin, name: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
-        admin.refill(name)
+        admin.buckets.refill(name)
     assert admin.history() == []
 
 
@@ -214,9 +214,22 @@ def test_a_store_without_overrides_is_refused() -> None:
 def test_an_admin_for_tasks_does_the_same(valkey: Server, prefix: str) -> None:
     async def work() -> tuple[list[str], list[str]]:
         async with AsyncAdmin.from_url(valkey.url, prefix=prefix, who="ann") as admin:
-            await admin.set("ann", "20/s", until="1h")
+            assert (await admin.plan("ann", "20/s", why="a trial")).override.why == "a trial"
+            made = await admin.set("ann", "20/s", until="1h")
+            assert made.until is not None
+            assert made.until > await admin.clock()
+            assert await admin.buckets.get("ann") is None
+            assert await admin.buckets.refill("bob") is await admin.buckets.clear("bob") is None
             names = [each.name for each in await admin.overrides()]
             await admin.unset("ann")
             return names, [each.who for each in await admin.history()]
 
-    assert asyncio.run(work()) == (["ann"], ["ann", "ann"])
+    assert asyncio.run(work()) == (["ann"], ["ann"] * 4)
+
+
+@pytest.mark.parametrize(("kind", "others"), [(Admin, AsyncAdmin), (Buckets, AsyncBuckets)])
+def test_a_class_has_at_most_ten_methods_and_its_twin_has_the_same(kind: type, others: type) -> None:
+    mine = {name for name in vars(kind) if not name.startswith("_")}
+    assert len(mine) <= 10
+    twin = {"close" if name == "aclose" else name for name in vars(others) if not name.startswith("_")}
+    assert twin == mine

@@ -1,12 +1,27 @@
 """What operators do while processes run: set other quotas, take them back, and see who did what."""
 
 from batchlimit.admin.admin import Admin
-from batchlimit.admin.async_admin import AsyncAdmin
+from batchlimit.admin.async_admin import AsyncAdmin, AsyncBuckets
+from batchlimit.admin.buckets import Buckets
 from batchlimit.admin.plan import Plan, Touch
+from batchlimit.admin.terms import Terms
 from batchlimit.bucket.state import BucketState
 from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
 
-__all__ = ["Admin", "AsyncAdmin", "BucketState", "Entry", "Override", "Overrides", "Plan", "RulesChanged", "Touch"]
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncBuckets",
+    "BucketState",
+    "Buckets",
+    "Entry",
+    "Override",
+    "Overrides",
+    "Plan",
+    "RulesChanged",
+    "Terms",
+    "Touch",
+]

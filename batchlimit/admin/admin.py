@@ -1,44 +1,41 @@
 """What operators do while processes run: set other quotas, take them back, and see who did what."""
 
-import getpass
-import socket
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import redis
 
 from batchlimit.admin import changes
+from batchlimit.admin.buckets import Buckets
 from batchlimit.admin.plan import Plan, planned
-from batchlimit.bucket.state import BucketState, read_bucket
-from batchlimit.overrides.key_rule import Mode
-from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.override import Override, check_line, check_name, is_pattern
+from batchlimit.admin.terms import Terms, override_of, someone
+from batchlimit.overrides.log import Entry
+from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.overrides import Overrides
-from batchlimit.overrides.plan import Until, end_of, removal, setting
-from batchlimit.quota.failure_policy import FailurePolicy, Kind
-from batchlimit.quota.key import check_key, stored
+from batchlimit.overrides.plan import Until, removal, setting
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
-from batchlimit.stores.protocols import Resettable, Ruled
+from batchlimit.stores.protocols import Ruled
 from batchlimit.stores.redis import RedisStore
 from batchlimit.unique import Unique
-
-_Rest = tuple[Mode, int | None, FailurePolicy | Kind | None]
 
 
 class Admin(Unique):
     """Changes quotas for processes that run. They obey within a lease: at most 1.5 s after their next request.
 
     An override counts instead of the quota in code, whichever process starts or asks, until it is removed or has ended.
-    An exact key counts before patterns. Of patterns the one with more characters that stand for themselves counts,
-    then the one that was set later.
+    An exact key counts before patterns; of patterns the one with more letters of its own, then the one set later.
+    Used tokens stay used, as a share of the burst.
 
     Args:
         store: a redis-py client, or a store that keeps overrides, such as the MemoryStore of a limiter.
         prefix: as of the limiters (default "batchlimit"); a store ignores it.
         who: who the log says it was (default None: user@machine).
+
+    Attributes:
+        buckets: looks into buckets, and fills them.
+        store: the store that it opened or was given.
 
     Raises:
         TypeError: the store keeps no overrides.
@@ -60,9 +57,10 @@ class Admin(Unique):
         opened: Any = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Ruled):
             raise TypeError(f"a {type(store).__name__} keeps no overrides; use a redis.Redis client or a URL")
-        self._store: Any = opened
+        self.store: Any = opened
         self._rules, self._owns_store, self._prefix = opened.rules, False, prefix
-        self._who = _someone() if who is None else who
+        self._who = someone() if who is None else who
+        self.buckets = Buckets(opened, self._who)
 
     @classmethod
     def from_url(
@@ -78,10 +76,8 @@ class Admin(Unique):
 
         Args:
             url: as of the limiters; memory:// would be a store that nobody else has.
-            prefix: as of the limiters (default "batchlimit").
-            who: as for the class.
-            connect_timeout: seconds that a connection may take (default 1).
-            deadline: seconds that each reply may take (default 1).
+            prefix, who: as for the class.
+            connect_timeout, deadline: seconds that a connection, and that each reply, may take (default 1 each).
 
         Returns:
             The Admin.
@@ -97,12 +93,7 @@ class Admin(Unique):
         return made
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._store!r}>"
-
-    @property
-    def store(self) -> Any:
-        """The store that it opened or was given."""
-        return self._store
+        return f"<{type(self).__name__} of {self.store!r}>"
 
     def overrides(self) -> Overrides:
         """Return all overrides that are set, those among them that have ended.
@@ -121,33 +112,13 @@ class Admin(Unique):
         """
         return changes.seen(self._rules)[0]
 
-    def set(
-        self,
-        name: str,
-        quota: Quota | str | None = None,
-        *,
-        mode: Mode = "enforce",
-        weight: int | None = None,
-        on_failure: FailurePolicy | Kind | None = None,
-        until: Until = None,
-        why: str = "",
-    ) -> Override:
+    def set(self, name: str, quota: Quota | str | None = None, **terms: Unpack[Terms]) -> Override:
         """Set another quota for a key, or for all keys that match a pattern, whatever the code says.
-
-        Used tokens stay used, as a share of the burst.
 
         Args:
             name: a key, or a pattern with `*`, `?` or `[`; "*" is the default for all keys.
             quota: a Quota or its text; a rate of 0 refuses everything. Only another mode does without (default None).
-            mode: "enforce" (default). "shadow" without a quota: the quotas that count decide, their refusals are
-                counted, and everything is admitted. "shadow" with a quota: a trial beside what counts; it is only
-                counted what it would refuse, as each process estimates. "open": see `open`.
-            weight: where tokens are short, each instance gets by this weight at these keys (default None: as before).
-            on_failure: "closed", "open", "local" or a FailurePolicy while the store is away (default None: as the code
-                says). Set it before the store is away: then nobody hears of it.
-            until: how long it counts: seconds, a text such as "1h" or "1h30m", a timedelta, or a datetime with its
-                zone. It ends by the server's clock, by itself (default None: it counts until it is removed).
-            why: the reason, for the log and for others (one line, default "").
+            terms: `mode`, `weight`, `on_failure`, `until` and `why`, as Terms says.
 
         Returns:
             The Override.
@@ -162,15 +133,13 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).set("search:ann", "5/s burst 10").quota
             Quota(rate=5.0, burst=10, also=())
         """
-        return self._set(lambda now: self._override(name, quota, until, why, now, (mode, weight, on_failure)))
+        return changes.put(self._rules, lambda now: override_of(name, quota, terms, self._who, now), self._who)
 
     def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """Admit nothing for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.
 
         Args:
-            name: a key or a pattern.
-            until: as for `set`; None: until it is removed.
-            why: the reason (one line, default "").
+            name, until, why: as for `set`; an `until` of None: until it is removed.
 
         Returns:
             The Override, whose rate is 0.
@@ -188,9 +157,7 @@ class Admin(Unique):
         The buckets are not asked meanwhile, and fill. `statistics().opened` counts what was admitted.
 
         Args:
-            name: a key or a pattern.
-            until: as for `set`; None: until it is removed.
-            why: the reason (one line, default "").
+            name, until, why: as for `set`; an `until` of None: until it is removed.
 
         Returns:
             The Override, which has no quota.
@@ -202,94 +169,7 @@ class Admin(Unique):
         """
         return self.set(name, mode="open", until=until, why=why)
 
-    def bucket(self, key: str) -> BucketState | None:
-        """Return what the bucket of a key holds, and which instances lease from it; None: there is none, or it is full.
-
-        Args:
-            key: what is limited.
-
-        Returns:
-            The BucketState, as of the server's clock. Only a store in Redis or Valkey has one.
-
-        Raises:
-            StoreUnavailable: the store does not answer, or what lies there is no bucket.
-            TypeError: the store is another one.
-
-        Example:
-            >>> admin = Admin.from_url("redis://localhost:6379/0")
-            >>> admin
-            <Admin of <RedisStore redis://localhost:6379/0 prefix 'batchlimit'>>
-        """
-        if not isinstance(self._store, RedisStore):
-            raise TypeError(f"a {type(self._store).__name__} shows no buckets; use a redis.Redis client or a URL")
-        fields, now = self._store.rules.bucket(check_key(key))
-        return read_bucket(fields, now) if fields else None
-
-    def refill(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
-        """Fill the bucket of a key, but for what limiters have leased of it.
-
-        What limiters hold and what they owe stays. In any time that includes one refill at most one burst more is
-        admitted than the quota says.
-
-        Args:
-            key: what is limited; no pattern.
-            why: the reason, for the log (one line, default "").
-
-        Returns:
-            The tokens that each bandwidth had; None: there was no bucket, so it was full already.
-
-        Raises:
-            StoreUnavailable: the store does not answer; the bucket may be full all the same, without a word in the log.
-            ValueError, TypeError: it is no key, or the store cannot do that.
-
-        Example:
-            >>> from batchlimit import RateLimiter
-            >>> from batchlimit.stores import MemoryStore
-            >>> store = MemoryStore()
-            >>> limiter = RateLimiter(store, "2/hour")
-            >>> [limiter.try_acquire("ann") for _ in range(3)]
-            [True, True, False]
-            >>> admin = Admin(store, who="bob")
-            >>> admin.refill("ann", why="a mistake of ours")
-            (0.0,)
-            >>> [(entry.name, entry.old, entry.new) for entry in admin.history()]
-            [('ann', '0.0 tokens', 'refilled')]
-        """
-        return self._reset(key, why, forget=False)
-
-    def clear(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
-        """Have the bucket of a key as if it was never used, but for what limiters have leased of it.
-
-        It is full, as after `refill`, and obeys the quota of the limiter that asks next.
-
-        Args:
-            key: what is limited; no pattern.
-            why: the reason, for the log (one line, default "").
-
-        Returns:
-            As `refill`.
-
-        Raises:
-            StoreUnavailable, ValueError, TypeError: as for `refill`.
-
-        Example:
-            >>> from batchlimit.stores import MemoryStore
-            >>> Admin(MemoryStore()).clear("ann") is None
-            True
-        """
-        return self._reset(key, why, forget=True)
-
-    def plan(
-        self,
-        name: str,
-        quota: Quota | str | None = None,
-        *,
-        mode: Mode = "enforce",
-        weight: int | None = None,
-        on_failure: FailurePolicy | Kind | None = None,
-        until: Until = None,
-        why: str = "",
-    ) -> Plan:
+    def plan(self, name: str, quota: Quota | str | None = None, **terms: Unpack[Terms]) -> Plan:
         """Return what `set` would do, and do nothing. Args and errors are those of `set`.
 
         It looks at some of the live buckets, by no more than 20,000 names of each server.
@@ -300,16 +180,15 @@ class Admin(Unique):
             'search:* 20/s'
         """
         overrides, now = changes.seen(self._rules)
-        override = self._override(name, quota, until, why, now, (mode, weight, on_failure))
+        override = override_of(name, quota, terms, self._who, now)
         setting(overrides, override, self._who, now)
-        return planned(self._store, self._prefix, overrides, override, now)
+        return planned(self.store, self._prefix, overrides, override, now)
 
     def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
         """Remove overrides: the code counts again, or another override that matches.
 
         Args:
-            names: keys and patterns, as they were set.
-            why: the reason, for the log (one line, default "").
+            names: keys and patterns, as they were set; `why` is the reason, for the log (one line, default "").
 
         Returns:
             The names of those that were set, and are no more.
@@ -345,7 +224,7 @@ class Admin(Unique):
             limit: changes at most (default 20).
 
         Returns:
-            An Entry for each override that was changed.
+            An Entry each.
 
         Raises:
             StoreUnavailable: the store does not answer.
@@ -360,7 +239,7 @@ class Admin(Unique):
     def close(self) -> None:
         """Close the store if `from_url` opened it. To close twice is no error."""
         if self._owns_store:
-            self._store.close()
+            self.store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -369,43 +248,3 @@ class Admin(Unique):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _reset(self, key: str, why: str, *, forget: bool) -> tuple[float, ...] | None:
-        if is_pattern(check_key(key)):
-            raise ValueError(f"{key!r} is a pattern: name one key after the other")
-        if not isinstance(self._store, Resettable):
-            raise TypeError(f"a {type(self._store).__name__} fills no buckets; use a redis.Redis client or a URL")
-        check_line("why", why)
-        before = self._store.reset(key, forget=forget)
-        told = "none" if before is None else "; ".join(f"{level:.1f}" for level in before) + " tokens"
-        self._store.note(stored(key), told, "cleared" if forget else "refilled", self._who, why)
-        return before
-
-    def _set(self, override: Callable[[float], Override]) -> Override:
-        """Set what is made at the server's clock."""
-        made: list[Override] = []
-
-        def plan(overrides: Overrides, now: float) -> Change:
-            made[:] = [override(now)]
-            return setting(overrides, made[0], self._who, now)
-
-        changes.make(self._rules, plan)
-        return made[0]
-
-    def _override(
-        self, name: str, quota: Quota | str | None, until: Until, why: str, now: float, rest: _Rest
-    ) -> Override:
-        mode, weight, policy = rest
-        policy = FailurePolicy.parse(policy) if isinstance(policy, str) else policy
-        wanted = Quota.parse(quota) if isinstance(quota, str) else quota
-        return Override(
-            check_name(name), wanted, end_of(until, now), round(now, 3), why, self._who, mode, weight, policy
-        )
-
-
-def _someone() -> str:
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container without a user of this number
-        user = "somebody"
-    return f"{user}@{socket.gethostname()}"

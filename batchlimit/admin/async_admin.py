@@ -2,22 +2,50 @@
 
 import asyncio
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from batchlimit.admin.admin import Admin
+from batchlimit.admin.buckets import Buckets
+from batchlimit.admin.plan import Plan
+from batchlimit.admin.terms import Terms
 from batchlimit.bucket.state import BucketState
-from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.overrides.plan import Until
-from batchlimit.quota.failure_policy import FailurePolicy, Kind
 from batchlimit.quota.quota import Quota
 from batchlimit.unique import Unique
 
 
+class AsyncBuckets:
+    """Buckets whose methods are awaited: `buckets` of an AsyncAdmin."""
+
+    __slots__ = ("_buckets",)
+
+    def __init__(self, buckets: Buckets) -> None:
+        self._buckets = buckets
+
+    def __repr__(self) -> str:
+        return f"<AsyncBuckets by {self._buckets!r}>"
+
+    async def get(self, key: str) -> BucketState | None:
+        """See Buckets.get."""
+        return await asyncio.to_thread(self._buckets.get, key)
+
+    async def refill(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
+        """See Buckets.refill."""
+        return await asyncio.to_thread(self._buckets.refill, key, why=why)
+
+    async def clear(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
+        """See Buckets.clear."""
+        return await asyncio.to_thread(self._buckets.clear, key, why=why)
+
+
 class AsyncAdmin(Unique):
     """An Admin whose methods are awaited; each runs in a thread.
+
+    Attributes:
+        buckets: looks into buckets, and fills them.
 
     Example:
         >>> import asyncio
@@ -32,7 +60,7 @@ class AsyncAdmin(Unique):
 
     def __init__(self, admin: Admin) -> None:
         """Use an Admin; `aclose` closes it."""
-        self._admin = admin
+        self._admin, self.buckets = admin, AsyncBuckets(admin.buckets)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
@@ -46,20 +74,13 @@ class AsyncAdmin(Unique):
         """See Admin.overrides."""
         return await asyncio.to_thread(self._admin.overrides)
 
-    async def set(
-        self,
-        name: str,
-        quota: Quota | str | None = None,
-        *,
-        mode: Mode = "enforce",
-        weight: int | None = None,
-        on_failure: FailurePolicy | Kind | None = None,
-        until: Until = None,
-        why: str = "",
-    ) -> Override:
+    async def set(self, name: str, quota: Quota | str | None = None, **terms: Unpack[Terms]) -> Override:
         """See Admin.set."""
-        rest: dict[str, Any] = {"mode": mode, "weight": weight, "on_failure": on_failure, "until": until, "why": why}
-        return await asyncio.to_thread(self._admin.set, name, quota, **rest)
+        return await asyncio.to_thread(self._admin.set, name, quota, **terms)
+
+    async def plan(self, name: str, quota: Quota | str | None = None, **terms: Unpack[Terms]) -> Plan:
+        """See Admin.plan."""
+        return await asyncio.to_thread(self._admin.plan, name, quota, **terms)
 
     async def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """See Admin.hold."""
@@ -69,21 +90,13 @@ class AsyncAdmin(Unique):
         """See Admin.open."""
         return await asyncio.to_thread(self._admin.open, name, until, why=why)
 
-    async def bucket(self, key: str) -> BucketState | None:
-        """See Admin.bucket."""
-        return await asyncio.to_thread(self._admin.bucket, key)
-
-    async def refill(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
-        """See Admin.refill."""
-        return await asyncio.to_thread(self._admin.refill, key, why=why)
-
-    async def clear(self, key: str, *, why: str = "") -> tuple[float, ...] | None:
-        """See Admin.clear."""
-        return await asyncio.to_thread(self._admin.clear, key, why=why)
-
     async def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
         """See Admin.unset."""
         return await asyncio.to_thread(self._admin.unset, *names, why=why)
+
+    async def clock(self) -> float:
+        """See Admin.clock."""
+        return await asyncio.to_thread(self._admin.clock)
 
     async def history(self, limit: int = 20) -> list[Entry]:
         """See Admin.history."""

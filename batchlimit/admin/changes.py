@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Change
+from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
+from batchlimit.overrides.plan import setting
 from batchlimit.stores.protocols import RuleStore
 
 _TRIES = 10
@@ -16,6 +18,18 @@ def seen(rules: RuleStore) -> tuple[Overrides, float]:
     published = rules.read(-1)
     fields = published.fields
     return Overrides.read(fields) if fields else Overrides(), published.now
+
+
+def put(rules: RuleStore, override: Callable[[float], Override], who: str) -> Override:
+    """Set the override that is made at the server's clock (seconds since 1970), and return it."""
+    made: list[Override] = []
+
+    def change(overrides: Overrides, now: float) -> Change:
+        made[:] = [override(now)]
+        return setting(overrides, made[0], who, now)
+
+    make(rules, change)
+    return made[0]
 
 
 def make(rules: RuleStore, plan: Callable[[Overrides, float], Change]) -> Change:

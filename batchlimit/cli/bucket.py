@@ -37,7 +37,7 @@ def get(
 
 def look_at(admin: Admin, key: str) -> Look:
     """Return what the bucket of a key holds, and which override counts for it."""
-    state, now = admin.bucket(key), admin.clock()
+    state, now = admin.buckets.get(key), admin.clock()
     found = admin.overrides().find(stored(key), now)
     return Look(key, now, state, None if found is None else str(found))
 
@@ -58,7 +58,7 @@ def refill(
     """Fill the bucket of a key, but for what limiters have leased of it. Asks first."""
     with opened(url, prefix, who) as admin:
         _ask(f"Fill the bucket of {key!r}?", yes)
-        _say(key, "refilled", admin.refill(key, why=why))
+        _say(key, "refilled", admin.buckets.refill(key, why=why))
 
 
 def clear(
@@ -67,7 +67,7 @@ def clear(
     """Have the bucket of a key as if it was never used, but for what limiters have leased of it. Asks first."""
     with opened(url, prefix, who) as admin:
         _ask(f"Clear the bucket of {key!r}?", yes)
-        _say(key, "cleared", admin.clear(key, why=why))
+        _say(key, "cleared", admin.buckets.clear(key, why=why))
 
 
 def _ask(question: str, yes: bool) -> None:

@@ -71,7 +71,7 @@ def test_with_an_override_in_force_a_deployment_its_rollback_and_an_old_pod_chan
 
         def all_obey(limit: int) -> None:
             assert [each.limit(KEY) for _, each in pods] == [limit] * len(pods)
-            state = admin.bucket(KEY)
+            state = admin.buckets.get(KEY)
             assert state is not None
             assert (state.quota.burst, state.rules) == (limit, admin.overrides().revision)
 

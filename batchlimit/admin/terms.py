@@ -1,0 +1,51 @@
+"""What an operator may say of an override, and the override that it makes."""
+
+import getpass
+import socket
+from typing import TypedDict
+
+from batchlimit.overrides.key_rule import Mode
+from batchlimit.overrides.override import Override, check_name
+from batchlimit.overrides.plan import Until, end_of
+from batchlimit.quota.failure_policy import FailurePolicy, Kind
+from batchlimit.quota.quota import Quota
+
+
+class Terms(TypedDict, total=False):
+    """Keyword arguments of `Admin.set` and `Admin.plan`.
+
+    Attributes:
+        mode: "enforce" (default). "shadow" without a quota: the quotas that count decide, their refusals are counted,
+            and everything is admitted. "shadow" with a quota: a trial beside what counts; it is only counted what it
+            would refuse, as each process estimates. "open": see `Admin.open`.
+        weight: where tokens are short, each instance gets by this weight at these keys (default None: as before).
+        on_failure: "closed", "open", "local" or a FailurePolicy while the store is away (default None: as the code
+            says). Set it before the store is away: then nobody hears of it.
+        until: how long it counts: seconds, a text such as "1h" or "1h30m", a timedelta, or a datetime with its zone. It
+            ends by the server's clock, by itself (default None: it counts until it is removed).
+        why: the reason, for the log and for others (one line, default "").
+    """
+
+    mode: Mode
+    weight: int | None
+    on_failure: FailurePolicy | Kind | None
+    until: Until
+    why: str
+
+
+def override_of(name: str, quota: Quota | str | None, terms: Terms, who: str, now: float) -> Override:
+    """Return the override that says this, from now on (seconds since 1970). Raises ValueError, TypeError."""
+    policy, until = terms.get("on_failure"), end_of(terms.get("until"), now)
+    policy = FailurePolicy.parse(policy) if isinstance(policy, str) else policy
+    wanted = Quota.parse(quota) if isinstance(quota, str) else quota
+    mode, weight, why = terms.get("mode", "enforce"), terms.get("weight"), terms.get("why", "")
+    return Override(check_name(name), wanted, until, round(now, 3), why, who, mode, weight, policy)
+
+
+def someone() -> str:
+    """Return who the log says it was, where nobody says it: user@machine."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container without a user of this number
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
