@@ -51,6 +51,9 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "limiter.not_closed": Event(_ERROR, "A limiter could not be closed as it should.", ("key",)),
         "law.failed": Event(_ERROR, "A law of a concurrency limiter raised; the limit stays.", ("law",)),
         "limit.listener_failed": Event(_ERROR, "A function that listens to a concurrency limit raised."),
+        "permit.callback_failed": Event(
+            _ERROR, "A function that `acquire_later` was to call raised; its permit is back."
+        ),
         "classify.failed": Event(_ERROR, "`classify` raised, or returned no Outcome; the call is ignored."),
         "watchers.off": Event(_WARNING, "No thread can be had for the watchers: nobody watches.", ("reason",)),
         "watchers.seen": Event(_DEBUG, "What the watchers saw in a round.", ("seen",)),

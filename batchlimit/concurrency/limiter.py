@@ -1,10 +1,12 @@
 """ConcurrencyLimiter: the concurrency limiter for threads."""
 
 import math
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
 from batchlimit.concurrency.base_limiter import BaseLimiter
+from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.permit import Permit
 from batchlimit.waiting import patience
 
@@ -79,6 +81,55 @@ class ConcurrencyLimiter(BaseLimiter):
         if sheddable:
             self._locked_gate.exposed.add(permit)
         return permit
+
+    def acquire_later(
+        self,
+        admitted: Admitted,
+        refused: Refused,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> Permit | None:
+        """Return a permit at once, if there is room; else return None, wait without a thread, and be called back.
+
+        Args:
+            admitted: Called with the permit, held, when it is this call's turn, by the thread that made room: let it be
+                quick.
+            refused: Called with the error instead, in a background thread, if the call waited in vain.
+            partition: The name of the call's partition (default "": what no share guarantees).
+            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
+            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+            priority: Callers of high priority are served first in the queue (a whole number, default 0).
+            sheddable: True if the call may be told to give up (default False); see Shedding.
+
+        Returns:
+            The permit, held until it is completed; or None: one of the two functions will be called, once.
+
+        Raises:
+            ConcurrencyLimited: The call was refused, for it may not wait or the queue is full.
+            LimiterClosed: The limiter was closed.
+            TypeError, ValueError: As `acquire`.
+
+        Example:
+            >>> from batchlimit import ConcurrencyLimiter, Queue
+            >>> from batchlimit.laws import Fixed
+            >>> limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(10))
+            >>> with limiter.acquire():
+            ...     limiter.acquire_later(lambda permit: permit.success(), print)
+            >>> limiter.statistics().succeeded
+            2
+            >>> limiter.close()
+        """
+        permit = Permit(self._locked_gate, operation, priority, sheddable)
+        wait = math.inf if timeout is None else patience(timeout)
+        return self._deadlines.enter(self._locked_gate, permit, partition, wait, (admitted, refused))
+
+    @cached_property
+    def _deadlines(self) -> Deadlines:
+        return Deadlines(self._locked_gate.clock)
 
     def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterable
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
 from batchlimit.concurrency.keyed.permits import Permits
 from batchlimit.concurrency.keyed.turns import Turns
+from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.permit import Permit
 from batchlimit.waiting import patience
 
@@ -71,6 +73,43 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
         if reason := gate.enter(permit, ""):
             permit._wait("", wait, reason)
         return permit
+
+    def acquire_later(
+        self,
+        admitted: Admitted,
+        refused: Refused,
+        key: str,
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+    ) -> Permit | None:
+        """Return a permit of a key at once, if there is room; else return None, wait without a thread, be called back.
+
+        Args:
+            admitted: Called with the permit, held, when it is this call's turn, by the thread that made room: let it be
+                quick.
+            refused: Called with the error instead, in a background thread, if the call waited in vain.
+            key: What is limited, such as "repo:42".
+            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
+            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
+            priority: Callers of high priority are served first in the queue (a whole number, default 0).
+
+        Returns:
+            The permit, held until it is completed; or None: one of the two functions will be called, once.
+
+        Raises:
+            ConcurrencyLimited: The call was refused, for it may not wait or the queue is full.
+            LimiterClosed, TypeError, ValueError: As `acquire`.
+        """
+        gate = self._by_key.get(key) or self._gates.find(key)
+        permit = Permit(gate, operation, priority, False)
+        wait = math.inf if timeout is None else patience(timeout)
+        return self._deadlines.enter(gate, permit, "", wait, (admitted, refused))
+
+    @cached_property
+    def _deadlines(self) -> Deadlines:
+        return Deadlines(self._clock)
 
     def acquire_all(
         self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "", priority: int = 0

@@ -1,0 +1,188 @@
+"""Callers that wait at a gate without a thread or a task of their own: they are called back."""
+
+import heapq
+import itertools
+import math
+import threading
+from collections.abc import Callable
+
+from batchlimit.concurrency.locked_gate import LockedGate
+from batchlimit.concurrency.permit import Permit
+from batchlimit.concurrency.queue import Waiter
+from batchlimit.errors import ConcurrencyLimited, LimiterClosed
+from batchlimit.events import tell
+from batchlimit.unique import Forkables
+
+Admitted = Callable[[Permit], object]
+"""Called with the permit, held, by the thread that made room."""
+Refused = Callable[[ConcurrencyLimited | LimiterClosed], object]
+"""Called with the reason, in a background thread."""
+
+_SECOND = 1_000_000_000
+_FEW = 64
+"""So many callers that wait no longer are kept in the list of deadlines before they are looked for."""
+
+
+class Caller:
+    """One caller that waits; it is called back once."""
+
+    __slots__ = ("_calls", "_deadlines", "_gate", "_permit", "waiter")
+
+    def __init__(
+        self, gate: LockedGate, permit: Permit, deadlines: "Deadlines", admitted: Admitted, refused: Refused
+    ) -> None:
+        self._gate, self._permit, self._deadlines = gate, permit, deadlines
+        self._calls = [(admitted, refused)]  # whoever pops it calls back
+        self.waiter = Waiter(self._wake, permit.priority)
+
+    def __repr__(self) -> str:
+        return f"<Caller with {self._permit!r}>"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was called back."""
+        return not self._calls
+
+    def pause(self) -> float:
+        """Return after how many seconds to `serve` its gate; inf: never."""
+        return self._gate.waiters.pause()
+
+    def serve(self) -> None:
+        """Let those enter that may by now: time alone frees places that strict shares kept."""
+        self._gate.waiters.serve()
+
+    def _wake(self) -> None:
+        """It was served, or displaced, or the limiter was closed; in any thread, which may do something urgent."""
+        if self.waiter.served:
+            self.settle()
+        else:
+            self._deadlines.add(self, 0)
+
+    def settle(self) -> None:
+        """Wait no longer, and call back; a second time it changes nothing."""
+        try:
+            admitted, refused = self._calls.pop()
+        except IndexError:
+            return
+        waiters = self._gate.waiters
+        is_held = waiters.leave(self._permit, self.waiter)
+        self._deadlines.note_end(self)
+        try:
+            if not is_held:
+                refused(waiters.in_vain(self.waiter))
+                return
+            if self._permit._sheddable:
+                self._gate.exposed.add(self._permit)
+            admitted(self._permit)
+        except Exception as error:  # noqa: BLE001  this thread has work of its own
+            if is_held:
+                self._permit.ignore()
+            tell("permit.callback_failed", "a call that waited for a permit could not be called back", error=error)
+
+
+class Deadlines:
+    """Ends waits whose time is over, in a background thread that lives as long as anybody waits."""
+
+    __slots__ = ("__weakref__", "_bell", "_clock", "_is_running", "_most", "_numbers", "_waiting")
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self.after_fork()
+        _living.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Deadlines of {len(self._waiting)}>"
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child: nobody waits there."""
+        self._bell = threading.Condition()  # reentrant, for the garbage collector may complete a permit anywhere
+        self._waiting: list[tuple[float, int, Caller]] = []
+        self._numbers = itertools.count()
+        self._most = _FEW
+        self._is_running = False
+
+    def enter(
+        self, gate: LockedGate, permit: Permit, partition: str, wait: float, back: tuple[Admitted, Refused]
+    ) -> Permit | None:
+        """Return the permit, held, if there is room; else call back when there is, or after so many seconds.
+
+        Raises:
+            ConcurrencyLimited: The call may not wait: there is no queue, or it is full.
+            LimiterClosed: The limiter was closed.
+        """
+        if not (reason := gate.enter(permit, partition)):
+            if permit._sheddable:
+                gate.exposed.add(permit)
+            return permit
+        seconds = gate.waiters.longest(wait)
+        if seconds <= 0:
+            raise gate.refusal(reason)
+        caller = Caller(gate, permit, self, *back)
+        gate.waiters.join(caller.waiter, partition)
+        self.add(caller, self._clock() + seconds * _SECOND)
+        return None
+
+    def add(self, caller: Caller, at: float) -> None:
+        """End the wait of a caller at this time (ns), unless it is over by then."""
+        with self._bell:
+            heapq.heappush(self._waiting, (at, next(self._numbers), caller))
+            if len(self._waiting) > self._most:
+                self._forget()
+            self._bell.notify()
+            if self._is_running:
+                return
+            self._is_running = True
+        try:
+            threading.Thread(target=self._run, name="batchlimit-deadlines", daemon=True).start()
+        except RuntimeError:  # no thread can be had: nobody would ever end this wait
+            with self._bell:
+                self._is_running = False
+            caller.settle()
+
+    def note_end(self, caller: Caller) -> None:
+        """Let the thread end, or wait for another deadline, if it waits for that of a caller that waits no longer."""
+        with self._bell:
+            if self._waiting and self._waiting[0][2] is caller:
+                self._bell.notify()
+
+    def _forget(self) -> None:
+        """Drop those that wait no longer."""
+        self._waiting = [each for each in self._waiting if not each[2].is_over]
+        heapq.heapify(self._waiting)
+        self._most = 2 * len(self._waiting) + _FEW
+
+    def _run(self) -> None:
+        while True:
+            with self._bell:
+                first = self._first()
+                if first is None:
+                    return
+                due = self._due()
+            if first.pause() < math.inf:
+                first.serve()
+            for caller in due:
+                caller.settle()
+
+    def _first(self) -> Caller | None:
+        """Wait until there is something to do, and return whose time is over first; None if nobody waits."""
+        while self._waiting and self._waiting[0][2].is_over:
+            heapq.heappop(self._waiting)
+        if not self._waiting:
+            self._is_running = False
+            return None
+        at, _, first = self._waiting[0]
+        seconds = min((at - self._clock()) / _SECOND, first.pause())
+        if seconds > 0:
+            self._bell.wait(min(seconds, threading.TIMEOUT_MAX))
+        return first
+
+    def _due(self) -> list[Caller]:
+        now = self._clock()
+        due: list[Caller] = []
+        while self._waiting and self._waiting[0][0] <= now:
+            due.append(heapq.heappop(self._waiting)[2])
+        return due
+
+
+_living: Forkables[Deadlines] = Forkables()
+"""All of this process."""
