@@ -1,6 +1,7 @@
 """Where requests get their permits: of a ConcurrencyLimiter by partition, of a keyed or a shared one by key."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
@@ -55,9 +56,32 @@ class PermitSource:
             return self._limiter.acquire(self._partition(request), **options)
         if self.is_shared:
             options.pop("operation", None)
+        return self._by_key(request, self._limiter.acquire, options)
+
+    def acquire_later(self, back: tuple[Any, Any], request: object, **options: Any) -> Any:
+        """Return the permit of a request, or None: then one of `back` is called, with a permit or a refusal.
+
+        Args:
+            back: as `acquire_later` of a limiter for threads takes them.
+            request: what the functions get. One with several keys does not wait.
+            **options: as the limiter's `acquire_later` takes them.
+
+        Raises:
+            BatchLimitError: the request is refused; also where its key cannot be made.
+        """
+        assert isinstance(self._limiter, ConcurrencyLimiter | KeyedConcurrencyLimiter)
+        acquire = partial(self._limiter.acquire_later, *back)
+        if self._key is None:
+            return acquire(self._partition(request), **options)
+        return self._by_key(request, acquire, options)
+
+    def _by_key(self, request: object, acquire: Callable[..., Any], options: dict[str, Any]) -> Any:
+        assert self._key is not None
         try:
             keys = self._key(request)
-            return self._limiter.acquire(keys, **options) if isinstance(keys, str) else self._several(keys, options)
+            if isinstance(keys, str):
+                return acquire(keys, **options)
+            return self._several(keys, options if acquire == self._limiter.acquire else options | {"timeout": 0})
         except BatchLimitError:
             raise
         except Exception as error:

@@ -109,7 +109,7 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
 
     @cached_property
     def _deadlines(self) -> Deadlines:
-        return Deadlines(self._clock)
+        return Deadlines(self._gates.clock)
 
     def acquire_all(
         self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "", priority: int = 0

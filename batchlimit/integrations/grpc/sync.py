@@ -1,7 +1,7 @@
 """ConcurrencyInterceptor: limits the calls of a threaded gRPC server."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -12,6 +12,7 @@ from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.call import Call, Ending, Handler, completing
 from batchlimit.integrations.grpc.details import Name, alike, never, nobody
 from batchlimit.integrations.grpc.held import HELD
+from batchlimit.integrations.grpc.queued import QueuedCall
 from batchlimit.integrations.grpc.sheddable import SheddableHandler
 from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
@@ -23,9 +24,9 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
     """Lets as many calls in at once as the limiter lets; refuses the others before they take a worker thread.
 
     A call is under way from before it queues for a worker until its handler has returned, or its stream has ended. So
-    the queue before the workers is part of what the limiter sees and limits. It is the only queue: no call waits in
-    that of the limiter, which would block the one thread that takes in all calls. The operation of a call is its method
-    in full.
+    the queue before the workers is part of what the limiter sees and limits. No call waits in the queue of the limiter,
+    unless you pass `workers`: it then waits there without a thread, and takes a worker when it has its place. The
+    operation of a call is its method in full.
 
     Args:
         limiter: The limiter: by key, shared by key, or one limit for all. It may serve others too. A shared one is
@@ -38,10 +39,14 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             exception that ends a handler without a status.
         sheddable: Returns whether a call may be told to give up; see Shedding (default: of none). A stream ends at its
             next request or response then. A handler of one response ends where it calls `check_permit`.
-        priority: Returns the priority of a call; low ones are shed first (default: the same for all).
+        priority: Returns the priority of a call: high ones are served first in the queue, low ones are shed first
+            (default: the same for all).
+        workers: The pool of the server, for calls that wait in the limiter's queue (default None: no call waits). A
+            call of several keys does not wait. One whose client went away keeps its place in the queue.
+        timeout: How long a call waits there at most (seconds; None, the default: as long as the queue lets it).
 
     Raises:
-        TypeError: `key` or `sheddable` does not go with the limiter.
+        TypeError: `key`, `sheddable` or `workers` does not go with the limiter.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -63,12 +68,17 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         outcome: OutcomeOf = outcome_of,
         sheddable: Callable[[grpc.HandlerCallDetails], bool] = never,
         priority: Callable[[grpc.HandlerCallDetails], int] = alike,
+        workers: Executor | None = None,
+        timeout: float | None = None,
     ) -> None:
         if key is not None and sheddable is not never:
             raise TypeError("sheddable= is for a limiter without keys")
         self._is_keyed, self._source = key is not None, PermitSource(limiter, partition, key)
+        if workers is not None and self._source.is_shared:
+            raise TypeError("workers= is for limiters of this process: calls ask a shared one in their worker")
         self._outcome = outcome
         self._sheddable, self._priority = sheddable, priority
+        self._workers, self._timeout = workers, timeout
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._source!r}>"
@@ -92,10 +102,13 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             found = continuation(details)
             return found and self._asked_by_worker(found, details)
         sheddable = self._sheddable(details)
+        queued = None if self._workers is None else QueuedCall(self._workers)
         try:
-            permit = self._acquire(details, sheddable)
+            permit = self._acquire(details, sheddable, queued)
         except BatchLimitError as error:
             return _refusing(refusal(error))
+        if permit is None and queued is not None:
+            return self._waiting(continuation, details, queued, sheddable)
         handler = None
         try:
             if found := continuation(details):
@@ -105,6 +118,31 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         finally:
             if handler is None:
                 give_back(permit)
+        return handler
+
+    def _waiting(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], "Handler | None"],
+        details: grpc.HandlerCallDetails,
+        queued: QueuedCall,
+        sheddable: bool,
+    ) -> "Handler | None":
+        """Return a handler that runs when the call has its place."""
+        held: list[Any] = []
+        handler = None
+
+        def begin(context: Any) -> Ending:
+            held.append(queued.permit_of(context))
+            return self._ending(held[0], context)
+
+        try:
+            if found := continuation(details):
+                if sheddable:
+                    found = SheddableHandler(found, lambda: held[0]).handler()
+                handler = queued.handler(Call(found, begin).handler())
+        finally:
+            if handler is None:
+                queued.forget()
         return handler
 
     def _asked_by_worker(self, found: Handler, details: grpc.HandlerCallDetails) -> Handler:
@@ -126,11 +164,14 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         HELD.set(permit)
         return Ending(context, completing(permit, self._outcome))
 
-    def _acquire(self, details: grpc.HandlerCallDetails, sheddable: bool) -> Any:
+    def _acquire(self, details: grpc.HandlerCallDetails, sheddable: bool, queued: QueuedCall | None = None) -> Any:
+        """Return a permit; or None, if the queued call will be told."""
         options: dict[str, Any] = {} if self._is_keyed else {"sheddable": sheddable}
-        return self._source.acquire(
-            details, timeout=0, operation=details.method, priority=self._priority(details), **options
-        )
+        options |= {"operation": details.method, "priority": self._priority(details)}
+        if queued is None:
+            return self._source.acquire(details, timeout=0, **options)
+        back = queued.admitted, queued.refused
+        return self._source.acquire_later(back, details, timeout=self._timeout, **options)
 
 
 def _refusing(answer: Refusal) -> Handler:

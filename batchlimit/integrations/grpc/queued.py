@@ -1,0 +1,136 @@
+"""Calls of a threaded server that wait for their place without a worker thread."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from threading import Event, Lock
+from typing import Any
+
+import grpc
+
+from batchlimit import BatchLimitError, LimiterClosed
+from batchlimit.concurrency import Permit
+from batchlimit.integrations.grpc.status import Refusal, refusal
+
+
+class QueuedCall:
+    """One call: what grpcio wants to run, and whether it may run. Once both are known, it runs.
+
+    grpcio submits a call to the pool that its handler brings along, if that is a ThreadPoolExecutor. That of a queued
+    call keeps the job until there is a place, and then hands it to the workers. So nothing blocks: neither the thread
+    that takes in all calls, nor a worker. A grpcio that no longer looks for such pools would let the call wait in a
+    worker.
+    """
+
+    def __init__(self, workers: Executor) -> None:
+        self._workers = workers
+        self._lock = Lock()  # held to touch the job and the verdict
+        self._known = Event()
+        self._job: Callable[[], None] | None = None
+        self._is_unwanted = False
+        self._permit: Permit | None = None
+        self._refusal: Refusal | None = None
+
+    def __repr__(self) -> str:
+        return f"<QueuedCall: {self._permit or self._refusal or 'waiting'}>"
+
+    def admitted(self, permit: Permit) -> None:
+        """Run the call, or do so as soon as it comes."""
+        with self._lock:
+            self._permit = permit
+            if self._is_unwanted:
+                permit.ignore()
+            job = self._decide()
+        if job is not None:
+            self._start(job)
+
+    def refused(self, error: BatchLimitError) -> None:
+        """Refuse the call, or do so as soon as it comes; in a background thread."""
+        with self._lock:
+            self._refusal = refusal(error)
+            job = self._decide()
+        if job is not None:
+            job()
+
+    def forget(self) -> None:
+        """Complete the permit when it comes: there is no such method."""
+        with self._lock:
+            self._is_unwanted = True
+            if self._permit is not None:
+                self._permit.ignore()
+
+    def permit_of(self, context: Any) -> Permit:
+        """Return the permit; end the call if it got none. In the thread that runs the call."""
+        self._known.wait()
+        if self._refusal is not None or self._permit is None:
+            answer = self._refusal or _closed()
+            context.set_trailing_metadata(answer.metadata)
+            context.abort(answer.code, answer.details)
+            raise RuntimeError("abort returned")  # grpcio's raises
+        return self._permit
+
+    def handler(self, call: Any) -> Any:
+        """Return a handler that grpcio gives to this call, and not to its workers.
+
+        Args:
+            call: A handler whose requests stream, as that of Call.
+        """
+        run = call.stream_stream or call.stream_unary
+
+        def parked(requests: Any, context: Any) -> Any:
+            return run(requests, context)
+
+        parked.experimental_thread_pool = _Parked(self.submit)  # type: ignore[attr-defined]
+        make = (
+            grpc.stream_stream_rpc_method_handler if call.response_streaming else grpc.stream_unary_rpc_method_handler
+        )
+        return make(parked, call.request_deserializer, call.response_serializer)
+
+    def submit(self, do: Callable[[], Any]) -> "Future[Any]":
+        """Run a job as soon as there is a place; for grpcio."""
+        done: Future[Any] = Future()
+        job = partial(_complete, do, done)
+        with self._lock:
+            if not self._known.is_set():
+                self._job = job
+                return done
+        if self._refusal is None:
+            self._start(job)
+        else:
+            job()
+        return done
+
+    def _decide(self) -> Callable[[], None] | None:
+        self._known.set()
+        job, self._job = self._job, None
+        return job
+
+    def _start(self, job: Callable[[], None]) -> None:
+        try:
+            self._workers.submit(job)
+        except RuntimeError:  # the pool was shut down: the server stops
+            if self._permit is not None:
+                self._permit.ignore()
+            self._refusal = _closed()
+            job()
+
+
+class _Parked(ThreadPoolExecutor):
+    """No threads: who submits is served later."""
+
+    def __init__(self, submit: Callable[[Callable[[], Any]], "Future[Any]"]) -> None:
+        self._submit = submit
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        return self._submit(partial(fn, *args, **kwargs))
+
+
+def _closed() -> Refusal:
+    return refusal(LimiterClosed("the server stops"))
+
+
+def _complete(do: Callable[[], Any], done: "Future[Any]") -> None:
+    try:
+        do()
+    finally:
+        done.set_result(None)

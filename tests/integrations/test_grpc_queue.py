@@ -1,0 +1,187 @@
+"""Calls of a threaded gRPC server that wait in the limiter's queue: none of them has a thread meanwhile."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import grpc._server
+import pytest
+
+from batchlimit import ConcurrencyLimiter, Queue
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Shedding
+from batchlimit.integrations.grpc import ConcurrencyInterceptor
+from batchlimit.laws import Fixed, Settable
+from batchlimit.shared import SharedConcurrencyLimiter
+from tests.integrations.gate import Gate
+from tests.integrations.service import KINDS, Service
+from tests.integrations.stage import Stage
+from tests.sync.stage import until
+
+PATIENT = Queue(100, max_wait=None)
+
+
+@contextmanager
+def queueing(limiter: Any, *, workers: int = 1, **interceptor: Any) -> Iterator[Stage]:
+    """A server with few workers, before which calls wait for the limiter."""
+    gate, pool = Gate(), ThreadPoolExecutor(workers)
+    intercept = ConcurrencyInterceptor(limiter, workers=pool, **interceptor)
+    server = grpc.server(pool, [Service(gate)], [intercept])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield Stage(None, limiter, intercept, gate, port, lambda do, *args: do(*args))
+    finally:
+        gate.open()
+        server.stop(None).wait(10)
+        limiter.close()
+        pool.shutdown()
+
+
+def waiting(scene: Stage, many: int) -> None:
+    until(lambda: scene.statistics.waiting == many)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_waits_for_its_place_and_is_served_then(kind: str) -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
+    with queueing(limiter) as scene, scene.client() as client:
+        held = limiter.acquire()
+        call = client.call(kind, "a")
+        waiting(scene, 1)
+        held.success()
+        expected = ["first", "a"] if kind == "unary_stream" else ["a"]
+        assert call.answers() == expected
+        assert scene.counted == (2, 0, 0)
+
+
+def test_calls_that_wait_keep_no_worker_from_others_nor_the_thread_that_takes_in_calls() -> None:
+    """One worker: another method, with a place of its own, is served while fifty calls wait."""
+    limiter = KeyedConcurrencyLimiter({"slow": Keyed(1, queue=PATIENT), "*": 10})
+
+    def key(details: grpc.HandlerCallDetails) -> str:
+        return "slow" if "Slow" in details.method else "other"
+
+    with queueing(limiter, key=key) as scene, scene.client() as client:
+        held = limiter.acquire("slow")
+        assert client.call("unary_unary", "b").answers() == ["b"]  # the worker runs from now on
+        slow = [client.call("unary_unary", "a", service="test.Slow") for _ in range(50)]
+        until(lambda: limiter.statistics().patterns["slow"].waiting == 50)
+        assert client.call("unary_unary", "b").answers() == ["b"]
+        held.success()
+        assert [each.answers() for each in slow] == [["a"]] * 50
+
+
+@pytest.mark.parametrize(
+    ("queue", "timeout", "reason"),
+    [(Queue(9, max_wait=0.001), None, "queue_timeout"), (PATIENT, 0.001, "queue_timeout")],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_that_waited_in_vain_is_told_so(kind: str, queue: Queue, timeout: float | None, reason: str) -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=queue)
+    with queueing(limiter, timeout=timeout) as scene, scene.client() as client:
+        held = limiter.acquire()
+        call = client.call(kind, "a")
+        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
+        held.success()
+        assert scene.counted == (1, 0, 0)
+
+
+def test_a_call_that_a_more_important_one_displaces_is_told_so() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(1, max_wait=None))
+    with queueing(limiter, priority=lambda details: len(details.method)) as scene, scene.client() as client:
+        held = limiter.acquire()
+        low = client.call("unary_unary", "low")
+        waiting(scene, 1)
+        high = client.call("unary_unary", "high", service="test.Important")
+        assert (low.code, low.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "queue_full")
+        held.success()
+        assert high.answers() == ["high"]
+
+
+def test_a_limiter_that_is_closed_answers_all_who_wait() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
+    with queueing(limiter) as scene, scene.client() as client:
+        held = limiter.acquire()
+        calls = [client.call("unary_unary", "a") for _ in range(20)]
+        waiting(scene, 20)
+        limiter.close()
+        assert {each.code for each in calls} == {grpc.StatusCode.UNAVAILABLE}
+        held.success()
+
+
+def test_a_client_that_went_away_leaves_no_place_taken() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
+    with queueing(limiter) as scene, scene.client() as client:
+        held = limiter.acquire()
+        gone, stays = client.call("unary_unary", "a"), client.call("unary_unary", "b")
+        waiting(scene, 2)
+        gone.cancel()
+        held.success()
+        assert stays.answers() == ["b"]
+        scene.rest()
+
+
+def test_a_server_that_stops_leaves_no_place_taken() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
+    with queueing(limiter) as scene, scene.client() as client:
+        held = limiter.acquire()
+        calls = [client.call("unary_unary", "a") for _ in range(3)]
+        waiting(scene, 3)
+    held.success()
+    until(lambda: limiter.statistics().in_flight == 0)
+    assert all(each.code is not grpc.StatusCode.OK for each in calls)
+
+
+def test_an_unknown_method_takes_no_place_when_its_turn_comes() -> None:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
+    with queueing(limiter) as scene, scene.client() as client:
+        held = limiter.acquire()
+        assert client.call("unary_unary", "a", to="nothing").code is grpc.StatusCode.UNIMPLEMENTED
+        waiting(scene, 1)
+        held.success()
+        assert scene.counted == (1, 0, 1)
+
+
+def test_a_call_that_waited_may_be_shed() -> None:
+    law = Settable(2)
+    limiter = ConcurrencyLimiter(law, queue=PATIENT, every=0.001, shedding=Shedding(over=1))
+    with queueing(limiter, workers=2, sheddable=lambda details: True) as scene, scene.client() as client:
+        held, other = limiter.acquire(), limiter.acquire()
+        call = client.call("unary_unary", "work")
+        waiting(scene, 1)
+        other.success()
+        scene.gate.meet()
+        law.set_limit(1)
+        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        held.success()
+
+
+def test_a_call_of_several_keys_does_not_wait() -> None:
+    limiter = KeyedConcurrencyLimiter({"*": Keyed(1, queue=PATIENT)})
+    with queueing(limiter, key=lambda details: ["a", "b"]) as scene, scene.client() as client:
+        held = limiter.acquire("b")
+        call = client.call("unary_unary", "a")
+        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "limit")
+        held.success()
+
+
+def test_a_grpcio_that_looks_for_no_pools_lets_calls_wait_in_their_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc._server, "_select_thread_pool_for_behavior", lambda behavior, pool: pool)
+    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
+    with queueing(limiter) as scene, scene.client() as client:
+        held = limiter.acquire()
+        call = client.call("unary_unary", "a")
+        waiting(scene, 1)
+        held.success()
+        assert call.answers() == ["a"]
+
+
+def test_a_shared_limiter_has_no_queue_of_this_kind() -> None:
+    pool = ThreadPoolExecutor(1)
+    with (
+        SharedConcurrencyLimiter.from_url("memory://", {"*": 1}) as limiter,
+        pytest.raises(TypeError, match="workers= is for limiters of this process"),
+    ):
+        ConcurrencyInterceptor(limiter, key=lambda details: "a", workers=pool)
