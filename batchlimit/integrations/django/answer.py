@@ -8,6 +8,7 @@ from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.fronts import awaitable, blocking
 from batchlimit.integrations.django.hold import hold_of
 from batchlimit.integrations.enforcement import Refusal
+from batchlimit.integrations.permits import spared
 
 
 def answer(request: Any, refusal: Refusal) -> Any:
@@ -15,6 +16,7 @@ def answer(request: Any, refusal: Refusal) -> Any:
 
     It is that of ON_REJECTED, or problem details where that returns None or raises.
     """
+    spare(request)
     if (own := configuration().on_rejected) is not None:
         try:
             return blocking(own)(request, refusal) or _problem(refusal)
@@ -28,12 +30,18 @@ async def answer_async(request: Any, refusal: Refusal) -> Any:
 
     It is that of ON_REJECTED, or problem details where that returns None or raises.
     """
+    spare(request)
     if (own := configuration().on_rejected) is not None:
         try:
             return await awaitable(own)(request, refusal) or _problem(refusal)
         except Exception as error:  # noqa: BLE001  told in the log
             _failed(request, refusal, error)
     return _problem(refusal)
+
+
+def spare(request: Any) -> None:
+    """Give back the permit of a refused request: its answer tells nothing about the load."""
+    spared(getattr(request, "scope", None) or request.META)
 
 
 def _problem(refusal: Refusal) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.throttling import BaseThrottle
 
+from batchlimit.integrations.django.answer import spare
 from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.decorator import MISSING, remember
 from batchlimit.integrations.django.fronts import blocking
@@ -62,6 +63,8 @@ def throttle(
                 raise Unavailable
             if refusal is not None and refusal.status == 403:
                 raise PermissionDenied
+            if refusal is not None:
+                spare(getattr(request, "_request", request))
             self._retry_after = None if refusal is None else refusal.retry_after
             return refusal is None
 

@@ -7,6 +7,7 @@ from batchlimit.integrations.enforcement import Outcome, Refusal, Response, Rout
 from batchlimit.integrations.enforcement.outcome import refuse
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Header
+from batchlimit.integrations.permits import spared
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.rejected import Rejected, rejected
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp
@@ -44,7 +45,7 @@ class Hold:
         if self._outcome is None:
             self._outcome = self._admitted(request)
             self._refusal = self._outcome.refusal
-        return None if self._outcome.refusal is None else rejected(self._outcome.refusal)
+        return self._rejected(self._outcome.refusal, request)
 
     def ask(self, limit: RouteLimit, request: FlaskRequest) -> Rejected | None:
         """Charge the request to what its route asks for; return what refuses it."""
@@ -52,7 +53,7 @@ class Hold:
             return refused
         assert self._outcome is not None
         self._refusal = self._front.enforcer.ask(limit, self._outcome, parameters=request.view_args or {})
-        return None if self._refusal is None else rejected(self._refusal)
+        return self._rejected(self._refusal, request)
 
     def tell(self, response: FlaskResponse, request: FlaskRequest) -> FlaskResponse:
         """Add the fields to a response. One that the application made before the rules were asked may be replaced."""
@@ -69,6 +70,12 @@ class Hold:
         self._front.enforcer.counters.accuse(view, "requests of the view %r are refused: %s", error)
         self._refusal = refuse(self._front.enforcer.fields, reduced_capacity(), 1.0, error=error)
         return rejected(self._refusal)
+
+    def _rejected(self, refusal: Refusal | None, request: FlaskRequest) -> Rejected | None:
+        if refusal is None:
+            return None
+        spared(request.environ)
+        return rejected(refusal)
 
     def _admitted(self, request: FlaskRequest) -> Outcome:
         environ = request.environ
