@@ -97,5 +97,8 @@ class Counts:
             unknown=self.unknown,
             waits=self.waits,
             baselines=baselines,
+            raised=gate.raised,
+            lowered=gate.lowered,
+            last_rtt=self.last_rtt_ns / _SECOND,
             partitions={p.name: PartitionStatistics(p.busy, p.guaranteed, p.most) for p in gate.partitions.all()},
         )

@@ -27,19 +27,32 @@ class Gate:
             strict or have caps.
         behind: True if waiters may wait for no more than the next `serve`: there were too many for one.
         in_flight: How many calls are under way.
+        raised: How often the limit was raised.
+        lowered: How often the limit was lowered.
         is_closed: True if no call may enter any more.
         partitions: The partitions.
         waiting: The waiters.
     """
 
-    __slots__ = ("_queue", "behind", "in_flight", "is_closed", "limit", "open_to", "partitions", "waiting")
+    __slots__ = (
+        "_queue",
+        "behind",
+        "in_flight",
+        "is_closed",
+        "limit",
+        "lowered",
+        "open_to",
+        "partitions",
+        "raised",
+        "waiting",
+    )
 
     def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
         self.limit = limit
         self.open_to = 0
         self.is_closed = False
         self.behind = False
-        self.in_flight = 0
+        self.in_flight = self.raised = self.lowered = 0
         self._queue = queue
         self.waiting = Waiting(queue.order)
         self.partitions = PartitionTable(partitions)
@@ -117,6 +130,8 @@ class Gate:
         """Set the limit; return the waiters that were served. Calls under way stay, also above a lower limit."""
         if limit == self.limit:
             return ()
+        self.raised += limit > self.limit
+        self.lowered += limit < self.limit
         self.limit = limit
         self._share_out()
         return self.serve(now_ns) if self.waiting.count else ()

@@ -73,6 +73,9 @@ class ConcurrencyStatistics:
         waits: How long callers waited in the queue, admitted then or not (default: nobody did).
         baselines: How long calls take without a queue, by operation, as the law holds (seconds; default: it holds
             nothing). Under "" is the one of a law that does not tell operations apart.
+        raised: How often the law, or somebody who set it, raised the limit (default 0).
+        lowered: How often the limit was lowered (default 0).
+        last_rtt: How long the call took that was the last to end as a success (seconds; default 0: none has).
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -99,6 +102,9 @@ class ConcurrencyStatistics:
     unknown: int = 0
     waits: Histogram = field(default=Histogram(), compare=False)
     baselines: Mapping[str, float] = field(default_factory=dict)
+    raised: int = 0
+    lowered: int = 0
+    last_rtt: float = field(default=0.0, compare=False)
 
     @property
     def admitted(self) -> int:

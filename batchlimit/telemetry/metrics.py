@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["counter", "gauge"]
+Merge = Literal["sum", "min", "max"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class Metric:
         unit: what it counts, as OpenTelemetry writes units: things in braces, "1" for a fact.
         text: one sentence for those who see it first.
         labels: the names of its labels, beside "limiter".
+        merge: what several limiters, or workers, have together.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Metric:
     unit: str
     text: str
     labels: tuple[str, ...] = ()
+    merge: Merge = "sum"
 
     @property
     def prometheus_name(self) -> str:
@@ -79,9 +82,26 @@ LOSSES = Metric("batchlimit.store.losses", "counter", "{bucket}", "Buckets found
 RULES_FAILURES = Metric(
     "batchlimit.rules.failures", "counter", "{failure}", "Overrides or files of rules that could not be used."
 )
-AVAILABLE = Metric("batchlimit.store.available", "gauge", "1", "1 while the store is asked, 0 while a circuit is open.")
+AVAILABLE = Metric(
+    "batchlimit.store.available", "gauge", "1", "1 while the store is asked, 0 while a circuit is open.", merge="min"
+)
 
 LIMIT = Metric("batchlimit.concurrency.limit", "gauge", "{call}", "Calls that may be under way.", ("policy",))
+LIMIT_CHANGES = Metric(
+    "batchlimit.concurrency.limit_changes",
+    "counter",
+    "{change}",
+    "How often the law changed the limit.",
+    ("policy", "direction"),
+)
+LAST_RTT = Metric(
+    "batchlimit.concurrency.last_duration",
+    "gauge",
+    "s",
+    "How long the call took that was the last to succeed.",
+    ("policy",),
+    merge="max",
+)
 IN_FLIGHT = Metric("batchlimit.concurrency.in_flight", "gauge", "{call}", "Calls under way.", ("policy",))
 WAITING = Metric("batchlimit.concurrency.queued_requests", "gauge", "{call}", "Callers in the queue.", ("policy",))
 CALLS = Metric(
@@ -124,6 +144,8 @@ METRICS = (
     RULES_FAILURES,
     AVAILABLE,
     LIMIT,
+    LIMIT_CHANGES,
+    LAST_RTT,
     IN_FLIGHT,
     WAITING,
     CALLS,

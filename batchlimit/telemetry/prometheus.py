@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
@@ -117,10 +117,15 @@ class _Shared:
         self._made[metric].labels(limiter, *values).inc(change)
 
 
+_MODES: dict[metrics.Merge, Literal["livesum", "livemin", "livemax"]] = {
+    "sum": "livesum",
+    "min": "livemin",
+    "max": "livemax",
+}
+
+
 def _made(metric: metrics.Metric) -> Any:
     names = ("limiter", *metric.labels)
     if metric.kind == "counter":
         return Counter(metric.prometheus_name, metric.text, names)
-    if metric is metrics.AVAILABLE:
-        return Gauge(metric.prometheus_name, metric.text, names, multiprocess_mode="livemin")
-    return Gauge(metric.prometheus_name, metric.text, names, multiprocess_mode="livesum")
+    return Gauge(metric.prometheus_name, metric.text, names, multiprocess_mode=_MODES[metric.merge])

@@ -8,6 +8,7 @@ from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, Patte
 from batchlimit.histogram import BOUNDS, Histogram
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.reservoir.statistics import PolicyStatistics
+from batchlimit.shared.statistics import SharedStatistics
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.metrics import Metric
 
@@ -35,7 +36,7 @@ def read(found: object) -> Reading:
     """Return the value of each series in the statistics of one limiter, or of one web front.
 
     Args:
-        found: Statistics, ConcurrencyStatistics, KeyedStatistics or EnforcementStatistics.
+        found: Statistics, ConcurrencyStatistics, KeyedStatistics, SharedStatistics or EnforcementStatistics.
 
     Raises:
         TypeError: it is something else.
@@ -47,6 +48,8 @@ def read(found: object) -> Reading:
             return dict(_concurrency_limiter(found))
         case KeyedStatistics():
             return _sum(_keyed(found))
+        case SharedStatistics():
+            return dict(_shared_limiter(found))
         case EnforcementStatistics():
             return _sum(_rules(found))
         case _:
@@ -89,6 +92,9 @@ def _tokens(seen: PolicyStatistics) -> dict[tuple[str, str], int]:
 
 def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, float]]:
     yield Series(metrics.LIMIT, ("",)), seen.limit
+    yield Series(metrics.LIMIT_CHANGES, ("", "raised")), seen.raised
+    yield Series(metrics.LIMIT_CHANGES, ("", "lowered")), seen.lowered
+    yield Series(metrics.LAST_RTT, ("",)), seen.last_rtt
     yield Series(metrics.IN_FLIGHT, ("",)), seen.in_flight
     yield Series(metrics.WAITING, ("",)), seen.waiting
     for result in ("succeeded", "dropped", "ignored", "bypassed", "shed", "abandoned"):
@@ -115,6 +121,15 @@ def _pattern(policy: str, seen: PatternStatistics) -> Iterator[tuple[Series, flo
         yield Series(metrics.CALLS, (policy, "refused", reason)), value
     if seen.waits.total:
         yield from _buckets(metrics.CALLS_WAITED, seen.waits, policy)
+
+
+def _shared_limiter(seen: SharedStatistics) -> Iterator[tuple[Series, float]]:
+    yield Series(metrics.IN_FLIGHT, ("",)), sum(each.in_flight for each in seen.keys.values())
+    yield Series(metrics.WAITING, ("",)), sum(each.waiting for each in seen.keys.values())
+    yield Series(metrics.CALLS, ("", "admitted", "")), seen.admitted
+    yield Series(metrics.CALLS, ("", "refused", "")), seen.refused
+    yield Series(metrics.CALLS, ("", "lost", "")), seen.lost
+    yield Series(metrics.OPERATIONS), seen.asks
 
 
 def _rules(seen: EnforcementStatistics) -> Iterator[tuple[Series, float]]:

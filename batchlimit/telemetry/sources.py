@@ -3,10 +3,13 @@
 import os
 import weakref
 from collections.abc import Callable
+from operator import add
 from typing import Any, NamedTuple
 
 from batchlimit.events import tell
 from batchlimit.telemetry.reading import Reading, Series, read
+
+_MERGE: dict[str, Callable[[float, float], float]] = {"sum": add, "min": min, "max": max}
 
 
 class Labelled(NamedTuple):
@@ -66,7 +69,7 @@ class Sources:
         """Read this one too.
 
         Args:
-            name: the value of its label "limiter". Sources of one name are added up.
+            name: the value of its label "limiter". Sources of one name are one: most of their values are added up.
             source: a limiter, or a web front: `statistics()` says what it counted.
 
         Raises:
@@ -89,7 +92,8 @@ class Sources:
                 continue
             for series, value in found.items():
                 labelled = Labelled(series, source.name)
-                reading[labelled] = reading.get(labelled, 0) + value
+                before = reading.get(labelled)
+                reading[labelled] = value if before is None else _MERGE[series.metric.merge](before, value)
         return reading
 
     def _begin_anew_after_fork(self) -> None:

@@ -114,8 +114,8 @@ def frozen_limits() -> Iterator[FrozenLimits]:
 
     Every limiter is concerned, made before or within, on whatever store: its buckets are in memory, full, and begin
     anew with each block. Callers of concurrency limiters wait in this time as well. A limiter that was given a `clock`
-    keeps that, and its store. A call that waits moves the
-    clock instead of sleeping. Nothing happens in background threads.
+    keeps that, and its store. A call that waits moves the clock instead of sleeping. Nothing happens in background
+    threads.
 
     Returns:
         A context manager, whose value is FrozenLimits.

@@ -6,8 +6,9 @@ from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, RateLimiter, Stat
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.histogram import Durations
 from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
-from batchlimit.laws import Fixed
+from batchlimit.laws import AIMD, Fixed
 from batchlimit.reservoir.statistics import PolicyStatistics
+from batchlimit.shared import SharedConcurrencyLimiter
 from batchlimit.telemetry.metrics import METRICS, WAITED
 from batchlimit.telemetry.reading import MOST_POLICIES, Reading, read
 
@@ -74,7 +75,9 @@ def test_a_concurrency_limiter() -> None:
             limiter.acquire()
         limiter.acquire().drop()
         with limiter.acquire():
-            assert told(read(limiter.statistics())) == {
+            seen = told(read(limiter.statistics()))
+            assert seen.pop("concurrency.last_duration ") > 0
+            assert seen == {
                 "concurrency.limit ": 1,
                 "concurrency.in_flight ": 1,
                 "concurrency.requests  succeeded ": 2,
@@ -125,7 +128,7 @@ def test_names_follow_the_conventions() -> None:
     for metric in METRICS:
         assert metric.name.startswith("batchlimit.")
         assert "total" not in metric.name
-        assert metric.unit == "1" or metric.unit.startswith("{")
+        assert metric.unit in ("1", "s") or metric.unit.startswith("{")
         assert metric.text.endswith(".")
     assert len({metric.name for metric in METRICS}) == len(METRICS)
 
@@ -133,3 +136,27 @@ def test_names_follow_the_conventions() -> None:
 def test_what_has_no_statistics_has_no_metrics() -> None:
     with pytest.raises(TypeError, match="there are no metrics of 3"):
         read(3)
+
+
+def test_a_law_that_changes_its_limit_and_the_call_it_learned_from() -> None:
+    clock = iter(range(0, 10**9, 10**6))
+    with ConcurrencyLimiter(AIMD(initial=1, minimum=1, maximum=9), clock=lambda: next(clock)) as limiter:
+        limiter.acquire().success()
+        limiter.acquire().drop()
+        seen = told(read(limiter.statistics()))
+    assert seen["concurrency.limit_changes  raised"] == 1
+    assert seen["concurrency.limit_changes  lowered"] == 1
+    assert seen["concurrency.last_duration "] == 0.001
+
+
+def test_a_shared_concurrency_limiter_names_no_key() -> None:
+    with SharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter, limiter.acquire("gpu"):
+        with pytest.raises(ConcurrencyLimited):
+            limiter.acquire("gpu", timeout=0)
+        seen = told(read(limiter.statistics()))
+    assert seen.pop("store.operations") > 0
+    assert seen == {
+        "concurrency.in_flight ": 1,
+        "concurrency.requests  admitted ": 1,
+        "concurrency.requests  refused ": 1,
+    }

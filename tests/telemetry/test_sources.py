@@ -4,11 +4,13 @@ import gc
 import logging
 import os
 import threading
+from dataclasses import replace
 
 import pytest
 
-from batchlimit import RateLimiter
-from batchlimit.telemetry.metrics import TOKENS
+from batchlimit import RateLimiter, Statistics
+from batchlimit.concurrency import ConcurrencyStatistics
+from batchlimit.telemetry.metrics import AVAILABLE, LAST_RTT, LIMIT, TOKENS
 from batchlimit.telemetry.reading import Series
 from batchlimit.telemetry.sources import Labelled, Sources
 
@@ -40,6 +42,29 @@ def test_sources_of_one_name_are_added_up_and_others_are_told_apart() -> None:
     reading = found.read()
     assert acquired(reading, "api") == 3
     assert acquired(reading, "jobs") == 4
+
+
+class Seen:
+    """A source that counted this."""
+
+    def __init__(self, seen: object) -> None:
+        self._seen = seen
+
+    def statistics(self) -> object:
+        return self._seen
+
+
+def test_sources_of_one_name_reach_the_store_if_all_of_them_do_and_take_as_long_as_the_slowest() -> None:
+    found, rate = Sources(), Statistics(0, 0, 0, 0, 0, 0)
+    calls = ConcurrencyStatistics(5, 0, 0, 0, 0, 0, 0, 0, 0, {}, {}, (), last_rtt=0.5)
+    mine = [rate, replace(rate, available=False), rate, calls, replace(calls, last_rtt=2.5), calls]
+    sources = [Seen(each) for each in mine]
+    for each in sources:
+        found.add("api", each)
+    reading = found.read()
+    assert reading[Labelled(Series(AVAILABLE), "api")] == 0
+    assert reading[Labelled(Series(LAST_RTT, ("",)), "api")] == 2.5
+    assert reading[Labelled(Series(LIMIT, ("",)), "api")] == 15
 
 
 def test_a_limiter_that_nobody_has_any_more_is_not_kept_alive() -> None:

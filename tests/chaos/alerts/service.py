@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter, FailurePolicy, Queue, RateLimiter
 from batchlimit.integrations.wsgi import RateLimitMiddleware
-from batchlimit.laws import Fixed
+from batchlimit.laws import AIMD
 from batchlimit.rules import Rule, Rules
 from batchlimit.telemetry.prometheus import export
 
@@ -40,7 +40,7 @@ class Service:
         )
         web: Any = RateLimitMiddleware(_application, self.limiter, RULES, identify=_identify, checks=False)
         self.web = web
-        self.calls = ConcurrencyLimiter(Fixed(_CALLERS // 2), queue=Queue(1, max_wait=0.01))
+        self.calls = ConcurrencyLimiter(AIMD(initial=3, minimum=2, maximum=4), queue=Queue(1, max_wait=0.01))
         self.wrong: frozenset[str] = frozenset()
         self._stopped, self._chance = threading.Event(), random.Random(7)
         work: list[Callable[[], None]] = [self._requests, self._mail, *[self._call] * _CALLERS]
@@ -81,8 +81,10 @@ class Service:
         self.limiter.acquire("mail", timeout=2.0)
 
     def _call(self) -> None:
-        with self.calls.acquire():
+        with self.calls.acquire() as permit:
             self._stopped.wait(0.5 if SLOW in self.wrong else self._chance.expovariate(200))
+            if self._chance.random() < 0.01:
+                permit.drop()
 
 
 def _application(_environ: Any, start: Any) -> list[bytes]:
