@@ -5,12 +5,13 @@
 | server, rules | `RateLimitInterceptor` | `AsyncRateLimitInterceptor` |
 | client, rules | `RateLimitClientInterceptor` | `AsyncRateLimitClient` |
 | server, calls at once | `ConcurrencyInterceptor` | `AsyncConcurrencyInterceptor` |
+| server, one of these for each method | `ByMethod` | `AsyncByMethod` |
 
 Put `ConcurrencyInterceptor` first among the interceptors: those behind it do not run for a call that is refused. Leave
 `maximum_concurrent_rpcs` unset: grpcio counts by it after the interceptors.
 
 A stream is one call for as long as it lasts. If its client decides how long that is, it says nothing about the load:
-let such methods pass by the concurrency limiter (`bypass`), or give them a limiter of their own.
+let such methods pass, or give them a limiter of their own (`ByMethod`).
 
 A call passes an interceptor (admits or refuses), then `call` or `async_call` (runs the handler and tells how the call
 ended). `details` names calls, `status` says what a status tells about the load, `answer` what a refusal by rules is.
@@ -27,6 +28,7 @@ from batchlimit.integrations.grpc.aio import AsyncConcurrencyInterceptor
 from batchlimit.integrations.grpc.answer import CallResponse
 from batchlimit.integrations.grpc.async_client import AsyncRateLimitClient
 from batchlimit.integrations.grpc.async_rate_limit import AsyncRateLimitInterceptor
+from batchlimit.integrations.grpc.by_method import AsyncByMethod, ByMethod
 from batchlimit.integrations.grpc.client import RateLimitClientInterceptor
 from batchlimit.integrations.grpc.details import by_metadata, by_method
 from batchlimit.integrations.grpc.held import current_permit
@@ -37,10 +39,12 @@ from batchlimit.integrations.grpc.status import outcome_of
 from batchlimit.integrations.grpc.sync import ConcurrencyInterceptor
 
 __all__ = [
+    "AsyncByMethod",
     "AsyncConcurrencyInterceptor",
     "AsyncRateLimitClient",
     "AsyncRateLimitInterceptor",
     "AsyncRefusedCall",
+    "ByMethod",
     "CallResponse",
     "ConcurrencyInterceptor",
     "RateLimitClientInterceptor",

@@ -1,0 +1,121 @@
+"""One interceptor of a server that has another one for each method, such as a limit of its own."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import grpc
+import grpc.aio
+
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
+from batchlimit.integrations.grpc.aio import AsyncConcurrencyInterceptor
+from batchlimit.integrations.grpc.sync import ConcurrencyInterceptor
+from batchlimit.patterns import by_name
+
+T = TypeVar("T")
+
+
+class _Table(Generic[T]):
+    """The interceptors by method; what was found for a name stays known."""
+
+    __slots__ = ("_find", "_found", "_names")
+
+    def __init__(self, entries: object, kind: Any, limiter: type, intercept: Callable[[Any], T]) -> None:
+        if not isinstance(entries, Mapping) or not entries:
+            raise TypeError(f'interceptors must be like {{"/shop.Orders/*": limiter}}, not {entries!r}')
+        made = {name: (_made(name, each, kind, limiter, intercept),) for name, each in entries.items()}
+        self._names, self._find = list(made), by_name(made)
+        self._found: dict[str, T | None] = {}
+
+    def __repr__(self) -> str:
+        return repr(self._names)
+
+    def of(self, method: str) -> T | None:
+        """Return the interceptor of a method; None: calls pass."""
+        if method in self._found:
+            return self._found[method]
+        entry = self._find(method)
+        interceptor = None if entry is None else entry[0]
+        if len(self._found) < _MOST:  # clients name methods as they like
+            self._found[method] = interceptor
+        return interceptor
+
+
+_MOST = 1000
+"""Methods that are known by name; of others the patterns are looked through at each call."""
+
+
+def _made(name: object, given: Any, kind: Any, limiter: type, intercept: Callable[[Any], T]) -> Any:
+    if given is None or isinstance(given, kind):
+        return given
+    if isinstance(given, limiter):
+        return intercept(given)
+    raise TypeError(
+        f"{name!r} needs a {limiter.__name__}, an interceptor, or None to let its calls pass, not {given!r}; "
+        "a limiter by key comes in an interceptor with its key="
+    )
+
+
+class ByMethod(grpc.ServerInterceptor):
+    """Has an interceptor for each method of a threaded server, so that one server has a limit for each.
+
+    Args:
+        interceptors: A dict from methods and glob patterns to a ConcurrencyLimiter, an interceptor of a threaded
+            server, or None: such calls pass. A call goes by the first entry that names it: its method in full
+            (`/package.Service/Method`), then the patterns in their order, then "*". A call that no entry names passes.
+
+    Raises:
+        TypeError: An entry is none of these.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
+        >>> from batchlimit.integrations.grpc import ByMethod, ConcurrencyInterceptor, by_metadata
+        >>> from batchlimit.laws import Fixed
+        >>> packs = ConcurrencyInterceptor(KeyedConcurrencyLimiter({"*": 20}), key=by_metadata("repo"))
+        >>> limits = ByMethod({"/git.Packs/*": packs, "/grpc.health.*": None, "*": ConcurrencyLimiter(Fixed(200))})
+    """
+
+    def __init__(self, interceptors: Mapping[str, ConcurrencyLimiter | grpc.ServerInterceptor | None]) -> None:
+        self._table = _Table(interceptors, grpc.ServerInterceptor, ConcurrencyLimiter, ConcurrencyInterceptor)
+
+    def __repr__(self) -> str:
+        return f"<ByMethod {self._table!r}>"
+
+    def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
+        """Hand a call to the interceptor of its method; grpcio calls this."""
+        found = self._table.of(handler_call_details.method)
+        if found is None:
+            return continuation(handler_call_details)
+        return found.intercept_service(continuation, handler_call_details)
+
+
+class AsyncByMethod(grpc.aio.ServerInterceptor):
+    """Has an interceptor for each method of a server on asyncio, as ByMethod for threads.
+
+    Args:
+        interceptors: A dict from methods and glob patterns to an AsyncConcurrencyLimiter, an interceptor of a server on
+            asyncio, or None.
+
+    Raises:
+        TypeError: An entry is none of these.
+
+    Example:
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> from batchlimit.integrations.grpc import AsyncByMethod
+        >>> limits = AsyncByMethod({"/shop.Orders/Pay": AsyncConcurrencyLimiter(), "/grpc.health.*": None})
+    """
+
+    def __init__(self, interceptors: Mapping[str, AsyncConcurrencyLimiter | grpc.aio.ServerInterceptor | None]) -> None:
+        self._table = _Table(
+            interceptors, grpc.aio.ServerInterceptor, AsyncConcurrencyLimiter, AsyncConcurrencyInterceptor
+        )
+
+    def __repr__(self) -> str:
+        return f"<AsyncByMethod {self._table!r}>"
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        """Hand a call to the interceptor of its method; grpcio calls this."""
+        found = self._table.of(handler_call_details.method)
+        if found is None:
+            return await continuation(handler_call_details)
+        return await found.intercept_service(continuation, handler_call_details)
