@@ -9,7 +9,9 @@ comes back.
 
 import argparse
 import json
+import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,16 @@ def _plain(expression: str) -> str:
     return expression.replace("$limiter", ".*").replace("$__rate_interval", "5s")
 
 
+def _with_gaps(values: list[Any], first: float) -> Iterator[tuple[float, float]]:
+    """Yield times and values; nothing is drawn across seconds without a value."""
+    before = math.inf
+    for at, value in values:
+        if at > before + 1.5:
+            yield at - first, math.nan
+        yield at - first, float(value)
+        before = at
+
+
 def _highest(series: Any) -> float:
     return max(float(value) for _, value in series["values"])
 
@@ -64,7 +76,7 @@ def draw(path: Path, series: dict[str, list[Any]]) -> None:
             found.sort(key=_highest, reverse=True)  # there are colours for so many
             first = min((float(each["values"][0][0]) for each in found), default=0.0)
             for colour, each in zip(_COLOURS, found, strict=False):
-                at, values = zip(*((float(at) - first, float(value)) for at, value in each["values"]), strict=True)
+                at, values = zip(*_with_gaps(each["values"], first), strict=True)
                 axes.plot(at, values, color=colour, linewidth=1, label=" ".join(filter(None, each["metric"].values())))
             axes.set_title(title, fontsize=8)
             axes.set_ylim(0, 1.4 * max(axes.get_ylim()[1], 1e-9))

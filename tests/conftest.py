@@ -5,7 +5,6 @@ import logging
 import math
 import os
 import time
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from batchlimit.stores.embedded import AsyncEmbeddedStore, EmbeddedStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
+from batchlimit.testing import fresh_prefix
 from tests.awaiting import BlockingStore
 from tests.depth import DEEP, depth
 from tests.distance import far
@@ -84,7 +84,7 @@ def without_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def prefix() -> str:
     """A part of the server's keys for this test alone, so that nothing needs to be flushed."""
-    return f"test-{uuid.uuid4().hex}"
+    return fresh_prefix()
 
 
 @pytest.fixture(params=list(SERVERS))

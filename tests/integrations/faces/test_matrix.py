@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, StoreUnavailable
+from batchlimit import AsyncRateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rules
 from batchlimit.stores import MemoryStore
+from batchlimit.stores.memory import AsyncMemoryStore
+from batchlimit.testing import AsyncFaultStore
 from tests.integrations.asgi import Reply, call, http, websocket
 from tests.integrations.faces.rules import RULES
 from tests.sync.stage import Clock
@@ -24,24 +26,13 @@ FACES = ["fastapi", "litestar", "quart", "starlette"]
 ANN = ((b"x-user", b"ann"),)
 
 
-class Store(MemoryStore):
-    """A store that can be away."""
-
-    is_away = False
-
-    def take(self, key: str, quota: Any, ask: Any) -> Any:
-        if self.is_away:
-            raise StoreUnavailable("away")
-        return super().take(key, quota, ask)
-
-
 @dataclass
 class Stand:
     """An application and what is behind it."""
 
     app: Any
     limiter: AsyncRateLimiter
-    store: Store
+    store: AsyncFaultStore
     clock: Clock
 
     async def get(self, path: str, user: bytes = b"ann", **options: Any) -> Reply:
@@ -59,12 +50,12 @@ def stand(request: pytest.FixtureRequest) -> Make:
     @asynccontextmanager
     async def of(**options: Any) -> AsyncIterator[Stand]:
         clock = Clock()
-        store = Store(clock)
+        store = AsyncFaultStore(lambda: AsyncMemoryStore(MemoryStore(clock)))
         async with AsyncRateLimiter(store, Rules(RULES).quotas, clock=clock, sizer=FixedBatch(1)) as limiter:
             options = {"headers": Fields(secret=b"s", chance=lambda: 0.0), **options}
             app = import_module(f"tests.integrations.faces.with_{request.param}").build(limiter, **options)
             yield Stand(app, limiter, store, clock)
-            store.is_away = False
+            store.down = False
 
     return of
 
@@ -152,10 +143,10 @@ def test_a_route_that_raises_is_a_500_of_its_own_and_is_charged(stand: Make) -> 
     asyncio.run(main())
 
 
-def test_a_store_that_is_away_is_decided_by_the_rule(stand: Make) -> None:
+def test_a_store_that_down_is_decided_by_the_rule(stand: Make) -> None:
     async def main() -> None:
         async with stand() as at:
-            at.store.is_away = True
+            at.store.down = True
             assert (await at.get("/open")).status == 200
             reply = await at.get("/closed")
             assert (reply.status, reply.fields[b"retry-after"]) == (503, b"1")
