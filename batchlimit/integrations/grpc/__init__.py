@@ -5,6 +5,7 @@
 | server, rules | `RateLimitInterceptor` | `AsyncRateLimitInterceptor` |
 | client, rules | `RateLimitClientInterceptor` | `AsyncRateLimitClient` |
 | server, calls at once | `ConcurrencyInterceptor` | `AsyncConcurrencyInterceptor` |
+| client, calls at once | `ConcurrencyClientInterceptor` | `AsyncConcurrencyClient` |
 | server, one of these for each method | `ByMethod` | `AsyncByMethod` |
 
 Put `ConcurrencyInterceptor` first among the interceptors: those behind it do not run for a call that is refused. Leave
@@ -27,9 +28,11 @@ except ModuleNotFoundError as error:
 from batchlimit.integrations.grpc.aio import AsyncConcurrencyInterceptor
 from batchlimit.integrations.grpc.answer import CallResponse
 from batchlimit.integrations.grpc.async_client import AsyncRateLimitClient
+from batchlimit.integrations.grpc.async_concurrency_client import AsyncConcurrencyClient
 from batchlimit.integrations.grpc.async_rate_limit import AsyncRateLimitInterceptor
 from batchlimit.integrations.grpc.by_method import AsyncByMethod, ByMethod
 from batchlimit.integrations.grpc.client import RateLimitClientInterceptor
+from batchlimit.integrations.grpc.concurrency_client import ConcurrencyClientInterceptor
 from batchlimit.integrations.grpc.details import by_metadata, by_method
 from batchlimit.integrations.grpc.held import current_permit
 from batchlimit.integrations.grpc.rate_limit import RateLimitInterceptor
@@ -40,12 +43,14 @@ from batchlimit.integrations.grpc.sync import ConcurrencyInterceptor
 
 __all__ = [
     "AsyncByMethod",
+    "AsyncConcurrencyClient",
     "AsyncConcurrencyInterceptor",
     "AsyncRateLimitClient",
     "AsyncRateLimitInterceptor",
     "AsyncRefusedCall",
     "ByMethod",
     "CallResponse",
+    "ConcurrencyClientInterceptor",
     "ConcurrencyInterceptor",
     "RateLimitClientInterceptor",
     "RateLimitInterceptor",

@@ -68,8 +68,7 @@ class AsyncRateLimitClient:
         self._patience = Patience(wait, timeout)
         self._front = AsyncFront(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
         self._ending: set[asyncio.Task[None]] = set()
-        kinds = (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream)
-        self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in kinds]
+        self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in KINDS]
 
     def __repr__(self) -> str:
         return f"<AsyncRateLimitClient {self._front.enforcer.rules}>"
@@ -145,3 +144,7 @@ class _StreamUnary(_Kind, grpc.aio.StreamUnaryClientInterceptor):
 class _StreamStream(_Kind, grpc.aio.StreamStreamClientInterceptor):
     async def intercept_stream_stream(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
         return await self._intercept(continuation, client_call_details, request_iterator)
+
+
+KINDS = (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream)
+"""An interceptor for each kind of method."""

@@ -1,4 +1,4 @@
-"""What a client gets of a call that its own rules refuse: it looks as if the server had refused the call."""
+"""What a client gets of a call that its own rules or limiter refuse: it looks as if the server had refused the call."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -9,6 +9,7 @@ import grpc.aio
 
 from batchlimit.integrations import enforcement
 from batchlimit.integrations.grpc.answer import refusal_of
+from batchlimit.integrations.grpc.status import Refusal
 
 
 class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]  # generic in its stubs alone
@@ -31,8 +32,8 @@ class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-a
         <StatusCode.RESOURCE_EXHAUSTED: (8, 'resource exhausted')>
     """
 
-    def __init__(self, refusal: enforcement.Refusal) -> None:
-        self._answer = refusal_of(refusal)
+    def __init__(self, refusal: enforcement.Refusal, answer: Refusal | None = None) -> None:
+        self._answer = answer or refusal_of(refusal)
         super().__init__(self._answer.details)
         self.refusal, self.retry_after = refusal, refusal.retry_after
         self.__cause__ = refusal.error
@@ -118,8 +119,8 @@ class AsyncRefusedCall(grpc.aio.AioRpcError):
         StatusCode.RESOURCE_EXHAUSTED
     """
 
-    def __init__(self, refusal: enforcement.Refusal) -> None:
-        answer = refusal_of(refusal)
+    def __init__(self, refusal: enforcement.Refusal, answer: Refusal | None = None) -> None:
+        answer = answer or refusal_of(refusal)
         metadata = grpc.aio.Metadata(*answer.metadata)
         super().__init__(answer.code, grpc.aio.Metadata(), metadata, answer.details)
         self.refusal, self.retry_after = refusal, refusal.retry_after

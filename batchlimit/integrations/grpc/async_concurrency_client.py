@@ -1,0 +1,122 @@
+"""AsyncConcurrencyClient: how many calls a client on asyncio has under way at once."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc.aio
+
+from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
+from batchlimit.admission.permit import give_back
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
+from batchlimit.integrations.grpc.async_client import KINDS, Continuation
+from batchlimit.integrations.grpc.call import completing
+from batchlimit.integrations.grpc.client import Patience, Shortened
+from batchlimit.integrations.grpc.details import Name, alike, nobody
+from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
+from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of, refusal
+from batchlimit.integrations.permit_source import KeyOf, PermitSource
+from batchlimit.integrations.permits import refusal_of
+
+
+class AsyncConcurrencyClient:
+    """Lets a client have as many calls under way at once as the limiter lets, as ConcurrencyClientInterceptor.
+
+    grpcio has an interceptor for each kind of method there, so this is four of them: `interceptors`. A call that is
+    refused raises AsyncRefusedCall, a `grpc.aio.AioRpcError`.
+
+    Args:
+        limiter: The limiter, keyed or not; its owner closes it, after the channel.
+        partition: As for ConcurrencyClientInterceptor.
+        key: As for ConcurrencyClientInterceptor (default None).
+        outcome: Returns what a status tells about the load (default `outcome_of`).
+        priority: Returns the priority of a call: high ones are served first in the queue (default: the same for all).
+        wait: Whether calls wait in the queue of the limiter, until their deadline at most (default False).
+        timeout: Seconds that a call waits at most; only with `wait` (default None: until its deadline).
+
+    Attributes:
+        interceptors: For `interceptors=` of a `grpc.aio` channel.
+
+    Raises:
+        TypeError: `key` does not go with the limiter.
+        ValueError: `timeout` is below 0, or comes without `wait`.
+
+    Example:
+        >>> import asyncio
+        >>> import grpc.aio
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> from batchlimit.integrations.grpc import AsyncConcurrencyClient
+        >>> async def main() -> None:
+        ...     async with AsyncConcurrencyLimiter() as limiter:
+        ...         limits = AsyncConcurrencyClient(limiter)
+        ...         async with grpc.aio.insecure_channel("localhost:50051", interceptors=limits.interceptors):
+        ...             ...
+        >>> asyncio.run(main())
+    """
+
+    def __init__(
+        self,
+        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter,
+        *,
+        partition: Name = nobody,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
+        priority: Callable[[Any], int] = alike,
+        wait: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        self._patience = Patience(wait, timeout)
+        self._source = PermitSource(limiter, partition, key)
+        self._outcome, self._priority = outcome, priority
+        self._ending: set[asyncio.Task[None]] = set()
+        self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in KINDS]
+
+    def __repr__(self) -> str:
+        return f"<AsyncConcurrencyClient of {self._source!r}>"
+
+    async def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
+        began, timeout = time.monotonic(), self._patience.of(details.timeout)
+        method = details.method if isinstance(details.method, str) else details.method.decode()
+        named = _Named(details, method)
+        try:
+            permit = await self._source.acquire(
+                named, timeout=timeout, operation=method, priority=self._priority(named)
+            )
+        except BatchLimitError as error:
+            raise AsyncRefusedCall(refusal_of(error), refusal(error)) from None
+        if timeout != 0.0 and details.timeout is not None:
+            details = Shortened(details, time.monotonic() - began)
+        try:
+            call = await continuation(details, request)
+        except BaseException:
+            give_back(permit)
+            raise
+        self._complete_at_the_end(permit, call)
+        return call
+
+    def _complete_at_the_end(self, permit: Any, call: Any) -> None:
+        complete = completing(permit, self._outcome)
+
+        async def settle() -> None:
+            complete(await call.code(), None, 0)
+
+        def ended(_: object) -> None:
+            task = asyncio.get_running_loop().create_task(settle())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+        try:
+            call.add_done_callback(ended)
+        except NotImplementedError:  # the response of an interceptor behind this one: there is no call
+            ended(call)
+
+
+class _Named:
+    """Details of a call whose method is a str: grpcio gives bytes here."""
+
+    def __init__(self, details: Any, method: str) -> None:
+        self._details, self.method = details, method
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._details, name)

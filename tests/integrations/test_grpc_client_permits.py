@@ -1,0 +1,181 @@
+"""Clients of both APIs that have as many calls under way at once as a limiter lets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
+from batchlimit.integrations.grpc import (
+    AsyncConcurrencyClient,
+    AsyncRefusedCall,
+    ConcurrencyClientInterceptor,
+    RefusedCall,
+    by_method,
+)
+from batchlimit.laws import Fixed
+from tests.integrations.gate import Gate
+from tests.integrations.service import KINDS, Service
+from tests.integrations.stage import Client, Recording
+from tests.sync.stage import until
+
+
+class Scene:
+    """A threaded server without a limit."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self._server = grpc.server(ThreadPoolExecutor(4), [Service(self.gate)])
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def close(self) -> None:
+        self.gate.open()
+        self._server.stop(None).wait(10)
+
+    @contextmanager
+    def client(self, limiter: Any, **options: Any) -> Iterator[Client]:
+        limits = ConcurrencyClientInterceptor(limiter, **options)
+        with limiter, grpc.insecure_channel(self.address) as channel:
+            yield Client(grpc.intercept_channel(channel, limits))
+
+    @asynccontextmanager
+    async def channel(self, limiter: Any, **options: Any) -> AsyncIterator[grpc.aio.Channel]:
+        limits = AsyncConcurrencyClient(limiter, **options)
+        async with limiter, grpc.aio.insecure_channel(self.address, interceptors=limits.interceptors) as channel:
+            yield channel
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+def resting(limiter: Any) -> tuple[int, int, int]:
+    """Return what was counted, once no call is under way."""
+    until(lambda: limiter.statistics().in_flight == 0)
+    seen = limiter.statistics()
+    return seen.succeeded, seen.dropped, seen.ignored
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_above_the_limit_never_leaves_the_process(scene: Scene, kind: str) -> None:
+    limiter = ConcurrencyLimiter(Fixed(1))
+    with scene.client(limiter) as client:
+        held = client.call(kind, "hold")
+        scene.gate.meet()
+        refused = client.call(kind, "a")
+        with pytest.raises(RefusedCall) as error:
+            refused.answers()
+        assert (error.value.code(), refused.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "limit")
+        scene.gate.open()
+        assert held.code is grpc.StatusCode.OK
+        assert resting(limiter) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("request_", "counted"), [("a", (1, 0, 0)), ("abort UNAVAILABLE", (0, 1, 0)), ("abort NOT_FOUND", (0, 0, 1))]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_status_of_a_call_tells_the_law(scene: Scene, kind: str, request_: str, counted: tuple[int, ...]) -> None:
+    limiter = ConcurrencyLimiter(Fixed(1))
+    with scene.client(limiter) as client:
+        assert client.call(kind, request_).code is not None
+        assert resting(limiter) == counted
+
+
+def test_a_cancelled_call_gives_its_place_back(scene: Scene) -> None:
+    limiter = ConcurrencyLimiter(Fixed(1))
+    with scene.client(limiter) as client:
+        call = client.call("unary_stream", "hold")
+        assert call.first() == "first"
+        call.cancel()
+        assert resting(limiter) == (0, 0, 1)
+
+
+def test_each_method_has_a_limit_of_its_own_by_a_keyed_limiter(scene: Scene) -> None:
+    limiter = KeyedConcurrencyLimiter({"/test.Pay/*": 1, "*": 9})
+    with scene.client(limiter, key=by_method) as client:
+        held = client.call("unary_unary", "hold", service="test.Pay")
+        scene.gate.meet()
+        assert client.call("unary_unary", "a", service="test.Pay").code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert client.call("unary_unary", "a").code is grpc.StatusCode.OK
+        scene.gate.open()
+        assert held.code is grpc.StatusCode.OK
+
+
+def test_a_call_that_waits_is_made_when_there_is_room(scene: Scene) -> None:
+    law = Recording(1)
+    limiter = ConcurrencyLimiter(law, queue=Queue(1, max_wait=None))
+    with scene.client(limiter, wait=True) as client, ThreadPoolExecutor(1) as pool:
+        held = limiter.acquire()
+        waiting = pool.submit(lambda: client.call("unary_unary", "a", timeout=60).answers())
+        until(lambda: limiter.statistics().waiting == 1)
+        held.success()
+        assert waiting.result() == ["a"]
+        assert resting(limiter) == (2, 0, 0)
+        assert [sample.operation for sample in law.samples] == ["", "/test.Echo/unary_unary"]
+
+
+def test_a_call_waits_no_longer_than_it_may(scene: Scene) -> None:
+    limiter = KeyedConcurrencyLimiter({"*": Keyed(1, queue=Queue(1, max_wait=None))})
+    with scene.client(limiter, key=by_method, wait=True, timeout=0.001) as client:
+        held = limiter.acquire("/test.Echo/unary_unary")
+        assert client.call("unary_unary", "a").told["batchlimit-reason"] == "queue_timeout"
+        held.success()
+
+
+def test_a_client_on_asyncio_has_the_same_limit(scene: Scene) -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(1))
+        async with scene.channel(limiter, priority=lambda details: len(details.method)) as channel:
+            unary = channel.unary_unary("/test.Echo/unary_unary", str.encode, bytes.decode)
+            stream = channel.unary_stream("/test.Echo/unary_stream", str.encode, bytes.decode)
+            held = stream("hold")
+            assert await held.read() == "first"
+            with pytest.raises(AsyncRefusedCall) as refused:
+                await unary("a")
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            scene.gate.open()
+            assert [each async for each in held] == ["hold"]
+            await _at_rest(limiter)
+            assert await unary("b") == "b"
+            with pytest.raises(grpc.aio.AioRpcError):
+                await unary("abort UNAVAILABLE")
+            await _at_rest(limiter)
+            seen = limiter.statistics()
+            assert (seen.succeeded, seen.dropped, seen.ignored, seen.refused) == (2, 1, 0, {"limit": 1})
+
+    asyncio.run(main())
+
+
+async def _at_rest(limiter: AsyncConcurrencyLimiter) -> None:
+    await asyncio.to_thread(until, lambda: limiter.statistics().in_flight == 0)
+
+
+def test_a_call_on_asyncio_waits_if_it_is_to(scene: Scene) -> None:
+    async def main() -> None:
+        limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(1, max_wait=None))
+        async with scene.channel(limiter, wait=True) as channel:
+            held = await limiter.acquire()
+            unary = channel.unary_unary("/test.Echo/unary_unary", str.encode, bytes.decode)
+            call = unary("a", timeout=60)
+            await asyncio.to_thread(until, lambda: limiter.statistics().waiting == 1)
+            held.success()
+            assert await call == "a"
+            await _at_rest(limiter)
+
+    asyncio.run(main())
+
+
+def test_a_timeout_without_a_wait_is_told() -> None:
+    with ConcurrencyLimiter(Fixed(1)) as limiter, pytest.raises(ValueError, match="pass wait=True"):
+        ConcurrencyClientInterceptor(limiter, timeout=1.0)
