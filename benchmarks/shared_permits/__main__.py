@@ -37,6 +37,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--used", type=float, default=USED, help="of the audit: the part of a lease that is used")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each setting (default: 5)")
     chosen = parser.parse_args(words)
+    named = [*FAULTS, *(name for name, _, _ in (*SETTINGS, *LARGEST))]
+    if not any(chosen.only in name for name in named):
+        parser.error(f"no fault or setting has {chosen.only!r} in its name; there are: {'; '.join(named)}")
     print(f"{ran_on()}; load {os.getloadavg()[0]:.1f}", flush=True)
     kept = True
     for part in chosen.parts:

@@ -29,11 +29,7 @@ def _many(limit: int, hold: float, callers: int) -> Setting:
 
 SETTINGS: list[Setting] = [
     _many(1000, 0.01, 400),
-    (
-        "the same tasks, 1000 of them, without a limit",
-        4,
-        {"kind": "none, tasks", "limit": 1000, "callers": 250, "hold": 0.01},
-    ),
+    ("the same, 1000 tasks, no limit", 4, {"kind": "none, tasks", "limit": 1000, "callers": 250, "hold": 0.01}),
     _many(1000, 0.1, 400),
     _many(1000, 0.5, 400),
     _many(100, 0.01, 50),

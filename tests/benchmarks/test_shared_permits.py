@@ -1,11 +1,13 @@
 """The audit of shared permits: what a replay finds, small audits of real processes, and those that have to fail."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.shared_permits import worker
+from benchmarks.shared_permits.__main__ import main
 from benchmarks.shared_permits.audit import APIS, Finding, find, play
 from benchmarks.shared_permits.crew import Run, run
 from benchmarks.shared_permits.faults import FAULTS, Fault, nothing
@@ -113,11 +115,6 @@ def test_an_audit_notices_that_there_is_no_limit(valkey: Server) -> None:
     assert most_at_once(found.holds) > 1
 
 
-@pytest.mark.usefixtures("redis_here")
-def test_an_audit_notices_that_leases_are_used_for_longer_than_the_store_keeps_them() -> None:
-    assert not play(FAULTS[_CUT], "threads", processes=2, callers=12, used=3.0).kept
-
-
 def test_a_row_shows_how_much_of_a_limit_was_used(valkey: Server) -> None:
     plan = {"kind": "ours", "limit": 2, "callers": 2, "hold": 0.01}
     name, most, _rate, used_, *_rest, shares = measure(valkey.url, ("few", 2, plan), 3.0)
@@ -177,3 +174,21 @@ def test_a_holder_that_works_on_after_it_lost_its_permit_is_counted_until_it_end
     permit.lost, now[0] = True, now[0] + SECOND // 100
     entry.end()
     assert [hold.end for hold in read(tmp_path / "log", 0)] == [now[0]]
+
+
+def test_a_name_that_nothing_has_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["audit", "--only", "earthquake"])
+    assert "no fault or setting has 'earthquake' in its name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_exit_status_says_whether_every_promise_was_kept(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.shared_permits.__main__.audit", lambda *_, **__: kept)
+    assert main(["audit"]) == int(not kept)
+
+
+@pytest.mark.usefixtures("redis_here")
+def test_an_audit_notices_that_leases_are_used_for_longer_than_the_store_keeps_them() -> None:
+    fault = replace(FAULTS[_CUT], seconds=3.0)
+    assert not play(fault, "threads", processes=2, callers=12, used=5.0).kept
