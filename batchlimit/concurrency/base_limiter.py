@@ -53,7 +53,7 @@ class Calibration:
         finally:  # a law that fails is no reason to keep what the memory is full of
             if self._shedder is not None:
                 exposed = self._locked_gate.exposed
-                self._shedder.note(events, self._locked_gate.excess - exposed.ending())
+                self._shedder.note(events, exposed.excess())
                 exposed.shed(self._shedder.choose)
 
 

@@ -24,10 +24,11 @@ class ExposedPermits:
     def __len__(self) -> int:
         return len(self._permits)
 
-    def ending(self) -> int:
-        """Return how many were told to give up and are under way still."""
+    def excess(self) -> int:
+        """Return how many more calls are under way than the limit lets, without those that were told to give up."""
         with self._section.hold():
-            return sum(permit._state is HELD and permit.shed for permit in self._permits)
+            gate, ending = self._section.gate, sum(each._state is HELD and each.shed for each in self._permits)
+            return gate.in_flight - gate.limit - ending
 
     def add(self, permit: BasePermit) -> None:
         """Let a permit be shed for as long as it is held."""

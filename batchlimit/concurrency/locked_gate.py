@@ -92,12 +92,6 @@ class LockedGate:
     def limit(self) -> int:
         return self._section.gate.limit
 
-    @property
-    def excess(self) -> int:
-        """How many more calls are under way than the limit lets; 0 or less: none."""
-        gate = self._section.gate
-        return gate.in_flight - gate.limit
-
     def enter(self, permit: BasePermit, partition: str) -> Reason | None:
         """Enter if there is room, else return why not.
 
