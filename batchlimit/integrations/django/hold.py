@@ -90,6 +90,12 @@ def hold_of(request: Any) -> Hold | AsyncHold | None:
     return found
 
 
+def held(request: Any) -> Hold | AsyncHold:
+    """Return what the middleware has made of a request that is within it."""
+    found: Hold | AsyncHold = getattr(request, _ATTRIBUTE)
+    return found
+
+
 def forget(request: Any) -> None:
     """Part a request from what the middleware has made: only the garbage collector would find the two."""
     delattr(request, _ATTRIBUTE)

@@ -10,7 +10,7 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.django.answer import answer, answer_async
 from batchlimit.integrations.django.ending import Ending
 from batchlimit.integrations.django.fronts import async_front, front
-from batchlimit.integrations.django.hold import AsyncHold, Hold, fields_of, forget, hold_of
+from batchlimit.integrations.django.hold import AsyncHold, Hold, fields_of, forget, held, hold_of
 from batchlimit.integrations.enforcement import Response
 
 
@@ -68,16 +68,16 @@ class RateLimitMiddleware:
         return _told(request, hold, response)
 
     async def _serve_async(self, request: Any) -> Any:
-        hold = await AsyncHold.of(async_front(), request)
-        if hold.outcome.refusal is not None:
-            return _told(request, hold, await answer_async(request, hold.outcome.refusal))
+        # The request alone has the hold: a traceback that Django keeps of a 404 would keep a variable of this function.
+        if (refusal := (await AsyncHold.of(async_front(), request)).outcome.refusal) is not None:
+            return _told(request, held(request), await answer_async(request, refusal))
         try:
             response = await self._get_response(request)
         except BaseException as error:
             status = 499 if isinstance(error, asyncio.CancelledError) else 500
-            hold.settle(Response(status, error=error, complete=False))
+            held(request).settle(Response(status, error=error, complete=False))
             raise
-        return _told(request, hold, response)
+        return _told(request, held(request), response)
 
 
 def statistics() -> EnforcementStatistics:
