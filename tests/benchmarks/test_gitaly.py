@@ -9,13 +9,14 @@ from benchmarks.gitaly_server import HTTP, LIMITS, SSH
 
 
 def test_each_limit_holds_and_each_queue_is_as_long_as_it_is_told() -> None:
-    load = [replace(each, seconds=each.seconds / 2) for each in LOAD]
+    slow = "slow clones of one repository"  # each longer than anybody may wait, so that a busy server refuses too
+    load = [each if each.name == slow else replace(each, seconds=each.seconds / 2) for each in LOAD]
     ends, found = measure(load, 1.5)
     assert all(each.kept for each in found)
     most = {each.pattern: each.most for each in found}
     assert most[f"{SSH} repo:*"] == 20
-    assert ends["slow clones of one repository"]["queue_full"]
-    assert min(ends["slow clones of one repository"]["queue_timeout"]) >= 1.0
+    assert ends[slow]["queue_full"]
+    assert min(ends[slow]["queue_timeout"]) >= 1.0
     assert "queue_timeout" not in ends["one user, many repositories"]
 
 

@@ -190,19 +190,32 @@ def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others(
     limiter.acquire(KEY, 9, timeout=0)
 
 
-def test_tokens_that_come_for_someone_who_left_stay_here(stage: Stage, limiter: RateLimiter, clock: Clock) -> None:
+class Undisturbed(Event):
+    """Of a caller that looks at the clock when it is told to: not by itself, when it might send the next request."""
+
+    def wait(self, seconds: float | None) -> None:
+        assert self._lock.acquire(timeout=DEADLINE)
+
+
+def test_tokens_that_come_for_someone_who_left_stay_here(
+    stage: Stage, limiter: RateLimiter, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first_ask, second_ask = Gate(), Gate()
     stage.before = first_ask
     first = start(lambda: limiter.try_acquire(KEY))
     first_ask.await_someone()
     second = start(lambda: limiter.try_acquire(KEY))
     until(lambda: limiter.statistics().waiting == 2)
-    third = stand_in_line(limiter, 4, timeout=0.05)
+    alarm = Undisturbed()
+    with monkeypatch.context() as patch:
+        patch.setattr(key_entry.KeyEntry, "thread_event", lambda _entry: alarm)
+        third = stand_in_line(limiter, 4, timeout=0.05)
     stage.before = second_ask
     first_ask.open()
     assert first.result(DEADLINE)
     second_ask.await_someone()  # it speaks for the second and for the third
     clock.pass_by(0.06)
+    alarm.set()
     with pytest.raises(RateLimited):
         third.result(DEADLINE)
     second_ask.open()
