@@ -170,7 +170,7 @@ class Gate:
 
     def _may_enter(self, partition: Partition, now_ns: int, ahead: int = 0, ours: int = 0) -> bool:
         """Whether a call may enter behind `ahead` waiters that are to enter first, `ours` of them of its partition."""
-        if partition.is_full(ours):
+        if partition.most is not None and partition.busy + ours >= partition.most:
             return False
         has_share = partition.busy + ours < partition.guaranteed
         if not self.partitions.is_strict:

@@ -120,10 +120,6 @@ class Partition:
         if self._cap is not None:
             self.most = max(math.floor(limit * self._cap), self.guaranteed, int(self._cap > 0))
 
-    def is_full(self, ours: int) -> bool:
-        """Whether it has as much as it may, if `ours` more of its calls are to enter first."""
-        return self.most is not None and self.busy + ours >= self.most
-
     def kept(self, now_ns: int) -> int:
         """Return how many places are kept free for it: strict ones that it claimed lately and does not use."""
         return max(0, self.guaranteed - self.busy) if now_ns - self.asked_ns < _LENT_AFTER_NS else 0
