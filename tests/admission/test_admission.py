@@ -295,10 +295,24 @@ def test_several_keys_are_for_a_keyed_limiter() -> None:
         Admission(fake_limiter(), backend).admit("user", ["a", "b"])
 
 
+def more(both: Any) -> int:
+    """Admit calls until one is refused for want of tokens; return how many."""
+    count = 0
+    while True:
+        try:
+            both.admit("user", "gpu", timeout=60).release()
+        except RateLimited:
+            return count
+        count += 1
+
+
 def test_over_instances_on_one_server_neither_limit_is_passed(valkey: Server, prefix: str) -> None:
-    """Two instances share 40 tokens and 3 permits: 40 calls, never more than 3 at once."""
+    """Two instances share 60 tokens and 3 permits: 40 calls, never more than 3 at once, and then at most 20 more.
+
+    Not all of the 20: what a stalled process has leased may lapse.
+    """
     options: Any = {"prefix": prefix, "connect_timeout": 60.0, "deadline": 60.0}
-    quota = {"user": "0.0001/s burst 40"}
+    quota = {"user": "0.0001/s burst 60"}
     lock, inside, most = threading.Lock(), [0], [0]
 
     def work(both: Any) -> None:
@@ -321,7 +335,5 @@ def test_over_instances_on_one_server_neither_limit_is_passed(valkey: Server, pr
         for each in works:
             each.result(DEADLINE)
         assert 1 <= most[0] <= 3
-        for both in pairs:
-            with pytest.raises(RateLimited):
-                both.admit("user", "gpu", timeout=0)
+        assert sum(more(both) for both in pairs) <= 20
         assert here.statistics().keys.get("gpu") is None or here.statistics().keys["gpu"].in_flight == 0

@@ -6,10 +6,12 @@ import pytest
 
 from batchlimit.concurrency.laws import Fixed
 from batchlimit.concurrency.queue import NO_QUEUE
+from benchmarks import pooled_fleet
 from benchmarks.queueing.fleet.best import served
 from benchmarks.queueing.fleet.callers import callers
 from benchmarks.queueing.fleet.contestants import CONTESTANTS
 from benchmarks.queueing.fleet.plain import simulate
+from benchmarks.queueing.fleet.pooled import PooledRun
 from benchmarks.queueing.fleet.run import FleetRun
 from benchmarks.queueing.fleet.scenario import SCENARIOS, FleetScenario, Member, jittered
 from benchmarks.queueing.fleet.tally import FleetFigures
@@ -81,3 +83,19 @@ def test_the_plain_simulation_agrees(limit: int, least: float, most: float) -> N
     scenario = replace(of("4 at 2x", 40.0), measured=20.0)
     for seen in (plain, fixed(scenario, limit).goodput):
         assert least <= seen <= most
+
+
+def test_of_one_limit_for_all_a_limiter_uses_what_others_leave() -> None:
+    """Eight of fifteen callers come to one of four limiters. Each finds 7: that one needs more, and the others less."""
+    scenario = of("loads 8:4:2:1, .7x")
+    apart, one = (kind(scenario, lambda _: Fixed(7), 0).figures() for kind in (FleetRun, PooledRun))
+    assert one.false_refusals < 0.01 < apart.false_refusals
+
+
+def test_the_table_of_one_limit_for_all_has_a_row_for_each_law_and_scenario(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["pooled_fleet", "--seconds", "25", "--laws", "AIMD", "--only", "^4"])
+    pooled_fleet.main()
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| AIMD")]
+    assert [row.split("|")[2].strip() for row in rows] == ["4 at 0.7x", "4 at 2x"]

@@ -160,7 +160,10 @@ class FleetRun:
 
     def _look(self, now: int) -> None:
         self._plan(now + _LOOK, _Event.LOOK)
-        limits = [each.gate.limit if each.is_present(now) else 0 for each in self._limiters]
+        limits = self._limits(now)
         self._tally.look(now, sum(limits))
         if self._watch is not None:
             self._watch(now, limits)
+
+    def _limits(self, now: int) -> list[int]:
+        return [each.gate.limit if each.is_present(now) else 0 for each in self._limiters]
