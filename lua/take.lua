@@ -41,6 +41,7 @@ local PACE = 50000      -- the shortest spacing of one instance's asks at an emp
 local LONG_PACE = 200000 -- the longest: with many instances, or a low rate (us)
 local LAST = 600000      -- an instance that is alone takes all that is left, if that is refilled within this time (us)
 local SILENT = 60000000 -- a rank counts for so long after an instance that has it was heard (us)
+local HEARD = SILENT / 8 -- the first ask of an instance in each such time tells that its rank is heard still (us)
 local FAR = 2 ^ 49      -- a quota by rules of the store is so much younger than any other: scripts without ranks obey it
 local BATCH = 25        -- how many tokens an instance accrues between two asks at an empty bucket, within those
 
@@ -78,7 +79,8 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
     -- that starts or uses a key again does not restore its own. Once no instance wants the winner any more, as after a
     -- rollback, the next that asks for another gets it.
     local is_level = claim == (rank or '0 0')
-    if quota == obeyed and is_level and (not rank or swept < now) then
+    local is_heard = not rank or (instance.seq >= 0 and floor(instance.seen / HEARD) == floor(now / HEARD))
+    if quota == obeyed and is_level and is_heard then
         since = max(since, set)
     else
         local rules, revision = match(claim, '^(%d+) (%d+)$')
@@ -105,7 +107,7 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
             local is_new = is_changed or not (rank and is_level)
             since = is_level and not is_changed and max(since, set) or set
             if rank or claim ~= '0 0' then rank = claim end
-            if rank and (is_new or now - heard >= SILENT / 4) then heard_at = now end
+            if rank and (is_new or now - heard >= HEARD) then heard_at = now end
         end
         if not rank and quota ~= obeyed then rank, heard_at = '0 0', now end
     end

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from batchlimit.bucket.fair_share import (
     FAR,
+    HEARD,
     LONGEST,
     MARGIN,
     PACE,
@@ -96,7 +97,7 @@ class Bucket:
         self._shadow += ask.shadow_refused
         if instance.weight != ask.weight:
             self._table.weigh(instance, ask.weight, self._now)
-        self._agree(quota, ask)
+        self._agree(quota, ask, instance)
         self._report(instance, ask)
         return self._answer(quota, instance, ask)
 
@@ -167,7 +168,7 @@ class Bucket:
             room = band.burst - self._table.outstanding - level
             self._levels[i] = level + (max(0, room) if elapsed * band.rate >= room else elapsed * band.rate)
 
-    def _agree(self, quota: Quota, ask: Ask) -> None:
+    def _agree(self, quota: Quota, ask: Ask, instance: InstanceEntry) -> None:
         """Obey the quota of the highest rank, and of one rank the younger one; see take.lua."""
         since, rank = self._now - round(ask.age * _SECOND) + (FAR if ask.rules else 0), (ask.rules, ask.revision)
         if self._since is None:
@@ -179,7 +180,8 @@ class Bucket:
             self._reconfigure(quota)
             is_changed = True
         if quota == self._quota and (is_first or rank == self._rank):
-            is_old = self._table.has_swept(self._now) and self._now - heard >= SILENT / 4
+            is_due = instance.seq < 0 or instance.seen // HEARD != self._now // HEARD
+            is_old = is_due and self._now - heard >= HEARD
             is_old = is_old or is_changed or rank != self._rank
             if self._heard is not None and is_old:
                 self._heard = self._now

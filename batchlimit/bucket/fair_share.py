@@ -38,6 +38,8 @@ LONGEST = 315_360_000_000_000
 
 SILENT = 60_000_000
 """A rank counts for so long after an instance that has it was heard."""
+HEARD = SILENT // 8
+"""The first ask of an instance in each such time tells that its rank is heard still."""
 FAR = 2**49
 """A quota by rules of the store is so much younger than any other: scripts without ranks obey it. Eighteen years."""
 REMEMBERED = 30_000_000

@@ -53,10 +53,6 @@ class InstanceTable:
         over = [(name, instance) for name, instance in instances.items() if instance.is_over(now)]
         return sorted(over, key=lambda entry: entry[1].expires)
 
-    def has_swept(self, now: int) -> bool:
-        """Whether all instances were looked at just now."""
-        return self._swept == now
-
     def enter(self, name: str, now: int) -> InstanceEntry:
         """Make an entry for an instance that has none, without weight."""
         instance = self.instances[name] = InstanceEntry(last=now, seen=now)

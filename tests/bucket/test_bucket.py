@@ -487,6 +487,14 @@ _STORIES: dict[str, list[tuple[float, Quota, tuple[int, int], Quota]]] = {
         (100.0, _OLD, _FIRST, _NEW),
         (109.0, _OLD, _FIRST, _NEW),
     ],
+    "an instance keeps its rank that always asks when another has just looked at all of them": [
+        (0.0, _NEW, _SECOND, _NEW),
+        *(
+            (at + later, *who, _NEW)
+            for at in range(1, 120)
+            for later, who in ((0.0, (_OLD, _FIRST)), (0.1, (_NEW, _SECOND)))
+        ),
+    ],
     "an old pod that restarts restores nothing": [
         (0.0, _OLD, _FIRST, _OLD),
         (1.0, _NEW, _SECOND, _NEW),

@@ -114,8 +114,8 @@ def _lose_count_of_service() -> AbstractContextManager[Any]:
 def _obey_who_asks_last() -> AbstractContextManager[Any]:
     agree = Bucket._agree
 
-    def broken(self: Bucket, quota: Quota, ask: Ask) -> None:
-        agree(self, quota, ask._replace(rules=0, age=0.0))
+    def broken(self: Bucket, quota: Quota, ask: Ask, instance: InstanceEntry) -> None:
+        agree(self, quota, ask._replace(rules=0, age=0.0), instance)
         self._rank = ask.rules, 0
 
     return patch.object(Bucket, "_agree", broken)
@@ -171,8 +171,8 @@ def _fill_over_what_is_leased() -> AbstractContextManager[Any]:
 def _ignore_revisions() -> AbstractContextManager[Any]:
     agree = Bucket._agree
 
-    def broken(self: Bucket, quota: Quota, ask: Ask) -> None:
-        agree(self, quota, ask._replace(revision=0))
+    def broken(self: Bucket, quota: Quota, ask: Ask, instance: InstanceEntry) -> None:
+        agree(self, quota, ask._replace(revision=0), instance)
 
     return patch.object(Bucket, "_agree", broken)
 

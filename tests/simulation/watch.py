@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from batchlimit.bucket.bucket import Bucket
-from batchlimit.bucket.fair_share import ALPHA
+from batchlimit.bucket.fair_share import ALPHA, SILENT
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import InForce, Overrides
@@ -78,7 +78,7 @@ class Watch:
         self._granted: set[tuple[str, int]] = set()  # a repetition is granted no new reserve
         self._trusted_from = 0
         self._rules: dict[int, Overrides] = {}
-        self._epoch = self._edition = 0
+        self._epoch = self._edition = self._heard = 0
 
     def changed(self, quotas: list[Quota]) -> None:
         """Quotas change in flight: what is used then counts as a share of the burst, and levels are scaled by it.
@@ -130,6 +130,8 @@ class Watch:
         self._granted.add(number)
         if is_new:
             self._check_obeyed(instance, ask)
+        if ask.rules >= self._edition and (bucket := self._server.bucket) is not None:
+            self._heard = bucket._now
 
     def ended(self, instance: Process, caller: Caller) -> None:
         self._say(f"{instance.name} tells a caller of {caller.cost}: {caller.verdict}")
@@ -216,9 +218,15 @@ class Watch:
                 )
 
     def _check_rank(self, bucket: Bucket) -> None:
-        """The bucket obeys the newest override of which it has heard, whatever others ask with."""
+        """The bucket obeys the newest override of which it has heard, whatever others ask with.
+
+        Unless the overrides were lost, and whoever knows them was silent for a minute; it looks each quarter of that.
+        """
         if bucket._epoch != self._epoch:
-            self._epoch, self._edition = bucket._epoch, 0
+            self._epoch, self._edition, self._heard = bucket._epoch, 0, bucket._now
+        is_lost = self._server.store.rules.revision != self._edition >> 14
+        if is_lost and bucket._now - self._heard >= SILENT * 3 // 4:
+            self._edition = 0
         edition = bucket._rank[0]
         if edition < self._edition:
             raise self._violation(f"the bucket obeys rules {edition} after {self._edition}")
