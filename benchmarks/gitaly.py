@@ -62,13 +62,13 @@ Ends = dict[str, list[float]]
 
 
 async def offer(address: str, load: list[Callers], seconds: float) -> dict[str, Ends]:
-    """Let all callers call for so long; return how their calls ended, by kind."""
+    """Let all callers call for so long, once at least; return how their calls ended, by kind."""
     until, ends = time.monotonic() + seconds, {each.name: defaultdict[str, list[float]](list) for each in load}
     async with grpc.aio.insecure_channel(address) as channel:
 
         async def call(of: Callers, number: int, dice: random.Random) -> None:
             method: Any = channel.unary_unary(of.method)
-            while time.monotonic() < until:
+            while True:
                 told = (("user", f"{of.name}-{number % of.users}"), ("repo", f"{of.name}-{dice.randrange(of.repos)}"))
                 asked = time.monotonic()
                 try:
@@ -77,6 +77,8 @@ async def offer(address: str, load: list[Callers], seconds: float) -> dict[str, 
                 except grpc.aio.AioRpcError as error:
                     ends[of.name][_reason(error)].append(time.monotonic() - asked)
                     await asyncio.sleep(of.seconds * dice.random())
+                if time.monotonic() >= until:
+                    return
 
         callers = [call(of, n, random.Random(f"{of.name}-{n}")) for of in load for n in range(of.count)]
         await asyncio.gather(*callers)
