@@ -70,6 +70,7 @@ def main() -> None:
         url = stack.enter_context(closing(EmbeddedServer())).url
         admin = stack.enter_context(Admin.from_url(url))
         admin.set("tenant:1", "100/s burst 200", until="1h", why="its import runs")
+        admin.set("model:*", "500/s", mode="shadow", why="would that be enough?")
         limiters = [stack.enter_context(RateLimiter.from_url(url, _QUOTAS, deadline=1.0)) for _ in range(_INSTANCES)]
         callers = [threading.Thread(target=call, args=(each, over, n)) for n, each in enumerate(limiters)]
         for each in callers:
