@@ -132,7 +132,7 @@ class ThreadEvent(Event):
         self._time.sleep(self, seconds)
 
     def was_set(self, seconds: float) -> bool:
-        """Wait; return whether it was set. Whoever waited does not act in this time any more."""
+        """Wait; return whether it was set. A thread that has waited acts in this time no more."""
         was_set = self._time.sleep(self, seconds)
         self._time.end(self)
         return was_set
