@@ -89,6 +89,8 @@ class AsyncSides(Sides):
 
     def do(self, call: Callable[[], Any]) -> Any:
         async def called() -> Any:
+            while self.admission._refunds:  # those of a caller who was refused, which did not wait for them
+                await asyncio.wait(self.admission._refunds)
             found = call()
             return await found if isinstance(found, Awaitable) else found
 
