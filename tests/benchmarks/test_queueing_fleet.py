@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from batchlimit.concurrency.laws import Fixed
+from batchlimit.concurrency.laws import Fixed, Knee
 from batchlimit.concurrency.queue import NO_QUEUE
 from benchmarks import pooled_fleet
 from benchmarks.queueing.fleet.best import served
@@ -99,3 +99,10 @@ def test_the_table_of_one_limit_for_all_has_a_row_for_each_law_and_scenario(
     pooled_fleet.main()
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| AIMD")]
     assert [row.split("|")[2].strip() for row in rows] == ["4 at 0.7x", "4 at 2x"]
+
+
+def test_a_fleet_that_starts_in_an_overload_within_two_seconds_settles_within_20() -> None:
+    """Whoever starts late takes the queue of the others for the time of a call, until all drain together."""
+    first, second = simulate(Knee, 8, 3.0, 40.0, seed=1, apart=2.0)
+    assert first >= 0.85
+    assert second >= 0.95

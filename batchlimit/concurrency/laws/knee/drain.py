@@ -17,10 +17,10 @@ _PART = 0.25
 """Of the limit: so little that there is no queue, were it four times too high. Rounded up, but for a fifth: two workers
 are not to drain to one, and one worker not to two."""
 _TINY = 0.2
-_DEEP_PART, _FAR, _QUICK = 0.05, 2.0, 2 * _SECOND
-"""The part in the first 16 s, where calls take so many times as long and there never was calm, as after a start in the
-middle of an overload: twenty limiters may each let in twice what there is room for. Spans are to be shorter: few slow
-calls would show nothing."""
+_YOUNG, _DEEP_PART, _QUICK = 4 * _SECOND, 0.05, 4 * _SECOND
+"""In its first 16 s a limiter drains each 4 s, and to such a part as long as there never was calm. What it takes for
+the time of a call may be a queue, above all if others came before it. So that must not put off drains, nor say how deep
+they are. Spans are to be shorter than 4 s: few slow calls would show nothing."""
 _LIGHT_PART, _LIGHT = 0.5, 1.5
 """What is enough of the limit where calls took only so much longer, and the last drain showed no great news."""
 
@@ -62,9 +62,10 @@ class Drains:
     def plan(self, now: int, span: int) -> None:
         """Choose the next instant, if a span is so long."""
         self._every = max(self._every, _power_of_two(_FEWEST_SPANS * span))
-        self._next = self._multiple(self._every, now)
         if not self._young_until:
             self._young_until = now + _USUAL
+        soon = self._multiple(min(self._every, _YOUNG), now)
+        self._next = soon if self.is_young(soon, span) else self._multiple(self._every, now)
 
     def hurry(self, now: int, span: int) -> None:
         """Choose one that is near: something is new."""
@@ -86,9 +87,9 @@ class Drains:
         part = _DEEP_PART if deep else _LIGHT_PART if self._is_settled and ratio <= _LIGHT else _PART
         return min(limit, max(1, math.ceil(part * max(limit, crowd) - _TINY)))
 
-    def should_be_deep(self, ratio: float, span: int) -> bool:
-        """Return whether so many may be in line that a quarter would still be a queue; `span`: how long one is."""
-        return self.next < self._young_until and ratio > _FAR and span < _QUICK
+    def is_young(self, at: int, span: int) -> bool:
+        """Return whether little will be known yet of what calls take at that instant; `span`: how long one is."""
+        return at < self._young_until and span < _QUICK
 
     def listen(self, limit: float, ratio: float) -> None:
         """See how long calls take while the others drain: a limit that is not in use need not."""

@@ -24,7 +24,21 @@ def drained(drains: Drains, first: int, until: int, span: int = _SPAN) -> list[i
 
 
 def test_the_first_come_soon_the_later_ones_every_16_seconds() -> None:
-    assert drained(Drains(0), 0, 70 * _SECOND) == [2, 4, 8, 16, 32, 48, 64]
+    assert drained(Drains(0), 0, 70 * _SECOND) == [2, 4, 8, 12, 16, 32, 48, 64]
+
+
+@pytest.mark.parametrize("span", [_SPAN, 8 * _SPAN, 16 * _SPAN])
+@pytest.mark.parametrize("first", [0, 3 * _SECOND, 37 * _SECOND])
+def test_in_their_first_16_seconds_all_drain_together_whatever_they_take_for_the_time_of_a_call(
+    first: int, span: int
+) -> None:
+    """A limiter that comes to a queue takes it for the time of a call: that must not put off what would show it."""
+    seen = set(drained(Drains(0), first, 10**3 * _SECOND, span))
+    assert {at for at in range(0, 1000, 4) if 4 <= at - first / _SECOND < 12} <= seen
+
+
+def test_the_first_drains_of_very_slow_calls_wait_for_some_spans() -> None:
+    assert drained(Drains(0), 0, 70 * _SECOND, 6 * _SECOND) == [32, 64]
 
 
 def test_whoever_joins_later_drains_with_the_others() -> None:
@@ -101,22 +115,19 @@ def test_a_deep_drain_lets_a_twentieth_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "ratio", "span", "deep"),
+    ("at", "span", "is_young"),
     [
-        (0, 3.0, _SPAN, True),
-        (13, 3.0, _SPAN, True),
-        (17, 3.0, _SPAN, False),
-        (0, 2.0, _SPAN, False),
-        (0, 3.0, 2 * _SECOND, False),
+        (0, _SPAN, True),
+        (13, _SPAN, True),
+        (17, _SPAN, False),
+        (0, 16 * _SPAN, True),
+        (0, 5 * _SECOND, False),
     ],
 )
-def test_an_early_drain_is_deep_where_much_waits_and_calls_are_quick(
-    at: int, ratio: float, span: int, deep: bool
-) -> None:
+def test_it_is_young_for_16_seconds_where_calls_are_quick(at: int, span: int, is_young: bool) -> None:
     drains = Drains(0)
     drains.plan(0, _SPAN)
-    drains.plan(at * _SECOND, _SPAN)
-    assert drains.should_be_deep(ratio, span) is deep
+    assert drains.is_young(at * _SECOND, span) is is_young
 
 
 @pytest.mark.parametrize(("span", "usual"), [(_SPAN, 16), (4 * _SPAN, 32)])

@@ -247,12 +247,16 @@ def test_after_odd_samples_it_still_moves(odd: list[Sample], draining: bool, rtt
 
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 500)), min_size=1, max_size=300))
 def test_a_limit_that_is_not_in_use_never_grows(calls: list[tuple[int, int]]) -> None:
-    """Neither quick nor slow calls are a reason, as long as fewer than 80 % of the limit are under way."""
-    law, now = Knee(initial=100), 0
+    """Neither quick nor slow calls are a reason, as long as fewer than 80 % of the limit are under way.
+
+    After the first drains, which go to a twentieth, it goes back to what it was before.
+    """
+    law, now, before = Knee(initial=100), 0, 100
     for gap_ms, rtt_ms in calls:
         now += gap_ms * _MS
-        before = law.limit
-        assert law.update(Sample(now - rtt_ms * _MS, rtt_ms * _MS, max(1, int(0.79 * before)))) <= before
+        limit = law.update(Sample(now - rtt_ms * _MS, rtt_ms * _MS, max(1, int(0.79 * law.limit))))
+        assert limit <= before
+        before = before if "under way" in repr(law) else limit
 
 
 def test_it_shows_what_it_holds_to_be_true() -> None:
@@ -330,3 +334,21 @@ def test_without_calm_before_it_the_first_drain_is_deep(calm: float, deep: bool)
     backend.limits.clear()
     backend.serve(2)
     assert (min(backend.limits) == 1) is deep
+
+
+@pytest.mark.parametrize("callers", [12, 1000])
+def test_a_new_limiter_that_saw_no_calm_drains_deep_in_use_or_not(callers: int) -> None:
+    """What calls take looks normal to a limiter that came to a queue, whether or not its limit is in use."""
+    backend = Backend(Knee(initial=20), workers=1000, service_ms=400)
+    backend.now = 2.5 * _SECOND
+    backend.serve(5, callers=callers)
+    assert min(backend.limits) <= 2
+
+
+def test_after_calm_a_new_limiter_that_is_not_in_use_drains_no_more() -> None:
+    """Each drain turns callers away: none is needed to see how long calls take where nobody queues."""
+    backend = Backend(Knee(initial=20), workers=1000)
+    backend.serve(4.9, callers=10)
+    backend.limits.clear()
+    assert backend.serve(24, callers=10) == 20
+    assert set(backend.limits) == {20}
