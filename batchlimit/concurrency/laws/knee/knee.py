@@ -56,7 +56,7 @@ class Knee:
     second, or to a half where calls take at most 1.5 times as long. Limiters that share a backend drain together, every
     16 s of a common clock. So each sees the time that all of them together make, however many they are. A limiter whose
     limit is not in use does not drain, but looks how long calls take while the others do. In its first 16 s a limiter
-    drains each 4 s, and to a twentieth until there was calm: what it takes for the time of a call may be the queue of
+    drains each 4 s, and to a twentieth until there was calm. What it takes for the time of a call may be the queue of
     those that came before. A baseline falls to what a drain shows; it rises only if drains are known to work. If calls
     take far longer all of a sudden, a drain comes at once.
 
@@ -156,7 +156,7 @@ class Knee:
     def _drain(self) -> None:
         """Let few calls in; or only listen, where the limit is not in use: then no part of a queue is its own.
 
-        A new limiter that saw no calm drains in any case: it may have taken a queue for the time of a call, as others did.
+        A new limiter that saw no calm drains in any case: what it takes for the time of a call may be a queue.
 
         Unlike the others such a limiter is not held to anything. What it takes for the time without a queue would rise
         with the queue that it helps to make.
