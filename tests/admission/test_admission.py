@@ -302,9 +302,11 @@ def more(both: Any) -> int:
     count = 0
     while True:
         try:
-            both.admit("user", "gpu", timeout=60).release()
+            both.admit("user", "gpu", timeout=0).release()
         except RateLimited:
             return count
+        except ConcurrencyLimited:
+            continue  # the permits are on their way back
         count += 1
 
 
