@@ -151,6 +151,7 @@ AMBIGUOUS = [
 @pytest.mark.parametrize("path", PATHOLOGICAL)
 def test_the_steps_for_a_path_grow_with_its_length(path: str) -> None:
     rules = Rules([Rule(f"r{i}", "999/s", key="all", match=pattern) for i, pattern in enumerate(AMBIGUOUS)])
+    steps(partial(rules.matching, "GET", "/a"))  # Python 3.12 counts nothing the first time
     short, long = (steps(partial(rules.matching, "GET", PATHOLOGICAL[path](n))) for n in (200, 2000))
     assert long < 12 * short
 
