@@ -12,6 +12,7 @@ from tests.nodes import await_fact
 from tests.servers import Server
 
 KEY = "search:ann"
+# Quotas by the hour: a bucket that is full is forgotten, and a machine may stand still for longer than that takes.
 APIS = "threads", "asyncio"
 
 
@@ -47,8 +48,8 @@ def test_two_processes_go_by_a_file_that_is_swapped_under_them(server: Server, p
 
 def test_a_restarted_process_with_an_old_file_changes_nothing(server: Server, prefix: str, tmp_path: Path) -> None:
     new, old = tmp_path / "new.toml", tmp_path / "old.toml"
-    new.write_text(limits("20/s", revision=2))
-    old.write_text(limits("500/s", revision=1))
+    new.write_text(limits("20/hour", revision=2))
+    old.write_text(limits("500/hour", revision=1))
     with pod(server.url, prefix, "threads", str(new)) as running:
         assert running.limit(KEY) == 20
         for api in APIS:
@@ -60,9 +61,9 @@ def test_a_restarted_process_with_an_old_file_changes_nothing(server: Server, pr
 def test_with_an_override_in_force_a_deployment_its_rollback_and_an_old_pod_change_nothing(
     server: Server, prefix: str, api: str
 ) -> None:
-    first: dict[str, Any] = {"quotas": {"search:*": "100/s"}, "revision": 1}
-    second: dict[str, Any] = {"quotas": {"search:*": "300/s"}, "revision": 2}
-    forgotten: dict[str, Any] = {"quotas": {"search:*": "500/s"}}
+    first: dict[str, Any] = {"quotas": {"search:*": "100/hour"}, "revision": 1}
+    second: dict[str, Any] = {"quotas": {"search:*": "300/hour"}, "revision": 2}
+    forgotten: dict[str, Any] = {"quotas": {"search:*": "500/hour"}}
     with Admin.from_url(server.url, prefix=prefix, deadline=60.0, connect_timeout=60.0) as admin, ExitStack() as stack:
 
         def started(code: dict[str, Any]) -> tuple[ExitStack, Pod]:
@@ -77,7 +78,7 @@ def test_with_an_override_in_force_a_deployment_its_rollback_and_an_old_pod_chan
 
         pods = [started(first) for _ in range(3)]
         assert [each.limit(KEY) for _, each in pods] == [100] * 3
-        admin.set("search:*", "20/s", why="the index is slow")
+        admin.set("search:*", "20/hour", why="the index is slow")
         await_fact(lambda: [each.limit(KEY) for _, each in pods] == [20] * 3, "all obey the override")
         for code in (second, first, forgotten):
             for place in range(len(pods)):
