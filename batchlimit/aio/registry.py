@@ -6,20 +6,19 @@ import math
 import secrets
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from functools import partial
 from typing import Any
 
-from batchlimit.aio import store_calls
 from batchlimit.aio.awaitable import Known
 from batchlimit.aio.drain import Drain
+from batchlimit.aio.file_follower import FileFollower
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.rule_reader import RuleReader
+from batchlimit.aio.single_calls import SingleCalls
 from batchlimit.blocking import give_way
-from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
-from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
@@ -32,8 +31,6 @@ from batchlimit.stores.protocols import AsyncRuled, AsyncStore
 from batchlimit.unique import Forkables
 
 _CLOSED = "this limiter was closed"
-_PATIENCE = 5.0
-"""How long (s) whoever reads a file waits for a loop that is busy."""
 
 
 class Registry:
@@ -59,11 +56,12 @@ class Registry:
         rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set
         made_with = unsaid if isinstance(rule, CodeFile) else rule
         self.code = self._made_with = Code(made_with, options.on_failure, options.mode, rank)
+        self._follower = FileFollower(self._go_by_file)
         self._inherited: object = None
         self._begin()
         _registries.add(self)
         if self.file is not None:
-            self.file.lead(self)
+            self.file.lead(self._follower)
 
     def own_store(self, connect_timeout: float) -> None:
         """Close the store with the limiter, for nobody else has it; to connect to it may take so many seconds."""
@@ -79,16 +77,15 @@ class Registry:
             born=self.code.rank.since,
             clock=self.clock,
             make=self._make,
-            left=lambda entry: self._come_at(self._keyspace.due),
+            left=lambda entry: self._plan(),
             rules=self.rules.known,
             code=self.code,
         )
-        self._singles = self._keyspace.singles
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
+        singles = self._keyspace.singles
+        self.single_calls = SingleCalls(singles, self.store, self._home, self.clock, self._plan)
         self.due = math.inf  # when the timer comes to forget dormant keys
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._binding = threading.Lock()  # held to bind to a loop, and to go by a file where there is none
-        self._is_behind = False  # the file says something else
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._closing: asyncio.Task[None] | None = None
@@ -103,13 +100,12 @@ class Registry:
             return
         if self._loop is not None:
             self._leave_loop(self._loop)
-        with self._binding:
-            self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()
-        self._catch_up()
+        self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()
+        self._follower.bind(loop)
         self.yes, self.no = Known(True, loop), Known(False, loop)
         self._home.move_to(loop)
         self.due = math.inf  # what another timer had planned went with it
-        self._come_at(self._keyspace.due)
+        self._plan()
         self._farewell: Any = self._say_farewell()  # typeshed knows nothing of ag_running
         with contextlib.suppress(StopIteration):  # up to its `yield`: it is known to the loop from here on
             self._farewell.__anext__().send(None)
@@ -117,7 +113,7 @@ class Registry:
     def _leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if not loop.is_closed():
             raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
-        self._singles.clear()
+        self._keyspace.singles.clear()
         for entry in self.entries.values():
             entry.die()
         for entry in list(self.entries.values()):
@@ -157,25 +153,10 @@ class Registry:
         return entry
 
     def ask_once(self, key: str, cost: int, until: float) -> SingleAsk | None:
-        """Send one ask for a call at a key that is not in use; None: the call needs its entry.
-
-        To be followed by a wait for `who`, and by `leave` if that is interrupted. See keyspace/single_ask.py.
-        """
+        """Send one ask for a call at a key that is not in use, as SingleCalls does; LimiterClosed after close()."""
         check_key(key)
         self.check_open()
-        single = self._singles.made(key, self.code, cost, until)
-        if single is None or (ask := self._singles.begin(single)) is None:
-            return None
-        single.who = asyncio.get_running_loop().create_future()
-        self._send(single, ask)
-        return single
-
-    def leave(self, single: SingleAsk) -> None:
-        """Let the tokens of a caller who does not wait any more be for others."""
-        if single in self._singles:
-            self._singles.entry_of(single)
-        if single.entry is not None:
-            single.entry.leave(single.caller)
+        return self.single_calls.ask(key, self.code, cost, until)
 
     def is_in_use(self, key: str) -> bool:
         """Whether there is an entry of the key, on the running loop."""
@@ -184,33 +165,6 @@ class Registry:
             return key in self.entries
         except TypeError:
             return False
-
-    def _send(self, single: SingleAsk, ask: Ask) -> None:
-        outcome = None
-        try:
-            under_way = self.store.send(single.name, single.quota, ask, partial(self._heard, single))
-        except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-            under_way, outcome = None, store_calls.uncounted(error)
-        except BaseException:  # a signal handler of the user's own: nobody will hear of it
-            self._singles.give_up(single)
-            raise
-        if under_way is None:
-            self._hear(single, outcome)
-        else:
-            self._home.follow(under_way)
-
-    def _heard(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
-        if not isinstance(outcome, Grant) or not self._singles.settle(single, outcome, self.clock()):
-            self._hear(single, outcome)
-            return
-        self._come_at(self._keyspace.due)
-        if not single.who.done():
-            single.who.set_result(None)
-
-    def _hear(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
-        """Have the entry hear of the answer; None: it is to ask by a task."""
-        entry = self._singles.entry_of(single)
-        store_calls.heard(entry, single.fetch, outcome)
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
         return KeyEntry(key, reservoir, self._home)
@@ -233,13 +187,8 @@ class Registry:
         self._home.start(work)
 
     async def _reconsider(self) -> None:
-        """Have all keys go by the overrides that are known now; other tasks run in between."""
-        entries = list(self.entries.values())
-        for number, entry in enumerate(entries, start=1):
-            entry.reservoir.rule.reconsider(self.clock())
-            entry.changed()
-            if number % AT_ONCE == 0:
-                await asyncio.sleep(0)
+        """Have all keys go by the overrides that are known now."""
+        await self._change_each(lambda entry: entry.reservoir.rule.reconsider(self.clock()))
         self._come_at(self.rules.known.next_end)
 
     @property
@@ -247,44 +196,29 @@ class Registry:
         """The quota of a key by the code."""
         return self.code.quota
 
-    def review(self, said: object) -> None:
-        """Say nothing: a limiter can go by all that a file may say."""
+    def _go_by_file(self) -> None:
+        """Have all keys go by what the file says now."""
+        assert self.file is not None
+        with self._counting:
+            self.code = self._made_with.by_file(self.file.limits, self.code, self.clock())
+            self._keyspace.obey(self.code)
+        if self.entries and not self.closed:
+            self._start(self._change_each(self._recode))
 
-    def obey(self, said: object) -> None:
-        """Go by what a file says now, on the loop; the thread that calls waits until that is so, a while at most."""
-        self._is_behind, done = True, threading.Event()
-        with self._binding:
-            loop = self._loop
-            if loop is None:
-                self._catch_up()
-                return
-        if self.thread == threading.get_ident():
-            self._catch_up()
-            return
-        with contextlib.suppress(RuntimeError):  # the loop was closed: the next one will do it
-            loop.call_soon_threadsafe(self._catch_up, done)
-            done.wait(_PATIENCE)
+    def _recode(self, entry: KeyEntry) -> None:
+        with self._counting:
+            self._keyspace.recode(entry)
 
-    def _catch_up(self, done: threading.Event | None = None) -> None:
-        if self._is_behind:
-            assert self.file is not None
-            self._is_behind = False
-            with self._counting:
-                self.code = self._made_with.by_file(self.file.limits, self.code, self.clock())
-                self._keyspace.obey(self.code)
-            if self.entries and not self.closed:
-                self._start(self._recode())
-        if done is not None:
-            done.set()
-
-    async def _recode(self) -> None:
-        """Have all keys go by the code of now; other tasks run in between."""
+    async def _change_each(self, change: Callable[[KeyEntry], None]) -> None:
+        """Change all keys that are in use; other tasks run in between."""
         for number, entry in enumerate(list(self.entries.values()), start=1):
-            with self._counting:
-                self._keyspace.recode(entry)
+            change(entry)
             entry.changed()
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    def _plan(self) -> None:
+        self._come_at(self._keyspace.due)
 
     def _come_at(self, at: float) -> None:
         if at < self.due:
@@ -310,7 +244,7 @@ class Registry:
     def _begin_to_close(self) -> "asyncio.Task[None]":
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
-            self._singles.bring_into_use()
+            self._keyspace.singles.bring_into_use()
             for entry in list(self.entries.values()):
                 self._drained.close(entry)
             self._closing = self._home.start(self._close())
@@ -351,6 +285,7 @@ class Registry:
         self._inherited = (self._inherited, dict(self.__dict__), dict(self.entries))
         self.entries.clear()
         self.rules.known.after_fork()
+        self._follower.after_fork()
         self._begin()
         self.store.after_fork()
 

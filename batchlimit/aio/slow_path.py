@@ -102,7 +102,7 @@ class SlowPath:
         try:
             await single.who
         except BaseException:
-            self._registry.leave(single)
+            self._registry.single_calls.leave(single)
             raise
         return single if single.entry is None else await self._result(single.entry, single.caller)
 

@@ -265,8 +265,7 @@ class Reservoir:
     def _review(self, waiter: Waiter, now: float) -> None:
         """Put a caller whose tokens expired before it woke back in its place, if its key is still served here.
 
-        To the bucket, a request from a retired reservoir would be from the same instance as one from the next. It would
-        create tokens.
+        To the bucket, a retired reservoir is the same instance as the next one: its request would create tokens.
         """
         if isinstance(waiter.verdict, Admit) and now >= waiter.verdict.before:
             if self.state.is_retired and self.lifecycle.ended is None:

@@ -28,7 +28,7 @@ class AsyncConcurrencyClient:
 
     Args:
         limiter: The limiter, keyed or not; its owner closes it, after the channel.
-        partition: As for ConcurrencyClientInterceptor.
+        partition: As for ConcurrencyClientInterceptor (default: no name).
         key: As for ConcurrencyClientInterceptor (default None).
         outcome: Returns what a status tells about the load (default `outcome_of`).
         priority: Returns the priority of a call: high ones are served first in the queue (default: the same for all).

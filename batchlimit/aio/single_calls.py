@@ -1,0 +1,88 @@
+"""Tasks that are answered by a single ask each, for a key that is not in use: see keyspace/single_ask.py."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from batchlimit.aio import store_calls
+from batchlimit.aio.guarded_store import GuardedStore
+from batchlimit.aio.home import Home
+from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.single_ask import SingleAsk
+from batchlimit.keyspace.single_asks import SingleAsks
+from batchlimit.overrides.code import Code
+
+
+class SingleCalls:
+    """Sends single asks on a loop, and has their callers hear of the answers. A registry has one of these.
+
+    Args:
+        asks: those of the limiter that are in flight.
+        store: where to send them.
+        home: the loop, where sends are under way.
+        clock: returns seconds.
+        settled: is called when one has left its key dormant.
+    """
+
+    __slots__ = ("_asks", "_clock", "_home", "_settled", "_store")
+
+    def __init__(
+        self,
+        asks: SingleAsks[KeyEntry],
+        store: GuardedStore,
+        home: Home,
+        clock: Callable[[], float],
+        settled: Callable[[], None],
+    ) -> None:
+        self._asks, self._store, self._home, self._clock, self._settled = asks, store, home, clock, settled
+
+    def __repr__(self) -> str:
+        return f"<SingleCalls by {self._asks!r}>"
+
+    def ask(self, key: str, code: Code, cost: int, until: float) -> SingleAsk | None:
+        """Send one ask for a call at a checked key that is not in use; None: the call needs its entry.
+
+        To be followed by a wait for `who`, and by `leave` if that is interrupted.
+        """
+        single = self._asks.made(key, code, cost, until)
+        if single is None or (ask := self._asks.begin(single)) is None:
+            return None
+        single.who = asyncio.get_running_loop().create_future()
+        self._send(single, ask)
+        return single
+
+    def leave(self, single: SingleAsk) -> None:
+        """Let the tokens of a caller who does not wait any more be for others."""
+        if single in self._asks:
+            self._asks.entry_of(single)
+        if single.entry is not None:
+            single.entry.leave(single.caller)
+
+    def _send(self, single: SingleAsk, ask: Ask) -> None:
+        outcome = None
+        try:
+            under_way = self._store.send(single.name, single.quota, ask, partial(self._heard, single))
+        except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
+            under_way, outcome = None, store_calls.uncounted(error)
+        except BaseException:  # a signal handler of the user's own: nobody will hear of it
+            self._asks.give_up(single)
+            raise
+        if under_way is None:
+            self._hear(single, outcome)
+        else:
+            self._home.follow(under_way)
+
+    def _heard(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
+        if not isinstance(outcome, Grant) or not self._asks.settle(single, outcome, self._clock()):
+            self._hear(single, outcome)
+            return
+        self._settled()
+        if not single.who.done():
+            single.who.set_result(None)
+
+    def _hear(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
+        """Have the entry hear of the answer; None: it is to ask by a task."""
+        entry = self._asks.entry_of(single)
+        store_calls.heard(entry, single.fetch, outcome)
