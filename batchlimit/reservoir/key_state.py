@@ -154,6 +154,10 @@ class KeyState:
             self.used = now
         self.is_untouched = self.is_untouched and not spent
 
+    def put_back(self, cost: int, now: float) -> int:
+        """Put back tokens; return how many. A lease that ends before its renewal is answered takes none."""
+        return self.lease.put_back(cost, now, 0.0 if self.lease.borrowed else 2 * self.view.round_trip)
+
     def refuse(self, waiter: Waiter) -> None:
         """Count the tokens that a waiter does not get."""
         self.tokens.refused += waiter.cost

@@ -104,10 +104,13 @@ class Lease:
         if waiter.prompt:
             self.prompt = max(0, self.prompt - waiter.cost)
 
-    def put_back(self, cost: int, now: float) -> int:
-        """Put back spent tokens as far as they are leased still; return how many. They stay counted as admitted."""
+    def put_back(self, cost: int, now: float, margin: float = 0.0) -> int:
+        """Put back spent tokens as far as they are leased still; return how many. They stay counted as admitted.
+
+        None is put back if the lease ends within `margin` (s).
+        """
         room = cost if self.borrowed else max(0, self._recorded - self.held - self.pledged)
-        back = min(cost, room) if now < self._tokens.expires else 0
+        back = min(cost, room) if now + margin < self._tokens.expires else 0
         self.reserved_for_waiters += back
         return back
 

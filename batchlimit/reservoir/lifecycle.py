@@ -53,25 +53,25 @@ class Lifecycle:
             return math.inf
         if self._requests.refunds:
             return rests_until
-        if state.queue:  # while a caller waits, the leader looks after what is owed too
-            return math.inf if state.queue.leader else max(rests_until, state.denials.until(1), state.pending_from)
+        if state.queue.leader:  # who looks after all else
+            return max(self._nears_end_at(), rests_until) if state.lease.leased else math.inf
+        if state.queue:
+            return max(rests_until, state.denials.until(1), state.pending_from)
         if self._prefetch.wants_refill:
             return rests_until
         if state.lease.held == 0:
             return self._retires_at()
-        expires = state.tokens.expires
         if state.lease.borrowed:
-            return expires
+            return state.tokens.expires
         if state.is_outdated:
             return rests_until
-        margin = max(2 * state.view.round_trip, 0.1 * (expires - state.lease.starts))
-        return max(min(expires - margin, self._prefetch.checks_at), rests_until)
+        return max(min(self._nears_end_at(), self._prefetch.checks_at), rests_until)
 
     def tend(self, now: float) -> Fetch | GiveBack | None:
         """Return the request to send when no caller is here, if any.
 
-        Tokens in use are renewed before they expire. Tokens that nobody used go back. A reservoir that was empty and
-        unused for a while retires.
+        Tokens in use are renewed before they expire. Tokens that nobody used go back, and so do those that are too
+        few for who waits. A reservoir that was empty and unused for a while retires.
         """
         state, requests = self._state, self._requests
         self._admission.advance(now)
@@ -83,7 +83,7 @@ class Lifecycle:
             return None
         if requests.refunds:
             return requests.repay()
-        if state.is_open and state.lease.leased:
+        if state.lease.leased and (state.is_open or state.queue.leader):
             return self.drain()
         if state.queue.first is not None or self._prefetch.wants_refill:
             return requests.ask(now, state.queue.first)
@@ -91,6 +91,11 @@ class Lifecycle:
             state.is_retired, self.snapshot = True, self._snapshot(now)
             return None
         return self.drain() if state.is_untouched else requests.renew(now)
+
+    def _nears_end_at(self) -> float:
+        """Return when what is leased is to be renewed or to go back."""
+        expires = self._state.tokens.expires
+        return expires - max(2 * self._state.view.round_trip, 0.1 * (expires - self._state.lease.starts))
 
     def _retires_at(self) -> float:
         """Return when an empty reservoir retires: soon if a snapshot says all that is to be kept, else when idle."""

@@ -186,7 +186,8 @@ class Reservoir:
         """Take a caller out of the queue, whatever its verdict and wherever it was interrupted.
 
         Its tokens stay here for others, unless they have expired, or were reported as spent meanwhile: then they are
-        not ours any more, and to give them back would create tokens. A tentative waiter's tokens are not reported so.
+        not ours any more, and to give them back would create tokens. A tentative waiter's tokens are not reported so:
+        they are ours for as long as the lease is renewed.
         A request that the caller has not reported on has failed.
         """
         if self.state.in_flight is not None and waiter.request is self.state.in_flight:
@@ -198,7 +199,8 @@ class Reservoir:
         if isinstance(waiter.verdict, Admit) and waiter.verdict.is_shadow:
             self.state.count_in_shadow(-waiter.cost)
         elif isinstance(waiter.verdict, Admit) and waiter.cost:
-            if is_ours and now < waiter.verdict.before and waiter.verdict.generation == lease.generation:
+            is_late = lease.borrowed and now >= waiter.verdict.before  # what is borrowed is never renewed
+            if is_ours and not is_late and waiter.verdict.generation == lease.generation:
                 lease.put_back(waiter.cost, now)
             lease.forsake(waiter, waiter.verdict)
         waiter.verdict = None  # its tokens are returned once

@@ -735,11 +735,20 @@ def test_who_was_served_by_a_thread_that_was_interrupted_is_served_once() -> Non
     assert (entry.held, entry.reservoir.state.lease.pledged) == (7, 3)
 
 
-def test_while_someone_waits_nothing_goes_back() -> None:
+def test_what_is_too_little_for_who_waits_goes_back_before_its_lease_ends() -> None:
     entry = Entry(tokens=5)
+    waiter = entry.join(10)
+    assert entry.reservoir.lifecycle.due() == about(0.9)
+    assert entry.reservoir.lifecycle.tend(0.8) is None
+    assert entry.reservoir.lifecycle.tend(0.9) == GiveBack("a", 2, tokens=5)
+    entry.reservoir.gave_back(0.9)
+    assert entry.fetch(waiter, 0.9).ask.need == 10
+
+
+def test_while_someone_waits_and_nothing_is_here_nothing_is_due() -> None:
+    entry = Entry()
     entry.join(10)
     assert entry.reservoir.lifecycle.due() == math.inf
-    assert entry.reservoir.lifecycle.tend(0.9) is None
 
 
 # Edges
@@ -836,6 +845,17 @@ def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: i
     back = entry.reservoir.corrections.refund(Waiter(50, NO_WAIT, Waking()), at)
     assert back == GiveBack("a", 2, tokens=0, held=10 if here else 0, refund=50 - here)
     assert entry.held == (10 if here else 0)
+
+
+@pytest.mark.parametrize(("at", "back"), [(0.5, None), (0.7, GiveBack("a", 2, tokens=0, refund=4))])
+def test_a_refund_goes_to_the_store_if_the_lease_ends_before_it_can_be_renewed(
+    at: float, back: GiveBack | None
+) -> None:
+    """An answer takes 0.2 s, and the lease ends at 1.0 s."""
+    entry = Entry()
+    entry.grant(entry.fetch(entry.join(4)), 0.2, 4)
+    assert entry.refund(4, at) == back
+    assert entry.held == (0 if back else 4)
 
 
 def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
@@ -1026,6 +1046,16 @@ def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -
     assert not entry.reservoir.state.is_retired
     entry.reservoir.admission.confirm(waiter)
     assert entry.reservoir.lifecycle.evict()
+
+
+def test_what_a_tentative_claim_leaves_is_here_though_its_lease_was_renewed_meanwhile() -> None:
+    entry = Entry(tokens=10, sizer=FixedBatch(10))
+    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(waiter)
+    assert entry.step(waiter) == Admit(1.0)
+    entry.grant(entry.tend(0.9), 0.9)
+    entry.reservoir.leave(waiter, 1.2)
+    assert entry.held == 10
 
 
 @pytest.mark.parametrize("tentative", [False, True])
