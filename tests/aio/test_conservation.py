@@ -5,6 +5,7 @@ Each token is in the bucket, or spent by a caller who was told so. Nobody stalls
 
 import asyncio
 import contextlib
+import random
 from collections import Counter
 from random import Random
 
@@ -93,6 +94,7 @@ class Story:
 
 
 async def story(seed: int) -> None:
+    random.seed(seed)  # the jitter of pauses, too
     await Story(seed).play()
 
 
