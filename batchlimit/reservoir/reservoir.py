@@ -185,10 +185,8 @@ class Reservoir:
     def leave(self, waiter: Waiter, now: float) -> None:
         """Take a caller out of the queue, whatever its verdict and wherever it was interrupted.
 
-        Its tokens stay here for others, unless they have expired, or were reported as spent meanwhile: then they are
-        not ours any more, and to give them back would create tokens. A tentative waiter's tokens are not reported so:
-        they are ours for as long as the lease is renewed.
-        A request that the caller has not reported on has failed.
+        Its tokens stay here, unless they have expired, or were reported as spent; those of a tentative waiter are not
+        reported so, and are ours while the lease is renewed. A request that the caller has not reported on has failed.
         """
         if self.state.in_flight is not None and waiter.request is self.state.in_flight:
             self._give_up(waiter.request, now)
