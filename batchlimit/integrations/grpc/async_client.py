@@ -1,6 +1,5 @@
 """AsyncRateLimitClient: rules held against the calls that a client on asyncio makes."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.grpc.answer import CallResponse
 from batchlimit.integrations.grpc.client import Patience, Shortened
+from batchlimit.integrations.grpc.endings import Endings
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -67,7 +67,7 @@ class AsyncRateLimitClient:
     ) -> None:
         self._patience = Patience(wait, timeout)
         self._front = AsyncFront(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
-        self._ending: set[asyncio.Task[None]] = set()
+        self._endings = Endings()
         self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in KINDS]
 
     def __repr__(self) -> str:
@@ -83,8 +83,7 @@ class AsyncRateLimitClient:
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here. Close the channel before."""
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self._endings.wait()
         await self._front.close()
 
     async def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
@@ -108,15 +107,7 @@ class AsyncRateLimitClient:
         async def settle() -> None:
             self._front.settle(outcome, CallResponse.of(await call.code(), await call.trailing_metadata()))
 
-        def ended(_: object) -> None:
-            task = asyncio.get_running_loop().create_task(settle())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
-
-        try:
-            call.add_done_callback(ended)
-        except NotImplementedError:  # the response of an interceptor behind this one: there is no call
-            ended(call)
+        self._endings.after(call, settle)
 
 
 class _Kind:

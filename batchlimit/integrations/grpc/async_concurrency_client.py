@@ -1,6 +1,5 @@
 """AsyncConcurrencyClient: how many calls a client on asyncio has under way at once."""
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from batchlimit.integrations.grpc.async_client import KINDS, Continuation
 from batchlimit.integrations.grpc.call import completing
 from batchlimit.integrations.grpc.client import Patience, Shortened
 from batchlimit.integrations.grpc.details import Name, alike, nobody
+from batchlimit.integrations.grpc.endings import Endings
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
@@ -69,7 +69,7 @@ class AsyncConcurrencyClient:
         self._patience = Patience(wait, timeout)
         self._source = PermitSource(limiter, partition, key)
         self._outcome, self._priority = outcome, priority
-        self._ending: set[asyncio.Task[None]] = set()
+        self._endings = Endings()
         self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in KINDS]
 
     def __repr__(self) -> str:
@@ -101,15 +101,7 @@ class AsyncConcurrencyClient:
         async def settle() -> None:
             complete(await call.code(), None, 0)
 
-        def ended(_: object) -> None:
-            task = asyncio.get_running_loop().create_task(settle())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
-
-        try:
-            call.add_done_callback(ended)
-        except NotImplementedError:  # the response of an interceptor behind this one: there is no call
-            ended(call)
+        self._endings.after(call, settle)
 
 
 class _Named:
