@@ -92,7 +92,7 @@ def _reason(error: grpc.aio.AioRpcError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one limit did.
+    """The figures of one limit.
 
     Attributes:
         pattern: Its name.

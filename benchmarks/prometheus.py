@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback, as Debian has it, that scrapes what it is told to."""
+"""A real Prometheus on loopback, as Debian has it, that scrapes the given targets."""
 
 import json
 import shutil

@@ -21,7 +21,7 @@ APIS = {"threads": "ours", "tasks": "ours, tasks"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one fault did.
+    """The figures of one fault.
 
     Attributes:
         most: How many permits were held at once at most.

@@ -62,7 +62,7 @@ class Failed(Exception):
 
 
 class Story:
-    """What one list of calls does to both limiters, in the time of the loop."""
+    """A list of calls and its effect on both limiters, in the time of the loop."""
 
     def __init__(self, limit: int, burst: int, *, keyed: bool, travel: float) -> None:
         stage = Stage()

@@ -1,4 +1,4 @@
-"""Who is next where waiters have priorities, and who leaves a full queue."""
+"""Waiters with priorities: the order in which they are served, and the one that leaves a full queue."""
 
 from collections.abc import Iterable
 

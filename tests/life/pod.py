@@ -1,4 +1,4 @@
-"""A process that is a pod of a deployment: it calls a limiter when it is told to, and says which limit holds there."""
+"""A process that is a pod of a deployment: it calls a limiter on demand, and says which limit holds there."""
 
 import asyncio
 import json
