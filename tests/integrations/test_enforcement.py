@@ -229,6 +229,32 @@ def test_a_rule_whose_key_an_operator_has_put_in_shadow_mode_counts_as_one_in_sh
     assert (twin.left("trial"), twin.left("all")) == (0, 97)
 
 
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+def test_what_was_not_charged_in_shadow_mode_is_not_given_back(make: Make, mode: Any) -> None:
+    twin = make(ALL, Rule("trial", "2/hour", key="trial", mode=mode, charge=lambda _: False), mode={"trial": "shadow"})
+    *_, last = [twin.admit() for _ in range(3)]
+    twin.settle(last, Response(200))
+    assert twin.left("trial") == 0
+
+
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])  # of the limiter
+def test_what_refuses_in_shadow_mode_leaves_the_others_to_be_charged_at_once(make: Make, mode: Any) -> None:
+    twin = make(
+        Rule("trial", "1/hour", key="trial", mode="shadow"),
+        ALL,
+        Rule("much", "1/hour", key="much", cost=lambda _: 2, mode="shadow"),
+        Rule("one", "2/hour", key="one"),
+        mode={"trial": mode, "much": mode},
+    )
+    assert [twin.admit().refusal for _ in range(2)] == [None, None]
+    assert twin.counts("trial") == {"matched": 2, "acquired": 1, "shadow_refused": 1}
+    assert twin.counts("much") == {"matched": 2, "shadow_refused": 2, "faults": 2}
+    refusal = twin.admit().refusal
+    assert refusal is not None
+    assert refusal.rules == ("one",)
+    assert (twin.left("all"), twin.left("one")) == (98, 0)
+
+
 def test_a_rule_in_shadow_is_not_charged_for_what_others_refuse(make: Make) -> None:
     twin = make(Rule("one", "1/hour", key="one"), Rule("trial", "9/hour", key="trial", mode="shadow"))
     twin.admit()

@@ -9,8 +9,8 @@ A face makes a `rules.Request`, has it admitted, runs the application or writes 
     else:
         ... write outcome.refusal: status, headers, body ...
 
-All rules in "enforce" mode are charged at once, or none of them (`decide_all`). Those in "shadow" mode are asked
-afterwards, each by itself. Nothing that goes wrong here becomes an exception of the application.
+All rules are charged at once, or none of them (`decide_all`). What refuses in "shadow" mode is left out then. Nothing
+that goes wrong here becomes an exception of the application.
 
 A route asks for one more rule while the application runs, by the key of a rule with `match=None`:
 

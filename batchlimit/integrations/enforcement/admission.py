@@ -5,8 +5,8 @@ from typing import Any
 
 from batchlimit.integrations.counters import Counters, Tally
 from batchlimit.integrations.enforcement.charging import Charging
-from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, Response
-from batchlimit.integrations.enforcement.settlement import Settlement, checked_cost
+from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal
+from batchlimit.integrations.enforcement.settlement import checked_cost
 from batchlimit.integrations.enforcement.steps import Steps
 from batchlimit.rules import Applicable, Request, Rule, Template, Unmade
 from batchlimit.rules.key import KeyTemplate
@@ -21,30 +21,28 @@ class Admission:
     Args:
         limiter: returns the limiter.
         charging: charges keys.
-        settlement: takes back what was charged in vain.
         counters: count by rule.
         admits_unidentified: whether a request of which a rule cannot make the key is admitted without that rule.
     """
 
-    __slots__ = ("_admits_unidentified", "_charging", "_counters", "_limiter", "_settlement")
+    __slots__ = ("_admits_unidentified", "_charging", "_counters", "_limiter")
 
     def __init__(
         self,
         limiter: Callable[[], Any],
         charging: Charging,
-        settlement: Settlement,
         counters: Counters,
         *,
         admits_unidentified: bool,
     ) -> None:
         self._limiter, self._counters = limiter, counters
-        self._charging, self._settlement = charging, settlement
+        self._charging = charging
         self._admits_unidentified = admits_unidentified
 
     def plan(self, matching: Iterable[Template]) -> Plan | None:
         """Return the rules of a request as `hit` takes them; None, if memory cannot decide by all of them."""
         planned = [(*each, self._counters.rules[each[0].name]) for each in matching]
-        if all(isinstance(rule.cost, int) and rule.cost and rule.mode == "enforce" for rule, _, _, _ in planned):
+        if all(isinstance(rule.cost, int) and rule.cost for rule, _, _, _ in planned):
             return tuple(planned)
         return None
 
@@ -74,7 +72,7 @@ class Admission:
             return None
         for _, _, _, tally in plan:
             next(tally.hits)
-        outcome = Outcome(request=request)
+        outcome = Outcome(request=request, charges=[each for each in charged if each[0].charge is not None])
         self._charging.tell(outcome, charged, left)
         return outcome
 
@@ -97,8 +95,7 @@ class Admission:
             if (refused := self._without_key(each)) is not None:
                 outcome.refusal = refused
                 return outcome
-        enforced: list[Charged] = []
-        shadows: list[Charged] = []
+        charged: list[Charged] = []
         for rule, key in found.applied:
             cost = rule.cost
             if not isinstance(cost, int):
@@ -109,15 +106,8 @@ class Admission:
                         outcome.refusal = refused
                         return outcome
                     continue
-            (enforced if rule.mode == "enforce" else shadows).append((rule, key, cost))
-        if enforced:
-            yield from self._charging.charge(outcome, enforced, timeout)
-        if shadows and outcome.refusal is None:
-            try:
-                yield from self._charging.ask_shadows(outcome, shadows)
-            except BaseException as error:  # cancelled meanwhile: it will never run
-                yield from self._settlement.settle(outcome, Response(499, error=error, complete=False))
-                raise
+            charged.append((rule, key, cost))
+        yield from self._charging.charge(outcome, charged, timeout)
         return outcome
 
     def _unmatched(self, request: Request) -> Outcome:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from batchlimit import BatchLimitError, Decision, Quota, RateLimited, StoreUnavailable
+from batchlimit import Decision, Quota, RateLimited, StoreUnavailable
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.steps import Steps
-from batchlimit.integrations.headers import Fields, Told
+from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Rule, Unmade
 
@@ -33,68 +33,44 @@ class Charging:
     def __init__(self, limiter: Callable[[], Any], counters: Counters, fields: Fields, settlement: Settlement) -> None:
         self._limiter, self._counters, self._fields, self._settlement = limiter, counters, fields, settlement
 
-    def charge(self, outcome: Outcome, enforced: list[Charged], timeout: float | None = 0.0) -> Steps[None]:
-        """Charge all of them or none, but for those whose bucket is away and which are open then.
+    def charge(self, outcome: Outcome, rules: list[Charged], timeout: float | None = 0.0) -> Steps[None]:
+        """Charge all of them or none, but for those that refuse nobody now: in shadow mode, or open without a bucket.
 
         Args:
             outcome: takes what was decided.
-            enforced: what to charge.
+            rules: what to charge; what is not charged is taken out.
             timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
         """
-        while enforced:
+        while rules and outcome.refusal is None:
             try:
-                decisions: dict[str, Decision] = yield self._limiter().decide_all(_costs(enforced))
+                decisions: dict[str, Decision] = yield self._limiter().decide_all(_costs(rules))
                 if timeout != 0.0 and not all(decisions.values()):
-                    decisions = yield from self._wait(enforced, timeout)
+                    decisions = yield from self._wait(rules, timeout)
             except StoreUnavailable as error:
-                if (refused := self._away(enforced, error)) is not None:
-                    outcome.refusal = refused
-                    return
+                outcome.refusal = self._away(rules, error)
             except Exception as error:  # noqa: BLE001  a cost beyond the burst, a closed limiter, a key without quota
-                outcome.refusal = self._failed(enforced, error)
-                return
+                outcome.refusal = self._failed(rules, error)
             else:
-                yield from self._charged(outcome, enforced, decisions)
-                return
+                short = next((key for key, decision in decisions.items() if not decision.allowed), None)
+                if short is None:
+                    yield from self._charged(outcome, rules, decisions)
+                    return
+                outcome.refusal = self._over(rules, short, decisions[short])
 
-    def tell(self, outcome: Outcome, enforced: Iterable[Charged], left: Left) -> None:
-        """Have the fields tell of what was charged, and remember what has to be settled.
+    def tell(self, outcome: Outcome, rules: Iterable[Charged], left: Left) -> None:
+        """Have the fields tell of rules, but for those in shadow mode.
 
         Args:
-            outcome: takes both.
-            enforced: what was charged.
+            outcome: takes the fields.
+            rules: the rules that decided.
             left: what remains, by key.
         """
-        told: list[Told] = []
-        for charged in enforced:
-            rule, key, _ = charged
-            remaining, quota = left[key]
-            told.append((rule.name, quota or rule.quota, key, remaining))
-            if rule.charge is not None:
-                outcome.charges = [*outcome.charges, charged]
-        outcome.told = told
-        outcome.headers = self._fields.of(told)
-
-    def ask_shadows(self, outcome: Outcome, shadows: list[Charged]) -> Steps[None]:
-        """Charge rules that refuse nobody, each by itself."""
-        for charged in shadows:
-            rule, key, cost = charged
-            counts = self._counters.rules[rule.name]
-            try:
-                decisions: dict[str, Decision] = yield self._limiter().decide_all({key: cost})
-            except BatchLimitError as error:
-                self._count_away(rule, error)
-                continue
-            except Exception as error:  # noqa: BLE001  such as a cost beyond the burst: it would have been refused
-                self._counters.fault("shadow", [rule.name], "shadow rule %r could not be asked: %s", rule.name, error)
-                next(counts.shadow_refused)
-                continue
-            if all(each.allowed and each.source != "shadow" for each in decisions.values()):
-                next(counts.acquired)
-                if rule.charge is not None:
-                    outcome.charges = [*outcome.charges, charged]
-            else:
-                next(counts.shadow_refused)
+        outcome.told = [
+            (rule.name, left[key][1] or rule.quota, key, left[key][0])
+            for rule, key, _ in rules
+            if rule.mode == "enforce"
+        ]
+        outcome.headers = self._fields.of(outcome.told)
 
     def without_key(self, unmade: Unmade, *, admits: bool) -> Refusal | None:
         """Return why a request is refused of which a key cannot be made; None if it is admitted without the rule."""
@@ -113,55 +89,70 @@ class Charging:
         problem = unidentified([rule.name]) if error is None else reduced_capacity([rule.name])
         return refuse(self._fields, problem, None if error is None else AGAIN, error=error)
 
-    def _wait(self, enforced: list[Charged], timeout: float | None) -> Steps[dict[str, Decision]]:
+    def _wait(self, rules: list[Charged], timeout: float | None) -> Steps[dict[str, Decision]]:
         try:
-            yield self._limiter().acquire_all(_costs(enforced), timeout=timeout)
+            yield self._limiter().acquire_all(_costs(rules), timeout=timeout)
         except RateLimited as error:
             return {error.key: error.decision}
         # A caller that waited took the last tokens that there were.
-        found = {key: self._limiter().rules.explain(key).quota for _, key, _ in enforced}
+        found = {key: self._limiter().rules.explain(key).quota for _, key, _ in rules}
         return {key: Decision(True, quota.largest_cost, 0, 0.0, 0.0, "store", quota) for key, quota in found.items()}
 
-    def _charged(self, outcome: Outcome, enforced: list[Charged], decisions: dict[str, Decision]) -> Steps[None]:
-        for key, decision in decisions.items():
-            if not decision.allowed:
-                outcome.refusal = self._over(enforced, key, decision)
-                return
-        for rule, key, _ in enforced:
-            is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed"
+    def _charged(self, outcome: Outcome, rules: list[Charged], decisions: dict[str, Decision]) -> Steps[None]:
+        # The limiter has a shadow mode too: of the code, of a file, or of an operator. It charges nothing then.
+        charged = [each for each in rules if decisions[each[1]].source != "shadow"]
+        for rule, key, _ in charged:
+            is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed" and rule.mode == "enforce"
             if is_closed and decisions[key].source == "fallback":
-                yield from self._settlement.take_back(enforced)
+                yield from self._settlement.take_back(charged)
                 outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
                 return
-        for rule, key, _ in enforced:  # an operator may have put a rule in shadow mode that is enforced by the code
+        for rule, key, _ in rules:
             counts = self._counters.rules[rule.name]
             next(counts.shadow_refused if decisions[key].source == "shadow" else counts.acquired)
-        self.tell(outcome, enforced, {key: (each.remaining, each.quota) for key, each in decisions.items()})
+        outcome.charges = [each for each in charged if each[0].charge is not None]
+        self.tell(outcome, rules, {key: (each.remaining, each.quota) for key, each in decisions.items()})
 
-    def _failed(self, enforced: list[Charged], error: Exception) -> Refusal:
-        if isinstance(error, ValueError) and (too_much := _beyond(enforced)) is not None:
-            return self._over(enforced, too_much[1], _never(too_much[0]))
-        names = _names(enforced)
+    def _failed(self, rules: list[Charged], error: Exception) -> Refusal | None:
+        too_much = _beyond(rules) if isinstance(error, ValueError) else None
+        concerned = rules if too_much is None else [each for each in rules if each[1] == too_much[1]]
+        names = _names(concerned)
+        if shadows := [each for each in concerned if each[0].mode == "shadow"]:
+            names = _names(shadows)
+            self._counters.fault("shadow", names, "shadow rules (%s) could not be asked: %s", ", ".join(names), error)
+            self._let_pass(rules, shadows)
+            return None
+        if too_much is not None:
+            return self._over(rules, too_much[1], _never(too_much[0]))
         message = "a request was refused, for its limit (%s) could not be asked: %s"
         self._counters.fault("ask", names, message, ", ".join(names), error)
         return refuse(self._fields, reduced_capacity(names), AGAIN, error=error)
 
-    def _over(self, enforced: list[Charged], key: str, decision: Decision) -> Refusal:
-        short = [each for each in enforced if each[1] == key]
+    def _let_pass(self, rules: list[Charged], shadows: list[Charged]) -> None:
+        """Take rules in shadow mode out of the list, which would have refused the request."""
+        for each in shadows:
+            next(self._counters.rules[each[0].name].shadow_refused)
+            rules.remove(each)
+
+    def _over(self, rules: list[Charged], key: str, decision: Decision) -> Refusal | None:
+        short = [each for each in rules if each[1] == key]
+        if shadows := [each for each in short if each[0].mode == "shadow"]:
+            self._let_pass(rules, shadows)
+            return None
         for rule, _, _ in short:
             next(self._counters.rules[rule.name].refused)
         told = [(rule.name, decision.quota or rule.quota, key, decision.remaining) for rule, _, _ in short]
         return refuse(self._fields, quota_exceeded(_names(short)), decision.retry_after, told, key=key)
 
-    def _away(self, enforced: list[Charged], error: StoreUnavailable) -> Refusal | None:
+    def _away(self, rules: list[Charged], error: StoreUnavailable) -> Refusal | None:
         """Take out of the list whose bucket is away and which is open then; or return why the request is refused."""
-        concerned = [each for each in enforced if each[1] == error.key] or list(enforced)
+        concerned = [each for each in rules if each[1] == error.key] or list(rules)
         for rule, key, _ in concerned:
-            if rule.on_failure is None or rule.on_failure.kind != "open":
+            if rule.mode == "enforce" and (rule.on_failure is None or rule.on_failure.kind != "open"):
                 return self._closed(rule, key, error)
         for each in concerned:
             self._count_away(each[0], error)
-            enforced.remove(each)
+            rules.remove(each)
         return None
 
     def _closed(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
@@ -174,17 +165,17 @@ class Charging:
         self._counters.away(rule.name, error)
 
 
-def _costs(enforced: list[Charged]) -> dict[str, int]:
+def _costs(rules: list[Charged]) -> dict[str, int]:
     costs: dict[str, int] = {}
-    for _, key, cost in enforced:
+    for _, key, cost in rules:
         costs[key] = costs[key] + cost if key in costs else cost
     return costs
 
 
-def _beyond(enforced: list[Charged]) -> Charged | None:
+def _beyond(rules: list[Charged]) -> Charged | None:
     """Return one whose key is asked for more than ever fits; usually by what a function returned."""
-    costs = _costs(enforced)
-    return next((each for each in enforced if costs[each[1]] > each[0].quota.largest_cost), None)
+    costs = _costs(rules)
+    return next((each for each in rules if costs[each[1]] > each[0].quota.largest_cost), None)
 
 
 def _never(rule: Rule) -> Decision:

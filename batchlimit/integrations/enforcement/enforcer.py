@@ -47,9 +47,7 @@ class _Enforcement(Generic[L]):
         self.counters = Counters(self.rules, silence, clock, Checks.of(checks))
         self._settlement = Settlement(self._limiter, self.counters)
         charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
-        self._admission = Admission(
-            self._limiter, charging, self._settlement, self.counters, admits_unidentified=unidentified == "admit"
-        )
+        self._admission = Admission(self._limiter, charging, self.counters, admits_unidentified=unidentified == "admit")
         self._asked_for: set[RouteLimit] = set()
         self._hold(self.rules)
         if isinstance(rules, RuleFile):
