@@ -12,13 +12,11 @@ from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.grpc.answer import CallResponse
-from batchlimit.integrations.grpc.client import Patience, Shortened
-from batchlimit.integrations.grpc.endings import Endings
+from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings
+from batchlimit.integrations.grpc.every_call import Patience, Shortened
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Rule, RuleFile, Rules
-
-Continuation = Callable[[Any, Any], Awaitable[Any]]
 
 
 class AsyncRateLimitClient:
@@ -108,34 +106,3 @@ class AsyncRateLimitClient:
             self._front.settle(outcome, CallResponse.of(await call.code(), await call.trailing_metadata()))
 
         self._endings.after(call, settle)
-
-
-class _Kind:
-    """What the interceptors for the four kinds of methods share."""
-
-    def __init__(self, intercept: Callable[[Continuation, Any, Any], Awaitable[Any]]) -> None:
-        self._intercept = intercept
-
-
-class _UnaryUnary(_Kind, grpc.aio.UnaryUnaryClientInterceptor):
-    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await self._intercept(continuation, client_call_details, request)
-
-
-class _UnaryStream(_Kind, grpc.aio.UnaryStreamClientInterceptor):
-    async def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await self._intercept(continuation, client_call_details, request)
-
-
-class _StreamUnary(_Kind, grpc.aio.StreamUnaryClientInterceptor):
-    async def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await self._intercept(continuation, client_call_details, request_iterator)
-
-
-class _StreamStream(_Kind, grpc.aio.StreamStreamClientInterceptor):
-    async def intercept_stream_stream(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await self._intercept(continuation, client_call_details, request_iterator)
-
-
-KINDS = (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream)
-"""An interceptor for each kind of method."""

@@ -9,11 +9,10 @@ import grpc.aio
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
-from batchlimit.integrations.grpc.async_client import KINDS, Continuation
+from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings
 from batchlimit.integrations.grpc.call import completing
-from batchlimit.integrations.grpc.client import Patience, Shortened
 from batchlimit.integrations.grpc.details import Name, alike, nobody
-from batchlimit.integrations.grpc.endings import Endings
+from batchlimit.integrations.grpc.every_call import Patience, Shortened
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource

@@ -7,64 +7,16 @@ from typing import Any
 import grpc
 
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Outcome, Unidentified
+from batchlimit.integrations.enforcement import Unidentified
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.grpc.answer import CallResponse
+from batchlimit.integrations.grpc.every_call import Continuation, EveryCall, Patience, Shortened, at_the_end
 from batchlimit.integrations.grpc.refused_call import RefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 
-Continuation = Callable[[grpc.ClientCallDetails, Any], Any]
-
-
-class Patience:
-    """How long calls wait for tokens, and how much time that leaves them.
-
-    Args:
-        wait: whether they wait at all.
-        timeout: seconds to wait at most; None: no limit.
-    """
-
-    def __init__(self, wait: bool, timeout: float | None) -> None:
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"timeout is at least 0 s, or None for no limit, not {timeout}")
-        if timeout is not None and not wait:
-            raise ValueError("timeout says how long calls wait, and they do not: pass wait=True")
-        self._wait, self._timeout = wait, timeout
-
-    def __repr__(self) -> str:
-        return f"<Patience of {self.of(None)} s>"
-
-    def of(self, deadline: float | None) -> float | None:
-        """Return for how many seconds a call waits that has so many until its deadline."""
-        if not self._wait:
-            return 0.0
-        return min((each for each in (self._timeout, deadline) if each is not None), default=None)
-
-
-class Shortened(grpc.ClientCallDetails):
-    """Details of a call that has waited: the rest of its time is left.
-
-    Args:
-        details: those of the call.
-        waited: seconds.
-    """
-
-    def __init__(self, details: Any, waited: float) -> None:
-        self._details = details
-        self.timeout = max(0.0, details.timeout - waited)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._details, name)
-
-
-class RateLimitClientInterceptor(
-    grpc.UnaryUnaryClientInterceptor,
-    grpc.UnaryStreamClientInterceptor,
-    grpc.StreamUnaryClientInterceptor,
-    grpc.StreamStreamClientInterceptor,
-):
+class RateLimitClientInterceptor(EveryCall):
     """Holds rules against the calls that a client makes: a call that is refused never leaves the process.
 
     It raises RefusedCall, as if the server had answered RESOURCE_EXHAUSTED; UNAVAILABLE while the store is away.
@@ -117,26 +69,6 @@ class RateLimitClientInterceptor(
         """
         return self._front.statistics()
 
-    def intercept_unary_unary(self, continuation: Continuation, client_call_details: Any, request: Any) -> Any:
-        """Charge a call; grpcio calls this."""
-        return self._intercept(continuation, client_call_details, request)
-
-    def intercept_unary_stream(self, continuation: Continuation, client_call_details: Any, request: Any) -> Any:
-        """Charge a call; grpcio calls this."""
-        return self._intercept(continuation, client_call_details, request)
-
-    def intercept_stream_unary(
-        self, continuation: Continuation, client_call_details: Any, request_iterator: Any
-    ) -> Any:
-        """Charge a call; grpcio calls this."""
-        return self._intercept(continuation, client_call_details, request_iterator)
-
-    def intercept_stream_stream(
-        self, continuation: Continuation, client_call_details: Any, request_iterator: Any
-    ) -> Any:
-        """Charge a call; grpcio calls this."""
-        return self._intercept(continuation, client_call_details, request_iterator)
-
     def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
         began, timeout = time.monotonic(), self._patience.of(details.timeout)
         outcome = self._front.admit("POST", details.method, None, (), details, timeout=timeout)
@@ -150,14 +82,7 @@ class RateLimitClientInterceptor(
             self._front.settle(outcome, CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
             raise
         if outcome.charges:
-            self._settle_at_the_end(outcome, call)
+            at_the_end(
+                call, lambda: self._front.settle(outcome, CallResponse.of(call.code(), call.trailing_metadata()))
+            )
         return call
-
-    def _settle_at_the_end(self, outcome: Outcome, call: Any) -> None:
-        def ended(_: object = None) -> None:
-            self._front.settle(outcome, CallResponse.of(call.code(), call.trailing_metadata()))
-
-        if hasattr(call, "add_done_callback"):
-            call.add_done_callback(ended)
-        elif not call.add_callback(ended):
-            ended()

@@ -10,20 +10,15 @@ from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.call import completing
-from batchlimit.integrations.grpc.client import Continuation, Patience, Shortened
 from batchlimit.integrations.grpc.details import Name, alike, nobody
+from batchlimit.integrations.grpc.every_call import Continuation, EveryCall, Patience, Shortened, at_the_end
 from batchlimit.integrations.grpc.refused_call import RefusedCall
 from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
 from batchlimit.integrations.permits import refusal_of
 
 
-class ConcurrencyClientInterceptor(
-    grpc.UnaryUnaryClientInterceptor,
-    grpc.UnaryStreamClientInterceptor,
-    grpc.StreamUnaryClientInterceptor,
-    grpc.StreamStreamClientInterceptor,
-):
+class ConcurrencyClientInterceptor(EveryCall):
     """Lets a client have as many calls under way at once as the limiter lets; the others never leave the process.
 
     A call that is refused raises RefusedCall, as if the server had answered RESOURCE_EXHAUSTED. A call is under way
@@ -73,26 +68,6 @@ class ConcurrencyClientInterceptor(
     def __repr__(self) -> str:
         return f"<ConcurrencyClientInterceptor of {self._source!r}>"
 
-    def intercept_unary_unary(self, continuation: Continuation, client_call_details: Any, request: Any) -> Any:
-        """Let a call go, or refuse it; grpcio calls this."""
-        return self._intercept(continuation, client_call_details, request)
-
-    def intercept_unary_stream(self, continuation: Continuation, client_call_details: Any, request: Any) -> Any:
-        """Let a call go, or refuse it; grpcio calls this."""
-        return self._intercept(continuation, client_call_details, request)
-
-    def intercept_stream_unary(
-        self, continuation: Continuation, client_call_details: Any, request_iterator: Any
-    ) -> Any:
-        """Let a call go, or refuse it; grpcio calls this."""
-        return self._intercept(continuation, client_call_details, request_iterator)
-
-    def intercept_stream_stream(
-        self, continuation: Continuation, client_call_details: Any, request_iterator: Any
-    ) -> Any:
-        """Let a call go, or refuse it; grpcio calls this."""
-        return self._intercept(continuation, client_call_details, request_iterator)
-
     def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
         began, timeout = time.monotonic(), self._patience.of(details.timeout)
         options = {"operation": details.method, "priority": self._priority(details)}
@@ -107,16 +82,6 @@ class ConcurrencyClientInterceptor(
         except BaseException:
             give_back(permit)
             raise
-        self._complete_at_the_end(permit, call)
-        return call
-
-    def _complete_at_the_end(self, permit: Any, call: Any) -> None:
         complete = completing(permit, self._outcome)
-
-        def ended(_: object = None) -> None:
-            complete(call.code(), None, 0)
-
-        if hasattr(call, "add_done_callback"):
-            call.add_done_callback(ended)
-        elif not call.add_callback(ended):
-            ended()
+        at_the_end(call, lambda: complete(call.code(), None, 0))
+        return call
