@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, overload
 
-from batchlimit.admission.arguments import Rate, checked_pair, costs_of, not_refunded
-from batchlimit.admission.attempt import Attempt, run
+from batchlimit.admission.arguments import Rate, checked_pair, costs_of
+from batchlimit.admission.attempt import Attempt, refunds, run
 from batchlimit.admission.permit import THREADED, Names, acquirer
 from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.permits import Permits
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import Permit
-from batchlimit.errors import BatchLimitError
 from batchlimit.shared.limiter import SharedConcurrencyLimiter
 from batchlimit.shared.permit import SharedPermit
 from batchlimit.sync.limiter import RateLimiter
@@ -96,8 +95,4 @@ class Admission(Generic[P]):
         return run(attempt.steps())
 
     def _refund(self, costs: Mapping[str, int]) -> None:
-        for key, tokens in costs.items():
-            try:
-                self._rates.refund(key, tokens)
-            except BatchLimitError as error:  # the caller has its answer already
-                not_refunded(key, tokens, error)
+        run(refunds(self._rates, costs))

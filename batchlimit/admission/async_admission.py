@@ -6,14 +6,13 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from batchlimit.admission.arguments import Rate, checked_pair, costs_of, not_refunded
-from batchlimit.admission.attempt import Attempt, drive
+from batchlimit.admission.attempt import Attempt, drive, refunds
 from batchlimit.admission.permit import ASYNC, Names, acquirer
 from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.async_permits import AsyncPermits
-from batchlimit.errors import BatchLimitError
 from batchlimit.shared.async_limiter import AsyncSharedConcurrencyLimiter
 from batchlimit.shared.async_permit import AsyncSharedPermit
 from batchlimit.unique import Unique
@@ -158,14 +157,7 @@ class AsyncAdmission(Generic[P]):
             for key, tokens in costs.items():
                 not_refunded(key, tokens, error)
             return None
-        task = loop.create_task(self._give_back(costs))
+        task = loop.create_task(drive(refunds(self._rates, costs)))
         self._refunds.add(task)
         task.add_done_callback(self._refunds.discard)
         return asyncio.shield(task)
-
-    async def _give_back(self, costs: Mapping[str, int]) -> None:
-        for key, tokens in costs.items():
-            try:
-                await self._rates.refund(key, tokens)
-            except BatchLimitError as error:  # the caller has its answer already
-                not_refunded(key, tokens, error)

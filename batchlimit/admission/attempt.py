@@ -4,8 +4,9 @@ import math
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Generic, TypeVar
 
+from batchlimit.admission.arguments import not_refunded
 from batchlimit.admission.permit import give_back, started_now
-from batchlimit.errors import ConcurrencyLimited, RateLimited
+from batchlimit.errors import BatchLimitError, ConcurrencyLimited, RateLimited
 from batchlimit.waiting import deadline
 
 P = TypeVar("P")
@@ -100,6 +101,15 @@ class Attempt(Generic[P]):
 
     def _left(self) -> float | None:
         return None if self._until == math.inf else max(0.0, self._until - self._clock())
+
+
+def refunds(rates: Any, costs: Mapping[str, int]) -> Steps[None]:
+    """Return the steps that give tokens back; they never raise."""
+    for key, tokens in costs.items():
+        try:
+            yield rates.refund(key, tokens)
+        except BatchLimitError as error:  # the caller has its answer already
+            not_refunded(key, tokens, error)
 
 
 def run(steps: Steps[T]) -> T:

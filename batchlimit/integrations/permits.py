@@ -1,6 +1,7 @@
 """The permits of web requests: what a response tells about the load, and the answer to a request that gets none."""
 
 from collections.abc import Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
@@ -9,6 +10,7 @@ from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, P
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
 from batchlimit.integrations.faults import Faults
 from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.permit_source import AnyLimiter, KeyOf, PermitSource
 from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
 from batchlimit.shared import AsyncSharedPermit, SharedPermit
 
@@ -93,6 +95,54 @@ def complete(permit: AnyPermit, outcome: OutcomeOf, response: Response) -> None:
             permit.drop()
         case Outcome.IGNORED:
             permit.ignore()
+
+
+class WebPermits:
+    """What a middleware of either API asks about a request: whether it is limited, its permit, how it ended.
+
+    A function of the user's that raises is told in the log, and the request is limited as if it were not there.
+
+    Args:
+        limiter: a limiter of either API.
+        partition: returns the partition of a request (None: none).
+        key: returns the key of a request (None: the limiter has no keys).
+        timeout: how long a request waits for its permit (seconds).
+        outcome: says what a Response tells about the load.
+        priority: returns the priority of a request (None: 0 for all).
+        bypass: returns whether a request is not limited (None: all are).
+
+    Attributes:
+        is_shared: whether to acquire asks a store.
+    """
+
+    def __init__(
+        self,
+        limiter: AnyLimiter,
+        partition: Callable[[Any], str] | None,
+        key: KeyOf | None,
+        timeout: float,
+        outcome: OutcomeOf,
+        priority: Callable[[Any], int] | None,
+        bypass: Callable[[Any], bool] | None,
+    ) -> None:
+        self._source = PermitSource(limiter, partial(partition_of, partition), key)
+        self._timeout, self._outcome, self._priority, self._bypass = timeout, outcome, priority, bypass
+        self.is_shared = self._source.is_shared
+
+    def __repr__(self) -> str:
+        return repr(self._source)
+
+    def passes_by(self, request: object) -> bool:
+        """Return whether a request is not limited."""
+        return is_bypassed(self._bypass, request)
+
+    def acquire(self, request: object) -> Any:
+        """Return the permit of a request; that of an asyncio limiter is to be awaited."""
+        return self._source.acquire(request, timeout=self._timeout, priority=priority_of(self._priority, request))
+
+    def complete(self, permit: AnyPermit, response: Response) -> None:
+        """Complete the permit of a request by its response."""
+        complete(permit, self._outcome, response)
 
 
 def spared(request: MutableMapping[str, Any]) -> None:

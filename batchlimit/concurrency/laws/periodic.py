@@ -1,10 +1,10 @@
 """One step of a law a period: what a loop that looks at its observations every few seconds decides."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from batchlimit.concurrency.law import Law, Sample
 from batchlimit.concurrency.laws import setting
+from batchlimit.concurrency.laws.observed import Observed, is_true
 from batchlimit.concurrency.laws.window import percentile
 
 
@@ -56,7 +56,7 @@ class Periodic:
         20
     """
 
-    __slots__ = ("_dropped", "_ends_ns", "_every_ns", "_in_flight", "_law", "_rtts_ns", "_start_ns", "_statistic")
+    __slots__ = ("_ends_ns", "_every_ns", "_law", "_observed", "_statistic")
 
     def __init__(
         self,
@@ -69,13 +69,11 @@ class Periodic:
         self._law = law
         self._every_ns = setting.nanoseconds("every", every, 1e-9)
         self._statistic = setting.function("statistic", statistic)
-        self._rtts_ns: deque[int] = deque(maxlen=setting.whole("last", last))
+        self._observed = Observed(setting.whole("last", last))
         self._ends_ns: int | None = None
-        self._start_ns = self._in_flight = 0
-        self._dropped = False
 
     def __repr__(self) -> str:
-        return f"<Periodic {self._law!r}: {len(self._rtts_ns)} observations>"
+        return f"<Periodic {self._law!r}: {len(self._observed.rtts_ns)} observations>"
 
     @property
     def limit(self) -> int:
@@ -89,22 +87,14 @@ class Periodic:
 
     def update(self, sample: Sample) -> int:
         """Decide, if a period is over; then count the call."""
-        if 0 <= sample.rtt_ns <= setting.LONGEST_NS:
+        if is_true(sample):
             end = sample.start_ns + sample.rtt_ns
             if self._ends_ns is None or end >= self._ends_ns:
                 self._decide()
                 self._ends_ns = end + self._every_ns
-            self._observe(sample)
+            self._observed.add(sample)
         return self._law.limit
 
-    def _observe(self, sample: Sample) -> None:
-        self._rtts_ns.append(sample.rtt_ns)
-        self._start_ns = sample.start_ns
-        self._in_flight = max(self._in_flight, sample.in_flight)
-        self._dropped = self._dropped or sample.dropped
-
     def _decide(self) -> None:
-        if self._rtts_ns:
-            rtt = int(self._statistic(tuple(self._rtts_ns)))
-            self._law.update(Sample(self._start_ns, rtt, self._in_flight, self._dropped))
-            self._in_flight, self._dropped = 0, False
+        if self._observed.rtts_ns:
+            self._law.update(self._observed.take(self._statistic))

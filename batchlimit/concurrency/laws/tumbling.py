@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from batchlimit.concurrency.law import Law, Sample
 from batchlimit.concurrency.laws import setting
+from batchlimit.concurrency.laws.observed import Observed, is_true
 from batchlimit.concurrency.laws.periodic import p95
 
 
@@ -36,17 +37,7 @@ class Tumbling:
         20
     """
 
-    __slots__ = (
-        "_calls",
-        "_dropped",
-        "_ends_ns",
-        "_every_ns",
-        "_in_flight",
-        "_law",
-        "_rtts_ns",
-        "_start_ns",
-        "_statistic",
-    )
+    __slots__ = ("_calls", "_ends_ns", "_every_ns", "_law", "_observed", "_statistic")
 
     def __init__(
         self,
@@ -60,12 +51,11 @@ class Tumbling:
         self._calls = setting.whole("calls", calls)
         self._every_ns = None if every is None else setting.nanoseconds("every", every, 1e-9)
         self._statistic = setting.function("statistic", statistic)
-        self._ends_ns = self._start_ns = self._in_flight = 0
-        self._rtts_ns: list[int] = []
-        self._dropped = False
+        self._observed = Observed()
+        self._ends_ns = 0
 
     def __repr__(self) -> str:
-        return f"<Tumbling {self._law!r}: {len(self._rtts_ns)} of {self._calls} calls>"
+        return f"<Tumbling {self._law!r}: {len(self._observed.rtts_ns)} of {self._calls} calls>"
 
     @property
     def limit(self) -> int:
@@ -79,10 +69,10 @@ class Tumbling:
 
     def update(self, sample: Sample) -> int:
         """Decide, if the time of a window is over; count the call; decide, if it fills a window."""
-        if 0 <= sample.rtt_ns <= setting.LONGEST_NS:
+        if is_true(sample):
             self._begin(sample.start_ns + sample.rtt_ns)
-            self._observe(sample)
-            if len(self._rtts_ns) >= self._calls:
+            self._observed.add(sample)
+            if len(self._observed.rtts_ns) >= self._calls:
                 self._decide()
         return self._law.limit
 
@@ -90,19 +80,12 @@ class Tumbling:
         """End a window whose time is over; open one if none is."""
         if self._every_ns is None:
             return
-        if self._rtts_ns and end_ns >= self._ends_ns:
+        if self._observed.rtts_ns and end_ns >= self._ends_ns:
             self._decide()
-        if not self._rtts_ns:
+        if not self._observed.rtts_ns:
             self._ends_ns = end_ns + self._every_ns
 
-    def _observe(self, sample: Sample) -> None:
-        self._rtts_ns.append(sample.rtt_ns)
-        self._start_ns = sample.start_ns
-        self._in_flight = max(self._in_flight, sample.in_flight)
-        self._dropped = self._dropped or sample.dropped
-
     def _decide(self) -> None:
-        rtt = int(self._statistic(tuple(self._rtts_ns)))
-        seen = Sample(self._start_ns, rtt, self._in_flight, self._dropped)
-        self._rtts_ns, self._in_flight, self._dropped = [], 0, False
-        self._law.update(seen)
+        sample = self._observed.take(self._statistic)
+        self._observed.rtts_ns.clear()
+        self._law.update(sample)

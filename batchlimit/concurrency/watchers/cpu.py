@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
-from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
+from batchlimit.concurrency.watchers.threshold import of_shares
 from batchlimit.errors import WatcherUnavailable
 
 
@@ -82,8 +82,7 @@ class ThrottlingWatcher:
         proc: Path = PROC,
     ) -> None:
         self.name = "cpu" if group is None else f"cpu {group}"
-        high = checked_share("threshold", threshold)
-        self._threshold = Threshold(high, None if low is None else checked_share("low", low))
+        self._threshold = of_shares(threshold, low)
         self._groups = tuple(each for each in groups_of("cpu", group, root, proc) if throttling_of(each) is not None)
         self._before: dict[Group, Throttling] = {}
         if not self._groups:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
-from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
+from batchlimit.concurrency.watchers.threshold import of_shares
 from batchlimit.errors import WatcherUnavailable
 
 USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
@@ -101,8 +101,7 @@ class MemoryWatcher:
         proc: Path = PROC,
     ) -> None:
         self.name = "memory" if group is None else f"memory {group}"
-        high = checked_share("threshold", threshold)
-        self._threshold = Threshold(high, _RELIEF * high if low is None else checked_share("low", low))
+        self._threshold = of_shares(threshold, low, _RELIEF)
         self._groups = tuple(each for each in groups_of("memory", group, root, proc) if each.has(USED[each.version]))
         self._proc = proc if group is None else None
         self._shortages: int | None = None

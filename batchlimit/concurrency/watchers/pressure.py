@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Membership, named
-from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
+from batchlimit.concurrency.watchers.threshold import of_shares
 from batchlimit.errors import WatcherUnavailable
 
 Resource = Literal["cpu", "memory", "io"]
@@ -66,9 +66,8 @@ class PressureWatcher:
             raise ValueError(f"a resource must be 'cpu', 'memory' or 'io', not {resource!r}")
         if kind not in get_args(Kind):
             raise ValueError(f"a kind of pressure must be 'some' or 'full', not {kind!r}")
-        high = checked_share("threshold", threshold)
         self.name = f"pressure {resource} {kind}{'' if group is None else f' {group}'}"
-        self._threshold = Threshold(high, None if low is None else checked_share("low", low))
+        self._threshold = of_shares(threshold, low)
         self._clock = clock
         self._kind = kind
         self._before: tuple[float, float] | None = None

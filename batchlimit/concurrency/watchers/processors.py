@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, Membership, named
-from batchlimit.concurrency.watchers.threshold import Threshold, checked_share
+from batchlimit.concurrency.watchers.threshold import of_shares
 from batchlimit.errors import WatcherUnavailable
 
 _IDLE = (3, 4)
@@ -130,9 +130,8 @@ class ProcessorWatcher:
         proc: Path = PROC,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        high = checked_share("threshold", threshold)
         self.name = "processors" if group is None else f"processors {group}"
-        self._threshold = Threshold(high, None if low is None else checked_share("low", low))
+        self._threshold = of_shares(threshold, low)
         self._clock = clock
         machine = Processors(proc / "stat")
         self._parts = _ours(machine, root, proc) if group is None else (_named(machine, root, group),)

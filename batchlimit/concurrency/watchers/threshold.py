@@ -72,3 +72,9 @@ class Threshold:
     def forget(self) -> None:
         """Take the value for low until it is known again."""
         self.exceeded = False
+
+
+def of_shares(threshold: object, low: object, relief: float = 1.0) -> Threshold:
+    """Return a threshold between shares of a whole; without `low` it is left below `relief` of the threshold."""
+    high = checked_share("threshold", threshold)
+    return Threshold(high, relief * high if low is None else checked_share("low", low))

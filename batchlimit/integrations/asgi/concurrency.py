@@ -1,7 +1,6 @@
 """ConcurrencyLimitMiddleware: how many requests of an ASGI application are under way at once."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
@@ -10,17 +9,8 @@ from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi.answer import answer
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
-from batchlimit.integrations.permit_source import KeyOf, PermitSource
-from batchlimit.integrations.permits import (
-    PERMIT,
-    OutcomeOf,
-    complete,
-    is_bypassed,
-    outcome_of,
-    partition_of,
-    priority_of,
-    refusal_of,
-)
+from batchlimit.integrations.permit_source import KeyOf
+from batchlimit.integrations.permits import PERMIT, OutcomeOf, WebPermits, outcome_of, refusal_of
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
 
 
@@ -78,28 +68,26 @@ class ConcurrencyLimitMiddleware:
         priority: Callable[[Scope], int] | None = None,
         bypass: Callable[[Scope], bool] | None = None,
     ) -> None:
-        self.app, self._source = app, PermitSource(limiter, partial(partition_of, partition), key)
-        self._timeout, self._outcome, self._bypass, self._priority = timeout, outcome, bypass, priority
+        self.app = app
+        self._permits = WebPermits(limiter, partition, key, timeout, outcome, priority, bypass)
 
     def __repr__(self) -> str:
-        return f"<ConcurrencyLimitMiddleware by {self._source}>"
+        return f"<ConcurrencyLimitMiddleware by {self._permits}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as any ASGI application."""
-        if scope["type"] != "http" or is_bypassed(self._bypass, scope):
+        if scope["type"] != "http" or self._permits.passes_by(scope):
             await self.app(scope, receive, send)
             return
         try:
-            permit = await self._source.acquire(
-                scope, timeout=self._timeout, priority=priority_of(self._priority, scope)
-            )
+            permit = await self._permits.acquire(scope)
         except BatchLimitError as error:
             refusal = refusal_of(error)
             await answer(refusal, scope, receive, send, refusal.fields)
             return
         scope[PERMIT] = permit
-        exchange = Exchange(receive, send, (), lambda response: complete(permit, self._outcome, response))
-        if not self._source.is_shared:
+        exchange = Exchange(receive, send, (), lambda response: self._permits.complete(permit, response))
+        if not self._permits.is_shared:
             await exchange.run(self.app, scope)
         elif (lost := await self._run_while_held(permit, exchange, scope)) is not None:
             refusal = refusal_of(lost)

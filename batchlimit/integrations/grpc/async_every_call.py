@@ -15,6 +15,7 @@ class _Kind:
     def __init__(self, intercept: Callable[[Continuation, Any, Any], Awaitable[Any]]) -> None:
         self._intercept = intercept
 
+    # The stubs of grpcio call the last argument `request_iterator` where requests stream; grpcio passes it by position.
     async def intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         return await self._intercept(continuation, client_call_details, request)
 
@@ -28,11 +29,11 @@ class _UnaryStream(_Kind, grpc.aio.UnaryStreamClientInterceptor):
 
 
 class _StreamUnary(_Kind, grpc.aio.StreamUnaryClientInterceptor):
-    intercept_stream_unary = _Kind.intercept
+    intercept_stream_unary = _Kind.intercept  # type: ignore[assignment]
 
 
 class _StreamStream(_Kind, grpc.aio.StreamStreamClientInterceptor):
-    intercept_stream_stream = _Kind.intercept
+    intercept_stream_stream = _Kind.intercept  # type: ignore[assignment]
 
 
 KINDS = (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream)

@@ -16,6 +16,7 @@ from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 
+
 class RateLimitClientInterceptor(EveryCall):
     """Holds rules against the calls that a client makes: a call that is refused never leaves the process.
 

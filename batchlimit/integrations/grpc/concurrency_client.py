@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import grpc
-
 from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import KeyedConcurrencyLimiter

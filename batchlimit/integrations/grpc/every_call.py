@@ -64,7 +64,9 @@ class EveryCall(
         """Let a call go, or refuse it; grpcio calls this."""
         return self._intercept(continuation, client_call_details, request)
 
-    intercept_unary_stream = intercept_stream_unary = intercept_stream_stream = intercept_unary_unary
+    intercept_unary_stream = intercept_unary_unary
+    # The stubs of grpcio call the last argument `request_iterator` here; grpcio passes it by position.
+    intercept_stream_unary = intercept_stream_stream = intercept_unary_unary  # type: ignore[assignment]
 
 
 def at_the_end(call: Any, settle: Callable[[], None]) -> None:

@@ -1,21 +1,11 @@
 """ConcurrencyLimitMiddleware: how many requests of a WSGI application are under way at once."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.concurrency import KeyedConcurrencyLimiter
-from batchlimit.integrations.permit_source import KeyOf, PermitSource
-from batchlimit.integrations.permits import (
-    PERMIT,
-    OutcomeOf,
-    complete,
-    is_bypassed,
-    outcome_of,
-    partition_of,
-    priority_of,
-    refusal_of,
-)
+from batchlimit.integrations.permit_source import KeyOf
+from batchlimit.integrations.permits import PERMIT, OutcomeOf, WebPermits, outcome_of, refusal_of
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer
 from batchlimit.shared import SharedConcurrencyLimiter
 
@@ -67,20 +57,20 @@ class ConcurrencyLimitMiddleware:
         priority: Callable[[Environ], int] | None = None,
         bypass: Callable[[Environ], bool] | None = None,
     ) -> None:
-        self.app, self._source = app, PermitSource(limiter, partial(partition_of, partition), key)
-        self._timeout, self._outcome, self._bypass, self._priority = timeout, outcome, bypass, priority
+        self.app = app
+        self._permits = WebPermits(limiter, partition, key, timeout, outcome, priority, bypass)
 
     def __repr__(self) -> str:
-        return f"<ConcurrencyLimitMiddleware by {self._source}>"
+        return f"<ConcurrencyLimitMiddleware by {self._permits}>"
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request, as any WSGI application."""
-        if is_bypassed(self._bypass, environ):
+        if self._permits.passes_by(environ):
             return self.app(environ, start_response)
         try:
-            permit = self._source.acquire(environ, timeout=self._timeout, priority=priority_of(self._priority, environ))
+            permit = self._permits.acquire(environ)
         except BatchLimitError as error:
             return answer(refusal_of(error), environ, start_response)
         environ[PERMIT] = permit
-        exchange = Exchange(start_response, (), lambda response: complete(permit, self._outcome, response))
+        exchange = Exchange(start_response, (), lambda response: self._permits.complete(permit, response))
         return exchange.run(self.app, environ)

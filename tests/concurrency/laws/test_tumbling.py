@@ -6,45 +6,29 @@ import pytest
 
 from batchlimit.concurrency import Sample
 from batchlimit.laws import AIMD, Tumbling
-
-SECOND = 1_000_000_000
-
-
-class Law:
-    """Remembers what it was told; every sample is a call more."""
-
-    def __init__(self) -> None:
-        self.told: list[Sample] = []
-
-    @property
-    def limit(self) -> int:
-        return 1 + len(self.told)
-
-    def update(self, sample: Sample) -> int:
-        self.told.append(sample)
-        return self.limit
+from tests.concurrency.laws.world import SECOND, Listener, sample
 
 
 def call(end: float, rtt: float = 0.0, in_flight: int = 1, dropped: bool = False) -> Sample:
-    rtt_ns = round(rtt * SECOND)
-    return Sample(round(end * SECOND) - rtt_ns, rtt_ns, in_flight, dropped)
+    """A call of so many seconds that ends then."""
+    return sample(1000 * rtt, in_flight, dropped, at=1000 * (end - rtt))
 
 
 def test_every_so_many_calls_are_one_sample() -> None:
-    law = Law()
+    law = Listener()
     tumbling = Tumbling(law, calls=3, statistic=statistics.median)
     limits = [tumbling.update(call(end, rtt)) for end, rtt in ((1, 0.1), (2, 0.5), (3, 0.2), (4, 9), (5, 8), (6, 7))]
     assert limits == [1, 1, 2, 2, 2, 3]
-    assert [sample.rtt_ns for sample in law.told] == [SECOND // 5, 8 * SECOND]
+    assert [each.rtt_ns for each in law.told] == [SECOND // 5, 8 * SECOND]
     assert law.told[0].start_ns == round(2.8 * SECOND)
 
 
 def test_a_window_has_the_most_in_flight_and_any_drop_of_its_own_calls_alone() -> None:
-    law = Law()
+    law = Listener()
     tumbling = Tumbling(law, calls=2)
-    for sample in (call(1, in_flight=7), call(2, in_flight=3, dropped=True), call(3), call(4, in_flight=2)):
-        tumbling.update(sample)
-    assert [(sample.in_flight, sample.dropped) for sample in law.told] == [(7, True), (2, False)]
+    for each in (call(1, in_flight=7), call(2, in_flight=3, dropped=True), call(3), call(4, in_flight=2)):
+        tumbling.update(each)
+    assert [(each.in_flight, each.dropped) for each in law.told] == [(7, True), (2, False)]
 
 
 @pytest.mark.parametrize(
@@ -59,13 +43,13 @@ def test_a_window_has_the_most_in_flight_and_any_drop_of_its_own_calls_alone() -
     ],
 )
 def test_a_window_ends_by_count_or_by_time(every: float | None, ends: list[float], decisions: list[int]) -> None:
-    law = Law()
+    law = Listener()
     tumbling = Tumbling(law, calls=3, every=every)
     assert [tumbling.update(call(end)) - 1 for end in ends] == decisions
 
 
 def test_a_call_of_no_true_duration_is_left_out() -> None:
-    law = Law()
+    law = Listener()
     tumbling = Tumbling(law, calls=1)
     assert tumbling.update(Sample(0, -1, 1)) == 1
     assert tumbling.update(Sample(0, 2**53 + 1, 1)) == 1
@@ -87,7 +71,7 @@ def test_a_statistic_that_raises_leaves_the_window_to_be_decided_later() -> None
         return 1.0
 
     broken: list[int] = []
-    law = Law()
+    law = Listener()
     tumbling = Tumbling(law, calls=1, statistic=fails_once)
     with pytest.raises(ValueError, match="once"):
         tumbling.update(call(1))
