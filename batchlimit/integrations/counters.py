@@ -64,12 +64,9 @@ class EnforcementStatistics:
 
 
 class Tally:
-    """The counts of one rule under way: `next(tally.matched)` counts one, in C, and right in threads without a lock.
+    """The counts of one rule under way: `next(tally.matched)` counts one, in C, and right in threads without a lock."""
 
-    `hits` counts requests that are matched and acquired at once.
-    """
-
-    __slots__ = (*RuleCounts.__slots__, "hits")
+    __slots__ = (*RuleCounts.__slots__,)
     matched: "count[int]"
     acquired: "count[int]"
     refused: "count[int]"
@@ -78,23 +75,16 @@ class Tally:
     store_away: "count[int]"
     settled: "count[int]"
     faults: "count[int]"
-    hits: "count[int]"
 
     def __init__(self) -> None:
         for name in self.__slots__:
             setattr(self, name, count())
 
-    def counts(self) -> RuleCounts:
-        """Return the counts so far."""
-        hits, *found = [read(getattr(self, name)) for name in ("hits", *RuleCounts.__slots__)]
-        counts = RuleCounts(*found)
+    def counts(self, hits: int) -> RuleCounts:
+        """Return the counts so far; `hits` were matched and acquired at once."""
+        counts = RuleCounts(*[read(getattr(self, name)) for name in self.__slots__])
         counts.matched, counts.acquired = counts.matched + hits, counts.acquired + hits
         return counts
-
-    @property
-    def has_matched(self) -> bool:
-        """Whether a request was matched."""
-        return bool(read(self.matched) or read(self.hits))
 
 
 def read(counter: "count[int]") -> int:
@@ -115,6 +105,7 @@ class Counters:
     def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float], checks: Checks) -> None:
         self._requests, self._unmatched, self._asked_after_all = count(), count(), count()
         self.rules: dict[str, Tally] = {}
+        self._together: dict[tuple[str, ...], count[int]] = {}
         self.follow(rules)
         self.checks, self._faults = checks, Faults(clock=clock)
         self._clock, self._silent_until = clock, clock() + silence
@@ -131,6 +122,10 @@ class Counters:
         self._of_routes = frozenset(rule.name for rule in rules if not rule.match)
         self._fields = {rule.name: KeyTemplate(rule.key).fields for rule in rules}
 
+    def together(self, names: Iterable[str]) -> "count[int]":
+        """Return what counts requests that were charged to exactly these rules at once, for all of the rules."""
+        return self._together.setdefault(tuple(names), count())
+
     def request(self, identity: Mapping[str, object]) -> None:
         """Count a request, and look at those who ask; see whether some rule has matched none for too long."""
         if not next(self._requests):
@@ -139,8 +134,8 @@ class Counters:
             self._look(identity)
         if self._clock() >= self._silent_until:
             self._silent_until = float("inf")
-            for name, tally in self.rules.items():
-                if not tally.has_matched:
+            for name in self.rules:
+                if not self._has_matched(name):
                     self.checks.tell("silent-rule", read(self._requests), self._remedy(name), rule=name)
 
     def nothing_matched(self, method: str, path: str) -> None:
@@ -184,9 +179,15 @@ class Counters:
 
     def statistics(self) -> EnforcementStatistics:
         """Return the counts so far, as a copy."""
-        copies = {name: tally.counts() for name, tally in self.rules.items()}
+        copies = {name: tally.counts(self._hits(name)) for name, tally in self.rules.items()}
         unmatched = read(self._unmatched) - read(self._asked_after_all)
         return EnforcementStatistics(read(self._requests), unmatched, MappingProxyType(copies), self.checks.findings)
+
+    def _hits(self, name: str) -> int:
+        return sum(read(hits) for names, hits in list(self._together.items()) if name in names)
+
+    def _has_matched(self, name: str) -> bool:
+        return bool(read(self.rules[name].matched) or self._hits(name))
 
     def _remedy(self, name: str) -> str:
         return "does a route ask for its key?" if name in self._of_routes else "is its `match` right?"
@@ -201,5 +202,5 @@ class Counters:
         if self._looks > 0 or not self._constant:
             return
         for name, fields in self._fields.items():
-            if fields and self._constant.keys() >= set(fields) and self.rules[name].has_matched:
+            if fields and self._constant.keys() >= set(fields) and self._has_matched(name):
                 self.checks.tell("one-key", FIRST, " and ".join(f"{{{each}}}" for each in fields), rule=name)

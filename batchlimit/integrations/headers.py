@@ -12,7 +12,7 @@ import os
 import random
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import ceil
 from typing import Literal, NamedTuple, get_args
@@ -114,8 +114,7 @@ class Fields:
         self._draft, self._legacy = form in ("draft-11", "both"), form in ("legacy", "both")
         self._secret = os.urandom(16) if secret is None else secret
         self._chance, self._wall = chance, wall
-        self._policies: dict[str, _Policy] = {}
-        self._others: dict[tuple[str, Quota], _Policy] = {}
+        self._policies: dict[tuple[str, Quota], _Policy] = {}
 
     def __repr__(self) -> str:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
@@ -129,19 +128,22 @@ class Fields:
         Returns:
             Names in lower case and values, as ASGI takes them.
         """
-        if not applied or not self._draft:
-            return self._of_legacy(min(applied, key=_room)) if applied and self._legacy else []
-        policies, limits = [], []
-        for name, quota, key, remaining in applied:
-            policy = self._policies.get(name)
-            if policy is None or policy.quota is not quota:
-                policy = self._policy(name, quota)
-            items, limit = policy.keys.get(key) or policy.key(key, self._secret)
-            policies.append(items)
-            left = remaining if remaining < policy.most else policy.most
-            limits.append(limit % (left, ceil((left or 1) / policy.rate)) if policy.rate else limit)
-        found = [(POLICY, b", ".join(policies)), (RATELIMIT, b", ".join(limits))]
-        return found + self._of_legacy(min(applied, key=_room)) if self._legacy else found
+        return self.prepare(applied).of({key: (remaining, None) for *_, key, remaining in applied}) or []
+
+    def prepare(self, applied: Sequence[Told]) -> "Prepared":
+        """Write the fields of a response but for what is left, which may be written in as often as is needed.
+
+        Args:
+            applied: as for `of`.
+
+        Returns:
+            What writes the rest.
+        """
+        return Prepared(
+            [(self._policy(name, quota), quota, key) for name, quota, key, _ in applied],
+            self._secret if self._draft else None,
+            self._of_legacy if self._legacy else None,
+        )
 
     def refused(self, applied: Sequence[Told], retry_after: float | None) -> list[Header]:
         """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
@@ -163,16 +165,15 @@ class Fields:
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
 
     def _policy(self, name: str, quota: Quota) -> "_Policy":
-        """Return what the fields say by a quota that is not the one at hand: keys of one rule may have several."""
-        if (found := self._others.get((name, quota))) is None:
-            if len(self._others) >= _MOST_POLICIES:
-                self._others.clear()
-            found = self._others[name, quota] = _Policy(name, quota)
-        found.quota, self._policies[name] = quota, found
+        """Return what the fields say by a quota; keys of one rule may have several."""
+        if (found := self._policies.get((name, quota))) is None:
+            if len(self._policies) >= _MOST_POLICIES:
+                self._policies.clear()
+            found = self._policies[name, quota] = _Policy(name, quota)
         return found
 
-    def _of_legacy(self, rule: Told) -> list[Header]:
-        _, quota, _, remaining = rule
+    def _of_legacy(self, applied: Iterable[tuple[int, Quota]]) -> list[Header]:
+        remaining, quota = min(applied, key=_room)
         remaining = min(remaining, quota.largest_cost)
         found = [(LEGACY_LIMIT, b"%d" % quota.largest_cost), (LEGACY_REMAINING, b"%d" % remaining)]
         if math.isfinite(reset := quota.full_after(remaining)):
@@ -180,21 +181,66 @@ class Fields:
         return found
 
 
+class Prepared:
+    """The fields of some rules with their keys, but for what is left.
+
+    Args:
+        rules: what the fields say of each rule, its quota and its key.
+        secret: what partition keys are hashed with; None: no fields of the draft.
+        legacy: writes older fields by what remains of which quotas; None: none.
+    """
+
+    __slots__ = ("_legacy", "_limits", "_parts", "_policies")
+
+    def __init__(
+        self,
+        rules: Sequence[tuple["_Policy", Quota, str]],
+        secret: bytes | None,
+        legacy: Callable[[Iterable[tuple[int, Quota]]], list[Header]] | None,
+    ) -> None:
+        items = [] if secret is None else [policy.keys.get(key) or policy.key(key, secret) for policy, _, key in rules]
+        self._policies, self._limits = (b", ".join(each) for each in zip(*items, strict=True)) if items else (b"", b"")
+        self._legacy = legacy if rules else None
+        self._parts = [(key, quota, policy.most, policy.rate) for policy, quota, key in rules]
+        if not self._policies and self._legacy is None:
+            self._parts = []
+
+    def __repr__(self) -> str:
+        return f"<Prepared fields of {len(self._parts)} rules>"
+
+    def of(self, left: Mapping[str, tuple[int, Quota | None]]) -> list[Header] | None:
+        """Return the fields; None: another quota holds for a key, and they have to be prepared anew.
+
+        Args:
+            left: what remains by key, and the quota that holds; None: that of the rule.
+        """
+        numbers: list[int] = []
+        for key, quota, most, rate in self._parts:
+            remaining, now = left[key]
+            if now is not quota and now is not None:
+                return None
+            if rate:
+                if remaining > most:
+                    remaining = most
+                numbers += remaining, ceil((remaining or 1) / rate)
+        found = [(POLICY, self._policies), (RATELIMIT, self._limits % tuple(numbers))] if self._policies else []
+        return found + self._legacy((left[key][0], quota) for key, quota, *_ in self._parts) if self._legacy else found
+
+
 class _Policy:
     """What one rule's fields say of every request. Its slowest bandwidth has its name, the others a number more.
 
     Attributes:
-        quota: the quota of the rule.
         most: more than this never remains.
         rate: tokens a second of the slowest bandwidth; so many that no integer becomes too large for a field.
         keys: by key, the items of RateLimit-Policy; and the item of RateLimit, to be filled with what is left and how
             long that lasts; with nothing where no token ever comes.
     """
 
-    __slots__ = ("_items", "_limit", "keys", "most", "quota", "rate")
+    __slots__ = ("_items", "_limit", "keys", "most", "rate")
 
     def __init__(self, name: str, quota: Quota) -> None:
-        self.quota, self.most = quota, min(quota.largest_cost, _LARGEST)
+        self.most = min(quota.largest_cost, _LARGEST)
         slowest = max(quota.bandwidths, key=_window)
         self.rate = max(slowest.rate, self.most / (_LARGEST - 1)) if slowest.rate else 0.0
         others = [each for each in quota.bandwidths if each is not slowest]
@@ -238,6 +284,6 @@ def _window(part: Quota) -> float:
     return min(_LARGEST, max(1, math.ceil(part.burst / part.rate))) if part.rate else math.inf
 
 
-def _room(rule: Told) -> float:
-    _, quota, _, remaining = rule
+def _room(rule: tuple[int, Quota]) -> float:
+    remaining, quota = rule
     return remaining / quota.largest_cost if quota.largest_cost else 0.0

@@ -5,9 +5,9 @@ escaped. So a key tells which values it was made of, and nobody makes another ke
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 from uuid import UUID
 
@@ -17,8 +17,6 @@ LONGEST_VALUE = 96
 """Characters of a value in a key, after it was escaped. A longer one becomes its beginning and a hash."""
 
 _ABSENT = object()
-_MOST_KEYS = 4096
-"""Keys that are remembered, by template."""
 _SHOWN = 32
 _UNSAFE = re.compile(r"[^\w.@+/=~,-]")
 _find_unsafe = _UNSAFE.search
@@ -52,7 +50,7 @@ class Segment(NamedTuple):
 class KeyTemplate:
     """A key with fields to fill."""
 
-    __slots__ = ("_format", "_keys", "_only", "fields", "segments", "text")
+    __slots__ = ("_format", "fields", "segments", "text")
 
     def __init__(self, text: object) -> None:
         if not isinstance(text, str):
@@ -65,9 +63,6 @@ class KeyTemplate:
         self._format = ":".join(
             f"{before}{'' if field is None else '%s'}{after}" for before, field, after in self.segments
         )
-
-        self._only = self.fields[0] if len(self.fields) == 1 else None
-        self._keys = _Keys(self._filled)
 
     def __repr__(self) -> str:
         return f"<KeyTemplate {self.text}>"
@@ -94,39 +89,11 @@ class KeyTemplate:
         Raises:
             NoKey: a value is missing, None or empty, or no str, int or UUID.
         """
-        if (name := self._only) is not None:  # as in most keys
-            value = identity.get(name, _ABSENT)
-            if value is _ABSENT:
-                value = parameters.get(name)
-            return self._keys[value] if value.__class__ is str else self._filled(value)
-        if not self.fields:
-            return self._format
         values = []
         for name in self.fields:
             value = identity.get(name, _ABSENT)
-            values.append(parameters.get(name) if value is _ABSENT else value)
-        return self._filled(*values)
-
-    def _filled(self, *values: object) -> str:
-        return self._format % tuple([_in_key(value, name) for value, name in zip(values, self.fields, strict=True)])
-
-
-class _Keys(dict[Any, str]):
-    """Keys by the one value in them, short ones, so that nobody makes them again. Many are forgotten, all at once."""
-
-    __slots__ = ("_fill",)
-
-    def __init__(self, fill: Callable[[object], str]) -> None:
-        self._fill = fill
-
-    def __missing__(self, value: str) -> str:
-        """Make a key, and remember it."""
-        key = self._fill(value)
-        if len(value) <= LONGEST_VALUE:
-            if len(self) >= _MOST_KEYS:
-                self.clear()
-            self[value] = key
-        return key
+            values.append(_in_key(parameters.get(name) if value is _ABSENT else value, name))
+        return self._format % tuple(values)
 
 
 def _in_key(value: object, name: str) -> object:

@@ -49,4 +49,4 @@ def test_to_read_a_count_counts_nothing() -> None:
     tally = Tally()
     for _ in range(3):
         next(tally.refused)
-    assert [tally.counts(), tally.counts()] == [RuleCounts(refused=3)] * 2
+    assert [tally.counts(hits=2) for _ in range(2)] == [RuleCounts(matched=2, acquired=2, refused=3)] * 2

@@ -48,6 +48,13 @@ def test_a_route_is_charged_to_what_it_asks_for_and_the_fields_tell_of_all_rules
     assert (twin.left("search:ann"), twin.left("all")) == (3, 99)
 
 
+def test_routes_that_ask_for_one_rule_at_different_costs_are_charged_each_its_own(make: Make) -> None:
+    twin = make(ALL, SEARCH)
+    for cost in (2, 1, 2):
+        assert twin.ask(RouteLimit("search:{user}", cost=cost), twin.admit(user="ann")) is None
+    assert twin.left("search:ann") == 0
+
+
 def test_a_refusal_is_that_of_the_rule_and_its_fields_are_those_of_the_response(make: Make) -> None:
     twin = make(ALL, SEARCH)
     outcome = twin.admit(user="ann")

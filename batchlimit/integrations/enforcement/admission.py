@@ -1,18 +1,16 @@
 """How one request is admitted or refused: from memory where that is possible, else step by step."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from batchlimit.integrations.counters import Counters, Tally
+from batchlimit.integrations.counters import Counters
+from batchlimit.integrations.enforcement.bill import Charged
 from batchlimit.integrations.enforcement.charging import Charging
-from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal
+from batchlimit.integrations.enforcement.outcome import Outcome, Refusal
+from batchlimit.integrations.enforcement.plan import Bills, Plan
 from batchlimit.integrations.enforcement.settlement import checked_cost
 from batchlimit.integrations.enforcement.steps import Steps
-from batchlimit.rules import Applicable, Request, Rule, Template, Unmade
-from batchlimit.rules.key import KeyTemplate
-
-Plan = tuple[tuple[Rule, KeyTemplate, Mapping[str, object], Tally], ...]
-"""Rules that memory may decide: each with what makes its key, the path parameters, and what counts it."""
+from batchlimit.rules import Applicable, Request, Template, Unmade
 
 
 class Admission:
@@ -39,12 +37,11 @@ class Admission:
         self._charging = charging
         self._admits_unidentified = admits_unidentified
 
-    def plan(self, matching: Iterable[Template]) -> Plan | None:
+    def plan(self, matching: Sequence[Template], bills: Bills) -> Plan | None:
         """Return the rules of a request as `hit` takes them; None, if memory cannot decide by all of them."""
-        planned = [(*each, self._counters.rules[each[0].name]) for each in matching]
-        if all(isinstance(rule.cost, int) and rule.cost for rule, _, _, _ in planned):
-            return tuple(planned)
-        return None
+        if not all(isinstance(rule.cost, int) and rule.cost for rule, _, _ in matching):
+            return None
+        return Plan(matching, self._counters.together(rule.name for rule, _, _ in matching), bills)
 
     def hit(self, request: Request, plan: Plan, identity: Mapping[str, object]) -> Outcome | None:
         """Charge a request by tokens that are here; None: nothing was charged, and `begin` says what becomes of it.
@@ -58,23 +55,15 @@ class Admission:
         """
         if not plan:
             return self._unmatched(request)
-        charged: list[Charged] = []
-        costs: dict[str, Any] = {}
         try:
-            for rule, template, parameters, _ in plan:
-                key, cost = template.fill(identity, parameters), rule.cost
-                charged.append((rule, key, cost))  # type: ignore[arg-type]  # a plan has no function
-                costs[key] = costs[key] + cost if key in costs else cost
-            left = self._limiter().take_leased(costs)
+            bill = plan.bill(identity)
+            left = self._limiter().take_leased(bill.costs)
         except Exception:  # noqa: BLE001  such as a limiter that cannot be made: the steps find it again, and say so
             return None
         if not left:
             return None
-        for _, _, _, tally in plan:
-            next(tally.hits)
-        outcome = Outcome(request=request, charges=[each for each in charged if each[0].charge is not None])
-        self._charging.tell(outcome, charged, left)
-        return outcome
+        next(plan.hits)
+        return Outcome(None, self._charging.fields(bill, left), bill.settled, bill, left, request)
 
     def begin(self, request: Request, found: Applicable, timeout: float | None = 0.0) -> Outcome | Steps[Outcome]:
         """Return what becomes of a request of which nobody knows it yet, or the steps by which it is found.

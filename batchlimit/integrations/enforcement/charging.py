@@ -1,19 +1,18 @@
 """Rules are charged at once or not at all; what holds while a bucket is away, or a key cannot be made."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from batchlimit import Decision, Quota, RateLimited, StoreUnavailable
+from batchlimit import Decision, RateLimited, StoreUnavailable
 from batchlimit.integrations.counters import Counters
-from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Refusal, refuse
+from batchlimit.integrations.enforcement.bill import Bill, Charged, Left
+from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.steps import Steps
-from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.headers import Fields, Header
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Rule, Unmade
 
-Left = Mapping[str, tuple[int, Quota | None]]
-"""What remains by key, and the quota that holds; None: that of the rule."""
 AGAIN = 1.0
 """Retry-After (s) while the store is away."""
 
@@ -43,7 +42,7 @@ class Charging:
         """
         while rules and outcome.refusal is None:
             try:
-                decisions: dict[str, Decision] = yield self._limiter().decide_all(_costs(rules))
+                decisions: dict[str, Decision] = yield self._limiter().decide_all(Bill(rules).costs)
                 if timeout != 0.0 and not all(decisions.values()):
                     decisions = yield from self._wait(rules, timeout)
             except StoreUnavailable as error:
@@ -57,20 +56,17 @@ class Charging:
                     return
                 outcome.refusal = self._over(rules, short, decisions[short])
 
-    def tell(self, outcome: Outcome, rules: Iterable[Charged], left: Left) -> None:
-        """Have the fields tell of rules, but for those in shadow mode.
+    def fields(self, bill: Bill, left: Left) -> list[Header]:
+        """Return the fields that tell of what was charged.
 
         Args:
-            outcome: takes the fields.
-            rules: the rules that decided.
+            bill: what was charged.
             left: what remains, by key.
         """
-        outcome.told = [
-            (rule.name, left[key][1] or rule.quota, key, left[key][0])
-            for rule, key, _ in rules
-            if rule.mode == "enforce"
-        ]
-        outcome.headers = self._fields.of(outcome.told)
+        if bill.prepared is None or (found := bill.prepared.of(left)) is None:  # an operator may change a quota
+            bill.prepared = prepared = self._fields.prepare(bill.telling(left))
+            found = prepared.of(left)
+        return found or []
 
     def without_key(self, unmade: Unmade, *, admits: bool) -> Refusal | None:
         """Return why a request is refused of which a key cannot be made; None if it is admitted without the rule."""
@@ -91,7 +87,7 @@ class Charging:
 
     def _wait(self, rules: list[Charged], timeout: float | None) -> Steps[dict[str, Decision]]:
         try:
-            yield self._limiter().acquire_all(_costs(rules), timeout=timeout)
+            yield self._limiter().acquire_all(Bill(rules).costs, timeout=timeout)
         except RateLimited as error:
             return {error.key: error.decision}
         # A caller that waited took the last tokens that there were.
@@ -110,8 +106,9 @@ class Charging:
         for rule, key, _ in rules:
             counts = self._counters.rules[rule.name]
             next(counts.shadow_refused if decisions[key].source == "shadow" else counts.acquired)
-        outcome.charges = [each for each in charged if each[0].charge is not None]
-        self.tell(outcome, rules, {key: (each.remaining, each.quota) for key, each in decisions.items()})
+        outcome.charges = Bill(charged).settled
+        outcome.bill, outcome.left = Bill(rules), {key: (one.remaining, one.quota) for key, one in decisions.items()}
+        outcome.headers = self.fields(outcome.bill, outcome.left)
 
     def _failed(self, rules: list[Charged], error: Exception) -> Refusal | None:
         too_much = _beyond(rules) if isinstance(error, ValueError) else None
@@ -165,16 +162,9 @@ class Charging:
         self._counters.away(rule.name, error)
 
 
-def _costs(rules: list[Charged]) -> dict[str, int]:
-    costs: dict[str, int] = {}
-    for _, key, cost in rules:
-        costs[key] = costs[key] + cost if key in costs else cost
-    return costs
-
-
 def _beyond(rules: list[Charged]) -> Charged | None:
     """Return one whose key is asked for more than ever fits; usually by what a function returned."""
-    costs = _costs(rules)
+    costs = Bill(rules).costs
     return next((each for each in rules if costs[each[1]] > each[0].quota.largest_cost), None)
 
 

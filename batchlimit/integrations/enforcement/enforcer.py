@@ -7,9 +7,10 @@ from typing import Any, Generic, Literal, TypeVar
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
-from batchlimit.integrations.enforcement.admission import Admission, Plan
+from batchlimit.integrations.enforcement.admission import Admission
 from batchlimit.integrations.enforcement.charging import AGAIN, Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, refuse
+from batchlimit.integrations.enforcement.plan import Bills, Plan
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
 from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.steps import Steps, ahead, drive, run
@@ -61,7 +62,8 @@ class _Enforcement(Generic[L]):
         self.rules, self._routes = rules, RouteRules(rules)
         self.has_routes = bool(self._routes)
         self._route_plans: dict[RouteLimit, Plan | None] = {}
-        self._plans = Memory(lambda *asked: self._admission.plan(rules.templates(*asked)))
+        bills: Bills = {}
+        self._plans = Memory(lambda *asked: self._admission.plan(rules.templates(*asked), bills))
 
     def review(self, said: object) -> None:
         """Check that the rules of a file can be held: for a RuleFile, which then calls `obey`."""
@@ -128,12 +130,11 @@ class _Enforcement(Generic[L]):
         try:
             plan = self._route_plans[limit]
         except KeyError:
-            plan = self._route_plans[limit] = self._admission.plan([(*self._routes.find(limit), NOTHING)])
+            plan = self._route_plans[limit] = self._admission.plan([(*self._routes.find(limit), NOTHING)], {})
             self._asked_for.add(limit)
-        if plan is not None:
-            ((rule, template, _, tally),) = plan
-            if hit := self._admission.hit(request, ((rule, template, parameters, tally),), identity):
-                return hit
+        values = known_of(parameters, identity) if parameters else identity
+        if plan is not None and (hit := self._admission.hit(request, plan, values)):
+            return hit
         return self._admission.begin(request, self._routes.applicable(limit, identity, parameters))
 
 

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from batchlimit.integrations.enforcement.bill import NOTHING_CHARGED, Bill, Charged, Left
 from batchlimit.integrations.headers import Fields, Header, Told
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem
-from batchlimit.rules import Request, Rule
+from batchlimit.rules import Request
 
 NO_STORE = (b"cache-control", b"no-store")
-Charged = tuple[Rule, str, int]
-"""A rule, the key that it charges, and how many tokens. A plain tuple: to make one of a named type takes 300 ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,8 @@ class Outcome:
         refusal: why it is refused; None: it is admitted.
         headers: the fields for the application's response. The list is the same one as long as the request lasts.
         charges: what `settle` has to hear the response for; mostly nothing.
-        told: the rules that were charged, each with what remains of it: the fields tell of these.
+        bill: what was charged (default: nothing).
+        left: what remains of it, by key: the fields tell of this.
         request: the request (default None: nobody looked at one).
         is_unmatched: whether no rule matched, so far.
     """
@@ -84,7 +84,8 @@ class Outcome:
     refusal: Refusal | None = None
     headers: list[Header] = field(default_factory=list)
     charges: Sequence[Charged] = ()
-    told: Sequence[Told] = ()
+    bill: Bill = NOTHING_CHARGED
+    left: Left = field(default_factory=dict)
     request: Request | None = None
     is_unmatched: bool = False
 
@@ -98,11 +99,12 @@ class Outcome:
         if other.refusal is not None:
             self.headers[:] = other.refusal.fields
             return other.refusal
-        if not self.told:
-            self.told, self.headers[:] = other.told, other.headers
-        elif other.told:
-            self.told = list({each[0]: each for each in (*self.told, *other.told)}.values())
-            self.headers[:] = fields.of(self.told)
+        if not self.bill.told:
+            self.bill, self.left, self.headers[:] = other.bill, other.left, other.headers
+        elif other.bill.told:
+            self.bill = Bill({each[0].name: each for each in (*self.bill.told, *other.bill.told)}.values())
+            self.left = {**self.left, **other.left}
+            self.headers[:] = fields.of(self.bill.telling(self.left))
         return None
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from batchlimit import BatchLimitError
 from batchlimit.events import tell
 from batchlimit.integrations.counters import Counters
-from batchlimit.integrations.enforcement.outcome import Charged, Outcome, Response
+from batchlimit.integrations.enforcement.bill import Charged
+from batchlimit.integrations.enforcement.outcome import Outcome, Response
 from batchlimit.integrations.enforcement.steps import Steps
 
 

@@ -1,0 +1,55 @@
+"""Rules that memory may decide together: what each charges is looked up once for all of them."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+
+from batchlimit.integrations.enforcement.bill import Bill
+from batchlimit.rules import Template
+
+Bills = dict[tuple[object, ...], Bill]
+"""Bills by what they were made of: the counter of their rules, and the values in their keys."""
+_ABSENT = object()
+_MOST = 4096
+"""Bills that are remembered."""
+_LONGEST = 256
+"""Characters of all values in a Bill that is remembered."""
+
+
+class Plan:
+    """The rules that match a request, each of a fixed cost.
+
+    Args:
+        matching: the rules, each with its template and its path parameters.
+        hits: counts the requests that are charged to exactly these rules.
+        bills: the memory of this plan, and of others whose rules differ if their counters do.
+    """
+
+    __slots__ = ("_bills", "_matching", "_values", "hits")
+
+    def __init__(self, matching: Sequence[Template], hits: "count[int]", bills: Bills) -> None:
+        self._matching, self._bills, self.hits = matching, bills, hits
+        self._values = [(name, parameters.get(name, _ABSENT)) for _, key, parameters in matching for name in key.fields]
+
+    def __repr__(self) -> str:
+        return f"<Plan of {len(self._matching)} rules>"
+
+    def __bool__(self) -> bool:
+        return bool(self._matching)
+
+    def bill(self, identity: Mapping[str, object]) -> Bill:
+        """Return what a request is charged. Raises what `KeyTemplate.fill` raises."""
+        asked: list[object] = [self.hits]
+        for name, otherwise in self._values:
+            asked.append(identity.get(name, otherwise))
+        of = tuple(asked)
+        return self._bills.get(of) or self._made(of, identity)
+
+    def _made(self, of: tuple[object, ...], identity: Mapping[str, object]) -> Bill:
+        """Make a Bill, and remember it if its values are short texts. Many are forgotten, all at once."""
+        bill = Bill([(rule, key.fill(identity, parameters), rule.cost) for rule, key, parameters in self._matching])  # type: ignore[misc]  # no function
+        texts = [value for value in of[1:] if value is not _ABSENT]
+        if all(value.__class__ is str for value in texts) and sum(map(len, texts)) <= _LONGEST:  # type: ignore[arg-type]
+            if len(self._bills) >= _MOST:
+                self._bills.clear()
+            self._bills[of] = bill
+        return bill

@@ -1,0 +1,77 @@
+"""What a request is charged is remembered by the values in its keys, and by nothing else."""
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+import pytest
+
+from batchlimit.integrations.enforcement.bill import Bill
+from batchlimit.integrations.enforcement.plan import Bills, Plan
+from batchlimit.rules import Request, Rule, Rules
+from batchlimit.rules.key import NoKey
+
+RULES = Rules(
+    [
+        Rule("user", "9/s", key="user:{user}"),
+        Rule("item", "9/s", key="item:{id}", match=["/items/{id}", "/all/{id}/*"]),
+        Rule("all", "9/s", key="all", cost=2),
+    ]
+)
+
+
+class Planned:
+    """Plans of one application."""
+
+    def __init__(self) -> None:
+        self.bills: Bills = {}
+        self._hits: dict[tuple[str, ...], Any] = {}
+
+    def bill(self, path: str, identity: Mapping[str, object]) -> Bill:
+        matching = RULES.templates("GET", path)
+        hits = self._hits.setdefault(tuple(rule.name for rule, _, _ in matching), count())
+        return Plan(matching, hits, self.bills).bill(identity)
+
+
+VALUES: list[object] = ["ann", "1", 1, True, None, "", [], "x" * 300, "\udcff", 2.0]
+
+
+@pytest.mark.parametrize("first", VALUES, ids=repr)
+@pytest.mark.parametrize("then", VALUES, ids=repr)
+def test_each_value_has_the_key_that_it_has_alone(first: object, then: object) -> None:
+    planned = Planned()
+    for value in (first, then, first):
+        request = Request("GET", "/", {"user": value})
+        applied, unmade = RULES.applicable(request)
+        if unmade:
+            with pytest.raises((NoKey, TypeError)):
+                planned.bill("/", request.identity)
+        else:
+            assert [key for _, key, _ in planned.bill("/", request.identity).charged] == [each.key for each in applied]
+
+
+def test_requests_with_the_same_values_share_a_bill_whatever_their_path() -> None:
+    planned = Planned()
+    bills = {planned.bill(path, {"user": "ann"}) for path in ("/a", "/b")}
+    assert len(bills) == 1
+    assert bills.pop().costs == {"user:ann": 1, "all": 2}
+
+
+def test_a_path_parameter_is_a_value_and_the_identity_comes_before_it() -> None:
+    planned = Planned()
+    same = planned.bill("/items/7", {"user": "ann"})
+    assert planned.bill("/all/7/of/them", {"user": "ann"}) is same
+    assert planned.bill("/items/8", {"user": "ann", "id": "7"}).costs == same.costs
+    assert planned.bill("/items/8", {"user": "ann"}).costs == {"user:ann": 1, "item:8": 1, "all": 2}
+    with pytest.raises(NoKey):
+        planned.bill("/items/8", {"user": "ann", "id": None})
+
+
+def test_the_memory_is_bounded_in_number_and_in_length() -> None:
+    planned = Planned()
+    for number in range(5000):
+        planned.bill("/", {"user": str(number)})
+    assert len(planned.bills) <= 4096
+    before = len(planned.bills)
+    planned.bill("/", {"user": "x" * 300})
+    assert len(planned.bills) == before
