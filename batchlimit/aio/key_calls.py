@@ -63,7 +63,7 @@ class AsyncKeyCalls(BaseRateLimiter):
                         leased.refused += 1
                         return registry.no
             reservoir, now = entry.reservoir, self._clock()
-            if reservoir.forecast.denies(cost, now) and reservoir.admission.deny(cost, now):
+            if reservoir.state.is_short(now) and reservoir.admission.deny(cost, now):
                 return registry.no
             if entry.take(cost) != NO_WAIT:
                 return registry.yes

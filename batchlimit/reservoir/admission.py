@@ -35,11 +35,12 @@ class Admission:
             waiter.deadline = NO_WAIT  # the first answer says what was to become of it
         if waiter.cost == 0:
             waiter.verdict = Admit(math.inf)
-        elif waiter.cost > self._most:  # the API looked before, but the bucket may have told of less
+        elif waiter.cost > self._state.largest_cost and waiter.cost > self._most:
+            # The API looked before, but the bucket may have told of less.
             waiter.verdict = self._too_much(waiter)
         else:
             self._state.queue.join(waiter)
-            self._state.lease.reserve_for(self._state.queue)
+            self._state.lease.reserve_for(self._state.queue.waiters)
 
     def confirm(self, waiter: Waiter) -> bool:
         """Let a tentative waiter spend its tokens; others have nothing to confirm.
@@ -66,25 +67,30 @@ class Admission:
 
     def advance(self, now: float) -> None:
         """Bring everything up to now: count, let expired tokens go, take in those that begin, and serve."""
+        self._state.count(now)
+        self.begin(now)
+
+    def begin(self, now: float) -> None:
+        """Do the same where all is counted."""
         state = self._state
-        state.count(now)
         if now >= state.tokens.expires:
             state.fallback.pay_back(state.lease, now)
         state.lease.advance(now)
         self.serve()
-        self._prefetch.notice()
+        if state.tokens.low_watermark:
+            self._prefetch.notice()
 
     def serve(self) -> None:
         """Give the tokens that are here to waiters, and to a debt, in order of arrival."""
         queue, lease, debt = self._state.queue, self._state.lease, self._state.overdraft.waiter
-        lease.reserve_for(queue)
+        lease.reserve_for(queue.waiters)
         is_served = False
-        while (first := queue.first) is not None and (self._pay() if first is debt else self._serve(first)):
+        while queue.waiters and (first := queue.first) and (self._pay() if first is debt else self._serve(first)):
             is_served = is_served or first is not debt
-        if is_served:
+        if queue.waiters and is_served:
             queue.wake_leader()
-        if not queue:
-            lease.reserve_for(queue)
+        if lease.reserved_for_waiters:
+            lease.reserve_for(queue.waiters)
 
     def refuse(self, waiter: Waiter, now: float) -> Admit | Refuse:
         """Refuse a caller, and serve those behind it; in shadow mode it is admitted all the same."""
@@ -105,6 +111,8 @@ class Admission:
 
         Without a grant all those waiters have their answer: it came from the fallback.
         """
+        if not self._state.queue.waiters:
+            return
         for waiter in self._state.queue.hasty:  # each refusal may let others be served
             if waiter.verdict is None and (fetch is None or grant is None or _is_answered(waiter, fetch, grant)):
                 self.refuse(waiter, now)
@@ -129,7 +137,7 @@ class Admission:
     def obey(self, quota: Quota) -> None:
         """Go by the quota that the bucket obeys, if it is another one."""
         state = self._state
-        if quota is state.quota or quota == state.quota:
+        if quota == state.quota:
             return
         state.set_quota(quota)
         for waiter in state.queue:
@@ -140,7 +148,7 @@ class Admission:
     @property
     def _most(self) -> int:
         """The largest cost that is not told at once that it never fits."""
-        return self._state.most if self._state.is_open else self._state.largest_cost
+        return self._state.most if self._state.mode == "open" else self._state.largest_cost
 
     def _serve(self, first: Waiter) -> bool:
         """Give the first waiter its tokens; False: too few are here. The thread that served it may be interrupted."""

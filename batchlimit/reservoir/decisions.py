@@ -40,7 +40,7 @@ class Decisions:
         state = self._state
         by: Source = source
         if state.lease.borrowed and source != "shadow":
-            by = "open" if state.is_open else "fallback"
+            by = "open" if state.mode == "open" else "fallback"
         return decision(state.quota, self.remaining(now), retry_after, by)
 
     def outlook(self, now: float) -> Decision | None:
@@ -53,7 +53,7 @@ class Decisions:
     def without_bucket(self) -> Decision | None:
         """Return the decision on a call of cost 1 where no bucket is needed for it; None: it depends on that."""
         state = self._state
-        if state.is_open:
+        if state.mode == "open":
             largest = state.largest_cost
             return Decision(True, largest, largest, 0.0, 0.0, "open", state.quota)
         return self._as_it_is(outlook(state.quota, 0, 0)) if state.denies_all else None

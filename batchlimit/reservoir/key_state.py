@@ -105,9 +105,16 @@ class KeyState:
     @property
     def first_cost(self) -> int:
         """The tokens that must be here before anybody is served: 1 for a debt, 0 for an empty queue."""
-        if (first := self.queue.first) is None:
-            return 0
+        first = self.queue.first
+        return 0 if first is None else self.cost_of(first)
+
+    def cost_of(self, first: Waiter) -> int:
+        """Return the same where `first` is first in the queue."""
         return 1 if first is self.overdraft.waiter else first.cost
+
+    def is_short(self, now: float) -> bool:
+        """Whether memory may refuse a call: the bucket was short lately, or the store is away."""
+        return now < self.denials.dry_until or now < self.failing_until
 
     @property
     def most(self) -> int:
@@ -116,11 +123,6 @@ class KeyState:
         if code is self.quota:  # as at nearly every miss
             return self.largest_cost
         return max(self.largest_cost, LARGEST_BURST if code.denies_all else code.largest_cost)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether everything is admitted, and the bucket is not asked."""
-        return self.mode == "open"
 
     @property
     def pending_from(self) -> float:
@@ -141,10 +143,10 @@ class KeyState:
 
         A waiter counts as asking from the moment it joins, so a crowd at a cold key is demand at once.
         """
-        total = self.tokens.spent
+        total = self.tokens.came - self.tokens.available
         spent, self.spent = total - self.spent, total
         if self.lease.borrowed:
-            self.fallback.count(spent, is_open=self.is_open)
+            self.fallback.count(spent, is_open=self.mode == "open")
         if self.trial is not None:
             self.shadow_refused += self.trial.count(spent, self.view.active_instances, now)
         total += self.tokens.refused + self.queue.cost
@@ -193,7 +195,7 @@ class KeyState:
         spent, owed = tokens.came - here, 0
         unbacked, opened = self.fallback.admitted, self.fallback.opened
         if lease.borrowed:
-            unbacked, opened = self.fallback.counted(spent - self.spent, is_open=self.is_open)
+            unbacked, opened = self.fallback.counted(spent - self.spent, is_open=self.mode == "open")
         held, waiting = here + lease.reserved_for_waiters + lease.pending, len(queue) if queue.cost else 0
         if self.overdraft is not NO_OVERDRAFT:
             owed = self.overdraft.total

@@ -69,13 +69,12 @@ class Lease:
 
     def reserve_for(self, waiters: Sized) -> None:
         """Reserve all free tokens while somebody waits; else set all reserved tokens free."""
-        if waiters:
-            free = self._tokens.reclaim()
-            self._tokens.remove(free)
-            self.reserved_for_waiters += free
-        else:
+        if not waiters:
             free, self.reserved_for_waiters = self.reserved_for_waiters, 0
             self._tokens.add(free)
+        elif free := self._tokens.reclaim():
+            self._tokens.remove(free)
+            self.reserved_for_waiters += free
 
     def spend(self, cost: int) -> None:
         """Spend reserved tokens."""

@@ -83,7 +83,7 @@ class Lifecycle:
             return None
         if requests.refunds:
             return requests.repay()
-        if state.lease.leased and (state.is_open or state.queue.leader):
+        if state.lease.leased and (state.mode == "open" or state.queue.leader):
             return self.drain()
         if state.queue.first is not None or self._prefetch.wants_refill:
             return requests.ask(now, state.queue.first)
@@ -149,7 +149,7 @@ class Lifecycle:
             return None
         if self._state.overdraft.total == 0 and self._requests.lost_number is None:
             return None
-        return self._requests.ask_for(now, 0, ahead=0.0)
+        return self._requests.ask(now, target=0, ahead=0.0)
 
     def drain(self) -> GiveBack | None:
         """Give back all free tokens; None if there are none, or while a request is in flight."""

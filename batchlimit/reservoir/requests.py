@@ -71,18 +71,28 @@ class Requests:
         """How many requests were sent to the store."""
         return self._state.calls
 
-    def ask(self, now: float, waiter: Waiter | None = None, back: int = 0) -> Fetch:
-        """Ask for the waiters, and for as many tokens as the sizer wants; `back` of those here are given back."""
-        return self.ask_for(now, self._target(self._state.lease.leased), waiter, back)
-
-    def ask_for(
-        self, now: float, target: int, waiter: Waiter | None = None, back: int = 0, ahead: float = math.inf
+    def ask(
+        self,
+        now: float,
+        waiter: Waiter | None = None,
+        back: int = 0,
+        *,
+        target: int | None = None,
+        ahead: float = math.inf,
     ) -> Fetch:
-        """Ask for the waiters, and for as many tokens as make `target` with those that are here."""
-        state = self._state
-        first, needed, here = state.queue.first, state.first_cost, state.lease.leased
+        """Ask for the waiters, and for as many tokens as make `target` with those that are here.
+
+        Args:
+            now: the instance's clock.
+            waiter: the caller that sends it, if one does.
+            back: so many of those that are here are given back.
+            target: in tokens (default None: what the sizer wants).
+            ahead: so far in the future (s) a waiting caller's grant may begin, at the most.
+        """
+        state, here, first = self._state, self._state.lease.leased, self._state.queue.first
+        needed = 0 if first is None else state.cost_of(first)
         queued = max(0, state.queue.cost - here)
-        want = max(queued, target - here, 0)
+        want = max(queued, (self._target(here) if target is None else target) - here, 0)
         for each in state.queue.hasty:
             each.asked += 1
         max_wait = max(0.0, min(ahead, furthest(state.quota), first.deadline - now)) if first else 0.0

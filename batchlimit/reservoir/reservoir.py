@@ -159,21 +159,23 @@ class Reservoir:
         """Say what the caller with this waiter does next."""
         state, queue = self.state, self.state.queue
         self.admission.advance(now)
-        self._review(waiter, now)
+        if waiter.verdict is not None or self.lifecycle.ended is not None:
+            self._review(waiter, now)
         if waiter.verdict is not None:
             queue.withdraw(waiter)
             return waiter.verdict
-        if state.is_open:
+        if state.mode == "open":
             verdict = self.rule.admit_freely(waiter, now)
             self._wake_next()
             return verdict or _wait(0.0, waiter, now)
         if NO_WAIT < waiter.deadline <= now:
             return self._turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
-        if state.in_flight is not None or self.forecast.is_held_up:
+        if state.in_flight is not None or (state.lease.prompt and self.forecast.is_held_up):
             return _wait(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
             return _wait(rest if waiter is queue.leader else math.inf, waiter, now)
-        if (pause := self.forecast.pause(waiter, now)) == 0.0:
+        is_told = state.lease.pending or state.is_short(now)  # else nothing says that to ask is of no use
+        if not is_told or (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):
             return self._turn_away(waiter, now)
@@ -220,17 +222,19 @@ class Reservoir:
             state.fallback.end(state.lease, now)
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
-            self.admission.obey(grant.quota or fetch.quota)
+            if (obeyed := grant.quota or fetch.quota) is not state.quota:
+                self.admission.obey(obeyed)
             state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
         state.lease.credit(fetch, grant, now)
         if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends
         state.is_untouched = True
-        self.admission.advance(now)
+        self.admission.begin(now)
         self.admission.refuse_answered(now, fetch, grant)
         state.count(now)  # those served just now used the key now, and not at the next look
-        self.prefetch.set_watermark(now)
-        if state.is_open:  # it was asked before that was known: its tokens go back
+        if state.tokens.available:
+            self.prefetch.set_watermark(now)
+        if state.mode == "open":  # it was asked before that was known: its tokens go back
             self.prefetch.stop()
             state.is_outdated = True
         self._wake_next()
@@ -289,8 +293,10 @@ class Reservoir:
 
     def _wake_next(self) -> None:
         """Wake the leader, who may send a request now, and the caller that closes."""
-        self.state.queue.wake_leader()
-        self.lifecycle.wake_closer()
+        if self.state.queue.waiters:
+            self.state.queue.wake_leader()
+        if self.lifecycle.ended is not None:
+            self.lifecycle.wake_closer()
 
 
 def _wait(seconds: float, waiter: Waiter, now: float) -> Wait:

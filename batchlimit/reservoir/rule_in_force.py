@@ -84,13 +84,13 @@ class RuleInForce:
     def _change_mode(self, mode: Mode, now: float) -> None:
         """Tokens that are leased go back while everything is admitted; what was admitted freely ends with that."""
         state = self._state
-        if state.is_open and state.lease.borrowed:
+        if state.mode == "open" and state.lease.borrowed:
             state.fallback.end(state.lease, now)
             state.lease.disown()
             state.fallback.bucket = None
         state.mode = mode
         _own_fallback(state)
-        if state.is_open:
+        if state.mode == "open":
             self._prefetch.stop()
         if state.mode == "shadow":
             for waiter in [each for each in state.queue if each is not state.overdraft.waiter]:

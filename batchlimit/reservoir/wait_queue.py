@@ -23,7 +23,7 @@ class WaitQueue:
     No question looks at every waiter, however many there are: see Depths.
     """
 
-    __slots__ = ("_awake", "_debtor", "_depths", "_hasty", "_numbers", "_waiters", "cost", "last")
+    __slots__ = ("_awake", "_debtor", "_depths", "_hasty", "_numbers", "cost", "last", "waiters")
 
     def __init__(self) -> None:
         self._awake = _NONE
@@ -32,21 +32,21 @@ class WaitQueue:
         self._clear()
 
     def _clear(self) -> None:
-        self._waiters = _NOBODY  # by number
+        self.waiters = _NOBODY  # by number
         self._numbers = _NO_NUMBERS  # a heap of the numbers of all but the debtor, and of some who have left
         self._hasty = _NO_SET  # the numbers of those who take the first answer
         self._depths: Depths | None = None  # from the first question on that takes it
         self.cost = 0  # what all of them ask for, in tokens
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self.waiters)
 
     def __iter__(self) -> Iterator[Waiter]:
         """Go through a copy: a waiter may be dismissed on the way."""
-        return iter([self._waiters[number] for number in sorted(self._waiters)])
+        return iter([self.waiters[number] for number in sorted(self.waiters)])
 
     def __contains__(self, waiter: Waiter) -> bool:
-        return self._waiters.get(waiter.number) is waiter
+        return self.waiters.get(waiter.number) is waiter
 
     @property
     def first(self) -> Waiter | None:
@@ -60,7 +60,7 @@ class WaitQueue:
     def leader(self) -> Waiter | None:
         """The first with whom somebody waits: with a debt nobody does."""
         while self._numbers:
-            if (leader := self._waiters.get(self._numbers[0])) is not None:
+            if (leader := self.waiters.get(self._numbers[0])) is not None:
                 return leader
             heappop(self._numbers)
         return None
@@ -68,17 +68,17 @@ class WaitQueue:
     @property
     def hasty(self) -> list[Waiter]:
         """The waiters who take the first answer, in their order."""
-        return [waiter for number in sorted(self._hasty) if (waiter := self._waiters.get(number)) is not None]
+        return list(filter(None, map(self.waiters.get, sorted(self._hasty))))
 
     def join(self, waiter: Waiter) -> None:
         """Put a waiter last; or, if it was here before, in its old place, ahead of all who came later."""
-        if waiter in self:
+        if waiter.number and waiter in self:
             return
         number = waiter.number = waiter.number or self.last + 1
         self.last = max(self.last, number)
-        if not self._waiters:
+        if not self.waiters:
             self._clear()  # whoever left last may have been interrupted
-            self._waiters, self._numbers = {}, []
+            self.waiters, self._numbers = {}, []
         if waiter.deadline == NO_WAIT:
             self._hasty = self._hasty or set()
             self._hasty.add(number)
@@ -88,7 +88,7 @@ class WaitQueue:
             heappush(self._numbers, number)
         if self._depths is not None:
             self._depths.changed(number)
-        self._waiters[number] = waiter
+        self.waiters[number] = waiter
         self.cost += waiter.cost
 
     @property
@@ -112,12 +112,12 @@ class WaitQueue:
 
     def first_late(self, horizon: Horizon) -> Waiter | None:
         """Return the first waiter that cannot be served in time."""
-        if not self._waiters or horizon is NEAR:
+        if not self.waiters or horizon is NEAR:
             return None
-        if horizon is NEVER or len(self._waiters) == 1:
+        if horizon is NEVER or len(self.waiters) == 1:
             return leader if (leader := self.leader) is not None and self.is_late(leader, horizon) else None
         number = self._measured(horizon.seconds).first_late(horizon)
-        return None if number is None else self._waiters[number]
+        return None if number is None else self.waiters[number]
 
     def resize(self, waiter: Waiter, cost: int, beyond: int) -> None:
         """Have a waiter ask for more or less, in its place, and for some more when it has got that."""
@@ -158,21 +158,21 @@ class WaitQueue:
     def _remove(self, waiter: Waiter) -> None:
         if self._debtor is waiter:
             self._debtor = None
-        if len(self._waiters) == 1:
+        if len(self.waiters) == 1:
             self._clear()
             return
         if self._depths is not None:
             self._depths.left(waiter.number)
         if waiter.deadline == NO_WAIT:
             self._hasty.discard(waiter.number)
-        del self._waiters[waiter.number]
+        del self.waiters[waiter.number]
         self.cost -= waiter.cost
-        if len(self._numbers) > 2 * len(self._waiters) + _STALE:
-            self._numbers = sorted(number for number, each in self._waiters.items() if each is not self._debtor)
+        if len(self._numbers) > 2 * len(self.waiters) + _STALE:
+            self._numbers = sorted(number for number, each in self.waiters.items() if each is not self._debtor)
 
     def _measured(self, seconds: float | None = None) -> Depths:
         """Return the tree as it is now; `seconds` is how long a token takes to refill, if that is asked."""
         if self._depths is None or seconds not in (None, self._depths.seconds):
-            self._depths = Depths(self._waiters, seconds or 0.0)
-        self._depths.update(self._waiters)
+            self._depths = Depths(self.waiters, seconds or 0.0)
+        self._depths.update(self.waiters)
         return self._depths

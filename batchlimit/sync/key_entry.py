@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable
+from functools import partial
 from random import uniform
 from threading import get_ident
 from typing import TypeVar
@@ -22,21 +23,15 @@ from batchlimit.waiting import NO_WAIT
 class Sender:
     """The thread that sends one request of a key; NO_SENDER while none is in flight."""
 
-    __slots__ = ("_request", "_thread")
+    __slots__ = ("_thread", "request")
 
     def __init__(self, request: object, thread: int | None = None) -> None:
         """`thread` sends it (default None: this one)."""
-        self._request = request
+        self.request = request
         self._thread = 0 if request is None else thread or get_ident()
 
     def __repr__(self) -> str:
-        return f"<Sender: thread {self._thread} sends {self._request!r}>"
-
-    def after(self, in_flight: object) -> "Sender":
-        """Return the sender of what is in flight now: this thread, if that has just begun. Requires the lock."""
-        if in_flight is self._request:
-            return self
-        return NO_SENDER if in_flight is None else Sender(in_flight)
+        return f"<Sender: thread {self._thread} sends {self.request!r}>"
 
     def hand_over(self) -> None:
         """Let another thread send the request."""
@@ -44,7 +39,7 @@ class Sender:
 
     def sends(self, in_flight: object) -> bool:
         """Whether this very thread sends it: then a handler that interrupted the sending would wait for ever."""
-        return self._thread == get_ident() and in_flight is self._request is not None
+        return self._thread == get_ident() and in_flight is self.request is not None
 
 
 NO_SENDER = Sender(None)
@@ -168,7 +163,7 @@ class KeyEntry:
         Returns:
             Its first step, which is Retired if there is no queue any more; None: it was left out.
         """
-        return self.locked(lambda: self._enter(waiter, only_first))
+        return self.locked(partial(self._enter, waiter, only_first))
 
     def resume(self, single: SingleAsk) -> None:
         """See keyspace.keyspace.Entry."""
@@ -209,9 +204,10 @@ class KeyEntry:
         """Change the reservoir under the lock; then, without it, wake the waiters concerned."""
         with free(self.lock):
             result = change()
-            self.sender = self.sender.after(self.reservoir.state.in_flight)
+            if (in_flight := self.reservoir.state.in_flight) is not self.sender.request:
+                self.sender = NO_SENDER if in_flight is None else Sender(in_flight)
             awake = self.reservoir.to_wake()
-            sooner = self._look_sooner()
+            sooner = in_flight is None and self._look_sooner()
         for waiter in awake:
             waiter.event.set()
         if sooner:

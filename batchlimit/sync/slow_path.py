@@ -117,10 +117,12 @@ class SlowPath:
 
     def _is_denied(self, entry: KeyEntry, cost: int) -> bool:
         """Refuse from memory; a refusal that the hit path cannot see yet is published."""
-        if self._clock() < entry.tokens.denied_until:
+        reservoir, now = entry.reservoir, self._clock()
+        if not reservoir.state.is_short(now):
+            return False
+        if now < entry.tokens.denied_until:
             entry.tokens.refused += cost
             return True
-        reservoir, now = entry.reservoir, self._clock()
         return reservoir.forecast.denies(cost, now) and entry.locked(
             lambda: reservoir.admission.deny(cost, self._clock())
         )
