@@ -86,7 +86,7 @@ def _forget_the_first_in_line() -> AbstractContextManager[Any]:
 
 def _serve_the_last_first() -> AbstractContextManager[Any]:
     def broken(self: WaitQueue) -> Waiter | None:
-        return self._waiters[max(self._waiters)] if self._waiters else None
+        return self.waiters[max(self.waiters)] if self.waiters else None
 
     return patch.object(WaitQueue, "first", property(broken))
 
